@@ -110,7 +110,7 @@ async def test_a_draining_host_that_its_sessions_may_use(autojump_clock):
         await settled(channel)
         says = f"{mesh.hosts[0]};cart"
         told = await explained(channel, cookie(says))
-        assert line(told, "xds_override_host").startswith(f"{mesh.hosts[0]} is DRAINING, not connected; nobody has")
+        assert line(told, "xds_override_host").startswith(f"{mesh.hosts[0]} is DRAINING, not connected; it is not")
         assert told.outcome == PickQueued(f"{mesh.hosts[0]} to connect", mesh.hosts[0])
         assert not mesh.servers[mesh.hosts[0]].connections
         assert (await answer(channel, says)).host == told.outcome.address
@@ -173,7 +173,7 @@ async def test_a_cluster_that_is_deleted(autojump_clock):
         mesh.plane.remove("CDS", "cart")
         await wait_all_tasks_blocked()
         told = await explained(channel)
-        assert line(told, "cds") == "cluster cart without a usable resource; it may still come"
+        assert line(told, "cds") == "cluster cart without a usable resource; its resource may still come"
         assert told.outcome == PickFailed(await status_of(channel))
 
 
@@ -187,7 +187,7 @@ async def test_a_circuit_breaker_that_is_full(autojump_clock):
                 await call.send(b"")
                 await call.receive()
                 told = await explained(channel)
-                assert line(told, "xds_cluster_impl") == "1 of 1 RPCs in flight, drops: none; there may be no more"
+                assert line(told, "xds_cluster_impl") == "1 of 1 RPCs in flight, drops: none; max_requests is reached"
                 assert told.outcome == PickDropped(await status_of(channel))
 
 

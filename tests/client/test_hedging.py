@@ -414,8 +414,8 @@ async def test_an_attempt_that_finds_its_host_when_another_has_been_chosen_sends
         answers.append(await world.ask())
 
     async with hedged() as world:
-        monkeypatch.setattr("trxds.client.attempt.tell_began", lambda *told: begun.append(told))
-        monkeypatch.setattr("trxds.client.attempt.tell_ended", lambda *told: ended.append(told))
+        monkeypatch.setattr("trxds.client.attempt.notify_began", lambda *told: begun.append(told))
+        monkeypatch.setattr("trxds.client.attempt.notify_ended", lambda *told: ended.append(told))
         host, state = world.serve(Host(3, 100)), world.channel._state
         live = state.data_plane
         nursery.start_soon(call, world)

@@ -16,7 +16,7 @@ from trxds.client.fault_injection_filter import decide
 from trxds.client.retry import pushback
 from trxds.core.metadata import Metadata, is_value
 from trxds.core.status import BootstrapError
-from trxds.lb.balancing_config import STRUCT_POLICIES, reader
+from trxds.lb.balancing_config import STRUCT_POLICIES, make_parser
 from trxds.resolver.request_hash import request_hash
 from trxds.resolver.service_config import parse_service_config
 from trxds.resolver.target_uri import canonical as canonical_target
@@ -32,7 +32,7 @@ from trxds.resources.stateful_session import CookieConfig, HeaderConfig
 from trxds.resources.types import ResourceType
 from trxds.session_affinity import cookie
 from trxds.session_affinity.cookie_jar import CookieJar
-from trxds.session_affinity.session_state import carrier
+from trxds.session_affinity.session_state import make_carrier
 from trxds.testing import resources as xds
 from trxds.xds import bootstrap, discovery_response
 from trxds.xds.authorization import read_token
@@ -108,7 +108,7 @@ def _bootstrap(data: bytes) -> None:
 
 def _service_config(data: bytes) -> None:
     try:
-        config = parse_service_config(_text(data), reader({}))
+        config = parse_service_config(_text(data), make_parser({}))
     except ValueError as error:
         assert str(error)
     else:
@@ -161,7 +161,7 @@ def _metadata(data: bytes) -> None:
     lines = (line.partition("=") for line in data.decode("latin-1").split("\n"))
     metadata = Metadata((name.lower(), value) for name, _, value in lines)
     for state in (CookieConfig("session"), HeaderConfig("x-session")):
-        text = carrier(state).read(metadata)
+        text = make_carrier(state).read(metadata)
         assert text is None or isinstance(cookie.decode(text), cookie.SessionCookie | None)
     injection = decide(BY_HEADER, metadata, Random(1))
     assert 0 <= injection.delay < math.inf
@@ -194,7 +194,7 @@ def _cookie(data: bytes) -> None:
     said = cookie.decode(data.decode("latin-1"))
     assert said is None or len(data) <= cookie.MAX_SIZE
     addresses, _, cluster = _text(data).partition(";")
-    addresses = cookie.written(addresses)
+    addresses = cookie.limit_addresses(addresses)
     text = cookie.encode(addresses, cluster)
     if cookie.SessionCookie(addresses).is_list_of_hosts and len(text) <= cookie.MAX_SIZE:
         again = cookie.decode(text)
@@ -205,7 +205,7 @@ def _cookie(data: bytes) -> None:
 def _jar(data: bytes) -> None:
     jar = CookieJar()
     for number, line in enumerate(data.decode("latin-1").split("\n")):
-        jar.take(line, float(number), 1.7e9)
+        jar.store(line, float(number), 1.7e9)
     assert is_value(jar.header("/shop.Cart/Add", 5.0)), "a request can carry it"
 
 

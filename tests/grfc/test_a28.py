@@ -1,6 +1,6 @@
-"""Traffic splitting and routing (A28, A63), rule by rule: ADS bytes in, RPCs out.
+"""Traffic splitting and routing (A28, A63) are tested rule by rule, from ADS bytes to RPCs.
 
-What a resource is refused for, and every matcher by values, is in tests/resources.
+Reasons to refuse a resource, and every matcher by values, are in tests/resources.
 """
 
 import pytest
@@ -27,7 +27,7 @@ async def test_the_most_specific_domain_wins(autojump_clock):
         assert await rpcs.cluster() == "c"
 
 
-async def test_without_a_virtual_host_rpcs_fail_and_those_that_wait_for_ready_wait(autojump_clock):
+async def test_rpcs_without_a_virtual_host_fail_unless_they_wait_for_ready(autojump_clock):
     async with routed(to("a")) as rpcs:
         rpcs.mesh.plane.put(xds.routes("routes", to("a"), domains=["other"]))
         await trio.sleep(1)
@@ -42,30 +42,30 @@ async def test_without_a_virtual_host_rpcs_fail_and_those_that_wait_for_ready_wa
 # -- which route
 
 
-async def test_the_first_match_wins_however_exact_a_later_one_is(autojump_clock):
+async def test_the_first_matching_route_wins_however_exact_a_later_one_is(autojump_clock):
     async with routed(to("a", prefix="/s/"), to("b", path="/s/m")) as rpcs:
         assert await rpcs.cluster("/s/m") == "a"
 
 
-async def test_path_prefix_and_expression(autojump_clock):
+async def test_routes_match_by_path_prefix_and_regular_expression(autojump_clock):
     expression = {"regex": "/[x-z]/.*"}
     async with routed(to("a", path="/s/m"), to("b", prefix="/s/"), to("c", safe_regex=expression)) as rpcs:
         assert [await rpcs.cluster(path) for path in ("/s/m", "/s/mm", "/y/m")] == ["a", "b", "c"]
 
 
-async def test_an_expression_matches_the_whole_path(autojump_clock):
+async def test_a_regular_expression_of_a_route_matches_the_full_path(autojump_clock):
     async with routed(to("a", safe_regex={"regex": "/s/"}), to("b", safe_regex={"regex": "m"}), to("c")) as rpcs:
         assert await rpcs.cluster("/s/m") == "c"
 
 
-async def test_case_may_be_ignored_in_paths_and_prefixes(autojump_clock):
+async def test_a_route_may_ignore_case_in_paths_and_prefixes(autojump_clock):
     async with routed(
         to("a", path="/S/M", case_sensitive=False), to("b", prefix="/S/", case_sensitive=False), to("c")
     ) as rpcs:
         assert [await rpcs.cluster(path) for path in ("/s/m", "/s/n", "/t/m")] == ["a", "b", "c"]
 
 
-async def test_case_counts_unless_the_route_says_otherwise(autojump_clock):
+async def test_routes_are_case_sensitive_by_default(autojump_clock):
     async with routed(to("a", path="/S/M"), to("b", prefix="/S/", case_sensitive=True), to("c")) as rpcs:
         assert await rpcs.cluster("/s/m") == "c"
 
@@ -78,13 +78,13 @@ SKIPPED = {
 
 
 @pytest.mark.parametrize("entry", SKIPPED.values(), ids=SKIPPED)
-async def test_a_route_that_grpc_cannot_do_is_skipped(autojump_clock, entry):
+async def test_a_route_that_grpc_does_not_support_is_skipped(autojump_clock, entry):
     async with routed(entry, to("b")) as rpcs:
         assert await rpcs.cluster() == "b"
 
 
 @pytest.mark.parametrize("ignored", [{"grpc": {}}, {"tls_context": {"presented": True}}], ids=str)
-async def test_what_a_client_cannot_match_is_ignored_and_the_rest_of_its_route_is_not(autojump_clock, ignored):
+async def test_a_matcher_for_servers_is_ignored_and_the_rest_of_its_route_counts(autojump_clock, ignored):
     user = {"name": "user", "exact_match": "7"}
     async with routed(to("a", headers=[user], **ignored), to("b")) as rpcs:
         assert [await rpcs.cluster(user="7"), await rpcs.cluster()] == ["a", "b"]
@@ -95,7 +95,7 @@ OLD_HEADER = b"\x0a\x01x\x2a\x01a"  # HeaderMatcher.name, and its regex_match, f
 
 
 @pytest.mark.parametrize("field, value", [("regex", OLD_PATH), ("headers", OLD_HEADER)])
-def test_the_unsafe_expressions_of_older_protocols_are_refused(field, value):
+def test_deprecated_unsafe_regular_expressions_are_refused(field, value):
     config = protos.RouteConfiguration(name="routes")
     host = config.virtual_hosts.add(name="v", domains=["*"])
     entry = host.routes.add()
@@ -109,7 +109,7 @@ def test_the_unsafe_expressions_of_older_protocols_are_refused(field, value):
     assert error.endswith("error:invalid path specifier" if field == "regex" else "error:invalid header matcher")
 
 
-async def test_without_a_route_the_rpc_fails_also_if_it_waits_for_ready(autojump_clock):
+async def test_an_rpc_without_a_route_fails_even_if_it_waits_for_ready(autojump_clock):
     async with routed(to("a", prefix="/t/")) as rpcs:
         for wait in (False, True):
             refusal = await rpcs.refusal("/s/m", wait_for_ready=wait)
@@ -156,13 +156,13 @@ MATCHERS = {  # the matcher; values that it takes; values that it leaves
 
 
 def pairs(value):
-    """None is no header, a tuple is one header for each value."""
+    """Return the metadata for a value: None is no header, a tuple is one header for each value."""
     values = value if isinstance(value, tuple) else (value,)
     return [("x", each) for each in values if each is not None]
 
 
 @pytest.mark.parametrize("matcher, takes, leaves", MATCHERS.values(), ids=MATCHERS)
-async def test_header_matchers(autojump_clock, matcher, takes, leaves):
+async def test_routes_match_headers_by_all_header_matchers(autojump_clock, matcher, takes, leaves):
     async with routed(to("a", headers=[matcher]), to("b")) as rpcs:
         assert [await rpcs.with_metadata(pairs(value)) for value in takes] == ["a"] * len(takes)
         assert [await rpcs.with_metadata(pairs(value)) for value in leaves] == ["b"] * len(leaves)
@@ -173,12 +173,12 @@ async def test_all_headers_of_a_route_must_match(autojump_clock):
         assert [await rpcs.cluster(x="a", y="b"), await rpcs.cluster(x="a")] == ["a", "b"]
 
 
-async def test_the_content_type_is_grpcs(autojump_clock):
+async def test_a_header_matcher_sees_grpcs_content_type(autojump_clock):
     async with routed(to("a", headers=[{"name": "content-type", "exact_match": "application/grpc"}]), to("b")) as rpcs:
         assert await rpcs.cluster() == "a"
 
 
-async def test_a_binary_header_is_as_if_it_were_not_there(autojump_clock):
+async def test_a_header_matcher_does_not_see_binary_headers(autojump_clock):
     there = {"name": "x-bin", "present_match": True}
     absent = {"name": "x-bin", "present_match": False}
     async with routed(to("a", headers=[there]), to("b", headers=[absent]), to("c")) as rpcs:
@@ -186,7 +186,7 @@ async def test_a_binary_header_is_as_if_it_were_not_there(autojump_clock):
 
 
 @pytest.mark.parametrize("name", [":method", ":authority", "te", "user-agent", "grpc-accept-encoding"])
-async def test_transport_headers_are_never_seen(autojump_clock, name):
+async def test_a_header_matcher_does_not_see_transport_headers(autojump_clock, name):
     async with routed(to("a", headers=[{"name": name, "present_match": True}]), to("b")) as rpcs:
         assert await rpcs.cluster() == "b"
 
@@ -198,25 +198,25 @@ def fraction(numerator, denominator="MILLION"):
     return {"runtime_fraction": {"default_value": {"numerator": numerator, "denominator": denominator}}}
 
 
-async def test_a_fraction_of_nothing_never_matches_and_one_of_everything_always(autojump_clock):
+async def test_a_fraction_of_0_never_matches_and_one_of_100_percent_always(autojump_clock):
     async with routed(to("a", **fraction(0)), to("b", **fraction(100, "HUNDRED")), to("c")) as rpcs:
         assert {await rpcs.cluster() for _ in range(200)} == {"b"}
 
 
-async def test_a_fraction_takes_its_share(autojump_clock):
+async def test_a_routes_fraction_matches_its_share_of_rpcs(autojump_clock):
     async with routed(to("a", **fraction(2_500, "TEN_THOUSAND")), to("b")) as rpcs:
         taken = [await rpcs.cluster() for _ in range(400)].count("a")
         assert 60 < taken < 140
 
 
-async def test_clusters_are_drawn_by_weight(autojump_clock):
+async def test_weighted_clusters_are_drawn_by_weight(autojump_clock):
     async with routed(to({"a": 1, "b": 3, "c": 0})) as rpcs:
         drawn = [await rpcs.cluster() for _ in range(400)]
         assert set(drawn) == {"a", "b"}
         assert 60 < drawn.count("a") < 140
 
 
-async def test_the_total_weight_is_not_looked_at(autojump_clock):
+async def test_the_total_weight_of_weighted_clusters_is_ignored(autojump_clock):
     shares = [{"name": "a", "weight": 1}, {"name": "b", "weight": 1}]
     entry = {"match": {"prefix": ""}, "route": {"weighted_clusters": {"clusters": shares, "total_weight": 77}}}
     async with routed(entry) as rpcs:
@@ -226,7 +226,7 @@ async def test_the_total_weight_is_not_looked_at(autojump_clock):
 # -- clusters that cannot be reached
 
 
-async def test_the_draw_does_not_look_at_who_can_be_reached(autojump_clock):
+async def test_the_draw_of_a_cluster_ignores_connectivity(autojump_clock):
     async with routed(to({"a": 1, "b": 1})) as rpcs:
         rpcs.mesh.network.refuse(rpcs.hosts["a"])
         rpcs.mesh.network.cut(rpcs.hosts["a"])

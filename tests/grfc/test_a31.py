@@ -1,6 +1,6 @@
-"""Time limits of routes (A31), every row of both tables, as an RPC and its server see them.
+"""Time limits of routes (A31) are tested row by row of both tables, at an RPC and at its server.
 
-Which field counts is in tests/resolver/test_select.py; lifetimes of clusters and route tables are in
+The choice of the field is tested in tests/resolver/test_select.py; lifetimes of clusters and route tables are in
 tests/stories/test_lifetimes.py.
 """
 
@@ -20,7 +20,7 @@ LONG = 1000  # seconds: far above any limit in the tables
 
 
 async def seconds_allowed(mesh, timeout, **options):
-    """(as the client waits, as the server is told) for an RPC that nobody answers."""
+    """Return the seconds that the client waits, and those that the server gets, for an RPC without an answer."""
     (host,) = mesh.servers.values()
     host.fallback = forever
     begun = trio.current_time()
@@ -32,8 +32,8 @@ async def seconds_allowed(mesh, timeout, **options):
         assert caught.value.status.code is StatusCode.DEADLINE_EXCEEDED
         nursery.cancel_scope.cancel()
     waited = trio.current_time() - begun
-    told = host.calls[-1].timeout
-    return (math.inf if waited >= LONG else round(waited, 2)), (math.inf if told is None else round(told, 2))
+    sent = host.calls[-1].timeout
+    return (math.inf if waited >= LONG else round(waited, 2)), (math.inf if sent is None else round(sent, 2))
 
 
 async def cancel_after(seconds, scope):
@@ -80,7 +80,9 @@ def durations(**fields):
 
 
 @pytest.mark.parametrize("timeout, header_max, most, listeners, seconds", FINAL)
-async def test_the_final_table(autojump_clock, timeout, header_max, most, listeners, seconds):
+async def test_a_routes_time_limit_follows_the_table_of_a31(
+    autojump_clock, timeout, header_max, most, listeners, seconds
+):
     limits = durations(grpc_timeout_header_max=header_max, max_stream_duration=most)
     # Fields that no final rule reads: they must not count.
     action = {"max_stream_duration": limits, "timeout": "1s", "max_grpc_timeout": "1s"}
@@ -114,7 +116,9 @@ EARLY = [  # the caller's, max_grpc_timeout, timeout -> seconds
 
 
 @pytest.mark.parametrize("timeout, max_grpc_timeout, routes, seconds", EARLY)
-async def test_the_early_table(autojump_clock, timeout, max_grpc_timeout, routes, seconds):
+async def test_legacy_route_timeouts_follow_the_first_draft_of_a31(
+    autojump_clock, timeout, max_grpc_timeout, routes, seconds
+):
     action = durations(max_grpc_timeout=max_grpc_timeout, timeout=routes)
     # Fields that the first draft does not know.
     action["max_stream_duration"] = {"max_stream_duration": "1s"}
@@ -123,7 +127,7 @@ async def test_the_early_table(autojump_clock, timeout, max_grpc_timeout, routes
         assert await seconds_allowed(mesh, timeout, legacy_route_timeouts=True) == (seconds, seconds)
 
 
-async def test_the_offset_is_ignored(autojump_clock):
+async def test_grpc_timeout_header_offset_is_ignored(autojump_clock):
     limits = {"grpc_timeout_header_max": "10s", "grpc_timeout_header_offset": "4s"}
     async with Mesh.run(1) as mesh:
         mesh.route(to("cart", action={"max_stream_duration": limits}))
@@ -133,7 +137,7 @@ async def test_the_offset_is_ignored(autojump_clock):
 # -- since when, and what is left
 
 
-async def test_the_limit_counts_from_the_start_of_the_rpc_and_the_server_is_told_what_is_left(autojump_clock):
+async def test_the_time_limit_counts_from_the_rpcs_start_and_the_server_gets_the_rest(autojump_clock):
     async with Mesh.run(1) as mesh:
         (host,) = mesh.hosts
         mesh.network.refuse(host)
@@ -152,7 +156,7 @@ async def comes_up_after(mesh, host, seconds):
 # -- the chosen cluster
 
 
-async def test_a_cluster_is_drawn_once_and_kept(nursery, autojump_clock):
+async def test_an_rpcs_cluster_is_drawn_once_for_all_attempts(nursery, autojump_clock):
     async with routed(to({"a": 1, "b": 1})) as rpcs:
         mesh = rpcs.mesh
         for host in mesh.hosts:

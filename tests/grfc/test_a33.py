@@ -1,4 +1,4 @@
-"""Fault injection as RPCs meet it (A33): ADS bytes in, RPCs out."""
+"""Fault injection delays and fails RPCs (A33); tested from ADS bytes to RPCs."""
 
 import pytest
 import trio
@@ -32,13 +32,13 @@ def listen(mesh, *filters):
 
 
 async def error(caller, **more):
-    """(code, message) of an RPC that has to fail."""
+    """Make an RPC that has to fail; return its code and message."""
     with pytest.raises(RpcError) as caught:
         await ask(caller, **more)
     return caught.value.status.code, caught.value.status.message
 
 
-async def test_an_abort_fails_the_rpc_and_no_host_hears_of_it(autojump_clock):
+async def test_an_injected_abort_fails_the_rpc_before_it_reaches_a_host(autojump_clock):
     async with Mesh.run(1) as mesh:
         listen(mesh, fault(**aborting()))
         async with mesh.channel() as channel:
@@ -47,7 +47,7 @@ async def test_an_abort_fails_the_rpc_and_no_host_hears_of_it(autojump_clock):
         assert all(not server.calls for server in mesh.servers.values())
 
 
-async def test_a_delay_comes_before_the_pick(autojump_clock):
+async def test_an_injected_delay_comes_before_the_pick(autojump_clock):
     async with Mesh.run(1) as mesh:
         listen(mesh, fault(**DELAYING))
         async with mesh.channel() as channel:
@@ -56,7 +56,7 @@ async def test_a_delay_comes_before_the_pick(autojump_clock):
             assert 2 <= trio.current_time() - before < 2.1
 
 
-async def test_the_deadline_runs_during_a_delay(autojump_clock):
+async def test_the_deadline_runs_during_an_injected_delay(autojump_clock):
     async with Mesh.run(1) as mesh:
         listen(mesh, fault(**DELAYING))
         async with mesh.channel() as channel:
@@ -65,7 +65,7 @@ async def test_the_deadline_runs_during_a_delay(autojump_clock):
             assert message.endswith("waiting for the filter Fault")
 
 
-async def test_a_delay_ends_with_its_caller(autojump_clock):
+async def test_an_injected_delay_ends_when_the_caller_is_cancelled(autojump_clock):
     async with Mesh.run(1) as mesh:
         listen(mesh, fault(**DELAYING))
         async with mesh.channel() as channel:
@@ -74,7 +74,7 @@ async def test_a_delay_ends_with_its_caller(autojump_clock):
             assert scope.cancelled_caught
 
 
-async def test_an_rpc_asks_for_its_fault_by_header(autojump_clock):
+async def test_an_rpc_requests_its_fault_by_header(autojump_clock):
     async with Mesh.run(1) as mesh:
         listen(mesh, fault(abort={"header_abort": {}, "percentage": ALL}))
         async with mesh.channel() as channel:
@@ -123,7 +123,7 @@ async def test_session_and_fault_work_in_either_order(autojump_clock, filters):
 
 
 @pytest.mark.parametrize("filters", [(SESSION, fault(**aborting())), (fault(**aborting()), SESSION)])
-async def test_an_abort_sets_no_cookie(autojump_clock, filters):
+async def test_an_injected_abort_sets_no_cookie(autojump_clock, filters):
     async with Mesh.run(3) as mesh:
         listen(mesh, *filters)
         async with mesh.channel() as channel:

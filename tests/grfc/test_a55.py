@@ -1,7 +1,7 @@
-"""Stateful session affinity (A55), rule by rule: ADS bytes in, RPCs out.
+"""Stateful session affinity (A55) is tested rule by rule, from ADS bytes to RPCs.
 
-What the C++ client tests of it is listed at the top, each with our test of the same, which
-follows or stands in test_a75.py. Cookies and the filter's configuration have files of their own.
+At the top is a list of the C++ client's tests, each with the test here, or in another file, of the same
+rule. Cookies and the filter's configuration have files of their own.
 """
 
 from pathlib import Path
@@ -21,46 +21,46 @@ A75 = "grfc/test_a75.py"
 
 # Of the C++ client: test/core/load_balancing/xds_override_host_test.cc
 UNIT_TESTS = {
-    "DelegatesToChild": f"{HERE}::test_without_the_filter_the_child_picks",
+    "DelegatesToChild": f"{HERE}::test_rpcs_without_the_session_filter_go_to_the_childs_host",
     # Here the types see to it: there is no node without a configuration.
-    "NoConfigReportsError": "lb/test_node.py::test_nothing_is_decided_before_there_is_a_configuration",
+    "NoConfigReportsError": "lb/test_node.py::test_a_policy_does_not_decide_before_its_first_configuration",
     "OverrideHost": f"{HERE}::test_a_cookies_host_is_picked_every_time",
-    "SubchannelNotFound": f"{HERE}::test_a_host_that_is_not_found_leaves_the_choice_to_the_child",
-    "SubchannelsComeAndGo": f"{HERE}::test_a_host_may_go_and_come_back",
-    "OverrideIsQueuedInIdle": f"{HERE}::test_an_idle_host_is_connected_and_waited_for",
-    "...InConnecting": f"{HERE}::test_a_connecting_host_is_waited_for",
-    "...FailedInTransientFailure": f"{HERE}::test_a_failed_host_leaves_the_choice_to_the_child",
-    "DrainingState": f"{HERE}::test_a_draining_host_keeps_its_sessions_and_gets_nobody_elses",
+    "SubchannelNotFound": f"{HERE}::test_the_child_picks_if_the_cookies_host_is_unknown",
+    "SubchannelsComeAndGo": f"{HERE}::test_a_session_host_may_be_removed_and_return",
+    "OverrideIsQueuedInIdle": f"{HERE}::test_an_idle_session_host_is_connected_and_waited_for",
+    "...InConnecting": f"{HERE}::test_a_connecting_session_host_is_waited_for",
+    "...FailedInTransientFailure": f"{HERE}::test_the_child_picks_if_the_cookies_host_has_failed",
+    "DrainingState": f"{HERE}::test_a_draining_host_keeps_its_sessions_and_gets_no_other_rpcs",
     "DrainingSubchannelIsConnecting": f"{HERE}::test_a_draining_host_that_reconnects_is_waited_for",
-    "DrainingToHealthy": f"{HERE}::test_a_host_that_recovers_is_everybodys_again",
-    "OverrideHostStatus": f"{HERE}::test_only_the_configured_statuses_are_overridden",
+    "DrainingToHealthy": f"{HERE}::test_a_host_that_is_no_longer_draining_gets_all_rpcs_again",
+    "OverrideHostStatus": f"{HERE}::test_override_host_status_limits_the_health_statuses_of_session_hosts",
     "MultipleAddressesPerEndpoint": (
-        f"{HERE}::test_after_a_reconnect_the_old_cookie_finds_the_host_and_the_new_one_is_rotated"
+        f"{HERE}::test_an_old_cookie_finds_its_endpoint_after_a_reconnect_to_another_address"
     ),
     "ChildPolicyNeverCreatedSubchannel": (
-        f"{HERE}::test_a_host_that_drained_from_the_start_is_connected_for_its_session"
+        f"{HERE}::test_a_host_that_is_draining_from_the_start_is_connected_for_its_session"
     ),
-    "ChildPolicyUnrefsSubchannelNotUsedWithinIdleThreshold": f"{HERE}::test_a_host_that_no_session_used_is_not_kept",
-    "IdleTimer": "session_affinity/test_hosts.py::test_the_story_of_an_idle_timer",
+    "ChildPolicyUnrefsSubchannelNotUsedWithinIdleThreshold": f"{HERE}::test_a_host_that_no_session_used_is_not_leased",
+    "IdleTimer": "session_affinity/test_hosts.py::test_the_sweep_follows_the_idle_timer_of_a75_step_by_step",
 }
 
 # Of the C++ client: test/cpp/end2end/xds/xds_override_host_end2end_test.cc
 END_TO_END_TESTS = {
-    "HappyPath": f"{HERE}::test_a_cookie_pins_its_rpcs_and_nobody_elses",
+    "HappyPath": f"{HERE}::test_a_cookie_pins_only_the_rpcs_that_carry_it",
     "AffinityWorksAcrossPriorities": (f"{A75}::test_a_session_stays_while_its_locality_moves_to_another_priority"),
     "AffinityWorksAcrossPrioritiesHeuristicChangesChildName": (
-        f"{HERE}::test_a_session_stays_when_its_locality_comes_under_another_child"
+        f"{HERE}::test_a_session_stays_when_its_locality_moves_to_another_child"
     ),
-    "DrainingIncludedFromOverrideSet": (f"{A75}::test_a_draining_host_keeps_its_session_and_gets_nobody_elses"),
+    "DrainingIncludedFromOverrideSet": (f"{A75}::test_a_draining_host_keeps_its_session_and_gets_no_other_rpcs"),
     "DrainingExcludedFromOverrideSet": f"{A75}::test_a_draining_host_loses_its_session_by_default",
     "UnhealthyEndpoint": f"{HERE}::test_an_unhealthy_host_loses_its_session_whatever_the_statuses",
     "OverrideWithWeightedClusters": f"{HERE}::test_a_cookie_pins_cluster_and_host",
-    "ClusterOverrideHonoredButHostGone": f"{HERE}::test_the_cookies_cluster_is_kept_when_its_host_is_gone",
-    "ClusterGoneHostStays": f"{HERE}::test_the_cookies_host_is_kept_where_the_drawn_cluster_has_it",
-    "EnabledInRouteConfig": f"{HERE}::test_a_route_may_switch_on_what_the_listener_has_off",
-    "DifferentPerRoute": f"{HERE}::test_every_route_honours_its_own_cookie",
-    "TTLSetsMaxAge": f"{HERE}::test_the_ttl_becomes_max_age",
-    "MultipleAddressesPerEndpoint": f"{HERE}::test_an_endpoint_keeps_its_session_over_its_addresses",
+    "ClusterOverrideHonoredButHostGone": f"{HERE}::test_the_cookies_cluster_counts_when_its_host_is_removed",
+    "ClusterGoneHostStays": f"{HERE}::test_the_cookies_host_counts_if_the_drawn_cluster_has_it",
+    "EnabledInRouteConfig": f"{HERE}::test_a_route_may_enable_a_session_filter_that_the_listener_disables",
+    "DifferentPerRoute": f"{HERE}::test_every_route_uses_its_own_cookie",
+    "TTLSetsMaxAge": f"{HERE}::test_the_cookies_ttl_is_its_max_age",
+    "MultipleAddressesPerEndpoint": f"{HERE}::test_an_endpoint_keeps_its_session_over_all_its_addresses",
     "OverrideHostLoadReportingTest.SubchannelNotYetCreated": (
         "stories/test_load_reports.py::test_a_host_reached_by_its_cookie_alone_counts_for_its_own_locality"
     ),
@@ -68,7 +68,7 @@ END_TO_END_TESTS = {
 
 
 @pytest.mark.parametrize("counterpart", [*UNIT_TESTS.values(), *END_TO_END_TESTS.values()])
-def test_every_counterpart_is_there(counterpart):
+def test_every_session_test_of_the_cpp_client_has_a_counterpart(counterpart):
     file, _, name = counterpart.partition("::")
     assert f"def {name}(" in (ROOT / file).read_text("utf-8")
 
@@ -76,8 +76,8 @@ def test_every_counterpart_is_there(counterpart):
 # -- the policy's own tests, by values
 
 
-def test_without_the_filter_the_child_picks():
-    assert Story(*three()).strangers() == {"a", "b", "c"}
+def test_rpcs_without_the_session_filter_go_to_the_childs_host():
+    assert Story(*three()).hosts_without_filter() == {"a", "b", "c"}
 
 
 def test_a_cookies_host_is_picked_every_time():
@@ -85,12 +85,12 @@ def test_a_cookies_host_is_picked_every_time():
     assert [story.pick("b") for _ in range(3)] == [("b", "b")] * 3
 
 
-def test_a_host_that_is_not_found_leaves_the_choice_to_the_child():
+def test_the_child_picks_if_the_cookies_host_is_unknown():
     story = Story(*three())
     assert sorted(story.pick("no such host") for _ in range(3)) == [("a", "a"), ("b", "b"), ("c", "c")]
 
 
-def test_a_host_may_go_and_come_back():
+def test_a_session_host_may_be_removed_and_return():
     story = Story(*three())
     assert story.hosts("b") == {"b"}
     story.update(endpoint("a"), endpoint("c"))
@@ -99,35 +99,35 @@ def test_a_host_may_go_and_come_back():
     assert story.hosts("b") == {"b"}
 
 
-def test_an_idle_host_is_connected_and_waited_for():
+def test_an_idle_session_host_is_connected_and_waited_for():
     story = Story(*three())
     story.becomes("b", IDLE)
-    assert story.strangers() == {"a", "c"}
+    assert story.hosts_without_filter() == {"a", "c"}
     assert story.pick("b") == QUEUED
     assert story.to_connect == {"b"}
     story.step()
     assert story.decision.connect == ("b",)
 
 
-def test_a_connecting_host_is_waited_for():
+def test_a_connecting_session_host_is_waited_for():
     story = Story(*three())
     story.becomes("b", CONNECTING)
     assert story.pick("b") == QUEUED
     assert story.to_connect == set()
 
 
-def test_a_failed_host_leaves_the_choice_to_the_child():
+def test_the_child_picks_if_the_cookies_host_has_failed():
     story = Story(*three())
     story.becomes("b", FAILURE)
     assert story.hosts("b") == {"a", "c"}
 
 
-def test_a_draining_host_keeps_its_sessions_and_gets_nobody_elses():
+def test_a_draining_host_keeps_its_sessions_and_gets_no_other_rpcs():
     story = Story(*three())
     story.pick("b")
     story.update(*three(b=DRAINING))
     assert story.hosts("b") == {"b"}
-    assert story.strangers() == {"a", "c"}
+    assert story.hosts_without_filter() == {"a", "c"}
     story.update(endpoint("a"), endpoint("c"))
     assert story.hosts("b") == {"a", "c"}
 
@@ -143,20 +143,20 @@ def test_a_draining_host_that_reconnects_is_waited_for():
     assert story.pick("b") == QUEUED
     story.becomes("b", READY)
     assert story.hosts("b") == {"b"}
-    assert story.strangers() == {"a", "c"}
+    assert story.hosts_without_filter() == {"a", "c"}
 
 
-def test_a_host_that_recovers_is_everybodys_again():
+def test_a_host_that_is_no_longer_draining_gets_all_rpcs_again():
     story = Story(*three())
     story.pick("b")
     story.update(*three(b=DRAINING))
     story.update(*three())
     assert story.hosts("b") == {"b"}
-    assert story.strangers() == {"a", "b", "c"}
+    assert story.hosts_without_filter() == {"a", "b", "c"}
 
 
 @pytest.mark.parametrize("excluded", [UNKNOWN, HEALTHY, DRAINING])
-def test_only_the_configured_statuses_are_overridden(excluded):
+def test_override_host_status_limits_the_health_statuses_of_session_hosts(excluded):
     hosts = {"a": UNKNOWN, "b": HEALTHY, "c": DRAINING}
     endpoints = [endpoint(name, health=health) for name, health in hosts.items()]
     story = Story(*endpoints, statuses=ALL)
@@ -167,7 +167,7 @@ def test_only_the_configured_statuses_are_overridden(excluded):
     assert pinned == {name for name, health in hosts.items() if health is not excluded}
 
 
-def test_after_a_reconnect_the_old_cookie_finds_the_host_and_the_new_one_is_rotated():
+def test_an_old_cookie_finds_its_endpoint_after_a_reconnect_to_another_address():
     story = Story(endpoint("a", "a2"), endpoint("b", "b2"))
     for second in ("a2", "b2"):
         story.becomes(second, IDLE)
@@ -176,7 +176,7 @@ def test_after_a_reconnect_the_old_cookie_finds_the_host_and_the_new_one_is_rota
     assert story.pick("a", "a2") == ("a2", "a2,a")
 
 
-def test_a_host_that_drained_from_the_start_is_connected_for_its_session():
+def test_a_host_that_is_draining_from_the_start_is_connected_for_its_session():
     story = Story(*three(a=DRAINING))
     assert "a" not in story.pool
     assert story.pick("a") == QUEUED
@@ -185,12 +185,12 @@ def test_a_host_that_drained_from_the_start_is_connected_for_its_session():
     assert story.pick("a") == QUEUED
     story.becomes("a", READY)
     assert story.pick("a") == ("a", "a")
-    assert story.strangers() == {"b", "c"}
+    assert story.hosts_without_filter() == {"b", "c"}
 
 
-def test_a_host_that_no_session_used_is_not_kept():
+def test_a_host_that_no_session_used_is_not_leased():
     story = Story(*three())
-    story.strangers()
+    story.hosts_without_filter()
     story.update(*three(b=DRAINING))
     assert "b" not in story.pool
 
@@ -198,7 +198,7 @@ def test_a_host_that_no_session_used_is_not_kept():
 # -- the end-to-end tests
 
 
-async def test_a_cookie_pins_its_rpcs_and_nobody_elses(autojump_clock):
+async def test_a_cookie_pins_only_the_rpcs_that_carry_it(autojump_clock):
     async with Mesh.run(3) as mesh, mesh.channel() as channel:
         listen(mesh, session_filter(state=in_cookie()))
         first = await answer(channel)
@@ -209,7 +209,7 @@ async def test_a_cookie_pins_its_rpcs_and_nobody_elses(autojump_clock):
         assert await hosts(channel) == set(mesh.hosts)
 
 
-async def test_a_session_stays_when_its_locality_comes_under_another_child(autojump_clock):
+async def test_a_session_stays_when_its_locality_moves_to_another_child(autojump_clock):
     async with Mesh.run(2) as mesh, mesh.channel() as channel:
         a, b = mesh.hosts
         mesh.endpoints("cart", xds.locality(a, zone="a"), xds.locality(b, zone="b"))
@@ -233,7 +233,7 @@ async def test_an_unhealthy_host_loses_its_session_whatever_the_statuses(autojum
 
 
 def two_clusters(mesh, weights):
-    """x and y with two hosts each; the hosts of either."""
+    """Configure clusters x and y with two hosts each; return the hosts of each."""
     for cluster, its in (("x", mesh.hosts[:2]), ("y", mesh.hosts[2:])):
         mesh.cluster(cluster)
         mesh.endpoints(cluster, its)
@@ -249,7 +249,7 @@ async def test_a_cookie_pins_cluster_and_host(autojump_clock):
         assert (await answer(channel, f"{host};x")).cookies == []
 
 
-async def test_the_cookies_cluster_is_kept_when_its_host_is_gone(autojump_clock):
+async def test_the_cookies_cluster_counts_when_its_host_is_removed(autojump_clock):
     async with Mesh.run(4) as mesh, mesh.channel() as channel:
         (host, other), _ = two_clusters(mesh, {"x": 1, "y": 3})
         mesh.endpoints("x", [other])
@@ -258,7 +258,7 @@ async def test_the_cookies_cluster_is_kept_when_its_host_is_gone(autojump_clock)
         assert (await answer(channel, f"{host};x")).said == f"{other};x"
 
 
-async def test_the_cookies_host_is_kept_where_the_drawn_cluster_has_it(autojump_clock):
+async def test_the_cookies_host_counts_if_the_drawn_cluster_has_it(autojump_clock):
     async with Mesh.run(4) as mesh, mesh.channel() as channel:
         (host, _), ys = two_clusters(mesh, {"x": 1, "y": 1})
         mesh.cluster("z")
@@ -270,7 +270,7 @@ async def test_the_cookies_host_is_kept_where_the_drawn_cluster_has_it(autojump_
         assert {one.host for one in answers if one.said.endswith(";y")} == set(ys)
 
 
-async def test_a_route_may_switch_on_what_the_listener_has_off(autojump_clock):
+async def test_a_route_may_enable_a_session_filter_that_the_listener_disables(autojump_clock):
     async with Mesh.run(2) as mesh, mesh.channel() as channel:
         listen(mesh, session_filter())
         mesh.route({**xds.route("cart", prefix="/on/"), "typed_per_filter_config": override(in_cookie())}, "cart")
@@ -282,7 +282,7 @@ async def test_a_route_may_switch_on_what_the_listener_has_off(autojump_clock):
         assert (await answer(channel, path="/off/m")).cookies == []
 
 
-async def test_every_route_honours_its_own_cookie(autojump_clock):
+async def test_every_route_uses_its_own_cookie(autojump_clock):
     async with Mesh.run(2) as mesh, mesh.channel() as channel:
         listen(mesh, session_filter(state=in_cookie("inherited")))
         mesh.route(
@@ -312,14 +312,14 @@ async def test_every_route_honours_its_own_cookie(autojump_clock):
         ({"attributes": [{"name": "Secure"}]}, "HttpOnly"),
     ],
 )
-async def test_the_ttl_becomes_max_age(autojump_clock, fields, attributes):
+async def test_the_cookies_ttl_is_its_max_age(autojump_clock, fields, attributes):
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
         listen(mesh, session_filter(state=in_cookie(**fields)))
         (cookie,) = (await answer(channel)).cookies
         assert cookie.partition("; ")[2] == attributes
 
 
-async def test_an_endpoint_keeps_its_session_over_its_addresses(autojump_clock):
+async def test_an_endpoint_keeps_its_session_over_all_its_addresses(autojump_clock):
     async with Mesh.run(3) as mesh, mesh.channel() as channel:
         first, second, other = mesh.hosts  # two addresses of one backend, and another backend
         place = xds.locality(first, other)

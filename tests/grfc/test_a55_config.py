@@ -1,7 +1,7 @@
-"""The session filter's configuration (A55, A39), and the guard that switches session affinity off.
+"""The session filter has a configuration (A55, A39), and a variable that switches it off.
 
-Most rules are tested by value in tests/resources/test_listener_resource.py; here are those that
-JSON cannot say, and what RPCs see.
+Most rules are tested by value in tests/resources/test_listener_resource.py. Here are those that
+JSON cannot express, and their effects on RPCs.
 """
 
 import pytest
@@ -25,7 +25,7 @@ GUARD = "GRPC_EXPERIMENTAL_XDS_ENABLE_OVERRIDE_HOST"
 
 
 def broken(resource, type_name):
-    """What is made of the resource with garbage in place of its message of that type."""
+    """Parse the resource with garbage in place of its message of that type."""
     kind = LDS if "Listener" in resource["@type"] else RDS
     found = protos.from_json(resource).value
     good = next(bytes_of(resource, type_name))
@@ -34,7 +34,7 @@ def broken(resource, type_name):
 
 
 def bytes_of(node, type_name):
-    """The serialised messages of that type in a resource in JSON."""
+    """Return the serialized messages of that type in a resource in JSON."""
     if isinstance(node, dict):
         if node.get("@type", "").endswith(type_name):
             yield protos.from_json(node).value
@@ -61,7 +61,7 @@ ROUTES = xds.routes("r", {**xds.route("c"), "typed_per_filter_config": override(
         (ROUTES, ".StatefulSessionPerRoute", "could not parse stateful session filter override config"),
     ],
 )
-def test_bytes_that_are_none_of_the_message_are_refused(resource, type_name, error):
+def test_undecodable_session_configuration_is_refused(resource, type_name, error):
     (problem,) = broken(resource, type_name).errors
     assert problem.endswith(error)
 
@@ -70,7 +70,7 @@ def test_bytes_that_are_none_of_the_message_are_refused(resource, type_name, err
     ("seconds", "nanos", "field"),
     [(-1, 0, "seconds"), (315_576_000_001, 0, "seconds"), (1, -1, "nanos"), (1, 1_000_000_000, "nanos")],
 )
-def test_a_ttl_out_of_range_is_refused(seconds, nanos, field):
+def test_a_cookie_ttl_out_of_range_is_refused(seconds, nanos, field):
     state = protos.CookieBasedSessionState()
     state.cookie.name = "c"
     state.cookie.ttl.seconds, state.cookie.ttl.nanos = seconds, nanos
@@ -95,7 +95,7 @@ def test_the_name_of_the_session_state_is_ignored():
 
 
 def scoped(**scopes):
-    """Routes whose scopes each have their own override: route, virtual host, weighted cluster."""
+    """Return routes with an override in each of these scopes: route, virtual host, weighted cluster."""
     entry = xds.route({"cart": 1})
     resource = xds.routes("routes", entry)
     places = {
@@ -130,7 +130,7 @@ def named(name):
         ({"virtual_host": OFF, "cluster": named("cluster")}, "cluster"),
     ],
 )
-async def test_the_most_specific_scope_decides_alone(autojump_clock, scopes, cookie):
+async def test_the_most_specific_session_configuration_wins_entirely(autojump_clock, scopes, cookie):
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
         listen(mesh, session_filter(state=in_cookie("listener", ttl="9s")))
         mesh.plane.put(scoped(**scopes))
@@ -140,7 +140,7 @@ async def test_the_most_specific_scope_decides_alone(autojump_clock, scopes, coo
         assert any("Max-Age" in text for text in found) == (cookie == "listener"), "nothing is merged"
 
 
-async def test_a_disabled_filter_runs_where_an_override_switches_it_on(autojump_clock):
+async def test_a_disabled_session_filter_runs_where_an_override_enables_it(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
         listen(mesh, {**session_filter(state=in_cookie()), "disabled": True})
         mesh.route({**xds.route("cart", prefix="/on/"), "typed_per_filter_config": named("session")}, "cart")
@@ -159,18 +159,18 @@ def off(monkeypatch):
 
 @pytest.mark.usefixtures("off")
 class TestSwitchedOff:
-    async def test_the_filter_is_refused_as_an_unknown_one(self, autojump_clock):
+    async def test_a_session_filter_switched_off_is_refused_as_unknown(self, autojump_clock):
         async with Mesh.run(1) as mesh, mesh.channel() as channel:
             with pytest.raises(RpcError, match="unsupported filter type"):
                 await ask(channel)
 
-    async def test_an_override_is_refused_as_an_unknown_one(self, autojump_clock):
+    async def test_an_override_of_a_session_filter_switched_off_is_refused_as_unknown(self, autojump_clock):
         async with Mesh.run(1, sessions=False) as mesh, mesh.channel() as channel:
             mesh.plane.put(scoped(route=OFF))
             with pytest.raises(RpcError, match="unsupported filter type"):
                 await ask(channel)
 
-    async def test_an_optional_filter_is_left_out_and_no_cookie_is_read_or_written(self, autojump_clock):
+    async def test_an_optional_session_filter_switched_off_reads_and_writes_no_cookie(self, autojump_clock):
         async with Mesh.run(2, sessions=False) as mesh, mesh.channel() as channel:
             listen(mesh, {**session_filter(state=in_cookie()), "is_optional": True})
             await ask(channel)
@@ -178,7 +178,7 @@ class TestSwitchedOff:
             assert await hosts(channel, f"{mesh.hosts[0]};cart") == set(mesh.hosts)
             assert (await answer(channel)).cookies == []
 
-    async def test_no_cluster_is_read_from_a_cookie(self, autojump_clock):
+    async def test_no_cluster_is_read_from_a_cookie_with_sessions_switched_off(self, autojump_clock):
         async with Mesh.run(2, sessions=False) as mesh, mesh.channel() as channel:
             listen(mesh, {**session_filter(state=in_cookie()), "is_optional": True})
             for cluster, host in zip("xy", mesh.hosts, strict=True):
@@ -188,7 +188,7 @@ class TestSwitchedOff:
             await trio.sleep(1)
             assert await hosts(channel, f"{mesh.hosts[0]};x") == {mesh.hosts[1]}
 
-    async def test_draining_hosts_are_dropped_whatever_the_statuses_say(self, autojump_clock):
+    async def test_draining_hosts_get_no_rpcs_with_sessions_switched_off(self, autojump_clock):
         async with Mesh.run(2, sessions=False) as mesh, mesh.channel() as channel:
             mesh.cluster("cart", override_statuses=["HEALTHY", "DRAINING"])
             drains, serves = mesh.hosts
@@ -198,7 +198,7 @@ class TestSwitchedOff:
 
 
 @pytest.mark.parametrize("value", ["true", "", "TRUE", "1"])
-async def test_any_other_value_leaves_it_on(autojump_clock, monkeypatch, value):
+async def test_any_other_value_of_the_variable_leaves_sessions_on(autojump_clock, monkeypatch, value):
     monkeypatch.setenv(GUARD, value)
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
         assert (await answer(channel)).cookies
@@ -207,7 +207,7 @@ async def test_any_other_value_leaves_it_on(autojump_clock, monkeypatch, value):
 # -- an override of another filter's type (our choice: A39 checks routes without their listener)
 
 
-async def test_an_override_of_another_filters_type_does_not_take_the_filters_place(autojump_clock):
+async def test_an_override_of_another_filters_type_does_not_replace_the_session_filter(autojump_clock):
     async with Mesh.run(3) as mesh:
         listen(mesh, session_filter(state=in_cookie()))
         abort = {"@type": FAULT, "abort": {"grpc_status": 10, "percentage": {"numerator": 100}}}

@@ -1,4 +1,4 @@
-"""The session cookie on its way (A55): when one is set, which one is honoured, and what becomes of bad ones."""
+"""Session cookies are set, used and replaced as A55 says; tested from ADS bytes to RPCs."""
 
 import logging
 
@@ -15,7 +15,9 @@ from trxds.testing import resources as xds
 
 @pytest.mark.parametrize("client_streaming", [False, True])
 @pytest.mark.parametrize("server_streaming", [False, True])
-async def test_all_kinds_of_rpcs_have_it_in_the_initial_metadata(autojump_clock, client_streaming, server_streaming):
+async def test_all_kinds_of_rpcs_have_the_set_cookie_in_the_initial_metadata(
+    autojump_clock, client_streaming, server_streaming
+):
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
         kind = channel.method(METHOD, client_streaming=client_streaming, server_streaming=server_streaming)
         async with kind.open(*(() if client_streaming else (b"",))) as call:
@@ -27,7 +29,7 @@ async def test_all_kinds_of_rpcs_have_it_in_the_initial_metadata(autojump_clock,
             assert call.trailing_metadata.all("set-cookie") == []
 
 
-async def test_an_rpc_that_fails_after_its_headers_has_it_there(autojump_clock):
+async def test_an_rpc_that_fails_after_its_headers_has_the_set_cookie_in_them(autojump_clock):
     async def fail(call):
         await call.send_initial_metadata()
         call.abort(StatusCode.INTERNAL, "no")
@@ -40,7 +42,7 @@ async def test_an_rpc_that_fails_after_its_headers_has_it_there(autojump_clock):
         assert failed.value.trailing_metadata.all("set-cookie") == []
 
 
-async def test_a_trailers_only_response_has_it_in_the_trailing_metadata(autojump_clock):
+async def test_a_trailers_only_response_has_the_set_cookie_in_the_trailing_metadata(autojump_clock):
     async def fail(call):
         call.abort(StatusCode.NOT_FOUND, "no")
 
@@ -51,7 +53,7 @@ async def test_a_trailers_only_response_has_it_in_the_trailing_metadata(autojump
         assert len(failed.value.trailing_metadata.all("set-cookie")) == 1
 
 
-async def test_a_failure_without_a_host_has_none(autojump_clock):
+async def test_an_rpc_that_reached_no_host_has_no_set_cookie(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
         mesh.plane.put({**xds.cluster("cart"), "circuit_breakers": {"thresholds": [{"max_requests": 0}]}})
         with pytest.raises(RpcError) as failed:
@@ -60,7 +62,7 @@ async def test_a_failure_without_a_host_has_none(autojump_clock):
         assert [key for key, _ in both if key == "set-cookie"] == []
 
 
-async def test_the_servers_own_set_cookie_stays_in_front_of_ours(autojump_clock):
+async def test_the_servers_own_set_cookie_stays_before_the_sessions(autojump_clock):
     async def own(call):
         await call.send_initial_metadata([("set-cookie", "mine=1")])
         await call.send(b"")
@@ -72,7 +74,7 @@ async def test_the_servers_own_set_cookie_stays_in_front_of_ours(autojump_clock)
         assert ours.startswith("session=")
 
 
-async def test_the_cookie_goes_on_to_the_backend_unchanged(autojump_clock):
+async def test_the_session_cookie_is_sent_to_the_backend_unchanged(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
         sent = [("cookie", "x=1; session=???"), ("cookie", "y=2")]
         await answer(channel, metadata=sent)
@@ -112,7 +114,7 @@ async def test_all_attempts_of_an_rpc_go_to_the_cookies_host(autojump_clock):
         ("{};cluster:cart", False),
     ],
 )
-async def test_a_host_is_honoured_and_a_text_that_is_not_ours_answered_by_ours(autojump_clock, text, again):
+async def test_a_cookies_host_is_used_and_another_clients_form_is_replaced(autojump_clock, text, again):
     async with Mesh.run(3) as mesh, mesh.channel() as channel:
         host = mesh.hosts[1]
         cookie = text.format(host)
@@ -121,12 +123,12 @@ async def test_a_host_is_honoured_and_a_text_that_is_not_ours_answered_by_ours(a
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "10.0.1.1", "localhost:50051;cart", "10.0.1.1:50051 ;cart", ";cart"])
-async def test_a_text_that_names_no_host_is_answered_by_one_that_does(autojump_clock, text):
+async def test_a_cookie_that_names_no_host_is_replaced_by_one_that_does(autojump_clock, text):
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
         assert (await answer(channel, text)).said == f"{mesh.hosts[0]};cart"
 
 
-async def test_of_several_addresses_the_first_that_can_be_used_is(autojump_clock):
+async def test_the_first_usable_address_of_a_cookie_is_used(autojump_clock):
     async with Mesh.run(3) as mesh, mesh.channel() as channel:
         a, _, c = mesh.hosts
         await ask(channel)
@@ -134,13 +136,13 @@ async def test_of_several_addresses_the_first_that_can_be_used_is(autojump_clock
         assert await hosts(channel, f"{c},{a};cart") == {c}
 
 
-async def test_the_cookie_is_found_in_the_second_of_two_headers(autojump_clock):
+async def test_the_session_cookie_is_found_in_the_second_cookie_header(autojump_clock):
     async with Mesh.run(3) as mesh, mesh.channel() as channel:
         cookies = [("cookie", "a=1"), ("cookie", f"b=2;session={b64(mesh.hosts[2])}")]
         assert await hosts(channel, metadata=cookies) == {mesh.hosts[2]}
 
 
-async def test_of_two_of_one_name_the_first_counts_even_if_it_is_bad(autojump_clock):
+async def test_the_first_cookie_of_a_name_counts_even_if_it_is_bad(autojump_clock):
     async with Mesh.run(3) as mesh, mesh.channel() as channel:
         await ask(channel)
         await trio.sleep(1)
@@ -148,7 +150,7 @@ async def test_of_two_of_one_name_the_first_counts_even_if_it_is_bad(autojump_cl
         assert await hosts(channel, metadata=cookies) == set(mesh.hosts)
 
 
-async def test_outside_its_path_no_cookie_is_read_or_set(autojump_clock):
+async def test_no_session_cookie_is_read_or_set_outside_its_path(autojump_clock):
     async with Mesh.run(2) as mesh, mesh.channel() as channel:
         listen(mesh, session_filter(state=in_cookie(path="/shop.Cart/Ad")))
         host = mesh.hosts[0]
@@ -166,13 +168,13 @@ class TestBadAddresses:
                         await answer(channel, metadata=[("cookie", f"session={cookie}")])
         return [record.getMessage() for record in caplog.records if record.name == "trxds.session_affinity"]
 
-    async def test_each_is_logged_once(self, autojump_clock, caplog):
+    async def test_each_cookie_with_a_bad_address_is_logged_once(self, autojump_clock, caplog):
         bad = await self.warnings(caplog, b64("localhost:1;cart"), "!!!")
         assert bad == [
             "cookie 'session' holds no list of ip:port; its RPCs are balanced as if they had none",
         ]
 
-    async def test_a_host_that_is_merely_unknown_is_not(self, autojump_clock, caplog):
+    async def test_a_cookie_with_an_unknown_host_is_not_logged(self, autojump_clock, caplog):
         assert await self.warnings(caplog, b64("10.9.9.9:1;cart"), b64("[::1]:1,10.9.9.9:1")) == []
 
 
@@ -183,7 +185,7 @@ class TestTwoFilters:
     def listen(self, mesh):
         listen(mesh, *(session_filter(name, in_cookie(name)) for name in ("one", "two")))
 
-    async def test_both_set_their_cookies(self, autojump_clock):
+    async def test_two_session_filters_set_both_cookies(self, autojump_clock):
         async with Mesh.run(2) as mesh, mesh.channel() as channel:
             self.listen(mesh)
             given = await answer(channel)
@@ -191,7 +193,7 @@ class TestTwoFilters:
             assert sorted(given.cookies) == [f"one={text}; HttpOnly", f"two={text}; HttpOnly"]
 
     @pytest.mark.parametrize("name", ["one", "two"])
-    async def test_either_cookie_is_enough_and_the_other_is_set(self, autojump_clock, name):
+    async def test_either_cookie_of_two_session_filters_is_enough_and_the_other_is_set(self, autojump_clock, name):
         async with Mesh.run(3) as mesh, mesh.channel() as channel:
             self.listen(mesh)
             cookie = f"{mesh.hosts[2]};cart"
@@ -199,13 +201,13 @@ class TestTwoFilters:
             (other,) = (await answer(channel, cookie, name=name)).cookies
             assert not other.startswith(name)
 
-    async def test_of_two_cookies_the_later_filters_wins(self, autojump_clock):
+    async def test_the_later_session_filters_cookie_wins(self, autojump_clock):
         async with Mesh.run(3) as mesh, mesh.channel() as channel:
             self.listen(mesh)
             a, _, c = (b64(f"{host};cart") for host in mesh.hosts)
             assert await hosts(channel, metadata=[("cookie", f"one={a}; two={c}")]) == {mesh.hosts[2]}
 
-    async def test_a_session_holds_both_and_stays(self, autojump_clock):
+    async def test_a_session_keeps_the_cookies_of_two_filters_and_stays(self, autojump_clock):
         async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
             self.listen(mesh)
             assert len(await hosts(session)) == 1

@@ -1,6 +1,6 @@
-"""Sessions over weighted clusters (A60), rule by rule: ADS bytes in, RPCs out.
+"""Sessions over weighted clusters (A60) are tested rule by rule, from ADS bytes to RPCs.
 
-Updates in the middle of an RPC are in tests/stories/test_lifetimes.py.
+Updates during an RPC are in tests/stories/test_lifetimes.py.
 """
 
 import base64
@@ -19,7 +19,7 @@ def cookie(rpcs, cluster, host_of=None):
     return [("cookie", f"session={encode(rpcs.hosts[host_of or cluster], cluster)}")]
 
 
-async def test_the_cookie_names_the_cluster(autojump_clock):
+async def test_a_session_cookie_names_the_cluster(autojump_clock):
     async with routed(to("a"), sessions=True) as rpcs:
         async with rpcs.channel.method("/s/m").open(b"") as call:
             await call.receive()
@@ -42,7 +42,7 @@ async def test_clusters_whose_names_have_quotes_keep_their_sessions(autojump_clo
                 assert len({await rpcs.cluster(caller=session) for _ in range(10)}) == 1
 
 
-async def test_a_name_in_quotes_or_behind_the_prefix_means_the_plain_one_where_the_route_has_no_other(autojump_clock):
+async def test_a_cookies_cluster_in_quotes_or_with_the_prefix_is_the_bare_name(autojump_clock):
     async with routed(to(ONE_IN_A_MILLION), sessions=True) as rpcs:
         for said in ('"a"', "cluster:a", 'cluster:"a"'):
             assert await rpcs.with_metadata(cookie(rpcs, said, "a")) == "a"
@@ -53,18 +53,18 @@ async def test_the_cookies_cluster_is_taken_whatever_its_weight(autojump_clock):
         assert await rpcs.with_metadata(cookie(rpcs, "a")) == "a"
 
 
-async def test_a_cluster_that_the_matched_route_does_not_have_is_not_taken(autojump_clock):
+async def test_a_cookies_cluster_outside_the_matched_route_is_ignored(autojump_clock):
     async with routed(to("b", path="/s/m"), to("a"), sessions=True) as rpcs:
         assert await rpcs.with_metadata(cookie(rpcs, "a"), "/s/m") == "b"
         assert await rpcs.with_metadata(cookie(rpcs, "a"), "/s/other") == "a"
 
 
-async def test_a_cluster_of_weight_0_is_not_in_the_route(autojump_clock):
+async def test_a_cookies_cluster_of_weight_0_is_not_in_the_route(autojump_clock):
     async with routed(to({"a": 0, "b": 1}), sessions=True) as rpcs:
         assert await rpcs.with_metadata(cookie(rpcs, "a")) == "b"
 
 
-async def test_a_route_to_a_plain_cluster_has_that_cluster(autojump_clock):
+async def test_a_cookies_cluster_may_be_a_routes_single_cluster(autojump_clock):
     async with routed(to("a"), sessions=True) as rpcs:
         assert await rpcs.with_metadata(cookie(rpcs, "a")) == "a"
 
@@ -79,7 +79,7 @@ async def test_the_cookie_changes_with_the_cluster_even_if_the_host_is_the_same(
         assert base64.b64decode(value).decode() == f"{rpcs.hosts['a']};b"
 
 
-async def test_the_time_limit_stays_the_matched_routes(autojump_clock):
+async def test_the_time_limit_is_the_matched_routes_with_a_cookies_cluster(autojump_clock):
     limit = {"max_stream_duration": {"max_stream_duration": "30s"}}
     routes = (to(ONE_IN_A_MILLION, path="/s/m", action=limit), to("a"))
     async with routed(*routes, sessions=True) as rpcs:
@@ -88,7 +88,7 @@ async def test_the_time_limit_stays_the_matched_routes(autojump_clock):
         assert 29 < call.timeout <= 30
 
 
-async def test_a_weighted_cluster_may_switch_the_session_off(autojump_clock):
+async def test_a_weighted_cluster_may_disable_the_session_filter(autojump_clock):
     shares = [
         {"name": "a", "weight": 1},
         {
@@ -102,7 +102,7 @@ async def test_a_weighted_cluster_may_switch_the_session_off(autojump_clock):
         assert await rpcs.with_metadata(cookie(rpcs, "a")) == "b", "the filters are those of the cluster drawn"
 
 
-async def test_with_two_session_filters_the_later_one_decides(autojump_clock):
+async def test_the_later_of_two_session_filters_decides_the_cluster(autojump_clock):
     async with routed(to({"a": 1, "b": 1})) as rpcs:
         later = {**xds.stateful_session("later"), "name": "later"}
         filters = [xds.stateful_session("session"), later]
@@ -112,7 +112,7 @@ async def test_with_two_session_filters_the_later_one_decides(autojump_clock):
         assert {await rpcs.with_metadata(both) for _ in range(20)} == {"b"}
 
 
-async def test_switched_off_by_its_guard_there_is_no_cookie_and_no_cluster_from_one(autojump_clock, monkeypatch):
+async def test_sessions_switched_off_by_the_variable_have_no_cookie_and_no_cluster_of_one(autojump_clock, monkeypatch):
     monkeypatch.setenv("GRPC_EXPERIMENTAL_XDS_ENABLE_OVERRIDE_HOST", "false")
     async with routed(to(ONE_IN_A_MILLION)) as rpcs:
         optional = {**xds.stateful_session(), "is_optional": True}

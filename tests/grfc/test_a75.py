@@ -1,12 +1,12 @@
-"""A75's two trees, one story for each arrow: what it means that one policy stands above another.
+"""A75's two trees are tested arrow by arrow: the effect of one policy's place above another.
 
     cluster_manager -> cds -> outlier_detection -> cluster_impl -> override_host -> priority -> localities -> hosts
     cluster_manager -> cds -> priority -> cds (one for each cluster of an aggregate) -> as above
 
-Stories told elsewhere:
+Stories in other files:
 
-- outlier detection judges one cluster apart from the others, all of its priorities together, and a priority
-  whose hosts are all ejected gives way: tests/stories/test_ejection.py
+- outlier detection covers one cluster with all its priorities, and a priority whose hosts are all ejected
+  fails over: tests/stories/test_ejection.py
 - a cds above the failover of an aggregate, and sessions and limits of its leaves: tests/stories/test_aggregate.py
 - SubchannelNotYetCreated: test_a_hand_made_cookie_reaches_a_host_that_nobody_connected
 - the sweep: test_an_idle_session_host_is_let_go_by_the_sweep
@@ -20,7 +20,7 @@ from support.mesh import Mesh, ask, bidi, method, spread
 from support.picture import assignment
 
 from trxds import RpcError, StatusCode
-from trxds.lb.config_builder import PriorityNames, failover, subtree
+from trxds.lb.config_builder import PriorityNames, build_aggregate, build_cluster
 from trxds.resolver.snapshot import AggregateConfig, ClusterConfig
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Eds
@@ -41,7 +41,7 @@ JUDGED = {
 
 
 async def settled():
-    """Long enough for any change to arrive, on a clock that jumps."""
+    """Sleep long enough for any change to arrive, on a clock that jumps."""
     await trio.sleep(1)
 
 
@@ -57,7 +57,7 @@ def judged(name):
 
 
 def dropping(cluster, percent, *localities):
-    """Endpoints of which so many percent of the RPCs are to be dropped."""
+    """Return endpoints with a drop of this percentage of the RPCs."""
     share = {"category": "load", "drop_percentage": {"numerator": percent, "denominator": "HUNDRED"}}
     return {**xds.endpoints(cluster, *localities), "policy": {"drop_overloads": [share]}}
 
@@ -75,7 +75,7 @@ async def sicken(mesh, *hosts):
 
 
 async def outcomes(caller, times, **more):
-    """The hosts that answered, and the messages of the RPCs that failed."""
+    """Return the hosts that answered, and the messages of failed RPCs."""
     seen = set()
     for _ in range(times):
         try:
@@ -87,7 +87,7 @@ async def outcomes(caller, times, **more):
 
 @asynccontextmanager
 async def aggregate(each=1):
-    """The route goes to "both", an aggregate of x and y, of so many hosts each."""
+    """Run a mesh with a route to "both", an aggregate of x and y with `each` hosts."""
     async with Mesh.run(2 * each) as mesh:
         for cluster, hosts in (("x", mesh.hosts[:each]), ("y", mesh.hosts[each:])):
             mesh.cluster(cluster)
@@ -102,7 +102,7 @@ async def aggregate(each=1):
 
 
 def below(config):
-    """The names of the policies from here to a host, always by the first child."""
+    """Return the names of the policies from here to a host, by the first child of each."""
     children = [getattr(config, "child", None), *getattr(config, "children", {}).values()]
     children += [target.config for target in getattr(config, "targets", {}).values()]
     first = next((child for child in children if child is not None), None)
@@ -114,7 +114,7 @@ def cluster(name):
 
 
 def test_the_tree_of_a_cluster():
-    assert below(subtree(cluster("x"), PriorityNames()).config) == [
+    assert below(build_cluster(cluster("x"), PriorityNames()).config) == [
         "outlier_detection_experimental",
         "xds_cluster_impl_experimental",
         "xds_override_host_experimental",
@@ -125,7 +125,7 @@ def test_the_tree_of_a_cluster():
 
 
 def test_the_tree_of_an_aggregate():
-    assert below(failover(AggregateConfig("both", (cluster("x"), cluster("y")))).config) == [
+    assert below(build_aggregate(AggregateConfig("both", (cluster("x"), cluster("y")))).config) == [
         "priority_experimental",
         "cds_experimental",
     ]
@@ -169,7 +169,7 @@ async def test_drops_come_before_sessions(autojump_clock):
         assert await outcomes(channel, 5, metadata=cookie(mesh.hosts[0])) == {"EDS-configured drop: load"}
 
 
-async def test_the_limit_of_concurrent_rpcs_counts_those_of_sessions(autojump_clock):
+async def test_the_circuit_breaker_counts_rpcs_of_sessions(autojump_clock):
     async with Mesh.run(2) as mesh, mesh.channel() as channel:
         mesh.plane.put(limited("cart", 1))
         async with bidi(channel).open(metadata=cookie(mesh.hosts[0])) as call:
@@ -181,7 +181,7 @@ async def test_the_limit_of_concurrent_rpcs_counts_those_of_sessions(autojump_cl
 # -- override_host -> priority
 
 
-async def test_a_session_made_in_the_second_priority_stays_when_the_first_is_back(autojump_clock):
+async def test_a_session_of_the_second_priority_stays_when_the_first_recovers(autojump_clock):
     async with Mesh.run(2) as mesh:
         low, high = mesh.hosts
         mesh.endpoints("cart", xds.locality(low, zone="a"), xds.locality(high, zone="b", priority=1))
@@ -208,7 +208,7 @@ async def test_a_session_stays_while_its_locality_moves_to_another_priority(auto
             assert set(await spread(channel, 10)) == {other}
 
 
-async def test_a_draining_host_keeps_its_session_and_gets_nobody_elses(autojump_clock):
+async def test_a_draining_host_keeps_its_session_and_gets_no_other_rpcs(autojump_clock):
     async with Mesh.run(3) as mesh:
         mesh.cluster("cart", override_statuses=["UNKNOWN", "HEALTHY", "DRAINING"])
         async with mesh.channel() as channel, channel.session() as session:
@@ -227,7 +227,7 @@ async def test_a_draining_host_loses_its_session_by_default(autojump_clock):
         assert host not in await spread(session, 10)
 
 
-async def test_a_session_outlives_the_child_that_its_host_was_in(autojump_clock):
+async def test_a_session_outlives_the_child_policy_of_its_host(autojump_clock):
     """AffinityWorksAcrossPrioritiesHeuristicChangesChildName: the new priority is a new child."""
     async with Mesh.run(2) as mesh:
         a, b = mesh.hosts
@@ -256,7 +256,7 @@ async def test_a_priority_serves_while_one_of_its_localities_can(autojump_clock)
             assert set(await spread(channel, 10)) == {other}
 
 
-async def test_localities_are_drawn_by_weight_and_their_hosts_take_turns(autojump_clock):
+async def test_localities_are_drawn_by_weight_and_their_hosts_picked_in_turn(autojump_clock):
     async with Mesh.run(3) as mesh:
         one, other, alone = mesh.hosts
         mesh.endpoints("cart", xds.locality(one, other, zone="a", weight=3), xds.locality(alone, zone="b", weight=1))
@@ -271,7 +271,7 @@ async def test_localities_are_drawn_by_weight_and_their_hosts_take_turns(autojum
 # -- priority -> cds, in an aggregate
 
 
-async def test_a_leafs_drops_are_its_own_and_no_reason_to_fail_over(autojump_clock):
+async def test_drops_of_an_aggregates_cluster_are_its_own_and_cause_no_failover(autojump_clock):
     async with aggregate() as (mesh, channel):
         mesh.plane.put(dropping("x", 100, xds.locality(mesh.hosts[0])))
         assert await outcomes(channel, 5) == {"EDS-configured drop: load"}
@@ -280,7 +280,7 @@ async def test_a_leafs_drops_are_its_own_and_no_reason_to_fail_over(autojump_clo
         assert await outcomes(channel, 5) == {mesh.hosts[1]}
 
 
-async def test_a_leafs_limit_is_its_own(autojump_clock):
+async def test_an_aggregates_cluster_has_its_own_circuit_breaker(autojump_clock):
     async with aggregate() as (mesh, channel):
         mesh.plane.put(limited("x", 1), limited("y", 2))
         async with bidi(channel).open() as call:
@@ -292,7 +292,7 @@ async def test_a_leafs_limit_is_its_own(autojump_clock):
             assert await outcomes(channel, 3) == {mesh.hosts[1]}
 
 
-async def test_a_leaf_whose_hosts_are_all_ejected_gives_way_to_the_next(autojump_clock):
+async def test_an_aggregates_cluster_with_all_hosts_ejected_fails_over_to_the_next(autojump_clock):
     async with aggregate(each=2) as (mesh, channel):
         mesh.plane.put(judged("x"))
         await sicken(mesh, *mesh.hosts[:2])
@@ -302,7 +302,7 @@ async def test_a_leaf_whose_hosts_are_all_ejected_gives_way_to_the_next(autojump
 
 
 @pytest.mark.parametrize("honoured", [True, False])
-async def test_a_leafs_override_statuses_are_its_own(autojump_clock, honoured):
+async def test_an_aggregates_cluster_has_its_own_override_host_status(autojump_clock, honoured):
     async with aggregate(each=2) as (mesh, channel):
         draining, other, *_ = mesh.hosts
         with_draining, without = (["HEALTHY", "DRAINING"], ["HEALTHY"])

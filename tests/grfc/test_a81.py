@@ -1,4 +1,4 @@
-"""Rewriting of the authority (A81) is not built: what asks for it is read and has no effect."""
+"""Authority rewriting (A81) is not implemented: its fields are read and have no effect."""
 
 import pytest
 from support.mesh import METHOD, PLANE, Mesh, ask
@@ -7,7 +7,7 @@ from trxds.testing import resources as xds
 
 
 @pytest.mark.parametrize("features", [("xds_v3",), ("xds_v3", "trusted_xds_server")])
-async def test_the_authority_is_the_channels_whatever_the_route_asks_for(autojump_clock, monkeypatch, features):
+async def test_the_authority_is_the_channels_whatever_the_route_configures(autojump_clock, monkeypatch, features):
     monkeypatch.setenv("GRPC_EXPERIMENTAL_XDS_AUTHORITY_REWRITE", "true")
     seen = []
 

@@ -1,4 +1,4 @@
-"""cds for aggregates and names, by values; its other decisions are in test_parents.py."""
+"""cds for aggregates and DNS names is tested by values; its other decisions are in test_parents.py."""
 
 from support.picture import assignment
 from support.policies import CONNECTING, FAILURE, IDLE, READY, channel_control, report
@@ -21,19 +21,19 @@ def decide(policy, cluster, its):
 
 
 def asked(cluster, *states):
-    """What is to be resolved again after each of these states of the endpoint."""
+    """Return the names to resolve again after each of these states of the endpoint."""
     policy = Cds(channel_control())
     return [decide(policy, cluster, report(state)).re_resolve for state in states]
 
 
-def test_a_name_is_resolved_again_when_its_endpoint_is_lost_or_cannot_be_reached():
+def test_cds_resolves_a_dns_name_again_when_its_endpoint_is_lost_or_fails():
     again = "cart.example:80"
     assert asked(NAME, CONNECTING, READY, READY, CONNECTING, CONNECTING) == ["", "", "", again, ""]
     assert asked(NAME, READY, IDLE, IDLE) == ["", again, ""]
     assert asked(NAME, FAILURE, FAILURE, READY) == [again, again, ""]
 
 
-def test_what_eds_says_is_never_resolved():
+def test_cds_never_resolves_names_of_an_eds_cluster():
     assert asked(X, READY, FAILURE, CONNECTING) == ["", "", ""]
 
 
@@ -44,17 +44,17 @@ def fails(cluster):
     return decision.picker.pick(PickArgs("/s/m")).status.message
 
 
-def test_an_rpc_that_fails_is_told_what_an_aggregate_had_to_leave_out():
+def test_a_failed_rpc_of_an_aggregate_names_the_clusters_left_out():
     assert fails(AggregateConfig("both", (X,), "y does not exist")) == "refused; left out: y does not exist"
     assert fails(AggregateConfig("both", (X,))) == "refused"
 
 
-def test_an_rpc_that_does_not_fail_is_told_nothing():
+def test_an_rpc_that_does_not_fail_gets_no_note_of_clusters_left_out():
     decision = decide(Cds(channel_control()), AggregateConfig("both", (X,), "y does not exist"), report(READY))
     assert isinstance(decision.picker.pick(PickArgs("/s/m")), Complete)
 
 
-def test_reports_do_not_plan_the_tree_anew():
+def test_a_report_of_the_child_does_not_rebuild_the_clusters_subtree():
     policy, both = Cds(channel_control()), AggregateConfig("both", (X,))
     first, second = (decide(policy, both, report(READY)).children["cluster"] for _ in range(2))
     assert first is second

@@ -1,10 +1,10 @@
-"""From a cluster to its subtree, and priority names that survive updates (A75)."""
+"""The config builder makes a cluster's subtree, and priority names survive updates (A75)."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trxds.lb.config_builder import PriorityNames, subtree
+from trxds.lb.config_builder import PriorityNames, build_cluster
 from trxds.resolver.snapshot import ClusterConfig
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Eds
@@ -13,7 +13,7 @@ from trxds.resources.lb_policy import RoundRobin
 
 
 def names_over(*updates):
-    """Each update as the localities of its priorities, one letter each: ["ab", "c"]."""
+    """Return the names after each update, given as the localities of its priorities, one letter each: ["ab", "c"]."""
     names = PriorityNames()
     return [names.assign(update) for update in updates][-1]
 
@@ -30,24 +30,24 @@ class TestNames:
         ],
         ids=["nothing changes", "a swap", "the first goes", "one before", "the rest moves up"],
     )
-    def test_a_name_follows_its_locality(self, before, after, expected):
+    def test_a_priority_name_follows_its_locality(self, before, after, expected):
         assert names_over(before, after) == expected
 
     @pytest.mark.parametrize("after", [["a", "b"], ["b", "a"]])
-    def test_of_a_split_the_first_half_keeps_the_name(self, after):
+    def test_the_first_half_of_a_split_priority_keeps_the_name(self, after):
         assert names_over(["ab"], after) == [0, 1]
 
     @pytest.mark.parametrize(("after", "expected"), [(["ab"], [0]), (["ba"], [1])])
     def test_a_merged_priority_has_the_name_of_its_first_locality(self, after, expected):
         assert names_over(["a", "b"], after) == expected
 
-    def test_what_was_merged_away_does_not_name_another_priority(self):
+    def test_the_name_of_a_merged_priority_is_not_given_to_another_one(self):
         assert names_over(["a", "b"], ["ab", "b"]) == [0, 2]
 
     def test_a_locality_that_returns_after_an_update_without_it_is_new(self):
         assert names_over(["a", "b"], ["a"], ["a", "b"]) == [0, 2]
 
-    def test_numbers_are_never_used_again(self):
+    def test_numbers_of_priorities_are_never_reused(self):
         assert names_over(["a"], ["b"], ["c"], ["a"]) == [3]
 
     def test_an_empty_priority_has_a_name(self):
@@ -61,7 +61,7 @@ SINGLES = st.lists(st.lists(PLACES, unique=True, max_size=6), min_size=2, max_si
 
 
 @given(HISTORIES)
-def test_names_are_unique_within_an_update(history):
+def test_priority_names_are_unique_within_an_update(history):
     names = PriorityNames()
     for update in history:
         assigned = names.assign(update)
@@ -81,7 +81,7 @@ def test_a_locality_alone_in_its_priority_keeps_its_name_while_it_stays(history)
 
 
 @given(SINGLES)
-def test_localities_that_merge_and_part_again_have_unique_names_throughout(history):
+def test_localities_that_merge_and_split_have_unique_priority_names(history):
     names = PriorityNames()
     for update in history:
         for shape in (update, [update], update):
@@ -104,16 +104,18 @@ def endpoint(address, health=HEALTHY):
 
 def planned(*priorities, names=None, note="", **fields):
     assignment = ClusterLoadAssignment("hosts", priorities)
-    return subtree(ClusterConfig(Cluster("cart", Eds("hosts"), **fields), assignment, note), names or PriorityNames())
+    return build_cluster(
+        ClusterConfig(Cluster("cart", Eds("hosts"), **fields), assignment, note), names or PriorityNames()
+    )
 
 
 def priorities_of(plan):
-    """Of each priority the configuration and the endpoints."""
+    """Return the configuration and the endpoints of each priority."""
     return [(its, plan.endpoints.part(name)) for name, its in plan.config.child.child.child.children.items()]
 
 
 class TestSubtree:
-    def test_the_order_is_outliers_cluster_impl_override_host_priority_localities_endpoints(self):
+    def test_the_subtree_is_outlier_detection_cluster_impl_override_host_priority_localities(self):
         plan = planned((locality("z", endpoint("a")),))
         tree = plan.config
         chain = [tree, tree.child, tree.child.child, tree.child.child.child]
@@ -143,13 +145,13 @@ class TestSubtree:
             '{region="", zone="b", sub_zone=""}': 1,
         }
 
-    def test_without_localities_of_its_own_the_policy_has_all_endpoints(self):
+    def test_a_policy_without_localities_has_all_endpoints(self):
         tree = planned((locality("a", endpoint("a")), locality("b", endpoint("b"))), lb_policy=RoundRobin())
         ((_, its),) = priorities_of(tree)
         assert [each.addresses for each in its] == [("a",), ("b",)]
 
     @pytest.mark.parametrize("statuses", [{UNKNOWN, HEALTHY}, {UNKNOWN, HEALTHY, DRAINING}, set()])
-    def test_draining_never_reaches_the_child(self, statuses):
+    def test_draining_endpoints_never_reach_the_child_of_override_host(self, statuses):
         place = locality("z", endpoint("a"), endpoint("b", DRAINING), endpoint("c", UNKNOWN))
         tree = planned((place,), override_statuses=frozenset(statuses))
         ((priority, its),) = priorities_of(tree)
@@ -157,7 +159,7 @@ class TestSubtree:
         assert [each.addresses for each in its] == [each.addresses for each in part] == [("a",), ("c",)]
         assert tree.endpoints.all == place.endpoints
 
-    def test_a_locality_that_only_drains_is_no_target(self):
+    def test_a_locality_with_only_draining_endpoints_is_no_target(self):
         tree = planned((locality("a", endpoint("a", DRAINING)), locality("b", endpoint("b"))))
         ((priority, _),) = priorities_of(tree)
         assert list(priority.targets) == ['{region="", zone="b", sub_zone=""}']
@@ -174,20 +176,20 @@ class TestSubtree:
         assert [each.addresses for each in plan.endpoints] == [("a",), ("b",)]
         assert (override.cluster, override.statuses, override.idle_timeout) == ("cart", statuses, 7.0)
 
-    def test_a_cluster_without_endpoints_has_one_empty_priority_that_says_why(self):
+    def test_a_cluster_without_endpoints_has_one_empty_priority_with_the_reason(self):
         ((priority, its),) = priorities_of(planned())
         assert priority.targets == {}
         assert 'EDS resource "hosts": it has no localities' in its.note
 
-    def test_a_cluster_whose_hosts_all_drain_says_why(self):
+    def test_a_cluster_with_only_draining_hosts_gives_that_reason(self):
         ((_, its),) = priorities_of(planned((locality("a", endpoint("a", DRAINING)),)))
         assert 'EDS resource "hosts"' in its.note and "DRAINING" in its.note
 
-    def test_an_error_of_eds_is_the_reason(self):
-        tree = subtree(ClusterConfig(Cluster("cart", Eds("hosts")), None, "EDS is in error"), PriorityNames())
+    def test_an_eds_error_is_the_reason_for_missing_endpoints(self):
+        tree = build_cluster(ClusterConfig(Cluster("cart", Eds("hosts")), None, "EDS is in error"), PriorityNames())
         assert [its.note for _, its in priorities_of(tree)] == ["EDS is in error"]
 
-    def test_equal_input_makes_an_equal_subtree(self):
+    def test_equal_resources_make_an_equal_subtree(self):
         names = PriorityNames()
         first, second = (planned((locality("a", endpoint("a")),), names=names) for _ in range(2))
         assert first == second

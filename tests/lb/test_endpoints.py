@@ -1,4 +1,4 @@
-"""One endpoint, several addresses (A61), by values."""
+"""An endpoint with several addresses connects to one of them (A61); tested by values."""
 
 import math
 
@@ -12,7 +12,7 @@ from trxds.lb.endpoint_list import EndpointState
 
 
 class Looking:
-    """An endpoint, its hosts, and a clock; what it asks for is done."""
+    """An endpoint with its hosts and a clock; the hosts that it requests are leased and connected."""
 
     def __init__(self, addresses="abc", **more):
         self.endpoint = EndpointState(tuple(addresses), **more)
@@ -35,14 +35,14 @@ class Looking:
         return self.endpoint.wake_at(self.hosts, self.now)
 
 
-def test_the_first_address_is_tried_alone_for_250_milliseconds():
+def test_the_first_address_of_an_endpoint_is_tried_alone_for_250_milliseconds():
     looking = Looking()
     assert looking.look() is CONNECTING
     assert looking.endpoint.wanted == ("a",)
     assert looking.wake_at == 10.25
 
 
-def test_then_the_next_one_is_tried_too():
+def test_the_next_address_is_tried_too_after_250_milliseconds():
     looking = Looking()
     looking.look()
     looking.now = 10.25
@@ -51,7 +51,7 @@ def test_then_the_next_one_is_tried_too():
     assert looking.wake_at == 10.5
 
 
-def test_the_last_one_has_nobody_to_wait_for():
+def test_the_last_address_of_an_endpoint_needs_no_timer():
     looking = Looking("ab")
     looking.look()
     looking.now = 10.25
@@ -59,14 +59,14 @@ def test_the_last_one_has_nobody_to_wait_for():
     assert looking.wake_at == math.inf
 
 
-def test_a_failure_has_the_next_one_tried_at_once():
+def test_a_failed_address_makes_the_next_one_be_tried_at_once():
     looking = Looking()
     looking.look()
     assert looking.look(a=FAILURE) is CONNECTING
     assert looking.endpoint.connect == ("b",)
 
 
-def test_a_failure_of_an_earlier_one_has_no_further_one_tried():
+def test_a_failure_of_an_earlier_address_starts_no_further_one():
     looking = Looking()
     looking.look()
     looking.now = 10.25
@@ -75,7 +75,7 @@ def test_a_failure_of_an_earlier_one_has_no_further_one_tried():
     assert looking.endpoint.wanted == ("a", "b")
 
 
-def test_an_address_that_is_connected_already_is_leased_and_no_other_is_tried():
+def test_an_address_that_is_connected_already_is_leased_and_no_other_tried():
     endpoint, elsewhere = EndpointState(("a", "b")), {"b": FakeHost("b", READY)}
     assert endpoint.update({}, 10.0, lookup=elsewhere.get) is CONNECTING
     assert (endpoint.wanted, endpoint.connect) == (("b",), ())
@@ -83,21 +83,21 @@ def test_an_address_that_is_connected_already_is_leased_and_no_other_is_tried():
     assert endpoint.wanted == ("b",)
 
 
-def test_a_host_that_turns_out_to_be_in_backoff_is_passed_over():
+def test_an_address_whose_host_is_in_backoff_is_skipped():
     looking = Looking()
     looking.hosts = {"a": FakeHost("a", FAILURE), "b": FakeHost("b", FAILURE)}
     looking.look()
     assert looking.endpoint.connect == ("c",)
 
 
-def test_one_that_was_not_leased_yet_is_looked_at_without_delay():
+def test_an_address_that_was_not_leased_yet_is_updated_without_delay():
     looking = Looking()
     looking.endpoint.update({"a": FakeHost("a", FAILURE)}, looking.now)
     assert looking.wake_at == looking.now
 
 
 @pytest.mark.parametrize("winner", "abc")
-def test_the_first_that_is_ready_wins_and_the_others_are_let_go(winner):
+def test_the_first_ready_address_wins_and_the_others_are_released(winner):
     looking = Looking()
     for _ in range(3):
         looking.look()
@@ -108,13 +108,13 @@ def test_the_first_that_is_ready_wins_and_the_others_are_let_go(winner):
     assert looking.wake_at == math.inf
 
 
-def test_an_address_that_is_connected_already_is_taken_when_its_turn_comes():
+def test_an_address_that_is_connected_already_is_used_when_it_is_tried():
     looking = Looking("ab")
     looking.hosts = {"a": FakeHost("a", FAILURE), "b": FakeHost("b", READY)}
     assert looking.look() is READY
 
 
-def test_it_has_failed_when_every_address_has():
+def test_an_endpoint_has_failed_when_every_address_has():
     looking = Looking("ab")
     looking.look()
     assert looking.look(a=FAILURE) is CONNECTING
@@ -122,7 +122,7 @@ def test_it_has_failed_when_every_address_has():
     assert "b: refused" in looking.endpoint.error.message
 
 
-def test_in_the_first_pass_no_address_is_tried_twice():
+def test_no_address_is_tried_twice_in_the_first_pass():
     looking = Looking("ab")
     looking.look()
     looking.look(a=FAILURE)
@@ -130,7 +130,7 @@ def test_in_the_first_pass_no_address_is_tried_twice():
     assert looking.endpoint.connect == ()
 
 
-def test_once_failed_each_is_tried_again_after_its_backoff_and_it_stays_failed():
+def test_a_failed_endpoint_retries_each_address_after_its_backoff_and_stays_failed():
     looking = Looking("ab")
     looking.look()
     looking.look(a=FAILURE)
@@ -142,7 +142,7 @@ def test_once_failed_each_is_tried_again_after_its_backoff_and_it_stays_failed()
     assert looking.look(b=READY) is READY
 
 
-def test_a_lost_connection_begins_another_pass():
+def test_a_lost_connection_begins_another_pass_over_the_addresses():
     looking = Looking("ab")
     looking.look()
     looking.look(a=FAILURE)
@@ -151,7 +151,7 @@ def test_a_lost_connection_begins_another_pass():
     assert looking.endpoint.connect == ("a",)
 
 
-def test_a_lazy_endpoint_is_idle_until_it_is_woken_and_when_its_connection_is_lost():
+def test_a_lazy_endpoint_is_idle_until_exit_idle_and_after_a_lost_connection():
     looking = Looking("a", lazy=True)
     assert looking.look() is IDLE
     assert looking.endpoint.wanted == ()
@@ -162,7 +162,7 @@ def test_a_lazy_endpoint_is_idle_until_it_is_woken_and_when_its_connection_is_lo
     assert looking.endpoint.wanted == looking.endpoint.connect == ()
 
 
-def test_an_ejected_host_counts_as_failed_and_stays_leased():
+def test_an_endpoint_whose_host_is_ejected_counts_as_failed_and_keeps_its_lease():
     looking = Looking("ab")
     looking.look(a=READY)
     assert looking.look(ejected="a") is FAILURE
@@ -171,24 +171,24 @@ def test_an_ejected_host_counts_as_failed_and_stays_leased():
 
 
 class TestAnotherList:
-    def test_a_connection_to_an_address_that_stays_is_kept(self):
+    def test_a_new_address_list_keeps_a_connection_to_an_address_that_stays(self):
         looking = Looking("ab")
         looking.look(a=READY)
         looking.endpoint = looking.endpoint.with_addresses(("c", "a"))
         assert looking.look() is READY
         assert looking.endpoint.wanted == ("a",)
 
-    def test_without_such_an_address_it_connects_even_if_lazy(self):
+    def test_a_new_address_list_without_the_connected_address_connects_at_once(self):
         looking = Looking("a", lazy=True)
         looking.endpoint.exit_idle()
         looking.look(a=READY)
         looking.endpoint = looking.endpoint.with_addresses(("c",))
         assert looking.look() is CONNECTING
 
-    def test_an_idle_one_stays_idle(self):
+    def test_an_idle_endpoint_stays_idle_with_a_new_address_list(self):
         assert EndpointState(("a",), lazy=True).with_addresses(("b",)).state is IDLE
 
-    def test_a_failed_one_stays_failed_until_one_is_ready(self):
+    def test_a_failed_endpoint_stays_failed_with_a_new_address_list_until_one_is_ready(self):
         looking = Looking("a")
         looking.look(a=FAILURE)
         looking.look(a=FAILURE)
@@ -197,7 +197,7 @@ class TestAnotherList:
         assert looking.endpoint.connect == ("b",)
         assert looking.look(b=READY) is READY
 
-    def test_an_equal_list_changes_nothing(self):
+    def test_an_equal_address_list_changes_nothing(self):
         endpoint = EndpointState(("a", "b", "c"))
         assert endpoint.with_addresses(("a", "b", "c")) is endpoint
 
@@ -210,7 +210,7 @@ class TestAnotherList:
         (("1", "2", "3"), ("1", "2", "3")),
     ],
 )
-def test_address_families_take_turns(addresses, order):
+def test_addresses_of_both_families_are_tried_in_turn(addresses, order):
     assert interleaved(addresses) == order
 
 
@@ -219,7 +219,7 @@ STEPS = st.lists(st.tuples(st.dictionaries(st.sampled_from("abc"), STATES), st.s
 
 
 @given(STEPS, st.booleans())
-def test_whatever_the_hosts_do(steps, lazy):
+def test_an_endpoints_state_follows_its_hosts_in_any_sequence_of_states(steps, lazy):
     looking = Looking(lazy=lazy)
     failed = False
     for states, passed in steps:

@@ -1,9 +1,9 @@
-"""A pick that is explained changes nothing, says why, and the next pick goes where it said. By values."""
+"""An explained pick changes nothing and gives its reason, and the next pick goes where it said; tested by values."""
 
 from random import Random
 
 import pytest
-from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost, channel_control, given, report
+from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost, channel_control, endpoint_set, report
 
 from trxds.core.status import unavailable
 from trxds.lb.cds import AggregateErrorPicker, Cds, UnroutedPicker
@@ -51,27 +51,27 @@ from trxds.resources.leaf_policy import RoundRobin as RoundRobinConfig
 LEAF = RoundRobinConfig()
 HEALTHY, DRAINING = HealthStatus.HEALTHY, HealthStatus.DRAINING
 NAMES = ("a", "b", "c")
-ABC = given(NAMES)
+ABC = endpoint_set(NAMES)
 
 
-class Deciding:
-    """A policy that has just decided, and all that its picks do to the world."""
+class DecidedPolicy:
+    """A policy that has just decided, and a record of all effects of its picks."""
 
     def __init__(self, make, config, children=(), hosts=(), now=0.0, ejected=(), endpoints=NO_ENDPOINTS, seed=1):
         self.done = []
         self.pool = {host.address: host for host in hosts}
-        its = ChannelControl(self.wish, self.hold, self.release, self.pool.get, Random(seed))
+        its = ChannelControl(self.notify_policy, self.acquire, self.release, self.pool.get, Random(seed))
         self.policy = make(its)
         self.inputs = PolicyInputs(config, dict(children), self.pool, frozenset(), frozenset(ejected), endpoints)
         self.now = now
         self.decision = self.policy.decide(self.inputs, now)
         self.saw = self.policy.describe(self.inputs, now)
 
-    def wish(self, wish):
-        self.done.append(("wish", wish))
+    def notify_policy(self, event):
+        self.done.append(("event", event))
 
-    def hold(self, address):
-        self.done.append(("hold", address))
+    def acquire(self, address):
+        self.done.append(("acquire", address))
         return self.pool.setdefault(address, FakeHost(address))
 
     def release(self, address):
@@ -81,7 +81,7 @@ class Deciding:
         return self.decision.picker.pick(PickArgs("/s/m", now=self.now, **args))
 
     def explain(self, **args):
-        """The result, and the last note; nothing has happened for it."""
+        """Return the explained result and its last note, and check that the pick had no effect."""
         trace, before = Trace(), list(self.done)
         result = self.pick(trace=trace, **args)
         assert self.done == before
@@ -89,7 +89,7 @@ class Deciding:
 
 
 def summary(result):
-    """As two results are compared: hosts by their address, whatever hears of the RPC."""
+    """Return a result in a form to compare: hosts by their address, without trackers."""
     return result.host.address if isinstance(result, Complete) else result
 
 
@@ -99,29 +99,29 @@ def ready(*names):
 
 def cluster_impl(**args):
     children = {"hosts": report(READY)}
-    return lambda seed: Deciding(ClusterImpl, ClusterImplConfig("a", "s", LEAF, **args), children, seed=seed)
+    return lambda seed: DecidedPolicy(ClusterImpl, ClusterImplConfig("a", "s", LEAF, **args), children, seed=seed)
 
 
 def weighted(children, **weights):
     config = WeightedTargetConfig({name: Target(weight, LEAF) for name, weight in weights.items()})
-    return lambda seed: Deciding(WeightedTarget, config, children, seed=seed)
+    return lambda seed: DecidedPolicy(WeightedTarget, config, children, seed=seed)
 
 
 def leaf(policy, config, hosts=(), endpoints=ABC, **args):
-    return lambda seed=1: Deciding(policy, config, hosts=hosts, endpoints=endpoints, seed=seed, **args)
+    return lambda seed=1: DecidedPolicy(policy, config, hosts=hosts, endpoints=endpoints, seed=seed, **args)
 
 
 def sessions(*pool, endpoints=("a", "b"), statuses=(HEALTHY,)):
     config = OverrideHostConfig("cart", frozenset(statuses), 1, LEAF)
     its = Endpoints(tuple(Endpoint((each,), HEALTHY) for each in endpoints))
     children = {"everybody": report(READY)}
-    return lambda seed=1: Deciding(OverrideHost, config, children, pool, endpoints=its, seed=seed)
+    return lambda seed=1: DecidedPolicy(OverrideHost, config, children, pool, endpoints=its, seed=seed)
 
 
 def ring(header="", **states):
     def decided(seed):
         config, hosts = RingHashConfig(64, 64, header), [FakeHost(name, state) for name, state in states.items()]
-        ringed = Deciding(RingHash, config, hosts=hosts, endpoints=ABC, seed=seed)
+        ringed = DecidedPolicy(RingHash, config, hosts=hosts, endpoints=ABC, seed=seed)
         for name in states:
             ringed.policy.decide(PolicyInputs(config, {}, ringed.pool, frozenset({name}), endpoints=ABC), 0.0)
         ringed.decision = ringed.policy.decide(ringed.inputs, 0.0)
@@ -134,10 +134,13 @@ RR, PF = RoundRobinConfig(), PickFirstConfig()
 TWO = {"a": report(READY, "a"), "b": report(READY, "b")}
 SITUATIONS = {
     "cluster manager": (
-        lambda seed: Deciding(ClusterManager, ClusterManagerConfig(("a",)), {"a": report(READY)}),
+        lambda seed: DecidedPolicy(ClusterManager, ClusterManagerConfig(("a",)), {"a": report(READY)}),
         {"cluster": "a"},
     ),
-    "cluster manager, unknown": (lambda seed: Deciding(ClusterManager, ClusterManagerConfig(("a",))), {"cluster": "b"}),
+    "unknown cluster": (
+        lambda seed: DecidedPolicy(ClusterManager, ClusterManagerConfig(("a",))),
+        {"cluster": "b"},
+    ),
     "drops": (cluster_impl(drops=(DropShare("lb", 500_000),)), {}),
     "circuit breaker": (cluster_impl(max_requests=0), {}),
     "weighted target": (weighted(TWO, a=1, b=3), {}),
@@ -148,7 +151,7 @@ SITUATIONS = {
     "least_request": (leaf(LeastRequest, LeastRequestConfig(2), ready(*NAMES)), {}),
     "weighted_round_robin": (leaf(WeightedRoundRobin, ClientSideWeightedRoundRobin(), ready(*NAMES)), {}),
     "pick_first": (leaf(PickFirst, PF, ready("a")), {}),
-    "pick_first without addresses": (leaf(PickFirst, PF, endpoints=given("", "none")), {}),
+    "pick_first without addresses": (leaf(PickFirst, PF, endpoints=endpoint_set("", "none")), {}),
     "ring_hash": (ring(a=READY, b=FAILURE, c=CONNECTING), {"hash": 1 << 62}),
     "ring_hash, another": (ring(a=FAILURE, b=READY, c=FAILURE), {"hash": 7}),
     "ring_hash without a hash": (ring(a=READY, b=READY, c=READY), {}),
@@ -172,14 +175,14 @@ def args_of(args):
 
 @pytest.mark.parametrize(("decided", "args"), SITUATIONS.values(), ids=SITUATIONS)
 @pytest.mark.parametrize("seed", range(3))
-def test_explaining_changes_nothing_and_the_next_pick_goes_where_it_said(decided, args, seed):
+def test_an_explanation_changes_nothing_and_the_next_pick_does_what_it_said(decided, args, seed):
     its = decided(seed)
     for _ in range(4):
-        told = [its.explain(**args_of(args)) for _ in range(3)]
+        explained = [its.explain(**args_of(args)) for _ in range(3)]
         picked = its.pick(**args_of(args))
-        assert {repr(summary(result)) for result, _ in told} == {repr(summary(picked))}
-        assert all(note == told[0][1] for _, note in told)
-        assert told[0][1].why
+        assert {repr(summary(result)) for result, _ in explained} == {repr(summary(picked))}
+        assert all(note == explained[0][1] for _, note in explained)
+        assert explained[0][1].why
 
 
 def test_an_explained_drop_is_not_counted():
@@ -190,12 +193,12 @@ def test_an_explained_drop_is_not_counted():
     assert counted == []
 
 
-def test_an_explained_turn_does_not_read_the_weights_anew():
+def test_an_explained_turn_does_not_read_the_weights_again():
     its = leaf(WeightedRoundRobin, ClientSideWeightedRoundRobin(), ready(*NAMES))()
     its.now = 100.0
     schedule = its.decision.picker.schedule
     its.explain()
-    assert schedule._due < 0
+    assert schedule._update_at < 0
 
 
 # -- a picker that does not explain itself
@@ -218,7 +221,7 @@ ABOVE = {
 
 
 @pytest.mark.parametrize("above", ABOVE.values(), ids=ABOVE)
-def test_an_opaque_picker_is_not_called(above):
+def test_an_explanation_does_not_call_an_opaque_picker(above):
     trace = Trace()
     assert isinstance(above(None), Explainable)
     assert above(Opaque()).pick(PickArgs("/s/m", trace=trace)) is QUEUE
@@ -226,7 +229,7 @@ def test_an_opaque_picker_is_not_called(above):
 
 
 @pytest.mark.parametrize("override", [None, (), ("x",)])
-def test_an_opaque_picker_below_sessions_is_not_called(override):
+def test_an_explanation_does_not_call_an_opaque_picker_below_override_host(override):
     its, trace = sessions()(), Trace()
     picker = its.policy.decide(
         PolicyInputs(its.inputs.config, {"everybody": report(READY)}, endpoints=its.inputs.endpoints), 0.0
@@ -243,8 +246,8 @@ def test_every_policy_describes_itself():
     assert all(issubclass(policy, Describes) for policy in (*BUILT_IN.values(), OverrideHost))
 
 
-def test_cluster_manager_goes_by_the_rpcs_cluster():
-    its = Deciding(ClusterManager, ClusterManagerConfig(("a", "b")), {"b": report(READY)})
+def test_an_explanation_of_cluster_manager_chooses_the_rpcs_cluster():
+    its = DecidedPolicy(ClusterManager, ClusterManagerConfig(("a", "b")), {"b": report(READY)})
     assert its.saw == "2 clusters"
     its.decision.picker.pick(PickArgs("/s/m", cluster="b", trace=(trace := Trace())))
     assert trace.notes[0] == TraceNote("it is the RPC's; it is READY", "b")
@@ -252,36 +255,36 @@ def test_cluster_manager_goes_by_the_rpcs_cluster():
 
 
 def cds(cluster, given_up=False):
-    return Deciding(Cds, CdsConfig("a"), endpoints=ClusterEntry(cluster, given_up))
+    return DecidedPolicy(Cds, CdsConfig("a"), endpoints=ClusterEntry(cluster, given_up))
 
 
 def gone(name):
     return ClusterError(name, unavailable(f"{name} is gone"))
 
 
-def test_cds_says_what_it_has_or_why_it_has_nothing():
+def test_cds_describes_its_cluster_or_the_missing_resource():
     there = ClusterConfig(Cluster("a", Eds("a")), ClusterLoadAssignment("a"), "EDS is away")
     assert cds(there).saw == "cluster a with 0 endpoints in 0 priorities; EDS is away"
     assert cds(there).decision.handed_on.why == "it is there"
     assert "dropped" in cds(there, given_up=True).decision.handed_on.why
     result, note = cds(gone("a")).explain()
-    assert (result, note.why) == (Fail(unavailable("a is gone")), "it may still come")
+    assert (result, note.why) == (Fail(unavailable("a is gone")), "its resource may still come")
     dropped = Drop(unavailable("a is gone; no route names cluster a any more"))
     assert cds(gone("a"), given_up=True).explain()[0] == dropped
 
 
-def test_cds_names_the_leaves_of_an_aggregate():
+def test_cds_describes_the_clusters_of_an_aggregate():
     part = ClusterConfig(Cluster("a", Eds("a")), ClusterLoadAssignment("a"))
     assert (
         cds(AggregateConfig("all", (part,), "b does not exist")).saw == "aggregate all of a; left out: b does not exist"
     )
 
 
-def test_outlier_detection_names_who_is_ejected():
-    assert Deciding(OutlierDetection, OutlierDetectionConfig(None, LEAF)).saw == "no rules"
+def test_outlier_detection_describes_the_ejected_hosts():
+    assert DecidedPolicy(OutlierDetection, OutlierDetectionConfig(None, LEAF)).saw == "no rules"
 
 
-def test_cluster_impl_shows_what_is_in_flight_and_its_drops():
+def test_cluster_impl_describes_rpcs_in_flight_and_drops():
     its = cluster_impl(drops=(DropShare("lb", 250_000),), max_requests=2)(1)
     assert its.saw == "0 of 2 RPCs in flight, drops: lb 25%"
 
@@ -298,31 +301,31 @@ PRIORITIES = PriorityConfig({"0": LEAF, "1": LEAF})
         (FAILURE, FAILURE, "1", "none can serve, and it is the last"),
     ],
 )
-def test_priority_says_why_it_takes_one(first, second, chosen, why):
-    its = Deciding(Priority, PRIORITIES, {"0": report(first), "1": report(second)})
+def test_priority_explains_its_choice(first, second, chosen, why):
+    its = DecidedPolicy(Priority, PRIORITIES, {"0": report(first), "1": report(second)})
     assert its.decision.handed_on == TraceNote(why, chosen)
 
 
-def test_priority_shows_how_long_it_waits_and_what_it_has_not_begun():
-    its = Deciding(Priority, PRIORITIES, {"0": report(CONNECTING)}, now=5.0)
+def test_priority_describes_its_timers_and_priorities_not_begun():
+    its = DecidedPolicy(Priority, PRIORITIES, {"0": report(CONNECTING)}, now=5.0)
     assert its.saw == "0 CONNECTING for 10.0 s more, 1 not begun"
 
 
-def test_weighted_target_without_a_draw():
+def test_weighted_target_explains_a_choice_without_a_draw():
     its = weighted({"a": report(READY), "b": report(FAILURE)}, a=1, b=3)(1)
     assert its.decision.handed_on == TraceNote("the only one that is READY", "a")
     assert its.saw == "a READY of weight 1, b TRANSIENT_FAILURE of weight 3"
     assert weighted({"a": report(CONNECTING)}, a=1)(1).explain()[1].waits_for == "a target to be READY"
 
 
-def test_the_cookies_addresses_are_told_one_by_one():
+def test_override_host_explains_each_address_of_the_cookie():
     its = sessions(FakeHost("a", FAILURE), *ready("b"))()
     result, note = its.explain(override=Override(("x", "a", "b")))
     assert note.saw == "x is no endpoint of cluster cart; a is HEALTHY, TRANSIENT_FAILURE; b is HEALTHY, READY"
     assert (result.host.address, note.why) == ("b", "the session's first host that is READY")
 
 
-def test_an_idle_host_goes_before_one_that_connects_and_both_before_one_that_nobody_connected():
+def test_a_session_waits_for_an_idle_host_before_a_connecting_or_unleased_one():
     def waited_for(*pool, cookie=("a", "b")):
         return sessions(*pool)().explain(override=Override(cookie))[1].address
 
@@ -337,22 +340,22 @@ def explained_below_sessions(its, **args):
     return trace.notes[0]
 
 
-def test_a_health_that_is_not_allowed_is_named():
+def test_override_host_explains_a_health_status_that_is_not_allowed():
     note = explained_below_sessions(sessions(*ready("a"), statuses=[DRAINING])(), override=Override(("a",)))
     assert note.saw == "a is HEALTHY, which override_host_status does not have"
 
 
-def test_without_a_session_the_child_is_asked():
+def test_override_host_explains_that_an_rpc_without_a_session_goes_to_its_child():
     assert explained_below_sessions(sessions()(), override=Override()).why == "the host that it gives is the session's"
     assert explained_below_sessions(sessions()()).saw == "no session filter"
 
 
-def test_a_strict_session_without_a_host_fails():
+def test_override_host_explains_that_a_strict_session_without_a_host_fails():
     result, note = sessions()().explain(override=Override(("x",), strict=True))
     assert isinstance(result, Fail) and "the session is strict" in note.why
 
 
-def test_a_leaf_says_what_it_waits_for_and_why_it_fails():
+def test_a_leaf_policy_explains_its_wait_and_its_failure():
     its = leaf(RoundRobin, RR, [FakeHost("a", CONNECTING), FakeHost("b", FAILURE), FakeHost("c", FAILURE)])()
     assert its.saw == "0 of 3 endpoints READY, 1 CONNECTING, 2 TRANSIENT_FAILURE"
     assert its.explain()[1].waits_for == "an endpoint to connect"
@@ -363,35 +366,35 @@ def test_a_leaf_says_what_it_waits_for_and_why_it_fails():
     )
 
 
-def test_an_ejected_host_is_not_chosen():
+def test_an_explanation_does_not_choose_an_ejected_host():
     its = leaf(RoundRobin, RR, ready(*NAMES), ejected=["a", "b"])()
     assert its.saw == "1 of 3 endpoints READY, 2 TRANSIENT_FAILURE"
     assert summary(its.explain()[0]) == "c"
 
 
-def test_least_request_shows_whom_it_drew():
+def test_least_request_explains_the_hosts_that_it_drew():
     assert leaf(LeastRequest, LeastRequestConfig(2), ready("a"))().explain()[1].why == (
         "the fewest RPCs in flight of those drawn: a with 0, a with 0"
     )
 
 
-def test_pick_first_says_which_one_it_has():
+def test_pick_first_explains_its_connected_host():
     its = leaf(PickFirst, PF, [FakeHost("a", FAILURE), *ready("b")])()
-    assert (its.saw, its.explain()[1].why) == ("3 addresses, READY", "it is the one that is connected")
+    assert (its.saw, its.explain()[1].why) == ("3 addresses, READY", "it is the connected one")
 
 
-def test_ring_hash_names_the_hash_and_who_has_it():
+def test_ring_hash_explains_the_hash_and_its_endpoint():
     _, note = ring()(1).explain(hash=7)
     assert note.saw == "0 of 3 endpoints READY, 3 IDLE; hash 0x0000000000000007"
     assert note.address in NAMES and note.waits_for == f"{note.address} to connect"
 
 
-def test_ring_hash_draws_where_no_hash_policy_yields_a_hash():
+def test_ring_hash_explains_a_drawn_hash_without_a_hash_policy():
     assert "drawn because no hash policy yields one" in ring()(1).explain()[1].saw
 
 
-def test_random_subsetting_says_how_many_it_leaves_to_its_child():
-    its = Deciding(RandomSubsetting, RandomSubsettingConfig(2, LEAF), endpoints=ABC)
+def test_random_subsetting_describes_the_size_of_its_subset():
+    its = DecidedPolicy(RandomSubsetting, RandomSubsettingConfig(2, LEAF), endpoints=ABC)
     assert its.saw == "2 of 3 endpoints"
 
 

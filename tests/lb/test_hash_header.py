@@ -1,10 +1,10 @@
-"""Ring hash by a header that its own configuration names (A76), by values."""
+"""ring_hash may hash a header that its own configuration names (A76); tested by values."""
 
 from collections import Counter
 from dataclasses import replace
 
 import pytest
-from support.policies import CONNECTING, FAILURE, READY, FakeHost, channel_control, given
+from support.policies import CONNECTING, FAILURE, READY, FakeHost, channel_control, endpoint_set
 from xxhash import xxh64_intdigest
 
 from trxds.core.metadata import Metadata
@@ -17,14 +17,14 @@ NAMES = "abcd"
 
 
 class Ringed:
-    """The policy over four hosts, each in the state that the test says; the others are IDLE."""
+    """The policy over four hosts in the states of the test; all others are IDLE."""
 
     def __init__(self, **states):
         self.pick_events = set()
         self.policy = RingHash(replace(channel_control(), notify_policy=self.pick_events.add))
         config = RingHashConfig(64, 4096, header="x-user")
         self.inputs = PolicyInputs(
-            config, {}, {name: FakeHost(name, state) for name, state in states.items()}, endpoints=given(NAMES)
+            config, {}, {name: FakeHost(name, state) for name, state in states.items()}, endpoints=endpoint_set(NAMES)
         )
         for name in states:
             self.policy.decide(replace(self.inputs, pick_events=frozenset({name})), 0.0)
@@ -42,7 +42,7 @@ def all_ready():
     return Ringed(**dict.fromkeys(NAMES, READY))
 
 
-def test_equal_values_meet_one_host_and_others_others():
+def test_equal_header_values_go_to_one_host_and_different_ones_to_others():
     ringed = all_ready()
     users = [("x-user", f"user {n}") for n in range(40)]
     chosen = [ringed.pick(user).host.address for user in users]
@@ -50,19 +50,19 @@ def test_equal_values_meet_one_host_and_others_others():
     assert set(chosen) == set(NAMES)
 
 
-def test_the_hash_is_that_of_xds_and_several_values_are_joined():
+def test_the_hash_of_a_header_is_that_of_xds_over_its_joined_values():
     ringed = all_ready()
     call = PickArgs("/s/m", Metadata([("x-user", "a"), ("other", "1"), ("x-user", "b")]))
     ringed.picker.pick(call)
     assert call.hash == xxh64_intdigest(b"a,b")
 
 
-def test_a_routes_hash_does_not_count():
+def test_a_hash_header_replaces_the_routes_hash():
     ringed = all_ready()
     assert len({ringed.pick(("x-user", "me"), hash=n << 56).host.address for n in range(256)}) == 1
 
 
-def test_past_a_host_that_failed_the_next_one_is_asked():
+def test_ring_hash_by_header_goes_on_past_a_failed_host():
     host = all_ready().pick(("x-user", "me")).host.address
     ringed = Ringed(**{host: FAILURE})
     assert ringed.pick(("x-user", "me")) is QUEUE
@@ -71,34 +71,34 @@ def test_past_a_host_that_failed_the_next_one_is_asked():
 
 @pytest.mark.parametrize("metadata", [(), (("x-user", ""),)])
 class TestWithoutTheHeader:
-    def test_any_host_is_met(self, metadata):
+    def test_an_rpc_without_the_hash_header_may_go_to_any_host(self, metadata):
         ringed = all_ready()
         met = Counter(ringed.pick(*metadata).host.address for _ in range(400))
         assert min(met[name] for name in NAMES) > 20, "by the shares of a small ring"
 
-    def test_one_that_is_ready_is_taken_and_another_connected(self, metadata):
+    def test_an_rpc_without_the_hash_header_uses_a_ready_host_and_connects_another(self, metadata):
         ringed = Ringed(b=READY)
         results = [ringed.pick(*metadata) for _ in range(40)]
         assert {result.host.address for result in results} == {"b"}
         assert ringed.pick_events and "b" not in ringed.pick_events
 
-    def test_one_pick_has_one_host_connected(self, metadata):
+    def test_an_rpc_without_the_hash_header_connects_one_host(self, metadata):
         ringed = Ringed()
         assert ringed.pick(*metadata) is QUEUE
         assert len(ringed.pick_events) == 1
 
-    def test_nobody_is_connected_while_a_host_is_on_its_way(self, metadata):
+    def test_an_rpc_without_the_hash_header_connects_no_host_while_one_is_connecting(self, metadata):
         ringed = Ringed(b=CONNECTING)
         assert ringed.pick(*metadata) is QUEUE
         assert ringed.pick_events == set()
 
-    def test_it_fails_when_all_have(self, metadata):
+    def test_an_rpc_without_the_hash_header_fails_when_all_hosts_have_failed(self, metadata):
         ringed = Ringed(**dict.fromkeys(NAMES, FAILURE))
         result = ringed.pick(*metadata)
         assert isinstance(result, Fail)
         assert "refused" in result.status.message
 
-    def test_the_hash_is_drawn_anew_by_each_attempt(self, metadata):
+    def test_each_attempt_without_the_hash_header_draws_its_own_hash(self, metadata):
         ringed = all_ready()
         call = PickArgs("/s/m", Metadata(metadata))
         assert isinstance(ringed.picker.pick(call), Complete)
@@ -106,19 +106,19 @@ class TestWithoutTheHeader:
 
 
 class TestExplaining:
-    def test_the_hash_is_the_headers(self):
+    def test_an_explanation_shows_the_hash_of_the_header(self):
         hashed = f"hash {xxh64_intdigest(b'me'):#018x} of header x-user"
         ringed = all_ready()
         result, note = ringed.explain(("x-user", "me"))
         assert note.saw.endswith(hashed)
         assert result.host.address == ringed.pick(("x-user", "me")).host.address
 
-    def test_without_the_header_it_is_drawn_and_the_next_that_is_ready_chosen(self):
+    def test_an_explanation_without_the_hash_header_draws_and_chooses_the_next_ready_host(self):
         result, note = Ringed(b=READY).explain()
         assert "drawn because the RPC has no header x-user" in note.saw
         assert result.host.address == "b"
 
-    def test_without_a_host_it_waits(self):
+    def test_an_explanation_without_the_hash_header_waits_for_a_host(self):
         ringed = Ringed(b=CONNECTING)
         result, note = ringed.explain()
         assert (result, note.waits_for) == (QUEUE, "an endpoint to connect")

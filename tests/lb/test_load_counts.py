@@ -1,4 +1,4 @@
-"""The load that cluster_impl counts for the control plane, by values (A27, A64, A85)."""
+"""cluster_impl counts load for the control plane (A27, A64, A85); tested by values."""
 
 import gc
 import math
@@ -10,7 +10,7 @@ from support.policies import READY, FakeHost, channel_control, report
 from trxds.core.metadata import EMPTY, Metadata
 from trxds.core.status import OK, unavailable
 from trxds.lb.cluster_impl import ClusterImpl
-from trxds.lb.config_builder import PriorityNames, subtree
+from trxds.lb.config_builder import PriorityNames, build_cluster
 from trxds.lb.configs import ClusterImplConfig
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.load_report.load_store import LoadStore
@@ -34,14 +34,14 @@ CALL = PickArgs("/s/m")
 
 
 class ByPath:
-    """Chooses the host that the call's path names."""
+    """A picker that chooses the host that the call's path names."""
 
     def pick(self, call):
         return Complete(FakeHost(call.path, READY))
 
 
 class Load:
-    """One policy over hosts that a call chooses by name, and what was counted."""
+    """A policy over hosts that a call chooses by name, and its load store."""
 
     def __init__(self, loads=None, **config):
         self.counts = LoadStore() if loads is None else loads
@@ -79,7 +79,7 @@ def of_cart(*localities, drops=None, uncategorised=0):
 
 
 def reported(cpu_utilization=0.5, **named):
-    """Trailers with a host's report."""
+    """Return trailers with a host's load report."""
     value = protos.OrcaLoadReport(cpu_utilization=cpu_utilization, named_metrics=named).SerializeToString()
     return Metadata([("endpoint-load-metrics-bin", value)])
 
@@ -94,7 +94,7 @@ def test_rpcs_count_for_the_locality_of_their_host_by_any_of_its_addresses():
     assert load.take() == of_cart(LocalityLoad(A, 3, 3), LocalityLoad(B, 1, 1))
 
 
-def test_they_end_well_or_badly_or_are_in_progress():
+def test_rpcs_are_reported_as_succeeded_failed_or_in_progress():
     load = Load()
     load.rpc("a1")
     load.rpc("a1", unavailable("down"))
@@ -102,7 +102,7 @@ def test_they_end_well_or_badly_or_are_in_progress():
     assert load.take() == of_cart(LocalityLoad(A, 3, 1, 1, 1))
 
 
-def test_what_was_reported_is_not_reported_again_but_rpcs_in_progress_are():
+def test_only_rpcs_in_progress_are_reported_again():
     load = Load()
     running = load.begin("a1")
     assert load.take() == of_cart(LocalityLoad(A, 1, 0, 0, 1))
@@ -112,13 +112,13 @@ def test_what_was_reported_is_not_reported_again_but_rpcs_in_progress_are():
     assert load.take() == ()
 
 
-def test_a_pick_that_comes_to_no_stream_counts_nothing():
+def test_a_pick_without_a_stream_is_not_counted():
     load = Load()
     load.picker().pick(PickArgs("a1"))
     assert load.take() == ()
 
 
-def test_drops_count_by_category_and_those_of_the_circuit_breaker_without():
+def test_drops_are_counted_by_category_and_circuit_breaking_without_one():
     load = Load(drops=(DropOverload("lb", 1_000_000),))
     for _ in range(3):
         load.picker().pick(CALL)
@@ -130,13 +130,13 @@ def test_drops_count_by_category_and_those_of_the_circuit_breaker_without():
     assert full.take() == of_cart(LocalityLoad(A, 1, 1), uncategorised=1)
 
 
-def test_a_host_of_no_locality_that_is_configured_is_not_counted():
+def test_rpcs_to_a_host_of_no_configured_locality_are_not_counted():
     load = Load()
     load.rpc("gone")
     assert load.take() == ()
 
 
-def test_metrics_of_the_hosts_that_the_cluster_names_are_summed():
+def test_metrics_that_the_cluster_names_are_summed_over_its_hosts():
     load = Load()
     picker = load.picker(metrics={"named_metrics.queue", "cpu_utilization"})
     load.rpc("a1", trailing=reported(queue=2.0, other=1.0), picker=picker)
@@ -174,7 +174,7 @@ def test_a_metric_with_which_the_sum_would_overflow_is_left_out():
     assert load.take() == of_cart(LocalityLoad(A, 4, 4, metrics={"named_metrics.queue": MetricLoad(3, 1.7e308)}))
 
 
-def test_no_metric_is_passed_on_that_the_cluster_does_not_name():
+def test_a_metric_that_the_cluster_does_not_name_is_not_reported():
     load = Load()
     load.rpc("a1", trailing=reported(queue=2.0))
     assert load.take() == of_cart(LocalityLoad(A, 1, 1))
@@ -183,14 +183,14 @@ def test_no_metric_is_passed_on_that_the_cluster_does_not_name():
 # -- whose counts they are
 
 
-def test_a_cluster_that_asks_for_no_reports_gets_no_tracker_more():
+def test_a_cluster_without_load_reporting_adds_no_tracker():
     policy = ClusterImpl(channel_control())
     config = ClusterImplConfig("cart", "cart-eds", RoundRobin())
     picker = policy.decide(PolicyInputs(config, {"hosts": report(READY, "a1")}), 0.0).picker
     assert len(picker.pick(CALL).trackers) == 1  # of the circuit breaker
 
 
-def test_an_update_of_the_localities_keeps_the_counts():
+def test_an_update_of_the_localities_keeps_the_load_counts():
     load = Load()
     running = load.begin("a1")
     moved = (Locality(B, 1, LOCALITIES[0].endpoints),)
@@ -206,7 +206,7 @@ def test_policies_of_one_cluster_and_service_count_together():
     assert shared.take(SERVER) == of_cart(LocalityLoad(A, 2, 2))
 
 
-def test_each_server_hears_of_its_own_clusters():
+def test_each_server_gets_the_load_of_its_own_clusters():
     counts = LoadStore()
     counts.of("one", "cart", "").drop("lb")
     counts.of("other", "shop", "").drop("lb")
@@ -214,7 +214,7 @@ def test_each_server_hears_of_its_own_clusters():
     assert counts.take("one") == (ClusterLoad("cart", "", drops={"lb": 1}),)
 
 
-def test_what_happened_is_told_even_if_the_cluster_is_gone_by_then():
+def test_load_is_reported_even_if_the_cluster_was_removed_meanwhile():
     shared = LoadStore()
     load = Load(shared)
     load.rpc("a1")
@@ -223,7 +223,7 @@ def test_what_happened_is_told_even_if_the_cluster_is_gone_by_then():
     assert shared.take(SERVER) == of_cart(LocalityLoad(A, 1, 1))
 
 
-def test_counts_go_with_their_last_user_once_they_are_told():
+def test_load_counts_end_with_their_last_user_once_they_are_reported():
     shared = LoadStore()
     load = Load(shared)
     load.rpc("a1")
@@ -241,5 +241,5 @@ def test_the_clusters_tree_counts_over_the_localities_of_all_priorities():
     rules = LoadReporting(SERVER)
     cluster = Cluster("cart", Eds("cart-eds"), lrs=rules)
     assignment = ClusterLoadAssignment("cart-eds", ((LOCALITIES[0],), (LOCALITIES[1],)))
-    tree = subtree(ClusterConfig(cluster, assignment), PriorityNames())
+    tree = build_cluster(ClusterConfig(cluster, assignment), PriorityNames())
     assert (tree.config.child.lrs, tree.endpoints.localities) == (rules, LOCALITIES)

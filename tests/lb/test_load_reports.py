@@ -1,4 +1,4 @@
-"""Following a host's load reports (A51): nothing that a host sends ends it, but "I have none"."""
+"""A stream of load reports (A51) survives everything that a host sends, except UNIMPLEMENTED."""
 
 import math
 from random import Random
@@ -13,7 +13,7 @@ from trxds.resources.orca import LoadReport
 
 
 class Reporting(FakeHost):
-    """Each call for reports answers with the next of these lists and raises an exception in it; then it has none."""
+    """A host whose calls for reports send the next of these lists, raise its exceptions, and are then UNIMPLEMENTED."""
 
     def __init__(self, *calls):
         super().__init__("a", READY)
@@ -37,14 +37,14 @@ def orca(**fields):
 GOOD = orca(cpu_utilization=0.5, rps_fractional=100)
 
 
-async def test_what_is_invalid_is_passed_over_and_following_goes_on(autojump_clock):
+async def test_an_invalid_load_report_is_skipped_and_the_next_one_read(autojump_clock):
     taken = []
     host = Reporting([b"\xff", orca(cpu_utilization=math.nan, eps=-50), GOOD])
     await watch_load_reports(host, 1.0, lambda report, now: taken.append(report), Random(1))
     assert taken == [LoadReport(), LoadReport(0.5, 100)]
 
 
-async def test_a_report_that_cannot_be_taken_ends_nothing(autojump_clock, caplog):
+async def test_an_exception_of_the_report_handler_does_not_end_the_stream(autojump_clock, caplog):
     taken = []
 
     def take(report, now):
@@ -54,10 +54,10 @@ async def test_a_report_that_cannot_be_taken_ends_nothing(autojump_clock, caplog
 
     await watch_load_reports(Reporting([GOOD, GOOD], [GOOD]), 1.0, take, Random(1))
     assert len(taken) == 3
-    assert "a load report of a could not be taken" in caplog.text
+    assert "a load report of a made its policy raise" in caplog.text
 
 
-async def test_a_call_that_raises_is_made_again(autojump_clock, caplog):
+async def test_a_load_report_stream_that_raises_is_opened_again(autojump_clock, caplog):
     taken = []
     host = Reporting([RuntimeError("of the connection")], [GOOD])
     await watch_load_reports(host, 1.0, lambda report, now: taken.append(report), Random(1))

@@ -1,11 +1,11 @@
-"""The shell around every policy: what it makes of decisions, and what its parent hears (ADR 2 and 3)."""
+"""A node applies its policy's decisions and reports to its parent (ADR 2 and 3)."""
 
 from dataclasses import replace
 from math import inf
 
 import pytest
 import trio
-from support.policies import CONNECTING, FAILURE, IDLE, READY, given
+from support.policies import CONNECTING, FAILURE, IDLE, READY, endpoint_set
 from support.tree import Texts, Tree, Wants
 from trio.testing import wait_all_tasks_blocked
 
@@ -26,20 +26,20 @@ def parent(text="root", deactivate=(), **children):
 
 
 class TestGenerations:
-    async def test_nothing_is_decided_before_there_is_a_configuration(self, tree):
+    async def test_a_policy_does_not_decide_before_its_first_configuration(self, tree):
         await wait_all_tasks_blocked()
         assert (tree.reports, tree.made) == ([], [])
 
-    async def test_a_leaf_answers_with_its_first_decision(self, tree):
+    async def test_a_leaf_reports_the_generation_with_its_first_decision(self, tree):
         await tree.configure(Wants("leaf"))
         assert tree.generations == [1]
 
-    async def test_a_parent_answers_once_its_children_have_and_says_nothing_before(self, tree):
+    async def test_a_parent_reports_a_generation_only_once_its_children_have(self, tree):
         await tree.configure(parent(a=Wants("a"), b=parent("b", c=Wants("c"))))
         (report,) = tree.reports
         assert (report.generation, report.picker) == (1, Texts("root", (Texts("a"), Texts("b", (Texts("c"),)))))
 
-    async def test_every_picker_told_with_a_generation_has_what_the_generation_brought(self, tree):
+    async def test_every_picker_reported_with_a_generation_has_that_generations_configuration(self, tree):
         await tree.configure(parent(a=Wants("a"), b=Wants("b")))
         await tree.configure(parent(a=Wants("a2"), b=Wants("b2")))
         answers = {report.generation: report.picker for report in reversed(tree.reports)}
@@ -52,34 +52,34 @@ class TestGenerations:
         assert len(tree.policy("a").decisions) == before
         assert tree.generations[-1] == 2
 
-    async def test_a_change_steps_its_own_branch_only(self, tree):
+    async def test_a_change_makes_only_its_own_branch_decide(self, tree):
         await tree.configure(parent(a=Wants("a"), b=parent("b", c=Wants("c"))))
         before = len(tree.policy("b").decisions)
         await tree.configure(parent(a=Wants("a2"), b=parent("b", c=Wants("c"))))
         assert len(tree.policy("b").decisions) == before
         assert tree.generations[-1] == 2
 
-    async def test_a_report_of_the_configuration_before_is_no_answer(self, tree):
+    async def test_a_report_of_an_older_generation_is_no_answer(self, tree):
         await tree.configure(parent(a=Wants("a")))
         tree.policy("a").channel_control.notify_policy("something")
         await tree.configure(parent(a=Wants("a2")))
         first_answer = next(report for report in tree.reports if report.generation == 2)
         assert first_answer.picker == Texts("root", (Texts("a2"),))
 
-    async def test_the_newest_of_several_configurations_is_answered(self, tree):
+    async def test_only_the_newest_of_several_configurations_is_answered(self, tree):
         for text in ("one", "two", "three"):
             tree.send(Wants(text))
         await wait_all_tasks_blocked()
         assert [(report.generation, report.picker.text) for report in tree.reports] == [(3, "three")]
 
-    async def test_a_child_kept_warm_is_not_waited_for(self, tree):
+    async def test_a_parent_does_not_wait_for_a_deactivated_child(self, tree):
         await tree.configure(parent(a=Wants("a"), b=Wants("b")))
-        told = len(tree.reports)
+        reported = len(tree.reports)
         await tree.configure(parent(deactivate="b", a=Wants("a")))
-        assert tree.generations[told:] == [2]
+        assert tree.generations[reported:] == [2]
         assert len(tree.policy("b").decisions) == 1
 
-    async def test_a_revived_child_answers_what_it_was_sent_since(self, tree):
+    async def test_a_reactivated_child_answers_the_configuration_sent_since(self, tree):
         await tree.configure(parent(a=Wants("a")))
         await tree.configure(parent(deactivate="a"))
         await tree.configure(parent(a=Wants("a2")))
@@ -88,82 +88,82 @@ class TestGenerations:
 
 
 class TestEndpoints:
-    """They come beside the configuration, and a change of them alone asks only those who read them."""
+    """Endpoints come apart from the configuration, and their change makes only policies decide that read them."""
 
     def seen(self, tree, text):
         return tree.policy(text).decisions[-1][0].endpoints
 
-    async def test_a_child_has_all_its_part_or_what_the_policy_gives_it(self, tree):
-        part, own = given("b"), given("c")
-        its = Endpoints(given("ab").all, parts={"second": part})
+    async def test_a_child_gets_its_part_or_all_or_the_decisions_endpoints(self, tree):
+        part, own = endpoint_set("b"), endpoint_set("c")
+        its = Endpoints(endpoint_set("ab").all, parts={"second": part})
         children = {name: Wants(name) for name in ("first", "second", "third")}
         await tree.configure(Wants("root", children, endpoints={"third": own}), its)
         assert [self.seen(tree, name) for name in children] == [its, part, own]
 
-    async def test_equal_ones_are_no_change(self, tree):
-        await tree.configure(parent(a=Wants("a")), given("x"))
+    async def test_equal_endpoints_are_no_change(self, tree):
+        await tree.configure(parent(a=Wants("a")), endpoint_set("x"))
         before = len(tree.policy("a").decisions)
-        await tree.configure(parent(a=Wants("a")), given("x"))
+        await tree.configure(parent(a=Wants("a")), endpoint_set("x"))
         assert len(tree.policy("a").decisions) == before
         assert tree.generations[-1] == 2
 
-    async def test_a_policy_that_does_not_read_them_hands_them_on_without_a_decision(self, tree):
+    async def test_a_policy_that_does_not_read_endpoints_passes_them_on_without_a_decision(self, tree):
         root = Wants("root", {"a": Wants("a")}, reads_endpoints=False)
-        await tree.configure(root, given("x"))
+        await tree.configure(root, endpoint_set("x"))
         before = len(tree.policy("root").decisions)
-        tree.send(root, given("xy"))
+        tree.send(root, endpoint_set("xy"))
         await wait_all_tasks_blocked()
-        assert self.seen(tree, "a") == given("xy")
+        assert self.seen(tree, "a") == endpoint_set("xy")
         # The child's picker is another one, so that there is one decision: for its answer.
         assert len(tree.policy("root").decisions) == before + 1
         assert tree.generations[-1] == 2
 
-    async def test_of_several_parts_only_the_one_that_changed_is_asked_about(self, tree):
+    async def test_only_the_child_whose_part_of_the_endpoints_changed_decides(self, tree):
         root = Wants("root", {"a": Wants("a"), "b": Wants("b")}, reads_endpoints=False)
-        await tree.configure(root, Endpoints(parts={"a": given("x"), "b": given("y")}))
+        await tree.configure(root, Endpoints(parts={"a": endpoint_set("x"), "b": endpoint_set("y")}))
         before = len(tree.policy("b").decisions)
-        await tree.configure(root, Endpoints(parts={"a": given("xz"), "b": given("y")}))
-        assert self.seen(tree, "a") == given("xz")
+        await tree.configure(root, Endpoints(parts={"a": endpoint_set("xz"), "b": endpoint_set("y")}))
+        assert self.seen(tree, "a") == endpoint_set("xz")
         assert len(tree.policy("b").decisions) == before
         assert tree.generations[-1] == 2
 
-    async def test_an_answer_that_changes_nothing_goes_up_without_a_decision(self, tree):
+    async def test_a_report_that_changes_nothing_is_passed_up_without_a_decision(self, tree):
         root = Wants("root", {"a": Wants("a", picker=QUEUE_PICKER)}, reads_endpoints=False)
-        await tree.configure(root, given("x"))
-        decided, told = len(tree.policy("root").decisions), tree.reports[-1]
-        await tree.configure(root, given("xy"))
+        await tree.configure(root, endpoint_set("x"))
+        decided, reported = len(tree.policy("root").decisions), tree.reports[-1]
+        await tree.configure(root, endpoint_set("xy"))
         assert len(tree.policy("root").decisions) == decided
-        assert (tree.reports[-1].generation, tree.reports[-1].picker) == (2, told.picker)
+        assert (tree.reports[-1].generation, tree.reports[-1].picker) == (2, reported.picker)
 
-    async def test_after_an_exception_a_policy_is_asked_again_whatever_comes(self, tree):
+    async def test_a_policy_that_raised_decides_again_at_any_message(self, tree):
         root = Wants("root", {"a": Wants("a", picker=QUEUE_PICKER)}, reads_endpoints=False)
-        await tree.configure(root, given("x"))
-        await tree.configure(replace(root, raises=True), given("x"))
+        await tree.configure(root, endpoint_set("x"))
+        await tree.configure(replace(root, raises=True), endpoint_set("x"))
         before = len(tree.policy("root").decisions)
-        await tree.configure(replace(root, raises=True), given("xy"))
+        await tree.configure(replace(root, raises=True), endpoint_set("xy"))
         assert len(tree.policy("root").decisions) > before
 
 
 class TestChildren:
-    async def test_a_child_left_out_ends_at_once(self, tree):
+    async def test_a_child_that_a_decision_leaves_out_ends_at_once(self, tree):
         await tree.configure(parent(a=Wants("a", hosts=("x",))))
         await tree.configure(parent())
         assert tree.hosts.leased == set()
 
-    async def test_a_dead_child_cannot_speak_for_its_namesake(self, tree):
+    async def test_a_late_report_of_an_ended_child_is_not_its_successors(self, tree):
         await tree.configure(parent(a=Wants("old")))
         tree.policy("old").channel_control.notify_policy("one more report")
         await tree.configure(parent(a=Wants("new", policy="other")))
         heard = [report.picker for report in tree.reports if report.generation == 2]
         assert heard == [Texts("root", (Texts("new"),))]
 
-    async def test_a_name_that_goes_and_comes_back_is_a_new_child(self, tree):
+    async def test_a_name_that_is_removed_and_returns_is_a_new_child(self, tree):
         await tree.configure(parent(a=Wants("a")))
         await tree.configure(parent())
         await tree.configure(parent(a=Wants("a")))
         assert len(tree.made) == 3, "the root and two of the same name"
 
-    async def test_a_child_stays_warm_for_a_quarter_of_an_hour(self, tree, mock_clock):
+    async def test_a_deactivated_child_runs_for_a_quarter_of_an_hour(self, tree, mock_clock):
         await tree.configure(parent(a=Wants("a", hosts=("x",))))
         await tree.configure(parent(deactivate="a"))
         mock_clock.jump(CHILD_RETENTION - 1)
@@ -173,7 +173,7 @@ class TestChildren:
         await wait_all_tasks_blocked()
         assert tree.hosts.leased == set()
 
-    async def test_warmth_is_counted_from_when_the_child_was_left_out(self, tree, mock_clock):
+    async def test_the_retention_of_a_child_begins_when_it_is_deactivated(self, tree, mock_clock):
         await tree.configure(parent(a=Wants("a", hosts=("x",))))
         await tree.configure(parent(deactivate="a"))
         mock_clock.jump(CHILD_RETENTION / 2)
@@ -182,7 +182,7 @@ class TestChildren:
         await wait_all_tasks_blocked()
         assert tree.hosts.leased == set()
 
-    async def test_a_child_that_is_wanted_again_is_the_same_and_stays(self, tree, mock_clock):
+    async def test_a_reactivated_child_is_the_same_one_and_stays(self, tree, mock_clock):
         await tree.configure(parent(a=Wants("a", hosts=("x",))))
         await tree.configure(parent(deactivate="a"))
         mock_clock.jump(CHILD_RETENTION - 1)
@@ -192,7 +192,7 @@ class TestChildren:
         assert len(tree.made) == 2
         assert tree.hosts.history == ["+x"]
 
-    async def test_a_child_whose_time_is_over_is_a_new_one(self, tree, mock_clock):
+    async def test_a_child_is_a_new_one_after_its_retention(self, tree, mock_clock):
         await tree.configure(parent(a=Wants("a")))
         await tree.configure(parent(deactivate="a"))
         mock_clock.jump(CHILD_RETENTION)
@@ -200,7 +200,7 @@ class TestChildren:
         await tree.configure(parent(a=Wants("a")))
         assert len(tree.made) == 3
 
-    async def test_a_child_wanted_again_in_the_very_moment_its_time_is_over_is_a_new_one(self, tree, mock_clock):
+    async def test_a_child_reactivated_at_the_end_of_its_retention_is_a_new_one(self, tree, mock_clock):
         await tree.configure(parent(a=Wants("a")))
         await tree.configure(parent(deactivate="a"))
         mock_clock.jump(CHILD_RETENTION)  # nobody has run since
@@ -209,7 +209,7 @@ class TestChildren:
         assert tree.reports[-1].generation == 3
         assert tree.reports[-1].picker == Texts("root", (Texts("a"),))
 
-    async def test_a_kept_child_that_is_not_kept_any_more_ends_at_once(self, tree):
+    async def test_a_deactivated_child_that_is_no_longer_named_ends_at_once(self, tree):
         await tree.configure(parent(a=Wants("a", hosts=("x",))))
         await tree.configure(parent(deactivate="a"))
         await tree.configure(parent())
@@ -217,7 +217,7 @@ class TestChildren:
 
 
 class TestHosts:
-    async def test_leases_match_the_decision(self, tree):
+    async def test_a_nodes_leases_match_its_policys_decision(self, tree):
         await tree.configure(Wants("leaf", hosts=("x", "y")))
         assert tree.hosts.leased == {"x", "y"}
         await tree.configure(Wants("leaf", hosts=("y", "z")))
@@ -236,16 +236,16 @@ class TestHosts:
         assert seen == [set(), {"x"}]
         assert len(tree.reports) == 1
 
-    async def test_hosts_that_are_to_connect_are_asked_to(self, tree):
+    async def test_hosts_in_a_decisions_connect_are_connected(self, tree):
         await tree.configure(Wants("leaf", hosts=("x", "y"), connect=("x",)))
         assert tree.hosts.known["x"].state is CONNECTING
         assert tree.hosts.known["y"].state is IDLE
 
-    async def test_a_host_that_nobody_leases_is_not_connected(self, tree):
+    async def test_a_host_without_a_lease_is_not_connected(self, tree):
         await tree.configure(Wants("leaf", connect=("x",)))
         assert tree.hosts.known == {}
 
-    async def test_a_host_held_by_picks_is_leased_once_and_let_go_once(self, tree):
+    async def test_a_host_acquired_by_picks_is_leased_once_and_released_once(self, tree):
         await tree.configure(Wants("leaf", connect=("x",)))
         channel_control = tree.made[0].channel_control
         assert channel_control.acquire("x") is channel_control.acquire("x") is tree.hosts.known["x"]
@@ -254,14 +254,14 @@ class TestHosts:
         channel_control.release("x")
         assert tree.hosts.leases["x"] == 0
 
-    async def test_a_host_held_by_picks_can_be_connected(self, tree):
+    async def test_a_host_acquired_by_picks_can_be_connected(self, tree):
         await tree.configure(Wants("leaf", connect=("x",)))
         tree.made[0].channel_control.acquire("x")
         tree.made[0].channel_control.notify_policy("x")
         await wait_all_tasks_blocked()
         assert tree.hosts.known["x"].state is CONNECTING
 
-    async def test_letting_go_of_a_host_publishes_a_new_picker(self, tree):
+    async def test_releasing_a_host_of_picks_publishes_a_new_picker(self, tree):
         # An RPC may wait for that host, and its last letter went with the lease.
         await tree.configure(Wants("leaf"))
         tree.made[0].channel_control.acquire("x")
@@ -270,13 +270,13 @@ class TestHosts:
         await wait_all_tasks_blocked()
         assert len(tree.reports) == 2
 
-    async def test_holding_and_deciding_are_two_leases(self, tree):
+    async def test_a_pick_and_a_decision_have_separate_leases(self, tree):
         await tree.configure(Wants("leaf", hosts=("x",)))
         tree.made[0].channel_control.acquire("x")
         await tree.configure(Wants("leaf"))
         assert tree.hosts.leases["x"] == 1
 
-    async def test_a_step_caused_by_a_host_publishes_a_new_picker(self, tree):
+    async def test_a_hosts_change_publishes_a_new_picker(self, tree):
         await tree.configure(parent(a=Wants("a", hosts=("x",))))
         before = tree.reports[-1]
         tree.hosts.change("x", READY)
@@ -286,28 +286,28 @@ class TestHosts:
         assert tree.reports[-1].generation == before.generation
 
 
-class TestWishes:
-    async def test_wishes_are_merged(self, tree):
+class TestPickEvents:
+    async def test_equal_pick_events_are_merged(self, tree):
         await tree.configure(Wants("leaf"))
-        for wish in ("one", "two", "one"):
-            tree.made[0].channel_control.notify_policy(wish)
+        for event in ("one", "two", "one"):
+            tree.made[0].channel_control.notify_policy(event)
         await wait_all_tasks_blocked()
         assert [inputs.pick_events for inputs, _ in tree.made[0].decisions] == [frozenset(), {"one", "two"}]
 
-    async def test_a_wish_is_told_once(self, tree):
+    async def test_a_pick_event_is_seen_by_one_decision(self, tree):
         await tree.configure(Wants("leaf"))
         tree.made[0].channel_control.notify_policy("one")
         await wait_all_tasks_blocked()
         await tree.configure(Wants("changed"))
         assert tree.made[0].decisions[-1][0].pick_events == frozenset()
 
-    async def test_a_wish_is_not_lost_when_the_policy_decides_twice(self, tree):
+    async def test_a_pick_event_is_not_lost_when_the_policy_decides_twice(self, tree):
         await tree.configure(Wants("leaf"))
         tree.made[0].channel_control.notify_policy("one")
         await tree.configure(Wants("leaf", hosts=("x",)))
         assert [inputs.pick_events for inputs, _ in tree.made[0].decisions[-2:]] == [{"one"}, {"one"}]
 
-    async def test_a_wish_publishes_a_new_picker(self, tree):
+    async def test_a_pick_event_publishes_a_new_picker(self, tree):
         await tree.configure(Wants("leaf"))
         tree.made[0].channel_control.notify_policy("one")
         await wait_all_tasks_blocked()
@@ -327,7 +327,7 @@ class TestTasks:
             finally:
                 self.diary.append(f"{self.text} ends")
 
-    async def test_a_task_runs_while_it_is_named(self, tree):
+    async def test_a_policys_task_runs_while_decisions_name_it(self, tree):
         diary = []
         sweep = self.Task("sweep", diary)
         await tree.configure(Wants("leaf", tasks={"sweep": sweep}))
@@ -336,14 +336,14 @@ class TestTasks:
         await tree.configure(Wants("changed"))
         assert diary == ["sweep begins", "sweep ends"]
 
-    async def test_another_callable_of_that_name_takes_its_place(self, tree):
+    async def test_another_callable_under_a_tasks_name_replaces_it(self, tree):
         diary = []
         await tree.configure(Wants("leaf", tasks={"sweep": self.Task("first", diary)}))
         await tree.configure(Wants("leaf", tasks={"sweep": self.Task("second", diary)}))
         assert diary[0] == "first begins"
         assert set(diary[1:]) == {"first ends", "second begins"}
 
-    async def test_tasks_of_other_names_are_left_alone(self, tree):
+    async def test_a_replaced_task_leaves_the_other_tasks_running(self, tree):
         diary = []
         sweep, tick = self.Task("sweep", diary), self.Task("tick", diary)
         await tree.configure(Wants("leaf", tasks={"sweep": sweep}))
@@ -364,12 +364,12 @@ class TestBugsOfPolicies:
         assert record.name == "trxds.lb" and "root" in record.message
         assert record.exc_info[0] is ZeroDivisionError
 
-    async def test_it_is_asked_again_at_the_next_step(self, tree):
+    async def test_a_policy_that_raised_decides_again_at_the_next_step(self, tree):
         await tree.configure(Wants("leaf", raises=True))
         await tree.configure(Wants("leaf"))
         assert tree.reports[-1].picker == Texts("leaf")
 
-    async def test_its_siblings_go_on(self, tree):
+    async def test_siblings_of_a_policy_that_raises_go_on(self, tree):
         await tree.configure(parent(a=Wants("a", raises=True), b=Wants("b")))
         assert tree.generations[-1] == 1
         assert tree.reports[-1].picker.below[1] == Texts("b")
@@ -386,7 +386,7 @@ class TestBugsOfPolicies:
         assert "root/a" in caplog.text
 
 
-async def test_a_policy_is_woken_when_it_asked_to_be(nursery, autojump_clock):
+async def test_a_policy_decides_at_its_wake_at(nursery, autojump_clock):
     tree = Tree(nursery)
     tree.send(Wants("leaf", wake_at=10.0))
     await trio.sleep(9)
@@ -395,7 +395,7 @@ async def test_a_policy_is_woken_when_it_asked_to_be(nursery, autojump_clock):
     assert tree.made[0].decisions[1][1] == 10
 
 
-async def test_a_policy_that_raises_when_it_is_woken_is_not_woken_again_at_once(nursery, autojump_clock):
+async def test_a_policy_that_raises_at_its_wake_at_does_not_run_again_at_once(nursery, autojump_clock):
     class Late:
         times = 0
 
@@ -413,7 +413,7 @@ async def test_a_policy_that_raises_when_it_is_woken_is_not_woken_again_at_once(
     assert late.times == 2
 
 
-async def test_news_of_many_hosts_are_not_gathered_past_the_time_to_wake(nursery, autojump_clock):
+async def test_news_of_many_hosts_are_not_gathered_past_the_wake_at(nursery, autojump_clock):
     class Soon:
         decided_at = ()
 
@@ -429,7 +429,7 @@ async def test_news_of_many_hosts_are_not_gathered_past_the_time_to_wake(nursery
     assert soon.decided_at == (0, 0, 0.001)
 
 
-async def test_nothing_is_left_after_the_end():
+async def test_a_node_leaves_no_task_lease_or_message_after_its_end():
     diary = []
     async with trio.open_nursery() as nursery:
         tree = Tree(nursery)
@@ -443,19 +443,19 @@ async def test_nothing_is_left_after_the_end():
     assert diary.count("sweep begins") == diary.count("sweep ends") == 2
     tree.send(Wants("leaf"))
     tree.made[0].channel_control.notify_policy("late")
-    assert tree.mailbox.put("late", None) is not None, "letters to a node that is gone are dropped, not refused"
+    assert tree.mailbox.put("late", None) is not None, "messages to an ended node are dropped, not refused"
 
 
-async def test_a_pick_from_the_picker_of_a_node_that_is_gone_keeps_no_host(tree):
-    # RPCs go on picking from it until its parents have told that there is another.
+async def test_a_pick_from_the_picker_of_an_ended_node_leaves_no_lease(tree):
+    # RPCs go on picking from it until its parents have another one.
     await tree.configure(parent(a=Wants("a")))
-    hold = tree.policy("a").channel_control.acquire
+    acquire = tree.policy("a").channel_control.acquire
     await tree.configure(parent())
-    assert hold("x").address == "x"
+    assert acquire("x").address == "x"
     assert tree.hosts.leased == set()
 
 
-async def test_others_run_while_a_thousand_hosts_are_leased_and_connected(tree):
+async def test_other_tasks_run_while_a_thousand_hosts_are_leased_and_connected(tree):
     hosts = tuple(map(str, range(1000)))
     tree.send(Wants("leaf", hosts=hosts, connect=hosts))
     most = before = 0

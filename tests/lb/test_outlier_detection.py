@@ -1,4 +1,4 @@
-"""outlier_detection, by values (A50)."""
+"""outlier_detection ejects hosts that fail too much (A50); tested by values."""
 
 import math
 
@@ -28,7 +28,7 @@ def by_rate(stdev_factor=1000, enforcement=100, hosts=1, volume=1, **more):
 
 
 class Detector:
-    """The policy at a time of the test's own, over a child that picks whom the test says."""
+    """The policy at a time of the test's choice, over a child that picks the host of the test's choice."""
 
     def __init__(self, rules, hosts=HOSTS, seed=1):
         self.rules = rules
@@ -50,7 +50,7 @@ class Detector:
         return self.decide().ejected
 
     def call(self, host, good=0, bad=0):
-        """RPCs to that host, begun and ended."""
+        """Begin and end RPCs to that host."""
         for status in [OK] * good + [FAILED] * bad:
             self.begin(host).ended(status)
 
@@ -64,7 +64,7 @@ class Detector:
         assert host in self.at(now)
 
 
-def test_what_the_child_says_is_passed_on():
+def test_outlier_detection_passes_on_its_childs_state():
     detector = Detector(by_failures())
     assert detector.decision.state is CONNECTING.state
     assert detector.decide(report(FAILURE)).state is FAILURE
@@ -72,32 +72,32 @@ def test_what_the_child_says_is_passed_on():
     assert list(detector.decision.children) == ["limits"]
 
 
-def test_without_rules_a_pick_costs_nothing():
+def test_outlier_detection_without_rules_hands_on_its_childs_picker():
     child = report(READY)
     detector = Detector(None)
     assert detector.decide(child).picker is child.picker
     assert detector.decision.wake_at == math.inf
 
 
-def test_the_picker_stays_the_same_while_its_child_does():
+def test_outlier_detection_keeps_its_picker_while_its_child_does():
     detector, child = Detector(by_failures()), report(READY)
     first = detector.decide(child).picker
     detector.now = 20
     assert detector.decide(child).picker is first
 
 
-def test_other_trackers_are_kept_and_the_count_comes_last():
+def test_outlier_detection_adds_its_tracker_after_others():
     other = object()
     child = PolicyState(READY, FixedPicker(Complete(report(READY, "a").picker.result.host, (other,))))
     assert Detector(by_failures()).decide(child).picker.pick(PickArgs("/s/m")).trackers[:-1] == (other,)
 
 
-def test_a_host_that_is_not_the_clusters_is_not_counted():
+def test_outlier_detection_does_not_count_a_host_outside_the_cluster():
     assert Detector(by_failures()).decide(report(READY, "z")).picker.pick(PickArgs("/s/m")).trackers == ()
 
 
 class TestIntervals:
-    def test_it_wakes_at_the_end_of_each(self):
+    def test_outlier_detection_wakes_at_the_end_of_each_interval(self):
         detector = Detector(by_failures(interval=10))
         assert detector.decision.wake_at == 10
         detector.at(3)
@@ -105,13 +105,13 @@ class TestIntervals:
         detector.at(10.5)
         assert detector.decision.wake_at == 20.5
 
-    def test_nobody_is_ejected_before_the_end(self):
+    def test_no_host_is_ejected_before_the_end_of_the_interval(self):
         detector = Detector(by_failures())
         detector.call("a", bad=100)
         assert detector.at(9.9) == frozenset()
         assert detector.at(10) == {"a"}
 
-    def test_a_call_counts_when_it_ends(self):
+    def test_a_call_counts_in_the_interval_in_which_it_ends(self):
         detector = Detector(by_failures())
         tracker = detector.begin("a")
         assert detector.at(10) == frozenset()
@@ -125,7 +125,7 @@ class TestIntervals:
         detector.call("a", bad=9)
         assert detector.at(20) == frozenset()
 
-    def test_new_rules_move_the_end_and_keep_the_count(self):
+    def test_new_rules_move_the_end_of_the_interval_and_keep_the_counts(self):
         detector = Detector(by_failures(interval=10, volume=3))
         detector.call("a", bad=3)
         detector.rules = by_failures(interval=4, volume=3)
@@ -133,13 +133,13 @@ class TestIntervals:
         assert detector.decision.wake_at == 4
         assert detector.at(4) == {"a"}
 
-    def test_rules_whose_time_is_over_already_sweep_at_once(self):
+    def test_rules_with_an_interval_already_over_sweep_at_once(self):
         detector = Detector(by_failures(interval=100))
         detector.call("a", bad=3)
         detector.rules = by_failures(interval=5)
         assert detector.at(50) == {"a"}
 
-    def test_with_the_rules_go_counts_and_ejections(self):
+    def test_removing_the_rules_removes_counts_and_ejections(self):
         detector = Detector(by_failures())
         detector.eject("a", 10)
         detector.rules = None
@@ -150,23 +150,23 @@ class TestIntervals:
         detector.eject("a", 22)
         assert detector.at(52) == frozenset(), "it is the first ejection again: 30 s"
 
-    def test_an_interval_of_nothing_is_no_loop(self):
+    def test_an_interval_of_0_is_no_endless_loop(self):
         assert Detector(by_failures(interval=0)).decision.wake_at > 0
 
 
 class TestFailurePercentage:
-    def test_more_than_the_threshold_ejects(self):
+    def test_a_failure_percentage_above_the_threshold_ejects(self):
         detector = Detector(by_failures(threshold=50, max_ejection_percent=100))
         detector.call("a", good=49, bad=51)
         detector.call("b", good=50, bad=50)
         assert detector.at(10) == {"a"}
 
-    def test_a_host_with_few_calls_is_not_judged(self):
+    def test_the_failure_percentage_ignores_a_host_with_few_calls(self):
         detector = Detector(by_failures(volume=10))
         detector.call("a", bad=9)
         assert detector.at(10) == frozenset()
 
-    def test_with_few_hosts_nobody_is_judged(self):
+    def test_the_failure_percentage_ejects_no_host_among_few(self):
         detector = Detector(by_failures(hosts=3))
         for host in "ab":
             detector.call(host, bad=10)
@@ -175,40 +175,40 @@ class TestFailurePercentage:
             detector.call(host, bad=10)
         assert detector.at(20) == {"a"}
 
-    def test_of_no_calls_there_is_no_rate(self):
+    def test_a_host_without_calls_has_no_failure_percentage(self):
         assert Detector(by_failures(threshold=0, hosts=0, volume=0)).at(10) == frozenset()
 
 
 class TestSuccessRate:
-    def test_whoever_is_far_below_the_mean_is_ejected(self):
+    def test_a_success_rate_far_below_the_mean_ejects(self):
         detector = Detector(by_rate(stdev_factor=1900))
         for host in "abcd":
             detector.call(host, good=100)
         detector.call("e", bad=100)
         assert detector.at(10) == {"e"}, "0 < 0.8 - 1.9 × 0.4"
 
-    def test_the_factor_sets_how_far(self):
+    def test_the_stdev_factor_sets_the_ejection_threshold(self):
         detector = Detector(by_rate(stdev_factor=2100))
         for host in "abcd":
             detector.call(host, good=100)
         detector.call("e", bad=100)
         assert detector.at(10) == frozenset()
 
-    def test_hosts_that_fail_alike_are_no_outliers(self):
+    def test_hosts_that_fail_equally_often_are_no_outliers(self):
         detector = Detector(by_rate())
         for host in "abcde":
             detector.call(host, bad=100)
         assert detector.at(10) == frozenset()
 
     @pytest.mark.parametrize(("volume", "hosts", "ejected"), [(10, 5, {"e"}), (11, 4, set()), (10, 6, set())])
-    def test_it_takes_enough_hosts_with_enough_calls(self, volume, hosts, ejected):
+    def test_the_success_rate_needs_enough_hosts_with_enough_calls(self, volume, hosts, ejected):
         detector = Detector(by_rate(volume=volume, hosts=hosts))
         for host in "abcd":
             detector.call(host, good=10)
         detector.call("e", bad=10)
         assert detector.at(10) == ejected
 
-    def test_of_no_calls_there_is_no_rate(self):
+    def test_a_host_without_calls_has_no_success_rate(self):
         assert Detector(by_rate(hosts=0, volume=0)).at(10) == frozenset()
 
 
@@ -216,20 +216,22 @@ class TestHowMany:
     @pytest.mark.parametrize(
         ("percent", "hosts", "ejected"), [(0, 5, 1), (10, 5, 1), (20, 5, 1), (21, 5, 2), (50, 3, 2), (100, 5, 5)]
     )
-    def test_the_percentage_is_looked_at_before_each_so_one_always_may_be(self, percent, hosts, ejected):
+    def test_max_ejection_percent_is_checked_before_each_ejection_so_one_is_always_allowed(
+        self, percent, hosts, ejected
+    ):
         names = "abcde"[:hosts]
         detector = Detector(by_failures(max_ejection_percent=percent), endpoints(names))
         for host in names:
             detector.call(host, bad=10)
         assert len(detector.at(10)) == ejected
 
-    def test_those_that_are_out_already_count(self):
+    def test_ejected_hosts_count_for_max_ejection_percent(self):
         detector = Detector(by_failures(max_ejection_percent=20))
         detector.eject("a", 10)
         detector.call("b", bad=10)
         assert detector.at(20) == {"a"}
 
-    def test_both_algorithms_share_the_percentage(self):
+    def test_both_algorithms_share_max_ejection_percent(self):
         rules = OutlierDetectionSettings(
             success_rate=SuccessRate(1000, 100, 1, 1), failure_percentage=FailurePercentage(10, 100, 1, 1)
         )
@@ -241,7 +243,7 @@ class TestHowMany:
         assert len(detector.at(10)) == 1
 
     @pytest.mark.parametrize("rules", [by_rate, by_failures])
-    def test_enforcement_is_a_chance(self, rules):
+    def test_the_enforcement_percentage_is_a_chance(self, rules):
         out = 0
         for seed in range(400):
             detector = Detector(rules(enforcement=25), seed=seed)
@@ -253,13 +255,13 @@ class TestHowMany:
 
 
 class TestReturn:
-    def test_it_is_back_after_the_base_time(self):
+    def test_an_ejected_host_returns_after_the_base_time(self):
         detector = Detector(by_failures(base_ejection_time=25))
         detector.eject("a", 10)
         assert detector.at(30) == {"a"}
         assert detector.at(40) == frozenset(), "at the first sweep after 35 s"
 
-    def test_each_ejection_is_longer(self):
+    def test_each_further_ejection_lasts_longer(self):
         detector = Detector(by_failures(base_ejection_time=10))
         detector.eject("a", 10)
         assert detector.at(20) == frozenset()
@@ -267,7 +269,7 @@ class TestReturn:
         assert detector.at(40) == {"a"}
         assert detector.at(50) == frozenset()
 
-    def test_but_not_longer_than_the_most(self):
+    def test_an_ejection_lasts_no_longer_than_max_ejection_time(self):
         detector = Detector(by_failures(base_ejection_time=10, max_ejection_time=15))
         now = 0
         for _ in range(5):
@@ -276,13 +278,13 @@ class TestReturn:
             assert detector.at(now + 30) == frozenset()
             now += 30
 
-    def test_a_most_that_is_less_than_the_base_is_the_base(self):
+    def test_a_max_ejection_time_below_the_base_time_is_the_base_time(self):
         detector = Detector(by_failures(base_ejection_time=30, max_ejection_time=5))
         detector.eject("a", 10)
         assert detector.at(39) == {"a"}
         assert detector.at(49) == frozenset()
 
-    def test_good_intervals_are_forgiven_one_by_one(self):
+    def test_each_interval_without_an_ejection_lowers_the_multiplier(self):
         detector = Detector(by_failures(base_ejection_time=10))
         detector.eject("a", 10)
         detector.at(20)
@@ -293,7 +295,7 @@ class TestReturn:
         detector.eject("a", 80)
         assert detector.at(90) == frozenset()
 
-    def test_one_that_is_out_is_not_ejected_again(self):
+    def test_an_ejected_host_is_not_ejected_again(self):
         detector = Detector(by_failures(base_ejection_time=10, interval=5))
         detector.eject("a", 5)
         detector.call("a", bad=10)  # by a cookie
@@ -302,13 +304,13 @@ class TestReturn:
 
 
 class TestEndpoints:
-    def test_the_addresses_of_one_are_ejected_together(self):
+    def test_all_addresses_of_an_endpoint_are_ejected_together(self):
         detector = Detector(by_failures(volume=4), (Endpoint(("a", "b")), Endpoint(("c",))))
         detector.call("a", bad=2)
         detector.call("b", bad=2)
         assert detector.at(10) == {"a", "b"}
 
-    def test_one_that_stays_keeps_its_record(self):
+    def test_an_endpoint_that_stays_keeps_its_counts(self):
         detector = Detector(by_failures())
         detector.call("a", bad=10)
         detector.hosts = endpoints("xa")
@@ -316,13 +318,13 @@ class TestEndpoints:
         detector.hosts = endpoints("ya")
         assert detector.at(11) == {"a"}
 
-    def test_it_is_the_same_one_in_whatever_order_it_has_its_addresses(self):
+    def test_the_order_of_an_endpoints_addresses_does_not_change_its_counts(self):
         detector = Detector(by_failures(), (Endpoint(("a", "b")), Endpoint(("c",))))
         detector.eject("a", 10)
         detector.hosts = (Endpoint(("b", "a")), Endpoint(("c",)))
         assert detector.at(11) == {"a", "b"}
 
-    def test_one_that_left_comes_back_with_a_clean_one(self):
+    def test_an_endpoint_that_left_returns_with_new_counts(self):
         detector = Detector(by_failures())
         detector.eject("a", 10)
         detector.hosts = endpoints("bc")
@@ -330,7 +332,7 @@ class TestEndpoints:
         detector.hosts = HOSTS
         assert detector.at(12) == frozenset()
 
-    def test_an_update_does_not_move_the_interval(self):
+    def test_an_update_of_the_endpoints_does_not_move_the_interval(self):
         detector = Detector(by_failures())
         detector.hosts = endpoints("ab")
         detector.at(5)

@@ -1,11 +1,11 @@
-"""cluster_manager, cds, cluster_impl and weighted_target, by values."""
+"""The parent policies cluster_manager, cds, cluster_impl and weighted_target are tested by values."""
 
 import pytest
 from support.policies import CONNECTING, FAILURE, IDLE, READY, channel_control, endpoints, picked, report
 
 from trxds.core.status import OK, StatusCode, unavailable
 from trxds.lb.cds import Cds
-from trxds.lb.cluster_impl import ClusterImpl, max_requests_exceeded
+from trxds.lb.cluster_impl import ClusterImpl, max_requests_status
 from trxds.lb.cluster_manager import ClusterManager
 from trxds.lb.configs import CdsConfig, ClusterImplConfig, ClusterManagerConfig, Target, WeightedTargetConfig
 from trxds.lb.endpoint_set import Endpoints
@@ -24,7 +24,7 @@ LEAF = RoundRobin()
 
 
 def of(cluster, its=None, *, given_up=False):
-    """What a cds has before it, with its child's report."""
+    """Return the inputs of a cds policy, with its child's report."""
     children = {"cluster": its} if its is not None else {}
     return PolicyInputs(CdsConfig("a"), children, endpoints=ClusterEntry(cluster, given_up))
 
@@ -38,20 +38,20 @@ class TestClusterManager:
         config = ClusterManagerConfig(names)
         return ClusterManager(channel_control()).decide(PolicyInputs(config, reports), 0.0)
 
-    def test_the_rpcs_cluster_chooses(self):
+    def test_cluster_manager_picks_from_the_rpcs_cluster(self):
         picker = self.decide("a", "b", a=report(READY, "in a"), b=report(READY, "in b")).picker
         assert picked(picker, cluster="b") == ["in b"]
 
-    def test_a_cluster_that_has_not_decided_yet_queues(self):
+    def test_an_rpc_to_a_cluster_that_has_not_decided_yet_is_queued(self):
         assert self.decide("a").picker.pick(PickArgs("/s/m", cluster="a")) is QUEUE
 
-    def test_an_unknown_cluster_is_dropped_with_internal(self):
+    def test_an_rpc_to_an_unknown_cluster_is_dropped_with_internal(self):
         result = self.decide("a").picker.pick(PickArgs("/s/m", cluster="b"))
         assert isinstance(result, Drop)
         assert result.status.code is StatusCode.INTERNAL
         assert "'b'" in result.status.message
 
-    def test_a_removed_cluster_stays_warm(self):
+    def test_a_removed_cluster_is_deactivated(self):
         decision = self.decide("a", a=report(READY), b=report(READY))
         assert list(decision.children) == ["a"]
         assert decision.deactivate == {"b"}
@@ -65,7 +65,7 @@ class TestClusterManager:
             ((FAILURE, FAILURE), FAILURE),
         ],
     )
-    def test_the_state_is_that_of_the_best(self, states, whole):
+    def test_the_state_of_cluster_manager_is_its_best_childs(self, states, whole):
         assert self.decide("a", "b", a=report(states[0]), b=report(states[1])).state is whole
 
 
@@ -73,15 +73,15 @@ class TestCds:
     def decide(self, cluster, *, given_up=False):
         return Cds(channel_control()).decide(of(cluster, given_up=given_up), 0.0)
 
-    def test_a_cluster_that_may_come_back_fails(self):
+    def test_rpcs_to_a_cluster_in_error_fail(self):
         assert isinstance(self.decide(gone("a")).picker.pick(PickArgs("/s/m")), Fail)
 
-    def test_a_cluster_that_is_given_up_drops(self):
+    def test_rpcs_to_an_unrouted_cluster_in_error_are_dropped(self):
         assert self.decide(gone("a"), given_up=True).picker.pick(PickArgs("/s/m")) == Drop(
             unavailable("a is gone; no route names cluster a any more")
         )
 
-    def test_a_cluster_that_is_given_up_drops_what_its_tree_fails_and_nothing_else(self):
+    def test_an_unrouted_cluster_drops_only_the_rpcs_that_its_tree_fails(self):
         """A session may still be served by a DRAINING host, or wait for it to connect."""
         cluster = ClusterConfig(Cluster("a", Eds("a")), ClusterLoadAssignment("a"))
 
@@ -98,13 +98,13 @@ class TestCds:
         assert answer(UNDECIDED) is QUEUE
         assert isinstance(answer(report(READY)), Complete)
 
-    def test_one_configuration_is_planned_once(self):
+    def test_cds_builds_the_subtree_of_one_configuration_once(self):
         policy = Cds(channel_control())
         cluster = ClusterConfig(Cluster("a", Eds("a")), ClusterLoadAssignment("a"))
         first, second = (policy.decide(of(cluster), 0.0).children["cluster"] for _ in range(2))
         assert first is second
 
-    def test_children_keep_their_names_over_updates(self):
+    def test_priorities_of_cds_keep_their_names_over_updates(self):
         policy = Cds(channel_control())
 
         def names(*zones):
@@ -122,54 +122,54 @@ class TestClusterImpl:
         inputs = PolicyInputs(ClusterImplConfig("a", "service", LEAF, **config), {"hosts": child or report(READY)})
         return policy.decide(inputs, 0.0)
 
-    def test_it_passes_its_childs_state_and_hosts_through(self):
+    def test_cluster_impl_passes_on_its_childs_state_and_hosts(self):
         decision = self.decide()
         assert decision.state is READY
         assert picked(decision.picker) == ["host"]
         assert self.decide(report(FAILURE)).state is FAILURE
 
-    def test_a_failure_names_the_cluster(self):
+    def test_a_failure_below_cluster_impl_names_the_cluster(self):
         child = PolicyState(FAILURE, transient_failure_picker(unavailable("no host")))
         result = self.decide(child).picker.pick(PickArgs("/s/m", cluster="cart"))
         assert result == Fail(unavailable("cluster cart: no host"))
 
-    def test_it_drops_the_share_that_the_control_plane_asks_for(self):
+    def test_cluster_impl_drops_the_share_that_eds_configures(self):
         picker = self.decide(drops=(DropShare("lb", 250_000),)).picker
         results = [picker.pick(PickArgs("/s/m")) for _ in range(4000)]
         dropped = [result for result in results if isinstance(result, Drop)]
         assert 850 < len(dropped) < 1150
         assert dropped[0].status.message == "EDS-configured drop: lb"
 
-    def test_a_share_of_nothing_drops_nothing(self):
+    def test_a_drop_share_of_0_drops_no_rpc(self):
         picker = self.decide(drops=(DropShare("lb", 0),)).picker
         assert len(picked(picker, 1000)) == 1000
 
-    def test_dropping_everything_is_an_answer_whatever_the_hosts_do(self):
+    def test_a_cluster_that_drops_everything_is_ready_whatever_its_hosts_do(self):
         decision = self.decide(report(FAILURE), drops=(DropShare("lb", 1_000_000),))
         assert decision.state is READY
         assert isinstance(decision.picker.pick(PickArgs("/s/m")), Drop)
 
-    def test_over_the_limit_it_drops_until_an_rpc_ends(self):
+    def test_cluster_impl_drops_rpcs_above_max_requests_until_one_ends(self):
         picker = self.decide(max_requests=2).picker
         running = [picker.pick(PickArgs("/s/m")) for _ in range(2)]
         for result in running:
             result.trackers[-1].began()
-        assert picker.pick(PickArgs("/s/m")) == Drop(max_requests_exceeded(None, 2))
+        assert picker.pick(PickArgs("/s/m")) == Drop(max_requests_status(None, 2))
         running[0].trackers[-1].ended(OK)
         assert picked(picker) == ["host"]
 
-    def test_policies_of_one_cluster_and_service_share_the_count(self):
+    def test_cluster_impl_policies_of_one_cluster_and_service_share_the_call_counter(self):
         shared = channel_control()
         one, other = ClusterImpl(shared), ClusterImpl(shared)
         self.decide(policy=one, max_requests=1).picker.pick(PickArgs("/s/m")).trackers[-1].began()
         assert isinstance(self.decide(policy=other, max_requests=1).picker.pick(PickArgs("/s/m")), Drop)
 
-    def test_the_count_is_gone_with_its_last_user(self):
+    def test_a_call_counter_ends_with_its_last_user(self):
         shared = channel_control()
         policy = ClusterImpl(shared)
         self.decide(policy=policy).picker.pick(PickArgs("/s/m")).trackers[-1].began()
         del policy
-        assert shared.limits.in_flight(("a", "service")).rpcs == 0
+        assert shared.limits.call_counter(("a", "service")).rpcs == 0
 
 
 class TestWeightedTarget:
@@ -177,17 +177,17 @@ class TestWeightedTarget:
         config = WeightedTargetConfig({name: Target(weight, LEAF) for name, weight in weights.items()})
         return (policy or WeightedTarget(channel_control())).decide(PolicyInputs(config, reports), 0.0)
 
-    def test_it_draws_by_weight_among_the_ready(self):
+    def test_weighted_target_draws_by_weight_among_ready_targets(self):
         picker = self.decide({"a": 3, "b": 1, "c": 9}, a=report(READY, "a"), b=report(READY, "b")).picker
         chosen = picked(picker, 4000)
         assert 2850 < chosen.count("a") < 3150
         assert "c" not in chosen
 
-    def test_it_queues_while_one_may_become_ready(self):
+    def test_weighted_target_queues_while_a_target_is_connecting(self):
         decision = self.decide({"a": 1, "b": 1}, a=report(FAILURE), b=report(CONNECTING))
         assert decision.picker.pick(PickArgs("/s/m")) is QUEUE
 
-    def test_it_fails_with_the_last_error_when_all_have_failed(self):
+    def test_weighted_target_fails_with_the_last_error_when_all_have_failed(self):
         decision = self.decide({"a": 1, "b": 1}, a=report(FAILURE, "a"), b=report(FAILURE, "b"))
         assert decision.state is FAILURE
         assert picked(decision.picker) == ["b"]
@@ -202,10 +202,10 @@ class TestWeightedTarget:
         picker = self.decide({"a": 1, "b": 0}, a=report(READY, "a"), b=report(READY, "b")).picker
         assert set(picked(picker, 50)) == {"a"}
 
-    def test_a_removed_target_stays_warm(self):
+    def test_a_removed_target_is_deactivated(self):
         assert self.decide({"a": 1}, a=report(READY), b=report(READY)).deactivate == {"b"}
 
-    def test_without_targets_it_fails_and_says_why(self):
+    def test_weighted_target_without_targets_fails_with_the_reason(self):
         decision = WeightedTarget(channel_control()).decide(
             PolicyInputs(WeightedTargetConfig({}), endpoints=Endpoints(note="no localities")), 0.0
         )

@@ -1,4 +1,4 @@
-"""priority (A56), by values: which child is used, which are running, and when to look again."""
+"""priority fails over (A56): tested by values for the child in use, the running ones and the next decision."""
 
 from support.policies import CONNECTING, FAILURE, IDLE, READY, channel_control, report
 
@@ -12,7 +12,7 @@ LEAF = RoundRobin()
 
 
 class Story:
-    """One policy over time: states are set, decisions are read."""
+    """A policy over time: tests set its children's states and read its decisions."""
 
     def __init__(self, *names):
         self.policy = Priority(channel_control())
@@ -34,7 +34,7 @@ class Story:
         return self.decision.picker.pick(PickArgs("/s/m")).host.address
 
 
-def test_only_the_first_priority_is_begun():
+def test_only_the_first_priority_is_started():
     story = Story("p0", "p1")
     story.at(0)
     assert story.running() == ["p0"]
@@ -49,7 +49,7 @@ def test_the_first_priority_is_used_while_it_is_ready():
     assert story.running() == ["p0"]
 
 
-def test_a_failure_begins_the_next_at_once():
+def test_a_failed_priority_starts_the_next_at_once():
     story = Story("p0", "p1")
     story.at(0)
     story.at(1, p0=FAILURE)
@@ -58,7 +58,7 @@ def test_a_failure_begins_the_next_at_once():
     assert story.used() == "p1"
 
 
-def test_a_priority_that_only_connects_is_given_ten_seconds():
+def test_a_connecting_priority_has_10_seconds_before_failover():
     story = Story("p0", "p1")
     story.at(0)
     story.at(9.9, p0=CONNECTING)
@@ -67,7 +67,7 @@ def test_a_priority_that_only_connects_is_given_ten_seconds():
     assert story.running() == ["p0", "p1"]
 
 
-def test_the_first_priority_takes_over_when_it_comes_back():
+def test_a_higher_priority_is_used_again_when_it_recovers():
     story = Story("p0", "p1")
     story.at(0, p0=FAILURE)
     story.at(1, p1=READY)
@@ -77,7 +77,7 @@ def test_the_first_priority_takes_over_when_it_comes_back():
     assert story.decision.deactivate == {"p1"}, "the lower one stays warm"
 
 
-def test_a_warm_priority_is_used_again_without_waiting():
+def test_a_deactivated_priority_is_used_again_without_waiting():
     story = Story("p0", "p1")
     story.at(0, p0=FAILURE)
     story.at(1, p1=READY)
@@ -87,7 +87,7 @@ def test_a_warm_priority_is_used_again_without_waiting():
     assert story.decision.deactivate == frozenset()
 
 
-def test_a_priority_stays_warm_for_a_quarter_of_an_hour():
+def test_a_priority_is_deactivated_for_a_quarter_of_an_hour():
     story = Story("p0", "p1")
     story.at(0, p0=FAILURE)
     story.at(1, p1=READY)
@@ -96,7 +96,7 @@ def test_a_priority_stays_warm_for_a_quarter_of_an_hour():
     assert story.at(2 + CHILD_RETENTION).deactivate == frozenset()
 
 
-def test_a_priority_removed_from_the_configuration_goes_at_once():
+def test_a_priority_removed_from_the_configuration_ends_at_once():
     story = Story("p0", "p1")
     story.at(0, p0=FAILURE)
     story.at(1, p1=READY)
@@ -105,7 +105,7 @@ def test_a_priority_removed_from_the_configuration_goes_at_once():
     assert story.decision.deactivate == frozenset()
 
 
-def test_a_reconnect_after_ready_is_given_ten_seconds_again():
+def test_a_priority_that_reconnects_after_ready_has_10_seconds_again():
     story = Story("p0", "p1")
     story.at(0, p0=READY)
     story.at(100, p0=CONNECTING)
@@ -115,14 +115,14 @@ def test_a_reconnect_after_ready_is_given_ten_seconds_again():
     assert story.running() == ["p0", "p1"]
 
 
-def test_a_reconnect_after_a_failure_is_given_none():
+def test_a_priority_that_reconnects_after_a_failure_has_no_timer():
     story = Story("p0", "p1")
     story.at(0, p0=FAILURE)
     story.at(1, p0=CONNECTING)
     assert story.running() == ["p0", "p1"]
 
 
-def test_lower_priorities_go_on_while_the_first_reconnects():
+def test_lower_priorities_run_on_while_the_first_reconnects():
     story = Story("p0", "p1")
     story.at(0, p0=FAILURE, p1=READY)
     story.at(1, p0=IDLE)
@@ -132,7 +132,7 @@ def test_lower_priorities_go_on_while_the_first_reconnects():
     assert story.used() == "p1"
 
 
-def test_when_all_have_failed_the_last_ones_error_is_reported():
+def test_the_last_prioritys_error_is_reported_when_all_have_failed():
     story = Story("p0", "p1")
     story.at(0, p0=FAILURE)
     story.at(1, p1=FAILURE)
@@ -140,5 +140,5 @@ def test_when_all_have_failed_the_last_ones_error_is_reported():
     assert story.used() == "p1"
 
 
-def test_without_priorities_it_fails():
+def test_a_priority_policy_without_priorities_fails():
     assert Story().at(0).state is FAILURE

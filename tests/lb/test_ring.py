@@ -1,4 +1,4 @@
-"""The ring of hashes: who stands where (A42)."""
+"""The ring has entries for each endpoint by weight (A42)."""
 
 from collections import Counter
 from itertools import pairwise
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from xxhash import xxh64_intdigest
 
-from trxds.lb.ring_hash.ring import SIZE_CAP, build_ring, size_cap
+from trxds.lb.ring_hash.ring import SIZE_CAP, build_ring, read_size_cap
 
 KEYS = ("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80")
 
@@ -26,38 +26,38 @@ def ring(weights, min_size=1024, max_size=8 * 1024 * 1024):
         ((7, 2), 10, [11, 3]),
     ],
 )
-def test_each_stands_there_by_its_weight(weights, min_size, entries):
+def test_a_ring_has_entries_by_weight(weights, min_size, entries):
     counted = Counter(ring(weights, min_size).owners)
     assert [counted[owner] for owner in range(len(weights))] == pytest.approx(entries, abs=1)
 
 
 @pytest.mark.parametrize(("min_size", "max_size", "size"), [(8, 8, 8), (1, 8, 4), (100_000, 8_000_000, SIZE_CAP)])
-def test_its_size_is_between_the_limits_and_never_above_ours(min_size, max_size, size):
+def test_a_rings_size_is_between_its_limits_and_below_the_clients_cap(min_size, max_size, size):
     assert len(ring((1, 1, 1, 1), min_size, max_size).owners) == size
 
 
 @pytest.mark.parametrize(("cap", "size"), [(1, 1), (100, 100), (8192, 8192), (1_000_000, 10_000)])
-def test_our_own_limit_may_be_another(cap, size):
+def test_the_clients_cap_on_ring_sizes_is_configurable(cap, size):
     assert len(build_ring(KEYS, (1, 1, 1, 1), 10_000, 8_000_000, cap).owners) == size
 
 
 @pytest.mark.parametrize(("text", "cap"), [(None, 4096), ("", 4096), ("1", 1), ("10000", 10_000), ("8388608", 8388608)])
-def test_the_user_sets_it_by_a_variable(text, cap):
-    assert size_cap({} if text is None else {"GRPC_RING_HASH_CAP": text}) == cap
+def test_an_environment_variable_sets_the_ring_size_cap(text, cap):
+    assert read_size_cap({} if text is None else {"GRPC_RING_HASH_CAP": text}) == cap
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "8388609", "9" * 5000, "many", "1e3", "\u0661"])
-def test_a_value_of_it_that_is_none_is_refused_with_the_remedy(text):
+def test_an_invalid_ring_size_cap_is_refused_with_the_remedy(text):
     with pytest.raises(ValueError, match=r"GRPC_RING_HASH_CAP is .*; write a whole number from 1 to 8388608"):
-        size_cap({"GRPC_RING_HASH_CAP": text})
+        read_size_cap({"GRPC_RING_HASH_CAP": text})
 
 
-def test_more_endpoints_than_entries_share_what_there_is():
+def test_more_endpoints_than_entries_share_the_ring():
     keys = [f"10.0.{n // 250}.{n % 250}:80" for n in range(10_000)]
     assert len(build_ring(keys, [1] * 10_000, 1024, 8_000_000).owners) == SIZE_CAP
 
 
-def test_an_entry_is_the_hash_of_the_key_and_a_number():
+def test_a_ring_entry_is_the_hash_of_the_key_and_a_number():
     whole = ring((1, 1))
     assert whole.owners[whole.hashes.index(xxh64_intdigest(b"10.0.0.2:80_7"))] == 1
 
@@ -70,14 +70,14 @@ def test_a_hash_belongs_to_the_next_entry_and_the_last_ones_to_the_first():
 
 
 @given(st.integers(0, 2**64 - 1))
-def test_around_is_every_entry_once_from_its_owner_on(hashed):
+def test_a_walk_visits_every_entry_of_the_ring_once(hashed):
     whole = ring((1, 1, 1, 1), 16, 16)
-    walked = list(whole.around(hashed))
+    walked = list(whole.walk(hashed))
     assert walked[0] == whole.owner(hashed)
     assert Counter(walked) == Counter(whole.owners)
 
 
-def test_when_one_leaves_only_its_hashes_move():
+def test_only_the_hashes_of_a_removed_endpoint_move():
     with_all, without_last = ring((1, 1, 1, 1)), ring((1, 1, 1))
     hashes = [xxh64_intdigest(f"key {n}".encode()) for n in range(2000)]
     moved = [h for h in hashes if with_all.owner(h) != without_last.owner(h) and with_all.owner(h) != 3]

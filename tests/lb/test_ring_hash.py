@@ -1,10 +1,10 @@
-"""ring_hash, by values."""
+"""ring_hash sends equal hashes to one host (A42, A61, A76); tested by values."""
 
 from collections import Counter
 from dataclasses import replace
 
 import pytest
-from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost, channel_control, given, picked
+from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost, channel_control, endpoint_set, picked
 
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.pick import QUEUE, Complete, Fail, PickArgs
@@ -18,13 +18,13 @@ CONFIG = RingHashConfig(64, 4096)
 
 
 class Ringed:
-    """A policy with its hosts, as its node has them: what it leases is there, what it asks for connects."""
+    """A policy with its hosts, as a node has them: leased hosts exist, and requested ones connect."""
 
     def __init__(self, names="abc", its_endpoints=None):
         self.pick_events = set()
         self.hosts = {}
         self.policy = RingHash(replace(channel_control(), notify_policy=self.pick_events.add))
-        self.endpoints = given(names) if its_endpoints is None else its_endpoints
+        self.endpoints = endpoint_set(names) if its_endpoints is None else its_endpoints
         self.decide()
 
     def decide(self, ejected="", **states):
@@ -44,25 +44,25 @@ class Ringed:
         return self.decision.picker.pick(PickArgs("/s/m", hash=hashed))
 
     def order(self, hashed=0):
-        """The names as that hash comes to them on the ring."""
+        """Return the names in the order in which the hash meets them on the ring."""
         picker = self.decision.picker
-        return list(dict.fromkeys(picker.keys[owner] for owner in picker.ring.around(hashed)))
+        return list(dict.fromkeys(picker.keys[owner] for owner in picker.ring.walk(hashed)))
 
     def all(self, *states):
-        """The hosts in the order of the ring are in these states; each was picked once."""
+        """Pick each host once, then put the hosts, in the order of the ring, in these states."""
         for name in self.order():
             self.pick_events.add(name)
         self.decide()
         return self.decide(**dict(zip(self.order(), states, strict=True)))
 
 
-def test_nobody_is_connected_before_an_rpc_asks():
+def test_ring_hash_connects_no_host_before_an_rpc():
     decision = Ringed().decision
     assert decision.state is IDLE
     assert decision.hosts == decision.connect == ()
 
 
-def test_a_pick_has_its_host_connected_and_waits():
+def test_a_ring_hash_pick_connects_its_host_and_waits():
     ringed = Ringed()
     first = ringed.order()[0]
     assert ringed.pick(0) is QUEUE
@@ -73,7 +73,7 @@ def test_a_pick_has_its_host_connected_and_waits():
     assert ringed.pick(0) == Complete(ringed.hosts[first])
 
 
-def test_equal_hashes_meet_one_host_and_others_others():
+def test_equal_hashes_go_to_one_host_and_different_ones_to_others():
     ringed = Ringed()
     ringed.all(READY, READY, READY)
     chosen = [ringed.pick(n * 2**57).host.address for n in range(128)]
@@ -81,14 +81,14 @@ def test_equal_hashes_meet_one_host_and_others_others():
     assert set(chosen) == {"a", "b", "c"}
 
 
-def test_a_pick_sees_what_is_ready_now():
+def test_a_ring_hash_pick_reads_the_hosts_states_live():
     ringed = Ringed("ab")
     picker = ringed.decision.picker
     ringed.all(READY, READY)
     assert picked(picker, hash=0) == [ringed.order()[0]]
 
 
-def test_past_a_host_that_failed_the_next_one_is_asked():
+def test_ring_hash_goes_on_past_a_failed_host():
     ringed = Ringed()
     ringed.pick(0)
     ringed.decide()
@@ -99,7 +99,7 @@ def test_past_a_host_that_failed_the_next_one_is_asked():
     assert ringed.pick(0) == Complete(ringed.hosts[second])
 
 
-def test_when_all_have_failed_the_first_ones_error_is_told():
+def test_ring_hash_fails_with_the_hashs_own_hosts_error_when_all_have_failed():
     ringed = Ringed()
     ringed.all(FAILURE, FAILURE, FAILURE)
     result = ringed.pick(0)
@@ -107,7 +107,7 @@ def test_when_all_have_failed_the_first_ones_error_is_told():
     assert f"{ringed.order()[0]}: refused" in result.status.message
 
 
-def test_a_lost_connection_is_idle_until_the_next_pick():
+def test_a_lost_host_of_ring_hash_is_idle_until_the_next_pick():
     ringed = Ringed()
     first = ringed.order()[0]
     ringed.pick(0)
@@ -119,7 +119,7 @@ def test_a_lost_connection_is_idle_until_the_next_pick():
     assert ringed.decide().connect == (first,)
 
 
-def test_without_a_hash_one_is_drawn_and_kept_for_the_next_attempt():
+def test_ring_hash_draws_a_missing_hash_and_keeps_it_for_the_next_attempt():
     ringed = Ringed()
     call = PickArgs("/s/m")
     ringed.decision.picker.pick(call)
@@ -140,11 +140,11 @@ def test_without_a_hash_one_is_drawn_and_kept_for_the_next_attempt():
         ([], 9, IDLE),
     ],
 )
-def test_the_state_of_the_whole(awake, endpoints_, state):
+def test_the_state_of_ring_hash_is_aggregated_by_a42(awake, endpoints_, state):
     assert aggregate(Counter(awake), endpoints_) is state
 
 
-def test_while_it_fails_it_tries_one_more_by_itself():
+def test_a_failing_ring_hash_connects_one_more_host_by_itself():
     ringed = Ringed("abcd")
     ringed.pick(0)
     ringed.decide()
@@ -156,15 +156,15 @@ def test_while_it_fails_it_tries_one_more_by_itself():
         tried.append(new)
 
 
-def test_it_tries_no_other_while_one_is_connecting():
+def test_ring_hash_connects_no_other_host_while_one_is_connecting():
     ringed = Ringed("abcd")
     ringed.all(FAILURE, FAILURE, CONNECTING, READY)
-    ringed.endpoints = given("abcdefg")
+    ringed.endpoints = endpoint_set("abcdefg")
     ringed.decide(**{ringed.order()[3]: FAILURE})
     assert ringed.decision.connect == ()
 
 
-def test_an_ejected_host_is_passed_over():
+def test_ring_hash_goes_on_past_an_ejected_host():
     ringed = Ringed()
     ringed.all(READY, READY, READY)
     first, second, _ = ringed.order()
@@ -173,36 +173,36 @@ def test_an_ejected_host_is_passed_over():
 
 
 class TestUpdates:
-    def test_a_ring_is_built_anew_only_if_keys_or_weights_change(self, monkeypatch):
+    def test_a_ring_is_built_again_only_if_keys_or_weights_change(self, monkeypatch):
         built = []
         monkeypatch.setattr(ring_hash, "build_ring", lambda *args: built.append(args) or original(*args))
         ringed = Ringed("ab")
         ringed.all(READY, READY)
-        ringed.endpoints = given("ab", "another list")
+        ringed.endpoints = endpoint_set("ab", "another list")
         ringed.decide()
         assert len(built) == 1
-        ringed.endpoints = given("abc")
+        ringed.endpoints = endpoint_set("abc")
         ringed.decide()
-        ringed.endpoints = given("abc", weights=(2, 1, 1))
+        ringed.endpoints = endpoint_set("abc", weights=(2, 1, 1))
         ringed.decide()
         assert len(built) == 3
 
-    def test_hosts_that_stay_keep_their_connections(self):
+    def test_hosts_that_stay_in_the_ring_keep_their_connections(self):
         ringed = Ringed("ab")
         ringed.all(READY, READY)
-        ringed.endpoints = given("bc")
+        ringed.endpoints = endpoint_set("bc")
         assert ringed.decide().hosts == ("b",)
         assert ringed.decision.state is READY
 
-    def test_an_old_picker_that_wishes_for_a_host_that_went_does_no_harm(self):
+    def test_an_old_ring_hash_picker_may_ask_for_a_removed_host(self):
         ringed = Ringed("ab")
         old = ringed.decision.picker
-        ringed.endpoints = given("c")
+        ringed.endpoints = endpoint_set("c")
         ringed.decide()
         assert old.pick(PickArgs("/s/m", hash=0)) is QUEUE
         assert ringed.decide().hosts == ()
 
-    def test_the_hash_key_places_an_endpoint_whatever_its_address(self):
+    def test_the_hash_key_places_an_endpoint_on_the_ring_whatever_its_address(self):
         def keyed(*addresses):
             its = tuple(Endpoint((a,), hash_key=f"key {n}") for n, a in enumerate(addresses))
             return Endpoints(its, "", (1,) * len(its))
@@ -214,7 +214,7 @@ class TestUpdates:
         assert ringed.decision.picker.ring is before
         assert ringed.decision.picker.keys == ("x", "y")
 
-    def test_another_order_of_an_endpoints_addresses_keeps_its_connection(self):
+    def test_ring_hash_keeps_a_connection_when_an_endpoints_addresses_change_order(self):
         def both(*addresses):
             return Endpoints((Endpoint(addresses),), "", (1,))
 
@@ -227,8 +227,8 @@ class TestUpdates:
 
 
 @pytest.mark.parametrize("note", ["", "no localities"])
-def test_without_endpoints_it_fails_and_says_why(note):
-    ringed = Ringed(its_endpoints=given("", note))
+def test_ring_hash_without_endpoints_fails_with_the_reason(note):
+    ringed = Ringed(its_endpoints=endpoint_set("", note))
     assert ringed.decision.state is FAILURE
     assert ringed.pick(0).status.message == (note or "empty address list")
 

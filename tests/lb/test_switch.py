@@ -1,4 +1,4 @@
-"""Graceful switch, and ejection by subtree: what the node does for policies that change or eject."""
+"""A node switches between policies gracefully, and passes ejections down its subtree (A50)."""
 
 import pytest
 import trio
@@ -11,7 +11,7 @@ from trxds.lb.subtree import Ejections
 
 
 def switching(old, new):
-    """A child that replaces another policy under its name; each with the report given, or none."""
+    """Return a child that replaces another one under its name; each has the given report or none."""
     before = Child("p0", "round_robin", FakeHosts(), ConflatingQueue())
     before.report = old and report(old)
     child = Child("p0", "ring_hash", before.hosts, before.parent, before)
@@ -31,16 +31,16 @@ def switching(old, new):
         (None, None, True),
     ],
 )
-def test_the_old_policy_speaks_while_it_is_ready_and_the_new_one_only_connects(old, new, speaks):
+def test_the_old_policy_picks_while_it_is_ready_and_the_new_one_is_connecting(old, new, speaks):
     assert switching(old, new).is_active is speaks
 
 
-def test_until_then_its_report_is_the_one_that_is_heard():
+def test_the_old_policys_report_counts_until_the_graceful_switch():
     child = switching(READY, CONNECTING)
-    assert child.active_state is child.predecessor.report
+    assert child.active_state is child.current.report
 
 
-async def test_who_leases_an_ejected_address_is_told(autojump_clock):
+async def test_a_node_that_leases_an_ejected_address_gets_a_message(autojump_clock):
     health, near, far = Ejections(), ConflatingQueue(), ConflatingQueue()
     health.subscribe(near, {"a", "b"})
     health.subscribe(far, {"c"})
@@ -49,7 +49,7 @@ async def test_who_leases_an_ejected_address_is_told(autojump_clock):
     assert await far.next(trio.current_time() + 1) == {}
 
 
-async def test_an_ejection_above_counts_below():
+async def test_an_ejection_counts_at_the_levels_below():
     above = Ejections()
     below, mailbox = Ejections(above), ConflatingQueue()
     below.subscribe(mailbox, {"a"})
@@ -58,7 +58,7 @@ async def test_an_ejection_above_counts_below():
     assert await mailbox.next() == {"health": None}
 
 
-async def test_an_ejection_below_does_not_count_beside_it():
+async def test_an_ejection_does_not_count_in_a_sibling_subtree():
     above = Ejections()
     one, other = Ejections(above), Ejections(above)
     one.eject(frozenset("a"))

@@ -1,4 +1,4 @@
-"""Client-side weighted_round_robin and what it stands on, by values (A58)."""
+"""Client-side weighted_round_robin, its weights and its scheduler are tested by values (A58)."""
 
 import math
 from collections import Counter
@@ -7,15 +7,14 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.policies import CONNECTING, FAILURE, READY, channel_control, hosts
-from support.policies import given as given_endpoints
+from support.policies import CONNECTING, FAILURE, READY, channel_control, endpoint_set, hosts
 from xds.data.orca.v3.orca_load_report_pb2 import OrcaLoadReport
 
 from trxds.core.metadata import EMPTY, Metadata
 from trxds.core.status import OK
 from trxds.lb.pick import QUEUE, PickArgs
 from trxds.lb.policy import PolicyInputs
-from trxds.lb.weighted_round_robin.edf_scheduler import EdfScheduler, completed
+from trxds.lb.weighted_round_robin.edf_scheduler import EdfScheduler, fill_unknown_weights
 from trxds.lb.weighted_round_robin.endpoint_weight import EndpointWeight
 from trxds.lb.weighted_round_robin.policy import WeightedRoundRobin
 from trxds.resources.leaf_policy import ClientSideWeightedRoundRobin as Rules
@@ -27,14 +26,14 @@ def trailers(**fields):
 
 
 class TestReports:
-    def test_the_applications_utilization_counts_before_the_cpus(self):
+    def test_application_utilization_counts_before_cpu_utilization(self):
         value = OrcaLoadReport(cpu_utilization=0.5, rps_fractional=100, eps=2)
         assert load_report(value.SerializeToString()) == LoadReport(0.5, 100, 2)
         value.application_utilization = 0.7
         assert load_report(value.SerializeToString()) == LoadReport(0.7, 100, 2)
 
     @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, -0.5])
-    def test_a_number_that_no_load_can_be_counts_as_not_reported(self, number):
+    def test_an_impossible_number_counts_as_not_reported(self, number):
         def read(**fields):
             return load_report(OrcaLoadReport(**fields).SerializeToString())
 
@@ -42,11 +41,11 @@ class TestReports:
         assert read(application_utilization=0.5, cpu_utilization=number) == LoadReport(0.5)
         assert read(rps_fractional=number, eps=number, cpu_utilization=0.5) == LoadReport(0.5)
 
-    def test_bytes_that_are_no_report_are_none(self):
+    def test_bytes_that_are_no_load_report_are_ignored(self):
         assert load_report(b"\xff\xff") is None
 
     @pytest.mark.parametrize("trailing", [EMPTY, Metadata([("endpoint-load-metrics-bin", b"\xff")])])
-    def test_trailers_without_one_change_nothing(self, trailing):
+    def test_trailers_without_a_load_report_keep_the_weight(self, trailing):
         weight = EndpointWeight(Rules(blackout=0))
         weight.ended(OK, trailing, 1.0)
         assert weight.at(1.0) == 0
@@ -66,7 +65,7 @@ class TestWeights:
             ({"rps_fractional": 100}, 1, 0),
         ],
     )
-    def test_it_is_what_the_host_serves_for_its_utilization(self, fields, penalty, expected):
+    def test_a_weight_is_queries_by_utilization_and_errors(self, fields, penalty, expected):
         weight = EndpointWeight(Rules(blackout=0, error_penalty=penalty))
         weight.ended(OK, trailers(**fields), 1.0)
         assert weight.at(1.0) == expected
@@ -81,48 +80,48 @@ class TestWeights:
             LoadReport(0.5, 100, -50.0),
         ],
     )
-    def test_a_report_of_which_no_weight_can_be_made_leaves_the_last_one(self, report):
+    def test_a_report_without_a_weight_keeps_the_last_one(self, report):
         weight = self.reported(1, blackout=0)
-        weight.take(report, 170.0)
+        weight.record_report(report, 170.0)
         assert weight.at(170.0) == 200
         assert weight.at(181.0) == 0, "it was no report"
 
-    def test_reports_after_a_gap_begin_with_a_blackout_though_nobody_looked_in_between(self):
+    def test_reports_after_a_gap_begin_a_blackout_without_a_pick_in_between(self):
         # Sessions report without a pick of the policy's that would read the weight.
         weight = self.reported(5, 14)
-        weight.take(LoadReport(0.5, 100), 300)
+        weight.record_report(LoadReport(0.5, 100), 300)
         assert weight.at(309) == 0
         assert weight.at(310) == 200
 
     def reported(self, *times, **rules):
         weight = EndpointWeight(Rules(**rules))
         for time in times:
-            weight.take(LoadReport(0.5, 100), time)
+            weight.record_report(LoadReport(0.5, 100), time)
         return weight
 
-    def test_it_counts_after_the_blackout(self):
+    def test_a_weight_counts_after_the_blackout_period(self):
         weight = self.reported(5, 14)
         assert weight.at(14.9) == 0
         assert weight.at(15) == 200
 
-    def test_it_expires_and_then_the_blackout_comes_again(self):
+    def test_a_weight_expires_and_then_begins_another_blackout_period(self):
         weight = self.reported(5)
         assert weight.at(184.9) == 200
         assert weight.at(185) == 0
-        weight.take(LoadReport(0.5, 100), 190)
+        weight.record_report(LoadReport(0.5, 100), 190)
         assert weight.at(199) == 0
         assert weight.at(200) == 200
 
-    def test_a_new_connection_begins_with_a_blackout(self):
+    def test_a_new_connection_begins_a_blackout_period(self):
         weight = self.reported(5)
-        weight.connected()
-        weight.take(LoadReport(0.5, 100), 20)
+        weight.restart_blackout()
+        weight.record_report(LoadReport(0.5, 100), 20)
         assert weight.at(29) == 0
         assert weight.at(30) == 200
 
-    def test_without_a_blackout_it_begins_with_the_last_weight(self):
+    def test_a_new_connection_without_a_blackout_period_has_the_last_weight(self):
         weight = self.reported(5, blackout=0)
-        weight.connected()
+        weight.restart_blackout()
         assert weight.at(6) == 200
 
 
@@ -131,19 +130,19 @@ class TestSchedule:
         schedule = EdfScheduler(lambda now: list(weights), 1.0, Random(1))
         return [schedule.next(0.0) for _ in range(times)]
 
-    def test_turns_are_by_weight(self):
+    def test_the_edf_scheduler_gives_turns_by_weight(self):
         counted = Counter(self.turns(3, 1, times=400))
         assert abs(counted[0] - 300) <= 1
 
-    def test_turns_of_one_are_never_far_apart(self):
+    def test_the_edf_scheduler_spreads_the_turns_of_a_host(self):
         gaps = "".join(map(str, self.turns(3, 1))).split("1")
         assert {len(gap) for gap in gaps[1:-1]} <= {2, 3, 4}
 
-    def test_equal_ones_take_turns(self):
+    def test_the_edf_scheduler_gives_equal_weights_equal_turns(self):
         turns = self.turns(2, 2, 2, times=30)
         assert turns == turns[:3] * 10
 
-    def test_weights_are_read_anew_once_in_a_period(self):
+    def test_weights_are_read_once_in_an_update_period(self):
         asked = []
         schedule = EdfScheduler(lambda now: asked.append(now) or [1.0, 2.0], 1.0, Random(1))
         for now in (0.0, 0.5, 0.99, 1.0, 1.5, 7.0):
@@ -161,21 +160,21 @@ class TestSchedule:
             ([1.5e308, 1.5e308], [1.5e308, 1.5e308]),
         ],
     )
-    def test_who_has_no_weight_gets_the_mean_of_two_at_least(self, weights, used):
-        assert completed(weights) == used
+    def test_an_unknown_weight_is_the_mean_if_two_are_known(self, weights, used):
+        assert fill_unknown_weights(weights) == used
 
-    def test_a_weight_counts_for_a_hundredth_of_the_mean_at_least_and_for_ten_times_as_much_at_most(self):
-        used = completed([1e-9, 1.0] + [1.0] * 98)
+    def test_a_weight_is_bounded_by_a_hundredth_and_ten_times_the_mean(self):
+        used = fill_unknown_weights([1e-9, 1.0] + [1.0] * 98)
         assert used[0] == pytest.approx(0.01 * 0.99)
-        used = completed([1e9] + [1.0] * 99)
+        used = fill_unknown_weights([1e9] + [1.0] * 99)
         assert used[0] == pytest.approx(10 * (1e9 + 99) / 100)
 
     @given(weights=st.lists(st.floats(), min_size=1, max_size=8), seed=st.integers(0, 99))
     @settings(deadline=None)
-    def test_whatever_the_weights_are_all_get_turns_in_their_ratio(self, weights, seed):
+    def test_all_hosts_get_turns_in_the_ratio_of_any_weights(self, weights, seed):
         schedule = EdfScheduler(lambda now: weights, 1.0, Random(seed))
-        lightest = min(completed(weights))
-        shares = [share / lightest for share in completed(weights)]
+        lightest = min(fill_unknown_weights(weights))
+        shares = [share / lightest for share in fill_unknown_weights(weights)]
         turns = 3 * math.ceil(sum(shares))
         counted = Counter(schedule.next(0.0) for _ in range(turns))
         for position, share in enumerate(shares):
@@ -186,8 +185,8 @@ class TestSchedule:
         weights=st.lists(st.floats(1.0, 50.0), min_size=2, max_size=8),
         invalid=st.sampled_from([math.nan, math.inf, -math.inf, -1.0, 0.0]),
     )
-    def test_an_invalid_weight_leaves_the_ratio_of_the_valid_ones(self, weights, invalid):
-        shares = completed([*weights, invalid])
+    def test_an_invalid_weight_keeps_the_ratio_of_valid_ones(self, weights, invalid):
+        shares = fill_unknown_weights([*weights, invalid])
         assert shares[:-1] == weights
         assert shares[-1] == pytest.approx(sum(weights) / len(weights))
 
@@ -195,7 +194,7 @@ class TestSchedule:
 class TestPolicy:
     def balanced(self, names="ab", **rules):
         policy = WeightedRoundRobin(channel_control())
-        config, its = Rules(**rules), given_endpoints(names)
+        config, its = Rules(**rules), endpoint_set(names)
 
         def decide(**states):
             return policy.decide(PolicyInputs(config, hosts=hosts(**states), endpoints=its), 0.0)
@@ -213,30 +212,30 @@ class TestPolicy:
             tracker.ended(OK, trailers(cpu_utilization=utilization[address], rps_fractional=100), now)
         return counted
 
-    def test_it_connects_to_all_and_queues_until_one_is_ready(self):
+    def test_weighted_round_robin_connects_to_all_and_queues_until_one_is_ready(self):
         decision = self.balanced()()
         assert decision.connect == ("a", "b")
         assert decision.picker.pick(PickArgs("/s/m")) is QUEUE
 
-    def test_without_reports_all_take_turns(self):
+    def test_weighted_round_robin_without_reports_is_round_robin(self):
         picker = self.balanced("abc")(a=READY, b=READY, c=READY).picker
         chosen = Counter(picker.pick(PickArgs("/s/m")).host.address for _ in range(30))
         assert set(chosen.values()) == {10}
 
-    def test_a_busy_host_gets_less_once_the_blackout_is_over(self):
+    def test_a_busy_host_gets_fewer_rpcs_after_the_blackout_period(self):
         picker = self.balanced()(a=READY, b=READY).picker
         load = {"a": 0.9, "b": 0.3}
         assert self.serve(picker, 100, 1.0, load)["a"] == 50
         counted = self.serve(picker, 100, 11.0, load)
         assert abs(counted["a"] - 25) <= 1
 
-    def test_weights_outlive_pickers(self):
+    def test_weights_of_weighted_round_robin_outlive_pickers(self):
         decide = self.balanced(blackout=0)
         self.serve(decide(a=READY, b=READY).picker, 10, 1.0, {"a": 0.9, "b": 0.3})
         counted = self.serve(decide(a=READY, b=READY).picker, 100, 3.0, {"a": 0.9, "b": 0.3})
         assert abs(counted["a"] - 25) <= 1
 
-    def test_a_host_that_comes_back_is_blacked_out(self):
+    def test_a_host_that_returns_begins_a_blackout_period(self):
         decide = self.balanced("abc")
         load = {"a": 0.9, "b": 0.3, "c": 0.3}
         self.serve(decide(a=READY, b=READY, c=READY).picker, 30, 1.0, load)
@@ -247,7 +246,7 @@ class TestPolicy:
 
     @given(cpu=st.floats(), rps=st.floats(), eps=st.floats(), penalty=st.floats(0.0, 3e38))
     @settings(deadline=None)
-    def test_whatever_one_host_reports_all_get_turns_by_the_weights_that_are_valid(self, cpu, rps, eps, penalty):
+    def test_any_report_of_one_host_keeps_the_turns_of_valid_weights(self, cpu, rps, eps, penalty):
         reports = {
             "a": trailers(cpu_utilization=0.9, rps_fractional=100),
             "b": trailers(cpu_utilization=0.3, rps_fractional=100),
@@ -267,34 +266,34 @@ class TestPolicy:
             weight = EndpointWeight(Rules(**rules))
             weight.ended(OK, trailing, 0.0)
             weights.append(weight.at(2.0))
-        shares = completed(weights)
+        shares = fill_unknown_weights(weights)
         assert [counted[name] / 1000 for name in "abc"] == pytest.approx([s / sum(shares) for s in shares], abs=0.003)
 
-    def test_it_fails_when_all_have_failed(self):
+    def test_weighted_round_robin_fails_when_all_hosts_have_failed(self):
         decision = self.balanced()(a=FAILURE, b=FAILURE)
         assert decision.state is FAILURE
         assert decision.wake_at == math.inf
 
 
 class TestOutOfBand:
-    """The tasks that follow the hosts' reports."""
+    """Tasks read the hosts' out-of-band load reports."""
 
     def decided(self):
         policy = WeightedRoundRobin(channel_control())
-        config, given = Rules(reporting_period=10.0), given_endpoints("ab")
-        return lambda its: policy.decide(PolicyInputs(config, hosts=its, endpoints=given), 0.0)
+        config, ab = Rules(reporting_period=10.0), endpoint_set("ab")
+        return lambda its: policy.decide(PolicyInputs(config, hosts=its, endpoints=ab), 0.0)
 
-    def test_one_follows_each_host_that_is_ready(self):
+    def test_one_task_reads_the_out_of_band_reports_of_each_ready_host(self):
         decision = self.decided()(hosts(a=READY, b=CONNECTING))
         assert set(decision.tasks) == {"load reports of a"}
 
-    def test_a_task_is_the_same_as_long_as_its_host_is_ready(self):
+    def test_an_out_of_band_task_is_the_same_while_its_host_is_ready(self):
         decide = self.decided()
         its = hosts(a=READY, b=READY)
         assert decide(its).tasks == decide(its).tasks
         its["a"].state = CONNECTING
         assert set(decide(its).tasks) == {"load reports of b"}
 
-    def test_trailers_are_not_looked_at(self):
+    def test_reports_in_trailers_are_ignored_with_out_of_band_reports(self):
         picker = self.decided()(hosts(a=READY, b=READY)).picker
         assert picker.pick(PickArgs("/s/m")).trackers == ()

@@ -1,4 +1,4 @@
-"""What share of the traffic an endpoint is to get (A113)."""
+"""An endpoint's weight is its share of the traffic (A113)."""
 
 from trxds.lb.weights import endpoint_weights
 from trxds.resources.endpoint import Endpoint, Locality, LocalityId
@@ -7,7 +7,7 @@ ALL = 1 << 31
 
 
 def weights(*localities):
-    """Each as (weight, weights of its endpoints)."""
+    """Return the endpoint weights of localities, each given as (weight, weights of its endpoints)."""
     return endpoint_weights([locality(weight, its) for weight, its in localities])
 
 
@@ -16,7 +16,7 @@ def locality(weight, its):
     return Locality(LocalityId(), weight, endpoints), endpoints
 
 
-def test_endpoints_of_one_locality_share_by_weight():
+def test_endpoints_of_one_locality_have_shares_by_weight():
     assert weights((7, [3, 1])) == (ALL * 3 // 4, ALL // 4)
 
 
@@ -28,9 +28,9 @@ def test_locality_and_endpoint_weight_both_count():
     assert weights((3, [1, 1]), (1, [3, 1])) == (ALL * 3 // 8, ALL * 3 // 8, ALL * 3 // 16, ALL // 16)
 
 
-def test_no_share_is_rounded_to_nothing():
+def test_no_endpoint_share_is_rounded_to_0():
     assert min(weights((1, [1, 2**32 - 1]), (2**32 - 2, [1]))) == 1
 
 
-def test_without_localities_there_are_none():
+def test_no_localities_have_no_endpoint_weights():
     assert weights() == ()

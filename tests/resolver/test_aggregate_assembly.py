@@ -3,7 +3,7 @@
 from support.picture import failed, has, listens, routed
 
 from trxds.core.status import StatusCode
-from trxds.lb.config_builder import PriorityNames, failover, subtree
+from trxds.lb.config_builder import PriorityNames, build_aggregate, build_cluster
 from trxds.lb.configs import PriorityConfig
 from trxds.resolver.assemble import assemble
 from trxds.resolver.snapshot import AggregateConfig, ClusterConfig, ClusterError, Missing, can_serve
@@ -102,19 +102,19 @@ class TestTheTree:
         return clusters("both", known=known)["both"]
 
     def test_an_aggregate_is_a_failover_over_a_cds_for_each_leaf(self):
-        plan = failover(self.both("a", "b"))
+        plan = build_aggregate(self.both("a", "b"))
         assert {name: child.policy for name, child in plan.config.children.items()} == dict.fromkeys(
             "ab", "cds_experimental"
         )
 
     def test_a_leafs_cds_knows_that_leaf_only(self):
-        plan = failover(self.both("a", "b"))
+        plan = build_aggregate(self.both("a", "b"))
         assert plan.endpoints.part("b").cluster == self.both("b").leaves[0]
 
     def test_the_order_of_priorities_is_a_difference(self):
-        assert failover(self.both("a", "b")) != failover(self.both("b", "a"))
-        assert failover(self.both("a", "b")) == failover(self.both("a", "b"))
-        assert hash(failover(self.both("a", "b")).config) == hash(failover(self.both("a", "b")).config)
+        assert build_aggregate(self.both("a", "b")) != build_aggregate(self.both("b", "a"))
+        assert build_aggregate(self.both("a", "b")) == build_aggregate(self.both("a", "b"))
+        assert hash(build_aggregate(self.both("a", "b")).config) == hash(build_aggregate(self.both("a", "b")).config)
         assert PriorityConfig({}) != {}
 
 
@@ -145,7 +145,7 @@ class TestDns:
 
     def test_it_is_counted_without_an_eds_service(self):
         (config,) = clusters("dns", known=by_name("dns", "cart.example", "1.1.1.1:443")).values()
-        assert _services(subtree(config, PriorityNames()).config) == [""]
+        assert _services(build_cluster(config, PriorityNames()).config) == [""]
 
 
 def _services(config):

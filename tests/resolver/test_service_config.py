@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trxds.core.status import StatusCode
-from trxds.lb.balancing_config import reader
+from trxds.lb.balancing_config import make_parser
 from trxds.lb.configs import OutlierDetectionConfig
 from trxds.resolver.method_config import HedgingPolicy, MethodConfig
 from trxds.resolver.service_config import RetryThrottling, ServiceConfig
@@ -37,7 +37,7 @@ CART = [{"service": "shop.Cart"}]
 
 def parse_service_config(document: Any, custom: Any = None) -> ServiceConfig:
     """With the load balancing room's reader, as a channel does."""
-    return parse(document, reader(custom or {}))
+    return parse(document, make_parser(custom or {}))
 
 
 def method(**fields: Any) -> MethodConfig:

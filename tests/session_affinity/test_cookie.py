@@ -1,4 +1,4 @@
-"""The cookie's forms, both ways (A55, A60; docs/sessions.md)."""
+"""Session cookies are written in one form and read in several (A55, A60; docs/sessions.md)."""
 
 import base64
 
@@ -15,9 +15,9 @@ from trxds.session_affinity.cookie import (
     SessionCookie,
     decode,
     encode,
+    limit_addresses,
     path_matches,
-    set_cookie,
-    written,
+    set_cookie_header,
 )
 from trxds.session_affinity.session_state import CookieSessionState
 
@@ -29,7 +29,7 @@ def b64(text):
 
 
 def envoy(address, expires=None):
-    """Envoy's message, by hand."""
+    """Return a cookie's value with Envoy's message, encoded by hand."""
     data = b"\x0a" + bytes([len(address)]) + address.encode()
     if expires is not None:
         data += b"\x10"
@@ -40,7 +40,7 @@ def envoy(address, expires=None):
     return b64(data)
 
 
-def test_it_is_written_as_the_cpp_client_writes_it():
+def test_a_session_cookie_is_written_as_by_the_cpp_client():
     assert encode(ADDRESS, "a") == "MTI3LjIwMS4wLjI6NTAwNTE7YQ=="
 
 
@@ -50,18 +50,18 @@ def test_a_cluster_whose_name_looks_like_another_form_keeps_its_name(name):
 
 
 @pytest.mark.parametrize("said", ["a", "cluster:a", '"a"', 'cluster:"a"'])
-def test_every_form_of_a_name_may_stand_for_the_plain_one(said):
+def test_a_cluster_name_with_prefix_or_quotes_may_stand_for_the_bare_name(said):
     assert decode(b64(f"{ADDRESS};{said}")).clusters[-1] == "a"
 
 
-def test_of_a_long_list_as_many_addresses_are_written_as_are_read():
+def test_a_cookie_has_as_many_addresses_of_a_long_list_as_are_read():
     many = ",".join(f"[fd00:1111:2222:3333:4444:5555:6666:{n:x}]:50051" for n in range(0x1000, 0x1100))
-    kept = written(many)
+    kept = limit_addresses(many)
     assert decode(encode(kept, "a")).hosts == tuple(many.split(","))[:MAX_HOSTS]
     assert decode(b64(many[:3000])).hosts == tuple(many.split(","))[:MAX_HOSTS]
 
 
-def test_what_is_no_address_is_not_shown():
+def test_a_cookies_text_that_is_no_address_is_not_shown():
     cookie = decode(b64("1.1.1.1:1,my-Secret,[fe80::1%a zone of any text]:1;my-Secret"))
     assert cookie.hosts == ("1.1.1.1:1", NO_ADDRESS, NO_ADDRESS)
     assert "Secret" not in repr(cookie)
@@ -95,17 +95,17 @@ def test_what_is_no_address_is_not_shown():
         ("A" * (MAX_SIZE + 4), None),
     ],
 )
-def test_every_known_form_is_read(value, cookie):
+def test_every_known_form_of_a_session_cookie_is_read(value, cookie):
     assert decode(value) == cookie
 
 
 @given(st.binary())
-def test_no_bytes_break_the_reading(data):
+def test_decoding_a_cookie_never_raises_for_any_bytes(data):
     decode(b64(data))
 
 
 @given(st.text())
-def test_no_text_breaks_the_reading(text):
+def test_decoding_a_cookie_never_raises_for_any_text(text):
     decode(text)
 
 
@@ -142,7 +142,7 @@ def test_the_first_cookie_of_the_name_is_found_in_any_header(headers, value):
         ("/a/b", {"/a/b"}),
     ],
 )
-def test_paths_match_by_whole_segments(prefix, matching):
+def test_a_cookies_path_matches_by_segments(prefix, matching):
     assert {path for path in ("/a/b", "/a", "/ab/c", "/a/bc") if path_matches(prefix, path)} == matching
 
 
@@ -156,5 +156,5 @@ def test_paths_match_by_whole_segments(prefix, matching):
         (CookieConfig("s", path="/p", ttl=7), "s=V; HttpOnly; Path=/p; Max-Age=7"),
     ],
 )
-def test_the_header_has_its_parts_in_the_fields_order(config, header):
-    assert set_cookie(config, "V") == header
+def test_a_set_cookie_header_has_its_attributes_in_grpcs_order(config, header):
+    assert set_cookie_header(config, "V") == header

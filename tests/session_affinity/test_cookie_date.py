@@ -1,4 +1,4 @@
-"""Dates as browsers read them in `Expires` (RFC 6265 §5.1.1)."""
+"""Dates in `Expires` are parsed as by browsers (RFC 6265 §5.1.1)."""
 
 import pytest
 from hypothesis import given
@@ -21,14 +21,14 @@ THEN = 784_111_777.0  # 1994-11-06 08:49:37 UTC
         "6th Nov 1994x 08:49:37.25",
     ],
 )
-def test_a_date_is_read_in_whatever_form(text):
+def test_a_cookie_date_is_parsed_in_all_forms_of_browsers(text):
     assert parse_cookie_date(text) == THEN
 
 
 @pytest.mark.parametrize(
     ("year", "means"), [("69", "2069"), ("00", "2000"), ("70", "1970"), ("99", "1999"), ("1601", "1601")]
 )
-def test_a_year_of_two_digits_is_from_1970_to_2069(year, means):
+def test_a_cookie_dates_two_digit_year_is_from_1970_to_2069(year, means):
     assert parse_cookie_date(f"01 Jan {year} 00:00:00") == parse_cookie_date(f"01 Jan {means} 00:00:00") is not None
 
 
@@ -50,10 +50,10 @@ def test_a_year_of_two_digits_is_from_1970_to_2069(year, means):
         "\u0666 Nov 1994 08:49:37",
     ],
 )
-def test_what_is_no_date_is_none(text):
+def test_an_invalid_cookie_date_is_none(text):
     assert parse_cookie_date(text) is None
 
 
 @given(st.text())
-def test_no_text_breaks_the_reading(text):
+def test_parsing_a_cookie_date_never_raises(text):
     parse_cookie_date(text)

@@ -1,4 +1,4 @@
-"""A cookie with several hosts, of which one does not answer (RFC 8305 over A75), by values."""
+"""The hosts of a cookie are connected in a race if one does not answer (RFC 8305, A75); tested by values."""
 
 import math
 
@@ -11,7 +11,7 @@ from trxds.lb.pick import QUEUE, Override, PickArgs, Trace
 
 
 def waiting(*cookie, others=("other",), **settings):
-    """A story in which nobody has connected the cookie's hosts, and an RPC with it waits. Its first is CONNECTING."""
+    """Return a policy with an RPC that waits for its cookie's hosts; the first of them is CONNECTING."""
     story = Story(
         *(endpoint(name, health=DRAINING) for name in cookie), *(endpoint(name) for name in others), **settings
     )
@@ -29,7 +29,7 @@ def connecting(story):
     return {address for address, host in story.pool.items() if host.state is CONNECTING}
 
 
-def test_the_first_is_connected_alone_for_250_milliseconds():
+def test_the_first_host_of_a_cookie_is_connected_alone_for_250_milliseconds():
     story = waiting("a", "b", "c")
     assert connecting(story) == {"a"}
     assert story.decision.wake_at == 0.25
@@ -37,7 +37,7 @@ def test_the_first_is_connected_alone_for_250_milliseconds():
     assert connecting(story) == {"a"}
 
 
-def test_then_each_of_the_others_another_250_milliseconds_later():
+def test_each_further_host_of_a_cookie_is_connected_250_milliseconds_later():
     story = waiting("a", "b", "c")
     at(story, 0.25)
     assert connecting(story) == {"a", "b"}
@@ -48,79 +48,79 @@ def test_then_each_of_the_others_another_250_milliseconds_later():
     assert story.decision.wake_at > 1000, "there is nobody left whose turn it could be"
 
 
-def test_a_failure_of_the_newest_has_the_next_one_connected_at_once():
+def test_a_failed_host_of_a_cookie_makes_the_next_one_connect_at_once():
     story = waiting("a", "b", "c")
     at(story, 0.25)
     story.becomes("b", FAILURE)
     assert connecting(story) == {"a", "c"}
 
 
-def test_a_cookie_with_one_host_waits_for_that_one():
+def test_an_rpc_whose_cookie_has_one_host_waits_for_it():
     story = waiting("a")
     at(story, 10.0)
     assert story.decision.wake_at > 1000
     assert connecting(story) == {"a"}
 
 
-def test_the_first_that_is_ready_serves_and_the_others_are_let_go():
+def test_the_first_ready_host_of_a_cookie_serves_and_the_others_are_released():
     story = waiting("a", "b", "c")
     at(story, 0.25)
     at(story, 0.5)
     story.becomes("b", READY)
     assert story.pick("a", "b", "c")[0] == "b"
-    assert story.held == {"a", "b"}, "a by the RPC that waited for it, until the idle timeout"
+    assert story.acquired == {"a", "b"}, "a by the RPC that waited for it, until the idle timeout"
     assert "c" not in story.pool
 
 
-def test_the_order_of_hosts_that_are_ready_is_the_cookies():
+def test_ready_hosts_are_used_in_the_cookies_order():
     story = waiting("a", "b")
     at(story, 0.25)
     for name in "ba":
         story.pool[name].state = READY
     story.step()
     assert story.pick("a", "b")[0] == "a"
-    assert story.held == {"a"}
+    assert story.acquired == {"a"}
 
 
-def test_an_answer_in_time_leaves_the_next_one_alone():
+def test_a_host_that_connects_in_time_leaves_the_next_one_unconnected():
     story = waiting("a", "b")
     story.now = 0.1
     story.becomes("a", READY)
     assert story.pick("a", "b")[0] == "a"
     at(story, 0.25)
-    assert story.held == {"a"}
+    assert story.acquired == {"a"}
 
 
-def test_the_winner_stays_until_the_rpc_picks_again():
+def test_the_winner_of_a_race_stays_leased_until_the_rpc_picks_again():
     story = waiting("a", "b")
     at(story, 0.25)
     story.becomes("b", READY)
     story.step()
-    assert story.held == {"a", "b"}
+    assert story.acquired == {"a", "b"}
 
 
-def test_a_loser_that_another_session_has_used_meanwhile_stays():
+def test_a_loser_of_a_race_that_another_session_uses_stays_leased():
     story = waiting("a", "b")
     at(story, 0.25)
     assert story.pick("b") == QUEUED
     story.becomes("a", READY)
-    assert story.held == {"a", "b"}
+    assert story.acquired == {"a", "b"}
 
 
-def test_a_host_that_two_sessions_wait_for_is_let_go_with_the_last():
+def test_a_host_that_two_races_wait_for_is_released_with_the_last_one():
     story = waiting("a", "x", "c", others=("other", "b"))
     story.becomes("b", CONNECTING)
     assert story.pick("b", "c") == QUEUED
     story.step()
     at(story, 0.25)
-    assert "c" in story.held
+    assert "c" in story.acquired
     story.becomes("b", READY)
-    assert "c" in story.held
+    assert "c" in story.acquired
     story.becomes("a", READY)
-    assert "c" not in story.held
+    assert "c" not in story.acquired
 
 
-def test_a_host_whose_health_is_not_allowed_is_not_connected():
+def test_a_race_does_not_connect_a_host_whose_health_status_is_not_allowed():
     statuses = frozenset({UNKNOWN, DRAINING})
     story = Story(endpoint("a", health=DRAINING), endpoint("b", health=HEALTHY), statuses=statuses)
     story.becomes("b", IDLE)
@@ -130,8 +130,8 @@ def test_a_host_whose_health_is_not_allowed_is_not_connected():
     assert connecting(story) == {"a"}
 
 
-def test_an_rpc_that_waits_wishes_once_however_often_it_picks():
-    # Each wish is a step, each step a picker, and each picker another pick of those that wait.
+def test_a_waiting_rpc_starts_one_race_however_often_it_picks():
+    # Each event causes a decision, each decision a picker, and each picker another pick of all waiting RPCs.
     story = waiting("a", "b")
     for now in (0.1, 0.25, 0.3, 5.0):
         at(story, now)
@@ -139,7 +139,7 @@ def test_an_rpc_that_waits_wishes_once_however_often_it_picks():
         assert not story.pick_events
 
 
-def test_when_nobody_connects_any_more_nothing_is_left_of_it():
+def test_a_race_ends_when_no_host_is_connecting():
     story = waiting("a", "b", idle_timeout=60.0)
     at(story, 0.25)
     for name in "ab":
@@ -150,19 +150,19 @@ def test_when_nobody_connects_any_more_nothing_is_left_of_it():
     assert connecting(story) == set()
     for now in (60.5, 65.5):  # the second sweep takes what an RPC has waited for
         at(story, now)
-    assert story.held == set() and story.decision.wake_at == math.inf
+    assert story.acquired == set() and story.decision.wake_at == math.inf
 
 
-def test_a_host_that_leaves_the_cluster_in_between_is_forgotten():
+def test_a_race_forgets_a_host_that_leaves_the_cluster():
     story = waiting("a", "b")
     at(story, 0.25)
     story.update(endpoint("other"))
-    assert story.held == set()
+    assert story.acquired == set()
     assert story.decision.wake_at == math.inf
 
 
 @pytest.mark.parametrize("more", [0, 5])
-def test_of_many_different_cookies_those_above_the_bound_wait_for_their_first_host(more):
+def test_cookies_above_the_bound_of_races_wait_for_their_first_host(more):
     names = [f"h{number}" for number in range(MAX_RACES + more)]
     story = Story(*(endpoint(name, health=DRAINING) for name in ("slow", *names)), endpoint("other"))
     for name in names:
@@ -174,7 +174,7 @@ def test_of_many_different_cookies_those_above_the_bound_wait_for_their_first_ho
     assert not story.pick_events
 
 
-def test_an_explanation_says_who_comes_next():
+def test_an_explanation_names_the_next_host_of_a_race():
     story = waiting("a", "b")
 
     def explained():

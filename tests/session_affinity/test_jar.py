@@ -1,4 +1,4 @@
-"""The cookie jar of a session."""
+"""A session's cookie jar stores and sends cookies as a browser does (RFC 6265)."""
 
 import pytest
 
@@ -11,15 +11,15 @@ EPOCH = 784_111_777.0  # Sun, 06 Nov 1994 08:49:37 GMT, when the tests' clock sa
 def jar(*headers, now=0.0):
     made = CookieJar()
     for header in headers:
-        made.take(header, now, EPOCH + now)
+        made.store(header, now, EPOCH + now)
     return made
 
 
-def test_a_cookie_comes_back():
+def test_a_stored_cookie_is_sent_back():
     assert jar("s=V; HttpOnly").header("/a/b", 0) == "s=V"
 
 
-def test_a_newer_value_replaces_the_older():
+def test_a_newer_cookie_replaces_the_older_of_its_name():
     assert jar("s=1", "s=2").header("/", 0) == "s=2"
 
 
@@ -31,57 +31,57 @@ def test_a_cookie_of_another_path_stays_in_the_jar():
     assert jar("s=V; Path=/x").header("/y", 0) == ""
 
 
-def test_max_age_ends_it():
+def test_max_age_ends_a_cookie():
     made = jar("s=V; Max-Age=10", now=5)
     assert made.header("/", 14.9) == "s=V"
     assert made.header("/", 15) == ""
 
 
 @pytest.mark.parametrize("age", ["0", "-1"])
-def test_max_age_of_nothing_deletes_it(age):
+def test_a_max_age_of_0_or_less_deletes_a_cookie(age):
     assert jar("s=V", f"s=; max-age={age}").header("/", 0) == ""
 
 
 @pytest.mark.parametrize("header", ["", "nothing", "=V", ";"])
-def test_what_is_no_cookie_is_left_out(header):
+def test_an_invalid_set_cookie_is_ignored(header):
     assert jar(header).header("/", 0) == ""
 
 
-def test_an_age_that_is_no_number_is_none():
+def test_a_max_age_that_is_no_number_is_ignored():
     assert jar("s=V; Max-Age=soon").header("/", 1e9) == "s=V"
 
 
-def test_a_max_age_of_hundreds_of_digits_is_none():
+def test_a_max_age_of_hundreds_of_digits_never_ends():
     assert jar(f"s=V; Max-Age={'9' * 400}", f"t=W; Max-Age={'9' * 5000}").header("/", 1e9) == "s=V; t=W"
 
 
-def test_a_server_that_makes_up_names_does_not_fill_the_memory_nor_push_out_the_session():
+def test_many_cookie_names_neither_fill_memory_nor_replace_the_session():
     made = jar("s=V", *(f"id-{n}={n}" for n in range(1000)))
     assert made.header("/", 0).startswith("s=V; ")
     assert len(made.header("/", 0).split("; ")) == MAX_COOKIES
-    made.take("s=W", 0, EPOCH)
+    made.store("s=W", 0, EPOCH)
     assert "s=W" in made.header("/", 0)
 
 
-def test_cookies_that_have_expired_make_room():
+def test_expired_cookies_make_room_in_a_full_jar():
     made = jar(*(f"id-{n}={n}; Max-Age=5" for n in range(1000)))
-    made.take("s=V", 10, EPOCH + 10)
+    made.store("s=V", 10, EPOCH + 10)
     assert made.header("/", 10) == "s=V"
 
 
 @pytest.mark.parametrize("header", ["s=\xfc", "s=a\0b", "s=a\r\nb", "\xfc=V"])
-def test_what_no_request_could_carry_is_passed_over(header):
+def test_a_cookie_that_no_request_could_carry_is_ignored(header):
     assert jar("s=V", header).header("/", 0) == "s=V"
 
 
-def test_expires_ends_it_by_the_time_of_day():
+def test_expires_ends_a_cookie_by_the_wall_clock():
     made = jar("s=V; Expires=Sun, 06 Nov 1994 08:49:47 GMT")
     assert made.header("/", 9.9) == "s=V"
     assert made.header("/", 10) == ""
 
 
 @pytest.mark.parametrize("date", ["Thu, 01-Jan-1970 00:00:00 GMT", "Thu, 01-Jan-70 00:00:00 GMT"])
-def test_an_expiry_that_has_passed_deletes_it(date):
+def test_an_expires_in_the_past_deletes_a_cookie(date):
     assert jar("s=V", f"s=; expires={date}").header("/", 0) == ""
 
 
@@ -96,23 +96,23 @@ def test_max_age_wins_over_expires(attributes):
 
 
 @pytest.mark.parametrize("age", ["1_0", "+5", "1.5", "\u0663", ""])
-def test_a_max_age_that_is_no_whole_number_leaves_it_to_expires(age):
+def test_expires_counts_if_max_age_is_no_integer(age):
     assert jar(f"s=V; Expires=Sun, 06 Nov 1994 08:49:47 GMT; Max-Age={age}").header("/", 10) == ""
 
 
-def test_an_expiry_that_is_no_date_is_none():
+def test_an_expires_that_is_no_date_is_ignored():
     assert jar("s=V; Expires=tomorrow").header("/", 1e9) == "s=V"
 
 
-def test_a_cookie_of_more_than_browsers_keep_is_passed_over():
+def test_a_cookie_too_large_for_browsers_is_ignored():
     fits = "s=" + "V" * (MAX_SIZE - 2)
     assert jar(fits).header("/", 0) == fits
     assert jar("s=V", f"{fits}V").header("/", 0) == "s=V"
 
 
-def test_an_attribute_of_more_than_browsers_read_is_passed_over():
+def test_an_attribute_too_long_for_browsers_is_ignored():
     assert jar(f"s=V; Path=/{'x' * MAX_ATTRIBUTE_SIZE}").header("/", 0) == "s=V"
 
 
-def test_the_repr_has_names_and_no_values():
+def test_a_cookie_jars_repr_has_names_and_no_values():
     assert repr(jar("s=my-Secret", "t=my-Secret; Path=/x")) == "<CookieJar s, t>"

@@ -1,4 +1,4 @@
-"""xds_override_host by values: what the C++ client has no test for. Its own tests are in tests/grfc/test_a55.py."""
+"""override_host is tested by values where the C++ client has no test; tests/grfc/test_a55.py has its tests."""
 
 import math
 
@@ -11,25 +11,25 @@ from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.pick import QUEUE, Complete, Fail, Override, PickArgs, transient_failure_picker
 
 
-def test_without_a_cookie_the_child_picks_and_the_host_is_noted():
+def test_an_rpc_without_a_cookie_goes_to_the_childs_host_which_is_recorded():
     story = Story(*three())
     assert sorted(story.pick() for _ in range(3)) == [("a", "a"), ("b", "b"), ("c", "c")]
 
 
 class TestStates:
-    def test_a_host_that_comes_up_is_picked_again(self):
+    def test_a_session_host_that_recovers_is_picked_again(self):
         story = Story(*three())
         story.becomes("b", FAILURE)
         story.becomes("b", READY)
         assert story.hosts("b") == {"b"}
 
-    def test_waiting_takes_a_lease_so_that_somebody_hears_how_it_goes(self):
+    def test_an_rpc_that_waits_for_a_session_host_leases_it(self):
         story = Story(*three())
         story.becomes("b", CONNECTING)
         story.pick("b")
-        assert story.held == {"b"}
+        assert story.acquired == {"b"}
 
-    def test_if_the_child_has_nobody_either_it_says_so(self):
+    def test_a_session_without_a_host_fails_with_the_childs_error(self):
         story = Story(endpoint("a"))
         story.becomes("a", FAILURE)
         assert story.decision.state is FAILURE
@@ -38,7 +38,7 @@ class TestStates:
             == transient_failure_picker(None).result
         )
 
-    def test_each_step_publishes_another_picker(self):
+    def test_each_decision_of_override_host_has_a_new_picker(self):
         story = Story(*three())
         before = story.decision.picker
         story.step()
@@ -46,7 +46,7 @@ class TestStates:
 
 
 class TestSeveralHostsInACookie:
-    """READY goes before IDLE, IDLE before CONNECTING, and that before a host nobody has leased yet."""
+    """A READY host is preferred to an IDLE one, that to a CONNECTING one, and that to one without a lease."""
 
     ORDER = ("ready", "idle", "connecting", "none", "failed")
 
@@ -59,7 +59,7 @@ class TestSeveralHostsInACookie:
         return story
 
     @pytest.mark.parametrize("position", range(3))
-    def test_a_ready_one_is_picked_wherever_it_stands(self, position):
+    def test_a_ready_host_is_picked_wherever_it_is_in_the_cookie(self, position):
         cookie = ["idle", "connecting", "none"]
         cookie.insert(position, "ready")
         assert self.story(*cookie).pick(*cookie)[0] == "ready"
@@ -73,20 +73,20 @@ class TestSeveralHostsInACookie:
             (("failed", "connecting"), "connecting"),
         ],
     )
-    def test_otherwise_the_one_that_is_nearest_to_ready_is_waited_for(self, cookie, waited_for):
+    def test_a_session_without_a_ready_host_waits_for_the_best_state(self, cookie, waited_for):
         story = self.story(*cookie)
         assert story.pick(*cookie) == QUEUED
-        assert story.held == {waited_for}
+        assert story.acquired == {waited_for}
 
-    def test_of_equals_the_first_is_picked(self):
+    def test_the_cookies_first_host_of_equal_states_is_picked(self):
         assert Story(*three()).pick("c", "a") == ("c", "c")
 
-    def test_when_all_have_failed_the_child_picks(self):
+    def test_the_child_picks_when_all_hosts_of_the_cookie_have_failed(self):
         assert self.story("failed").hosts("failed", "unknown") == {"other"}
 
 
 class TestDraining:
-    def test_draining_outside_the_set_ends_it(self):
+    def test_a_draining_host_outside_override_host_status_loses_its_session(self):
         statuses = frozenset({UNKNOWN, HEALTHY})
         story = Story(*three(), statuses=statuses)
         story.pick("b")
@@ -101,7 +101,7 @@ def test_an_empty_set_of_statuses_overrides_nothing():
 
 
 class TestSeveralAddresses:
-    """An endpoint that can be reached in several ways (A61): its cookie has all, the one in use first."""
+    """The cookie of an endpoint with several addresses has all of them, the one in use first (A61)."""
 
     def story(self):
         story = Story(endpoint("a", "a2"), endpoint("b", "b2"))
@@ -109,26 +109,26 @@ class TestSeveralAddresses:
             story.becomes(second, IDLE)
         return story
 
-    def test_the_connected_address_is_picked_and_comes_first(self):
+    def test_the_connected_address_of_an_endpoint_is_picked_and_first_in_its_cookie(self):
         assert self.story().pick("a", "a2") == ("a", "a,a2")
 
-    def test_a_pick_of_the_child_notes_the_rotated_list_too(self):
+    def test_a_childs_pick_records_the_rotated_address_list(self):
         story = self.story()
         assert {story.pick()[1] for _ in range(4)} == {"a,a2", "b,b2"}
 
 
 class TestLeases:
-    def test_a_pick_of_the_child_for_a_session_takes_a_lease(self):
+    def test_a_childs_pick_for_a_session_leases_the_host(self):
         story = Story(endpoint("a"))
         story.pick()
-        assert story.held == {"a"}
+        assert story.acquired == {"a"}
 
-    def test_a_pick_without_the_filter_takes_none(self):
+    def test_a_pick_without_the_session_filter_leases_no_host(self):
         story = Story(*three())
-        story.strangers()
-        assert story.held == set()
+        story.hosts_without_filter()
+        assert story.acquired == set()
 
-    def test_a_host_used_within_the_idle_timeout_outlives_the_childs_interest(self):
+    def test_a_session_host_stays_leased_after_the_child_released_it(self):
         story = Story(*three(), idle_timeout=60.0)
         story.pick("b")
         story.update(*three(b=DRAINING), idle_timeout=60.0)
@@ -137,7 +137,7 @@ class TestLeases:
         story.policy._table.sweep_idle(60.0)
         assert "b" not in story.pool
 
-    def test_every_use_begins_the_idle_time_anew(self):
+    def test_every_use_restarts_the_idle_timeout(self):
         story = Story(*three(), idle_timeout=60.0)
         story.pick("b")
         story.now = 50.0
@@ -146,17 +146,17 @@ class TestLeases:
         story.policy._table.sweep_idle(60.0)
         assert "b" in story.pool
 
-    def test_an_update_lets_go_of_what_is_due_by_then(self):
+    def test_an_update_releases_hosts_that_are_idle_by_then(self):
         story = Story(*three(), idle_timeout=60.0)
         story.pick("b")
         story.now = 59.0
         story.update(*three(b=DRAINING), idle_timeout=60.0)
-        assert story.held == {"b"} and story.decision.wake_at == 60.0
+        assert story.acquired == {"b"} and story.decision.wake_at == 60.0
         story.now = 61.0
         story.update(*three(a=DRAINING, b=DRAINING), idle_timeout=60.0)
-        assert story.held == set()
+        assert story.acquired == set()
 
-    def test_there_is_a_sweep_only_while_a_session_leases_a_host(self):
+    def test_a_sweep_is_scheduled_only_while_a_session_leases_a_host(self):
         story = Story(*three(), idle_timeout=60.0)
         assert story.decision.wake_at == math.inf
         story.pick("b")
@@ -165,9 +165,9 @@ class TestLeases:
         assert story.decision.wake_at == 60.0
         story.now = 60.0
         story.step()
-        assert story.held == set() and story.decision.wake_at == math.inf
+        assert story.acquired == set() and story.decision.wake_at == math.inf
 
-    def test_only_the_first_lease_of_a_session_asks_for_the_sweep(self):
+    def test_only_the_first_session_lease_schedules_the_sweep(self):
         story = Story(*three())
         story.pick("a")
         story.pick_events.clear()
@@ -176,16 +176,16 @@ class TestLeases:
         assert not story.pick_events
 
 
-def test_a_host_the_child_picks_that_is_in_no_table_leaves_no_cookie():
+def test_a_childs_host_without_an_entry_gets_no_cookie():
     story = Story(endpoint("a"))
-    story.pool["stranger"] = FakeHost("stranger", READY)
-    story.leased = {"stranger"}
+    story.pool["unknown"] = FakeHost("unknown", READY)
+    story.leased = {"unknown"}
     story.step()
-    assert story.pick() == ("stranger", "")
-    assert story.held == set()
+    assert story.pick() == ("unknown", "")
+    assert story.acquired == set()
 
 
-def test_the_state_is_the_childs():
+def test_the_state_of_override_host_is_its_childs():
     story = Story(*three())
     assert story.decision.state is READY
     for name in "abc":
@@ -194,25 +194,25 @@ def test_the_state_is_the_childs():
 
 
 class TestStrict:
-    """A strict session's host or none (Envoy's)."""
+    """An RPC of a strict session fails if its host cannot be used (Envoy)."""
 
-    def test_a_host_that_cannot_be_used_is_not_replaced(self):
+    def test_a_strict_session_fails_without_a_usable_host(self):
         story = Story(*three())
         story.becomes("b", FAILURE)
         result = story.result(Override(("b", "gone"), strict=True))
         assert isinstance(result, Fail)
         assert result.status == unavailable("none of the session's hosts can be used: b, gone")
 
-    def test_one_that_may_come_up_is_waited_for(self):
+    def test_a_strict_session_waits_for_a_host_that_may_connect(self):
         story = Story(*three())
         story.becomes("b", CONNECTING)
         assert story.result(Override(("b",), strict=True)) is QUEUE
 
-    def test_without_a_cookie_the_child_picks(self):
+    def test_a_strict_session_without_a_cookie_gets_the_childs_host(self):
         assert isinstance(Story(*three()).result(Override(strict=True)), Complete)
 
 
-def test_of_a_further_attempt_nothing_is_left_of_the_attempt_before():
+def test_a_further_attempt_does_not_keep_the_host_of_the_one_before():
     story = Story(endpoint("a"))
     override = Override()
     story.result(override)

@@ -1,4 +1,4 @@
-"""What a session adds to the metadata of its calls."""
+"""A session adds its cookies and headers to the metadata of its calls."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ async def session() -> SessionCookies:
     return session
 
 
-async def test_calls_that_say_the_same_are_filled_once(session: SessionCookies) -> None:
+async def test_equal_calls_of_a_session_get_one_metadata_object(session: SessionCookies) -> None:
     filled = session.fill(OWN, "/shop/Add")
     assert filled == (("user", "7"), ("cookie", "s=V; mine=1"))
     assert session.fill(OWN, "/shop/Drop") is filled
 
 
-async def test_what_was_filled_is_no_longer_true_when_path_metadata_or_cookie_is_another(
+async def test_a_change_of_path_metadata_or_cookie_makes_new_metadata(
     session: SessionCookies, mock_clock: MockClock
 ) -> None:
     session.fill(OWN, "/shop/Add")
@@ -38,9 +38,7 @@ async def test_what_was_filled_is_no_longer_true_when_path_metadata_or_cookie_is
 
 
 @pytest.mark.parametrize("value", ["\xfc", "a\0b", "a\r\nb"])
-async def test_what_a_server_sent_that_no_request_may_have_is_not_sent_back(
-    session: SessionCookies, value: str
-) -> None:
+async def test_a_session_header_that_no_request_may_have_is_not_sent_back(session: SessionCookies, value: str) -> None:
     call = PickArgs("/shop/Add", OWN, session_headers=("x-session",))
     session.record_response(Metadata([("x-session", value), ("set-cookie", f"s={value}")]), call)
     assert session.fill(OWN, "/shop/Add") == (("user", "7"), ("cookie", "s=V; mine=1"))

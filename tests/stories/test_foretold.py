@@ -211,7 +211,7 @@ async def test_55_a_session_whose_host_the_policy_never_connected(autojump_clock
     async with situation(3, *resources, filters=[session()]) as (here, (first, _, last)):
         told = await here.told(ANY, cookie(f"{last};pf"), hosts=[last])
         assert line(told, "so the RPC") == f"waits for {last} to connect"
-        assert "nobody has connected it yet, so it is connected for the session" in str(told)
+        assert "it is not connected yet, so it is connected for the session" in str(told)
         await here.told(ANY, hosts=[first])
 
 
@@ -313,7 +313,7 @@ async def test_40_a_circuit_breaker(autojump_clock):
             await held.receive()
             told, status = await here.channel.explain(ANY), await failure(here.channel, ANY)
             check_failure(told, status)
-            assert line(told, "cluster_impl sees").endswith("chooses to drop it: there may be no more")
+            assert line(told, "cluster_impl sees").endswith("chooses to drop it: max_requests is reached")
             assert "circuit breaker drop" in status.message
         here.mesh.plane.put(breaker(0))
         await trio.sleep(1)
@@ -382,7 +382,10 @@ async def test_50_a_cluster_and_a_listener_that_are_deleted(autojump_clock):
         here.mesh.plane.remove("CDS", "x")
         await trio.sleep(20)
         told, status = await here.told_it_fails(ANY)
-        assert line(told, "cds sees") == "cluster x without a usable resource; chooses to fail: it may still come"
+        assert (
+            line(told, "cds sees")
+            == "cluster x without a usable resource; chooses to fail: its resource may still come"
+        )
         assert 'CDS resource "x"' in status.message and "does not exist" in status.message
         await here.told("/y/M", hosts=[y])
         here.mesh.plane.remove("LDS", "svc")

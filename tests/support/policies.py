@@ -1,4 +1,4 @@
-"""What the tests of policies share: hosts and channel_control as plain values."""
+"""Tests of policies use these hosts, endpoints and reports, which are values."""
 
 from random import Random
 
@@ -16,7 +16,7 @@ FAILURE = Connectivity.TRANSIENT_FAILURE
 
 
 class FakeHost:
-    """A host that is where the test puts it."""
+    """A subchannel whose state the test sets."""
 
     def __init__(self, address, state=IDLE):
         self.address = address
@@ -31,7 +31,7 @@ class FakeHost:
 
 
 def channel_control(seed=1):
-    """For policies whose picks neither wish nor hold, in a channel where nobody else has connected anything."""
+    """Return a `ChannelControl` for policies whose picks call nothing, in a channel without other hosts."""
     return ChannelControl(
         notify_policy=_unexpected, acquire=_unexpected, release=_unexpected, lookup=_nobody, random=Random(seed)
     )
@@ -46,7 +46,7 @@ def _unexpected(*args):
 
 
 def hosts(**states):
-    """hosts(a=READY, b=IDLE) -> the mapping a node gives to a leaf."""
+    """Return the hosts of a leaf's inputs: hosts(a=READY, b=IDLE)."""
     return {name: FakeHost(name, state) for name, state in states.items()}
 
 
@@ -54,16 +54,16 @@ def endpoints(names):
     return tuple(Endpoint((name,)) for name in names)
 
 
-def given(names, note="", weights=None):
-    """The same as a policy is given them, beside its configuration."""
+def endpoint_set(names, note="", weights=None):
+    """Return `Endpoints` with these names, as in a policy's inputs."""
     return Endpoints(endpoints(names), note, weights or (1,) * len(names))
 
 
 def report(state, name="host"):
-    """A child's report whose picker completes with a host of that name."""
+    """Return a child's report whose picker completes with a host of that name."""
     return PolicyState(state, FixedPicker(Complete(FakeHost(name, state))), 1)
 
 
 def picked(picker, times=1, **args):
-    """The addresses that as many picks come to."""
+    """Return the addresses of this many picks."""
     return [picker.pick(PickArgs("/s/m", **args)).host.address for _ in range(times)]

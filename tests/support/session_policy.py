@@ -1,4 +1,4 @@
-"""xds_override_host by values: the policy, the pool around it, and a child that takes turns over what is READY."""
+"""Tests of override_host by values use this policy with its pool and a round robin child."""
 
 from itertools import count
 from random import Random
@@ -18,8 +18,8 @@ ALL = frozenset({UNKNOWN, HEALTHY, DRAINING})
 QUEUED = "queued"
 
 
-class Turns:
-    """The child's picker: its READY hosts, in turn."""
+class RoundRobinPicker:
+    """The child's picker: it picks its READY hosts in turn."""
 
     def __init__(self, hosts):
         self.ready = [host for host in hosts if host.state is READY]
@@ -30,22 +30,22 @@ class Turns:
 
 
 class Story:
-    """One policy, the pool around it, and a child that leases every endpoint that does not drain."""
+    """A policy with its pool, and a child that leases every endpoint that is not DRAINING."""
 
     def __init__(self, *endpoints, **settings):
-        self.pool = {}  # address -> host, while anybody leases it
-        self.held = set()
+        self.pool = {}  # address -> host, while it has a lease
+        self.acquired = set()
         self.pick_events = set()
         self.now = 0.0
         self.policy = OverrideHost(
-            ChannelControl(self.pick_events.add, self._hold, self._release, self.pool.get, Random(1))
+            ChannelControl(self.pick_events.add, self._acquire, self._release, self.pool.get, Random(1))
         )
         self.update(*endpoints, **settings)
 
     # -- what happens
 
     def update(self, *endpoints, statuses=ALL, idle_timeout=3600.0):
-        """The control plane says so; the child's new hosts are READY at once."""
+        """Apply an update of the control plane; the child's new hosts are READY at once."""
         serving = [one for one in endpoints if one.health is not DRAINING]
         self.leased = {address for one in serving for address in one.addresses}
         for address in self.leased:
@@ -62,7 +62,7 @@ class Story:
     def step(self):
         pick_events = frozenset(self.pick_events)
         self.pick_events.clear()
-        child = Turns([self.pool[address] for address in sorted(self.leased)])
+        child = RoundRobinPicker([self.pool[address] for address in sorted(self.leased)])
         report = PolicyState(READY, child) if child.ready else PolicyState(FAILURE, transient_failure_picker(None))
         inputs = PolicyInputs(self.config, {"everybody": report}, {}, pick_events, endpoints=self.endpoints)
         self.decision = self.policy.decide(inputs, self.now)
@@ -70,22 +70,22 @@ class Story:
             if self.pool[address].state is IDLE:
                 self.pool[address].request_connection()
 
-    def _hold(self, address):
-        self.held.add(address)
+    def _acquire(self, address):
+        self.acquired.add(address)
         return self.pool.setdefault(address, FakeHost(address, IDLE))
 
     def _release(self, address):
-        self.held.remove(address)
+        self.acquired.remove(address)
         self._drop_unleased()
 
     def _drop_unleased(self):
-        for address in self.pool.keys() - self.leased - self.held:
+        for address in self.pool.keys() - self.leased - self.acquired:
             del self.pool[address]
 
     @property
     def to_connect(self):
-        """The hosts that picks wish for."""
-        return {wish for wish in self.pick_events if isinstance(wish, str)}
+        """The hosts that picks have asked the policy to connect."""
+        return {event for event in self.pick_events if isinstance(event, str)}
 
     # -- RPCs
 
@@ -93,7 +93,7 @@ class Story:
         return self.decision.picker.pick(PickArgs("/s/m", override=override, now=self.now))
 
     def pick(self, *cookie):
-        """With a session filter and those addresses in the cookie: the host, and the list for the next cookie."""
+        """Pick with these addresses in the cookie; return the host and the address list for the next cookie."""
         override = Override(cookie)
         result = self.result(override)
         return QUEUED if result is QUEUE else (result.host.address, override.actual_address_list)
@@ -101,8 +101,8 @@ class Story:
     def hosts(self, *cookie, times=6):
         return {self.pick(*cookie)[0] for _ in range(times)}
 
-    def strangers(self, times=6):
-        """Hosts of RPCs without the filter."""
+    def hosts_without_filter(self, times=6):
+        """Return the hosts of RPCs without the session filter."""
         return {self.decision.picker.pick(PickArgs("/s/m", now=self.now)).host.address for _ in range(times)}
 
 
@@ -111,5 +111,5 @@ def endpoint(*addresses, health=HEALTHY):
 
 
 def three(**health):
-    """Endpoints a, b and c; three(b=DRAINING) says otherwise."""
+    """Return endpoints a, b and c, HEALTHY unless given: three(b=DRAINING)."""
     return [endpoint(name, health=health.get(name, HEALTHY)) for name in "abc"]

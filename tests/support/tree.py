@@ -1,4 +1,4 @@
-"""A policy tree whose policies do what their configuration says, over hosts that are where the test puts them.
+"""Tests of nodes use this tree, whose policies decide what their configuration says, over hosts of the test.
 
 tree = Tree(nursery)
 await tree.configure(Wants("root", children={"a": Wants("leaf")}))
@@ -24,7 +24,7 @@ from trxds.lb.registry import Registry
 
 @dataclass(frozen=True)
 class Wants:
-    """The configuration of a `Scripted` policy: what it decides, whatever happens."""
+    """The configuration of a `Scripted` policy: the decision that it returns each time."""
 
     text: str
     children: Mapping[str, "Wants"] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Wants:
 
 @dataclass(frozen=True)
 class Texts:
-    """A picker one can look into: the policy's text, and those of its children."""
+    """A picker that shows the policy's text, and those of its children."""
 
     text: str
     below: tuple = ()
@@ -85,7 +85,7 @@ class Scripted:
 
 
 class FakeHosts:
-    """The pool: who leases what, and letters when the test changes a host."""
+    """A pool that records leases, and sends a message when the test changes a host."""
 
     def __init__(self):
         self.known = {}
@@ -127,7 +127,7 @@ class FakeLease:
 
 
 class Tree:
-    """A running root. `reports` are all it told; `made` all policies there ever were, in order."""
+    """A running root; `reports` has all its reports, `made` all policies in the order in which they were made."""
 
     def __init__(self, nursery, **more):
         self.made = []
@@ -154,7 +154,7 @@ class Tree:
         await wait_all_tasks_blocked()
 
     def policy(self, text):
-        """The newest policy with that configuration."""
+        """Return the newest policy with that configuration."""
         return next(policy for policy in reversed(self.made) if policy.text == text)
 
     @property

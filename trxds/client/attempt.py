@@ -19,7 +19,7 @@ from trxds.core import metadata as md
 from trxds.core.metadata import EMPTY, Metadata
 from trxds.core.status import OK, Status, StatusCode, made_here
 from trxds.lb.pick import Complete, Drop, Fail, PickArgs, Picker, PickResult, Queue, Tracker
-from trxds.lb.trackers import tell_began, tell_ended
+from trxds.lb.trackers import notify_began, notify_ended
 from trxds.transport.client_stream import NO_REPLY, ClientStream
 from trxds.transport.request import Request
 
@@ -107,7 +107,7 @@ class Attempt:
                 if stream.id or await self._left_queue(stream, scope):
                     if picked.trackers:
                         self.trackers = picked.trackers
-                        tell_began(picked.trackers, self.args.path)
+                        notify_began(picked.trackers, self.args.path)
                     if isinstance(self.request, ReplayBuffer):
                         self.request.replay_on(stream)
                     scope.waiting_for = "the response"
@@ -212,7 +212,7 @@ class Attempt:
         if self.trackers and self.stream is not None:
             trackers, self.trackers = self.trackers, ()
             status, now = self.stream.status or OK, self.channel.now()
-            tell_ended(trackers, self.args.path, status, self.stream.trailing_metadata, now)
+            notify_ended(trackers, self.args.path, status, self.stream.trailing_metadata, now)
 
     def cancel(self) -> None:
         """Another one was chosen, or the call is over. Plain and idempotent."""

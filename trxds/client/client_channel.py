@@ -19,14 +19,14 @@ from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.policy_names import short_policy_name
 from trxds.lb.child_policy import Configure
 from trxds.lb.configs import OverrideHostConfig
-from trxds.lb.custom_policy import checked_policy_type
+from trxds.lb.custom_policy import make_checked_factory
 from trxds.lb.node import Node, PolicyContext
 from trxds.lb.override_host.policy import OverrideHost
 from trxds.lb.pick import Picker
 from trxds.lb.policy import PolicyFactory
 from trxds.lb.registry import Registry
 from trxds.lb.ring_hash.policy import RingHash
-from trxds.lb.ring_hash.ring import size_cap
+from trxds.lb.ring_hash.ring import read_size_cap
 from trxds.resolver.config_selector import Selector
 from trxds.resolver.xds_resolver import ResolverResultHandler
 from trxds.resources.leaf_policy import RingHash as RingHashConfig
@@ -58,8 +58,8 @@ class ClientChannel:
         self._pool = pool
         self._idle_timeout = idle_timeout
         self._make_chain = partial(make_chain, FilterContext(state.random))
-        custom = {name: checked_policy_type(kind.make) for name, kind in origin.policies.items()}
-        ring_hash = partial(RingHash, size_cap=size_cap(os.environ))
+        custom = {name: make_checked_factory(kind.make) for name, kind in origin.policies.items()}
+        ring_hash = partial(RingHash, size_cap=read_size_cap(os.environ))
         own: dict[str, PolicyFactory] = {OverrideHostConfig.policy: OverrideHost, RingHashConfig.policy: ring_hash}
         self._registry = Registry({**custom, **own})
         self._letters: ConflatingQueue[Any] = ConflatingQueue()  # of the tree's root

@@ -65,7 +65,7 @@ class LiveDataPlane:
             plane, tree = await self.wait_for_change(None), self.tree
             if self._lifecycle.closed:
                 raise self._lifecycle.closed_error()
-            if tree is not None and tree.settled and plane.picker is tree.picker:
+            if tree is not None and tree.is_settled and plane.picker is tree.picker:
                 break
         assert tree is not None
         return plane.selector, tree

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any, TypeAlias
 
-from trxds.lb.balancing_config import reader
-from trxds.lb.config_builder import Update, balanced
+from trxds.lb.balancing_config import make_parser
+from trxds.lb.config_builder import Update, build_priority
 from trxds.resolver.non_xds_resolver import NonXdsResolver, ResolvedAddress
 from trxds.resolver.service_config import EMPTY_SERVICE_CONFIG, ServiceConfig, parse_service_config
 from trxds.resolver.target_uri import NonXdsTarget
@@ -62,7 +62,7 @@ class _Balanced:
 
     def to_update(self, located: ResolvedAddress) -> Update:
         """For what `PlainResolver` has found."""
-        return Update(*balanced(self._policy, (located.place,), located.note))
+        return Update(*build_priority(self._policy, (located.place,), located.note))
 
 
 def _parsed(source: ServiceConfigSource, policies: Policies) -> ServiceConfig:
@@ -70,4 +70,4 @@ def _parsed(source: ServiceConfigSource, policies: Policies) -> ServiceConfig:
         return EMPTY_SERVICE_CONFIG
     if not isinstance(source, str | Mapping):
         raise TypeError(f"service_config is JSON text or a mapping of the same shape, not {type(source).__name__}")
-    return parse_service_config(source, reader({name: kind.parse for name, kind in policies.items()}))
+    return parse_service_config(source, make_parser({name: kind.parse for name, kind in policies.items()}))

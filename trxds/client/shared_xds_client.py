@@ -17,7 +17,7 @@ from trxds.core.observers import Observers, observe
 from trxds.core.status import TrxdsInternalError
 from trxds.lb.balancing_config import STRUCT_POLICIES
 from trxds.lb.circuit_breakers import CircuitBreakers
-from trxds.lb.config_builder import clusters
+from trxds.lb.config_builder import build_root
 from trxds.lb.configs import ClusterManagerConfig
 from trxds.lb.custom_policy import PolicyType
 from trxds.lb.load_report.load_store import LoadStore
@@ -132,7 +132,7 @@ def xds_origin(
         authority,
         begin,
         ClusterManagerConfig.policy,
-        clusters,
+        build_root,
         shared._policies,
         shared._limits,
         shared._loads,

@@ -21,7 +21,7 @@ from trxds.client.channel import Channel
 from trxds.client.interceptors import CallDetails, Interceptor, Next
 from trxds.core.metadata import Metadata, check
 from trxds.core.status import RpcError
-from trxds.lb.balancing_config import reader
+from trxds.lb.balancing_config import make_parser
 from trxds.resolver.service_config import parse_service_config
 
 from . import cases, compressed, orca, soak
@@ -135,7 +135,7 @@ def _options(
 
 def _service_config(text: str) -> str:
     try:
-        parse_service_config(text, reader({orca.POLICY: dict}))
+        parse_service_config(text, make_parser({orca.POLICY: dict}))
     except ValueError as error:
         raise click.UsageError(f"--service_config_json: {error}") from None
     return text

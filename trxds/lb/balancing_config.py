@@ -1,8 +1,8 @@
-"""The load balancing policy that a service config asks for (A24): the first of its list that we know.
+"""A service config's load balancing policy is parsed here (A24): the first policy of its list that is known.
 
-What comes out is the same value as from a cluster's resource (`resources/lb_policy.py`), so that both are
-balanced alike. The limits and defaults are those of the policies' gRFCs. A control plane may name them in the
-same way, with a TypedStruct (A52).
+The result is the same value as from a cluster's resource (`resources/lb_policy.py`), so both balance alike.
+Limits and defaults are those of the policies' gRFCs. A control plane may configure a policy in the same form, by a
+TypedStruct (A52).
 """
 
 from __future__ import annotations
@@ -41,16 +41,17 @@ _DEPRECATED: Mapping[str, LbPolicyConfig] = MappingProxyType({"pick_first": Pick
 _MAX_DEPTH = 16
 
 
-def reader(policies: Policies) -> ReadLbPolicy:
-    """What reads a service config's policy; `policies` are the user's own, by name: what reads the settings of each."""
-    return partial(lb_policy, policies=policies)
+def make_parser(policies: Policies) -> ReadLbPolicy:
+    """Return a parser of a service config's policy; `policies` are the parsers of the user's own, by name."""
+    return partial(parse_lb_policy, policies=policies)
 
 
-def lb_policy(top: JsonNode, policies: Policies) -> LbPolicyConfig | None:
-    """`loadBalancingConfig`, or else the older `loadBalancingPolicy`, which is a name and nothing more."""
-    place = top.member("loadBalancingConfig")
-    if place.value is not None:
-        return _first_known(place, policies, 0)
+def parse_lb_policy(top: JsonNode, policies: Policies) -> LbPolicyConfig | None:
+    """Parse `loadBalancingConfig`, or else the deprecated `loadBalancingPolicy`, which is only a name."""
+    node = top.member("loadBalancingConfig")
+    if node.value is not None:
+        return _parse_first_known(node, policies, 0)
+    # A24: the deprecated field counts only if the other one is missing.
     older = top.member("loadBalancingPolicy")
     name = older.text().lower()
     if name and name not in _DEPRECATED:
@@ -58,136 +59,139 @@ def lb_policy(top: JsonNode, policies: Policies) -> LbPolicyConfig | None:
     return _DEPRECATED.get(name)
 
 
-def _first_known(place: JsonNode, policies: Policies, depth: int) -> LbPolicyConfig | None:
+def _parse_first_known(node: JsonNode, policies: Policies, depth: int) -> LbPolicyConfig | None:
     if depth >= _MAX_DEPTH:
-        place.error(f"is nested more than {_MAX_DEPTH} deep")
+        node.error(f"is nested more than {_MAX_DEPTH} deep")
         return None
-    found: list[str] = []
-    for item in place.items('needs at least one policy; write for example [{"round_robin": {}}]'):
+    names: list[str] = []
+    for item in node.items('needs at least one policy; write for example [{"round_robin": {}}]'):
         members = item.members()
+        # A24: an entry with more than one name is an error, even if one of them is known.
         if len(members) != 1:
             item.error(f"has {len(members)} members; write one, the policy's name with its settings")
             return None
         for name, settings in members.items():
-            found.append(name)
+            names.append(name)
             if name in policies:
-                return _custom(name, settings, policies[name])
-            if name in _KNOWN:
+                return _parse_custom(name, settings, policies[name])
+            if name in _LEAF_PARSERS:
                 settings.object()
-                return _KNOWN[name](settings)
-            if name in _PARENTS:
+                return _LEAF_PARSERS[name](settings)
+            if name in _PARENT_PARSERS:
                 settings.object()
-                return _PARENTS[name](settings, policies, depth)
-    if found:
-        known = ", ".join(sorted([*_KNOWN, *_PARENTS, *policies]))
-        place.error(f"names no policy that is known here: {', '.join(found)}; known are {known}")
+                return _PARENT_PARSERS[name](settings, policies, depth)
+    if names:
+        known = ", ".join(sorted([*_LEAF_PARSERS, *_PARENT_PARSERS, *policies]))
+        node.error(f"names no policy that is known here: {', '.join(names)}; known are {known}")
     return None
 
 
-def _custom(name: str, settings: JsonNode, parse: ParseSettings) -> CustomPolicy | None:
+def _parse_custom(name: str, settings: JsonNode, parse: ParseSettings) -> CustomPolicy | None:
     try:
         return CustomPolicy(name, parse(settings.object()))
-    except Exception as error:  # the user's code, which may raise what it likes: a problem of this config
+    except Exception as error:  # whatever the user's parser raises is a problem of this config, not of the channel
         settings.error(f"{type(error).__name__}: {error}")
         return None
 
 
-def _random_subsetting(place: JsonNode, policies: Policies, depth: int) -> RandomSubsetting | None:
-    size = place.member("subsetSize")
+def _parse_random_subsetting(node: JsonNode, policies: Policies, depth: int) -> RandomSubsetting | None:
+    size = node.member("subsetSize")
     count = size.integer(0)
     if count < 1:
         size.error("must be at least 1")
-    child = _first_known(place.member("childPolicy"), policies, depth + 1)
+    child = _parse_first_known(node.member("childPolicy"), policies, depth + 1)
     return RandomSubsetting(count, child) if child is not None else None
 
 
-def _outlier_detection(place: JsonNode, policies: Policies, depth: int) -> OutlierDetectionConfig | None:
-    rules = outlier_detection_settings(place)
-    child = _first_known(place.member("childPolicy"), policies, depth + 1)
+def _parse_outlier_detection(node: JsonNode, policies: Policies, depth: int) -> OutlierDetectionConfig | None:
+    rules = outlier_detection_settings(node)
+    child = _parse_first_known(node.member("childPolicy"), policies, depth + 1)
     return OutlierDetectionConfig(rules, child) if child is not None else None
 
 
-def _round_robin(place: JsonNode) -> RoundRobin:
+def _parse_round_robin(node: JsonNode) -> RoundRobin:
     return RoundRobin()
 
 
-def _pick_first(place: JsonNode) -> PickFirst:
-    return PickFirst(place.member("shuffleAddressList").boolean(False))
+def _parse_pick_first(node: JsonNode) -> PickFirst:
+    return PickFirst(node.member("shuffleAddressList").boolean(False))
 
 
-def _ring_hash(place: JsonNode) -> RingHash:
-    smallest, largest = place.member("minRingSize"), place.member("maxRingSize")
-    least, most = smallest.integer(MIN_RING_SIZE), largest.integer(MAX_RING_SIZE)
-    for size, at in ((least, smallest), (most, largest)):
+def _parse_ring_hash(node: JsonNode) -> RingHash:
+    min_node, max_node = node.member("minRingSize"), node.member("maxRingSize")
+    min_size, max_size = min_node.integer(MIN_RING_SIZE), max_node.integer(MAX_RING_SIZE)
+    for size, size_node in ((min_size, min_node), (max_size, max_node)):
         if not 1 <= size <= RING_SIZE_LIMIT:
-            at.error(f"must be in the range 1 to {RING_SIZE_LIMIT}")
-    if least > most:
-        smallest.error("must not be more than maxRingSize")
-    return RingHash(least, most, _hash_header(place.member("requestHashHeader")))
+            size_node.error(f"must be in the range 1 to {RING_SIZE_LIMIT}")
+    if min_size > max_size:
+        min_node.error("must not be more than maxRingSize")
+    return RingHash(min_size, max_size, _parse_hash_header(node.member("requestHashHeader")))
 
 
-def _hash_header(place: JsonNode) -> str:
-    """Empty for none (A76)."""
-    name = place.text().lower()
+def _parse_hash_header(node: JsonNode) -> str:
+    """Parse `requestHashHeader` (A76): the name of an ASCII header, or empty."""
+    name = node.text().lower()
     if name and (not is_key(name) or name.endswith("-bin")):
-        place.error(f"is {name!r}; write the name of an ASCII header, as x-user-id")
+        node.error(f"is {name!r}; write the name of an ASCII header, as x-user-id")
     return name
 
 
-def _least_request(place: JsonNode) -> LeastRequest:
-    choices = place.member("choiceCount")
+def _parse_least_request(node: JsonNode) -> LeastRequest:
+    choices = node.member("choiceCount")
     count = choices.integer(DEFAULT_CHOICE_COUNT)
     if count < DEFAULT_CHOICE_COUNT:
         choices.error(f"must be at least {DEFAULT_CHOICE_COUNT}")
+    # A48 caps a large count, and refuses one below 2.
     return LeastRequest(min(count, MAX_CHOICE_COUNT))
 
 
-def _weighted_round_robin(place: JsonNode) -> ClientSideWeightedRoundRobin:
-    penalty = place.member("errorUtilizationPenalty")
+def _parse_weighted_round_robin(node: JsonNode) -> ClientSideWeightedRoundRobin:
+    penalty = node.member("errorUtilizationPenalty")
     factor = penalty.number(1.0)
     if factor < 0:
         penalty.error("must not be less than 0")
-    out_of_band = place.member("enableOobLoadReport").boolean(False)
-    period = place.member("oobReportingPeriod").duration(10.0)
+    out_of_band = node.member("enableOobLoadReport").boolean(False)
+    period = node.member("oobReportingPeriod").duration(10.0)
     return ClientSideWeightedRoundRobin(
-        place.member("blackoutPeriod").duration(10.0),
-        place.member("weightExpirationPeriod").duration(180.0),
-        max(place.member("weightUpdatePeriod").duration(1.0), MIN_UPDATE_PERIOD),
+        node.member("blackoutPeriod").duration(10.0),
+        node.member("weightExpirationPeriod").duration(180.0),
+        # A58: a shorter period is raised to 100 ms and is no error.
+        max(node.member("weightUpdatePeriod").duration(1.0), MIN_UPDATE_PERIOD),
         factor,
         period if out_of_band else None,
     )
 
 
-_KNOWN: Mapping[str, Callable[[JsonNode], LbPolicyConfig]] = MappingProxyType(
+_LEAF_PARSERS: Mapping[str, Callable[[JsonNode], LbPolicyConfig]] = MappingProxyType(
     {
-        "round_robin": _round_robin,
-        "pick_first": _pick_first,
-        "ring_hash_experimental": _ring_hash,
-        "least_request_experimental": _least_request,
-        "weighted_round_robin": _weighted_round_robin,
+        "round_robin": _parse_round_robin,
+        "pick_first": _parse_pick_first,
+        "ring_hash_experimental": _parse_ring_hash,
+        "least_request_experimental": _parse_least_request,
+        "weighted_round_robin": _parse_weighted_round_robin,
     }
 )
 
-# What they have inside is read by `_first_known`, which needs to know how deep it is.
-_PARENTS: Mapping[str, Callable[[JsonNode, Policies, int], LbPolicyConfig | None]] = MappingProxyType(
+# Parents have a policy inside, so their parsers need the depth: it is bounded.
+_PARENT_PARSERS: Mapping[str, Callable[[JsonNode, Policies, int], LbPolicyConfig | None]] = MappingProxyType(
     {
-        "random_subsetting_experimental": _random_subsetting,
-        "outlier_detection_experimental": _outlier_detection,
+        "random_subsetting_experimental": _parse_random_subsetting,
+        "outlier_detection_experimental": _parse_outlier_detection,
     }
 )
 
 
-def _from_struct(read: Callable[[JsonNode], LbPolicyConfig]) -> StructPolicy:
+def _make_struct_policy(read: Callable[[JsonNode], LbPolicyConfig]) -> StructPolicy:
     def policy(struct: Extension) -> LbPolicyConfig | None:
         problems: list[Problem] = []
-        found = read(JsonNode(struct.fields, problems))
+        config = read(JsonNode(struct.fields, problems))
         for problem in problems:
             struct.problems.at(problem.path).add(problem.text)
-        return None if problems else found
+        return None if problems else config
 
     return policy
 
 
 STRUCT_POLICIES: Mapping[str, StructPolicy] = MappingProxyType(
-    {name: _from_struct(read) for name, read in _KNOWN.items()}
+    {name: _make_struct_policy(read) for name, read in _LEAF_PARSERS.items()}
 )

@@ -1,6 +1,6 @@
-"""One cluster of the control plane becomes a subtree (A75), or a failure that says why not.
+"""cds turns one cluster of the control plane into a subtree (A37, A75), or into a failure with the reason.
 
-An aggregate becomes a failover over its clusters, and each of those is a node like this one.
+An aggregate becomes a failover over its clusters, and each of those has a `cds` node too (A37).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from trxds.resolver.snapshot import AggregateConfig, ClusterConfig, ClusterEntry
 from trxds.resources.discovery import LogicalDns
 from trxds.resources.endpoint import HealthStatus
 
-from .config_builder import PriorityNames, Update, failover, subtree
+from .config_builder import PriorityNames, Update, build_aggregate, build_cluster
 from .pick import Drop, Explainable, Fail, FixedPicker, Override, PickArgs, Picker, PickResult, TraceNote
 from .policy import CONNECTING, ChannelControl, Decision, PolicyInputs
 
@@ -27,31 +27,32 @@ _Usable: TypeAlias = ClusterConfig | AggregateConfig
 
 
 class Cds:
-    """Remembers the priorities' names, so that children survive localities that move (docs/grfc-map.md, Balancing)."""
+    """The cds policy; it keeps the priorities' names, so that children survive localities that move (grfc-map.md)."""
 
     only_child: ClassVar[str] = _CHILD
 
     def __init__(self, channel_control: ChannelControl) -> None:
         self._names = PriorityNames()
-        self._planned: tuple[_Usable, Update] | None = None
+        self._last_update: tuple[_Usable, Update] | None = None
         self._state = Connectivity.CONNECTING
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         entry: ClusterEntry = inputs.endpoints
         cluster = entry.cluster
         if isinstance(cluster, ClusterError):
-            self._names, self._planned = PriorityNames(), None
-            picker = _failing(cluster, entry.deleted)
+            # The subtree ends with the cluster's resource, so there are no children whose names matter.
+            self._names, self._last_update = PriorityNames(), None
+            picker = _error_picker(cluster, entry.deleted)
             return Decision(Connectivity.TRANSIENT_FAILURE, picker)
         report = inputs.children.get(_CHILD, CONNECTING)
         was, self._state = self._state, report.state
-        below = self._below(cluster)
+        below = self._build(cluster)
         picker = report.picker
         if isinstance(cluster, AggregateConfig) and cluster.note:
             picker = AggregateErrorPicker(picker, cluster.note)
         if entry.deleted:
             picker = UnroutedPicker(picker, session_hosts(cluster))
-        # A DNS name is one endpoint (A61): if that fails or loses its host, its addresses may have changed.
+        # A DNS name is one endpoint (A61): if it fails or loses its host, the name's addresses may have changed.
         is_lost = report.state is Connectivity.TRANSIENT_FAILURE or (
             was is Connectivity.READY and report.state is not was
         )
@@ -60,49 +61,51 @@ class Cds:
             picker,
             children={_CHILD: below.config},
             endpoints={_CHILD: below.endpoints},
-            re_resolve=_name(cluster) if is_lost else "",
+            re_resolve=_dns_name(cluster) if is_lost else "",
             handed_on=_UNROUTED if entry.deleted else _ROUTED,
         )
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
-        return _seen(inputs.endpoints.cluster)
+        return _describe(inputs.endpoints.cluster)
 
-    def _below(self, cluster: _Usable) -> Update:
-        # Planned once per entry, not once per report of the child.
-        if self._planned is not None and self._planned[0] is cluster:
-            return self._planned[1]
-        plan = failover(cluster) if isinstance(cluster, AggregateConfig) else subtree(cluster, self._names)
-        if self._planned is not None and plan.config == self._planned[1].config:
-            # Only endpoints have changed. The same object, so that no level below has to compare its own part.
-            plan = replace(plan, config=self._planned[1].config)
-        self._planned = cluster, plan
+    def _build(self, cluster: _Usable) -> Update:
+        # Built once for each entry, not for each report of the child.
+        if self._last_update is not None and self._last_update[0] is cluster:
+            return self._last_update[1]
+        plan = build_aggregate(cluster) if isinstance(cluster, AggregateConfig) else build_cluster(cluster, self._names)
+        if self._last_update is not None and plan.config == self._last_update[1].config:
+            # Only endpoints have changed. With the same object no level below has to compare its configuration.
+            plan = replace(plan, config=self._last_update[1].config)
+        self._last_update = cluster, plan
         return plan
 
 
-def _failing(cluster: ClusterError, given_up: bool) -> Picker:
-    if given_up:
-        return FixedPicker(Drop(unrouted(cluster.status, cluster.name)), "it cannot serve and no route names it")
-    return FixedPicker(Fail(cluster.status), "it may still come")
+def _error_picker(cluster: ClusterError, is_deleted: bool) -> Picker:
+    if is_deleted:
+        return FixedPicker(
+            Drop(add_unrouted_note(cluster.status, cluster.name)), "it cannot serve and no route names it"
+        )
+    return FixedPicker(Fail(cluster.status), "its resource may still come")
 
 
-def _seen(cluster: ClusterResult) -> str:
+def _describe(cluster: ClusterResult) -> str:
     match cluster:
         case ClusterError(name):
             return f"cluster {name} without a usable resource"
         case AggregateConfig(name, leaves, note):
             left_out = f"; left out: {note}" if note else ""
             return f"aggregate {name} of {', '.join(leaf.cluster.name for leaf in leaves)}{left_out}"
-        case ClusterConfig(its, endpoints, note):
+        case ClusterConfig(config, endpoints, note):
             priorities = endpoints.priorities if endpoints is not None else ()
             hosts = sum(len(locality.endpoints) for localities in priorities for locality in localities)
             size = f"{plural(hosts, 'endpoint')} in {plural(len(priorities), 'priority', 'priorities')}"
-            return f"cluster {its.name} with {size}" + (note and f"; {note}")
+            return f"cluster {config.name} with {size}" + (note and f"; {note}")
         case _ as never:
             assert_never(never)
 
 
-def _name(cluster: _Usable) -> str:
-    """The DNS name, if the endpoint comes from one; EDS tells by itself."""
+def _dns_name(cluster: _Usable) -> str:
+    """Return the DNS name to resolve again; empty for EDS, where the control plane sends changes."""
     discovery = cluster.cluster.discovery if isinstance(cluster, ClusterConfig) else None
     return discovery.name if isinstance(discovery, LogicalDns) else ""
 
@@ -121,14 +124,14 @@ def session_hosts(cluster: _Usable) -> frozenset[str]:
     )
 
 
-def unrouted(status: Status, cluster: str) -> Status:
-    """Say why not even an RPC that waits for ready waits for what `status` tells."""
+def add_unrouted_note(status: Status, cluster: str) -> Status:
+    """Add to `status` why even an RPC that waits for ready fails."""
     return replace(status, message=f"{status.message}; no route names cluster {cluster} any more")
 
 
 @dataclass(frozen=True, slots=True)
 class AggregateErrorPicker(Explainable):
-    """RPCs that fail are told which clusters of the aggregate had to be left out."""
+    """A picker that adds to failures which clusters of the aggregate had to be left out."""
 
     child: Picker
     note: str
@@ -142,10 +145,10 @@ class AggregateErrorPicker(Explainable):
 
 @dataclass(frozen=True, slots=True)
 class UnroutedPicker(Explainable):
-    """Drops the RPCs that a cluster fails which cannot serve and which no route names (A31).
+    """A picker that drops the RPCs which fail in a cluster that no route names any more (A31).
 
-    Nothing but the control plane would end their wait, and one that waits for ready keeps the cluster and its
-    watches. An RPC of a session whose host is DRAINING is not among them: that host may be reached again.
+    Only the control plane could end their wait, and an RPC that waits for ready would keep the cluster and its
+    watches. An RPC of a session whose host is DRAINING may wait: that host may be reached again.
     """
 
     child: Picker
@@ -153,9 +156,10 @@ class UnroutedPicker(Explainable):
 
     def pick(self, call: PickArgs) -> PickResult:
         result = self.child.pick(call) if call.trace is None else call.trace.pick(self.child, call)
-        if type(result) is not Fail or self._waits(call.override):
+        if type(result) is not Fail or self._may_wait(call.override):
             return result
-        return Drop(unrouted(result.status, call.cluster))
+        # A31: a failure would leave an RPC that waits for ready waiting for ever.
+        return Drop(add_unrouted_note(result.status, call.cluster))
 
-    def _waits(self, override: Override | None) -> bool:
+    def _may_wait(self, override: Override | None) -> bool:
         return override is not None and not self.session_hosts.isdisjoint(override.addresses)

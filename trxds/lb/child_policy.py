@@ -1,6 +1,6 @@
-"""The children of one node: each edge of the tree, and all of them made to match what the policy wants.
+"""The children of one node are started, configured and ended as the policy's decision says.
 
-Plain: starting a child is the node's affair.
+Nothing here is asynchronous: the node starts the children's tasks.
 """
 
 from __future__ import annotations
@@ -23,33 +23,35 @@ from .policy import CHILD_RETENTION, Decision, LbConfig, PolicyState
 
 @dataclass(frozen=True, slots=True)
 class Configure:
-    """The letter from the parent."""
+    """A message from the parent: the configuration and endpoints to use from now on."""
 
     config: LbConfig | None
     generation: int
-    endpoints: Any = NO_ENDPOINTS  # ... or what else is beside it
+
+    # A policy above the clusters gets entries of clusters in place of endpoints.
+    endpoints: Any = NO_ENDPOINTS
 
 
 class Child:
-    """Also the child's report slot: a dead child cannot speak for a namesake.
+    """A child policy as its parent sees it. Reports carry this object, so an ended child cannot report for a new one.
 
-    When a name gets another policy, or other `hosts` to lease, the old child becomes the new one's
-    `predecessor`: it goes on picking until the new one has something to say (graceful switch), is
-    sent nothing, and nobody waits for it.
+    When a name gets another policy, or other `hosts` to lease, the old child becomes the new one's `current`
+    (graceful switch): it goes on picking until the new one leaves CONNECTING. It is sent nothing meanwhile, and
+    the parent does not wait for it.
     """
 
     __slots__ = (
         "config",
+        "current",
         "endpoints",
         "generation",
         "hosts",
-        "kept",
+        "is_deactivated",
         "mailbox",
         "name",
         "node",
         "parent",
         "policy",
-        "predecessor",
         "report",
         "scope",
     )
@@ -60,84 +62,90 @@ class Child:
         policy: str,
         hosts: SubchannelPoolInterface,
         parent: ConflatingQueue[Any],
-        predecessor: Child | None = None,
+        current: Child | None = None,
     ) -> None:
         self.name = name
         self.policy = policy
         self.hosts = hosts
         self.parent = parent
-        self.predecessor = predecessor
+        self.current = current
         self.scope = trio.CancelScope()
         self.mailbox: ConflatingQueue[Any] = ConflatingQueue()
-        self.config: LbConfig | None = None  # the last one sent
-        self.endpoints: Any = None  # ... with it
-        self.generation = 0  # ... and its stamp
+        # What was sent last.
+        self.config: LbConfig | None = None
+        self.endpoints: Any = None
+        self.generation = 0
         self.report: PolicyState | None = None
-        self.node: TreeNode | None = None  # once its task has begun
-        self.kept = False  # only warm: sent nothing, not waited for
+        self.node: TreeNode | None = None  # None until its task runs
+        self.is_deactivated = False  # A56: it keeps its connections, is sent nothing and not waited for
 
     def send(self, config: LbConfig, endpoints: Any, generation: int) -> None:
-        """Nothing, if it is what was sent before; what is equal stays the same object."""
+        """Send the child its configuration, unless it is unchanged; an equal one is sent as the same object again."""
         if self.config is config or self.config == config:
             if self.endpoints is endpoints or self.endpoints == endpoints:
                 return
             assert self.config is not None
+            # The old object, so that the levels below find an unchanged configuration by identity.
             config = self.config
         self.config, self.endpoints, self.generation = config, endpoints, generation
         self.mailbox.put("config", Configure(config, generation, endpoints))
 
-    def tell(self, report: PolicyState) -> None:
-        """The child has decided: its parent will read it, unless it wants the child no more."""
+    def post_report(self, report: PolicyState) -> None:
+        """Post the child's decision to its parent, unless the parent has ended the child."""
         if not self.scope.cancel_called:
             self.parent.put(self, report)
 
-    def take(self, report: PolicyState) -> bool:
-        """Read what the child said; return whether its parent has anything new to decide about."""
+    def record_report(self, report: PolicyState) -> bool:
+        """Record a report of the child; return whether its parent has to decide again."""
         before, self.report = self.report, report
-        if self.kept:
-            return False  # who is only kept warm is not heard
-        if before is None or self.predecessor is not None:
+        if self.is_deactivated:
+            return False  # no decision depends on a deactivated child
+        if before is None or self.current is not None:
             return True
+        # By identity: a new picker, even an equal one, has to reach the RPCs that wait.
         return before.picker is not report.picker or before.state is not report.state
 
     @property
     def is_active(self) -> bool:
-        """Whether this one is heard, or its predecessor still is."""
-        old = self.predecessor
+        """Return whether this child picks, and not the one that it replaces."""
+        old = self.current
+        # As in C-core's ChildPolicyHandler: an old policy that cannot serve is no reason to wait for the new one.
         if old is None or old.report is None or old.report.state is not Connectivity.READY:
             return True
         return self.report is not None and self.report.state is not Connectivity.CONNECTING
 
     @property
     def active_state(self) -> PolicyState | None:
-        """What the parent's policy is told under this name."""
+        """The state that the parent's policy sees under this child's name."""
         return self.active.report
 
     @property
     def active(self) -> Child:
-        """Whose picker that is."""
-        return self if self.predecessor is None else self.predecessor
+        """The child that picks under this name."""
+        return self if self.current is None else self.current
 
     def deactivate(self, now: float) -> None:
-        if not self.kept:
-            self.kept, self.scope.deadline = True, now + CHILD_RETENTION
+        if not self.is_deactivated:
+            # The deadline ends the child's task, so a deactivated child needs no timer of its own (A56).
+            self.is_deactivated, self.scope.deadline = True, now + CHILD_RETENTION
 
     def reactivate(self) -> None:
-        self.kept, self.scope.deadline = False, math.inf
+        self.is_deactivated, self.scope.deadline = False, math.inf
 
 
 class Children:
-    """By name, those that are only kept warm too. `hosts` is where new ones take their leases."""
+    """All children of a node by name, deactivated ones too. New children lease from `hosts`."""
 
-    __slots__ = ("_mailbox", "_wanted", "by_name", "endpoints", "hosts", "switching")
+    __slots__ = ("_last_wanted", "_mailbox", "by_name", "endpoints", "hosts", "may_be_switching")
 
     def __init__(self, hosts: SubchannelPoolInterface, mailbox: ConflatingQueue[Any]) -> None:
         self.hosts = hosts
         self._mailbox = mailbox
         self.by_name: dict[str, Child] = {}
-        self._wanted: tuple[object, ...] | None = None  # at the last match
-        self.endpoints: Any = None  # that it was told of then
-        self.switching = False  # some have a predecessor, perhaps
+        # The arguments of the last `reconcile`: most calls have the same ones.
+        self._last_wanted: tuple[object, ...] | None = None
+        self.endpoints: Any = None
+        self.may_be_switching = False  # False only if no child replaces another
 
     def __len__(self) -> int:
         return len(self.by_name)
@@ -146,117 +154,119 @@ class Children:
         return self.by_name.get(name)
 
     @property
-    def only(self) -> Child | None:
-        """The one child of a policy that never has more."""
+    def only_child(self) -> Child | None:
+        """The one child of a policy that never has more, if it exists."""
         return next(iter(self.by_name.values()), None)
 
-    def nodes(self) -> Iterator[TreeNode]:
-        """Of those whose task has begun and who are not only kept warm."""
+    def active_nodes(self) -> Iterator[TreeNode]:
+        """Yield the nodes of the children that run and are not deactivated."""
         for child in self.by_name.values():
-            if child.node is not None and not child.kept:
+            if child.node is not None and not child.is_deactivated:
                 yield child.node
 
     def all_children(self) -> Iterator[tuple[TreeNode, bool, str]]:
-        """Yield each child, whether it is only kept warm, and " (before)" for a predecessor that still picks."""
+        """Yield each child's node, whether it is deactivated, and " (before)" for one that is being replaced."""
         for child in tuple(self.by_name.values()):
             if child.node is not None:
-                yield child.node, child.kept, ""
-            before = child.predecessor
+                yield child.node, child.is_deactivated, ""
+            before = child.current
             if before is not None and before.node is not None:
                 yield before.node, False, " (before)"
 
     @property
-    def settled(self) -> bool:
-        running = (child for child in self.by_name.values() if not child.kept)
-        return all(child.node is not None and child.node.settled for child in running)
+    def are_settled(self) -> bool:
+        running = (child for child in self.by_name.values() if not child.is_deactivated)
+        return all(child.node is not None and child.node.is_settled for child in running)
 
     def reports(self) -> dict[str, PolicyState]:
-        """What a decision may look at."""
+        """Return the states that a decision sees, by the children's names."""
         reports: dict[str, PolicyState] = {}
         for name, child in self.by_name.items():
-            report = (child.predecessor or child).report
+            report = (child.current or child).report
             if report is not None:
                 reports[name] = report
         return reports
 
     @property
-    def answered(self) -> bool:
-        """Everyone who was sent a configuration has decided by it; who is only kept warm is not waited for."""
-        for child in self.by_name.values():  # a loop, and no call for each: every report of a thousand asks all
-            if not child.kept and (child.report is None or child.report.generation < child.generation):
+    def have_all_answered(self) -> bool:
+        """Return whether every child that is not deactivated has decided by the configuration sent last."""
+        # A loop without a function call per child: with a thousand children each of their reports runs it.
+        for child in self.by_name.values():
+            if not child.is_deactivated and (child.report is None or child.report.generation < child.generation):
                 return False
         return True
 
     def reconcile(
         self, decision: Decision, endpoints: Any, generation: int, now: float, start: Callable[[Child], object]
     ) -> None:
-        """Start, configure, keep warm and end children until they are those of the decision.
+        """Start, configure, deactivate and end children until they are those of the decision.
 
-        Each has its part of the policy's `endpoints`, unless the decision gives it others.
+        Each child gets its part of the policy's `endpoints`, unless the decision names other endpoints for it.
         """
         wanted = self.hosts, dict(decision.children), decision.deactivate, decision.endpoints
-        if endpoints is self.endpoints and wanted == self._wanted:
-            return  # a thousand children of which one has reported
-        self._wanted, self.endpoints = wanted, endpoints
-        others, hosts = decision.endpoints, self.hosts
+        if endpoints is self.endpoints and wanted == self._last_wanted:
+            return  # the common case: one of a thousand children has reported
+        self._last_wanted, self.endpoints = wanted, endpoints
+        own_endpoints, hosts = decision.endpoints, self.hosts
         for name, config in decision.children.items():
             child = self.by_name.get(name)
-            # Another policy, or other hosts to lease, is another child; so is one whose task was cancelled.
+            # A child with another policy or other hosts is replaced, and so is one whose time has just run out.
             if child is None or child.policy != config.policy or child.hosts is not hosts or child.scope.cancel_called:
-                child = self._begin(name, config.policy, start)
-            elif child.kept:
+                child = self._create(name, config.policy, start)
+            elif child.is_deactivated:
                 child.reactivate()
-            its = others[name] if others is not None and name in others else endpoints.part(name)
-            child.send(config, its, generation)
+            part = own_endpoints[name] if own_endpoints is not None and name in own_endpoints else endpoints.part(name)
+            child.send(config, part, generation)
         if len(self.by_name) == len(decision.children):
             return
         for name in self.by_name.keys() - decision.children.keys():
             if name in decision.deactivate:
                 self.by_name[name].deactivate(now)
             else:
-                self._dismiss(name)
+                self._remove(name)
 
     def finish_switches(self) -> None:
-        """A new child that has something to say takes over from its predecessor."""
-        self.switching = False
+        """End each child whose replacement has left CONNECTING."""
+        self.may_be_switching = False
         for child in self.by_name.values():
-            if child.predecessor is not None and child.is_active:
-                self._end(child.predecessor)
-                child.predecessor = None
-            self.switching |= child.predecessor is not None
+            if child.current is not None and child.is_active:
+                self._cancel(child.current)
+                child.current = None
+            self.may_be_switching |= child.current is not None
 
     def on_exit(self, child: Child) -> None:
-        """Its task has ended; if nobody asked it to, its time to be warm is over."""
+        """Forget a child whose task has ended because its time as a deactivated child is over."""
         if self.by_name.get(child.name) is child:
-            self._dismiss(child.name)
+            self._remove(child.name)
 
     # -- one child
 
-    def _begin(self, name: str, policy: str, start: Callable[[Child], object]) -> Child:
-        before = self._predecessor(self.by_name.get(name))
+    def _create(self, name: str, policy: str, start: Callable[[Child], object]) -> Child:
+        before = self._keep_picking_child(self.by_name.get(name))
         child = self.by_name[name] = Child(name, policy, self.hosts, self._mailbox, before)
-        self.switching |= before is not None
+        self.may_be_switching |= before is not None
         start(child)
         return child
 
-    def _predecessor(self, child: Child | None) -> Child | None:
-        """Who goes on speaking for a name that gets a new child; everybody else of that name ends."""
+    def _keep_picking_child(self, child: Child | None) -> Child | None:
+        """Return the child that picks while a new one of its name connects, and end the others of that name."""
         if child is None:
             return None
-        dead = child.kept or child.scope.cancel_called
-        speaker = None if dead else child.active if not child.is_active else child
-        for one in (child, child.predecessor):
-            if one is not None and one is not speaker:
-                self._end(one)
-        child.predecessor = None
-        return speaker
+        is_ended = child.is_deactivated or child.scope.cancel_called
+        picking = None if is_ended else child.active if not child.is_active else child
+        for other in (child, child.current):
+            if other is not None and other is not picking:
+                self._cancel(other)
+        child.current = None
+        return picking
 
-    def _dismiss(self, name: str) -> None:
+    def _remove(self, name: str) -> None:
         child = self.by_name.pop(name)
-        self._end(child)
-        if child.predecessor is not None:
-            self._end(child.predecessor)
+        self._cancel(child)
+        if child.current is not None:
+            self._cancel(child.current)
 
-    def _end(self, child: Child) -> None:
-        child.scope.cancel(reason=f"nobody wants {child.name!r} any more")
+    def _cancel(self, child: Child) -> None:
+        child.scope.cancel(reason=f"the policy has no child {child.name!r} any more")
+        # An unread report of an ended child must not reach the policy.
         self._mailbox.discard(child)

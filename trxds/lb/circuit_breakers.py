@@ -1,7 +1,7 @@
-"""RPCs in flight to a cluster, counted where several policies may share the count (circuit breaking).
+"""Circuit breakers count the RPCs in flight to a cluster, for all policies that share the limit (A32).
 
-The count is of a cluster and its EDS service, for all the channels of one xDS client, and it is gone
-with the last policy or RPC that uses it. So it is no module's state, and no global one.
+A count belongs to a cluster and its EDS service, for all the channels of one xDS client. It ends with the last policy
+or RPC that uses it, so it is no global state.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class CallCounter:
 
 
 class CircuitBreakers:
-    """The counts of one xDS client."""
+    """The call counters of one xDS client."""
 
     def __init__(self) -> None:
         self._counts: WeakValueDictionary[Key, CallCounter] = WeakValueDictionary()
 
-    def in_flight(self, key: Key) -> CallCounter:
-        """The count for that cluster; it lives as long as somebody has it."""
+    def call_counter(self, key: Key) -> CallCounter:
+        """Return the counter of that cluster; it lives as long as there is a reference to it."""
         return self._counts.setdefault(key, CallCounter(key[0]))

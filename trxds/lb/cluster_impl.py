@@ -1,7 +1,7 @@
-"""A cluster's own limits, before any host is chosen: drops by the control plane, and circuit breaking.
+"""cluster_impl applies a cluster's drops and circuit breaker before a host is chosen, and counts for LRS (A32, A37).
 
-Drops come first, then the limit on concurrent RPCs. Both fail an RPC for good, even one that
-waits for ready: they are what keeps an overloaded cluster from more.
+Drops come first, then the limit on concurrent RPCs. Both fail an RPC even if it waits for ready:
+they protect an overloaded cluster.
 """
 
 from __future__ import annotations
@@ -25,97 +25,102 @@ from .policy import CONNECTING, ChannelControl, Decision, PolicyInputs
 from .security import Security
 
 _CHILD = "hosts"
-_ALL = 1_000_000  # per million
+_MILLION = 1_000_000  # drops are in millionths of the RPCs
 
 
-def dropped(by: ResourceStatus | None, category: str) -> Status:
+def drop_status(by: ResourceStatus | None, category: str) -> Status:
     return error_with_note(by, f"EDS-configured drop: {category}")
 
 
-def max_requests_exceeded(by: ResourceStatus | None, limit: int) -> Status:
+def max_requests_status(by: ResourceStatus | None, limit: int) -> Status:
     return error_with_note(by, "circuit breaker drop", f"max_requests is {limit}, and so many RPCs are in flight")
 
 
 class ClusterImpl:
+    """The cluster_impl policy; it also passes the cluster's security down."""
+
     only_child: ClassVar[str] = _CHILD
 
     def __init__(self, channel_control: ChannelControl) -> None:
         self._random = channel_control.random
         self._limits = channel_control.limits
-        self._in_flight: tuple[tuple[str, str], CallCounter] | None = None
+        self._last_counter: tuple[tuple[str, str], CallCounter] | None = None
         self._security: Security | None = None
         self._loads = channel_control.loads
-        self._reported: ClusterLoadTrackers | None = None
-        self._named = NO_ENDPOINTS  # those whose names `_security` has
+        self._load_trackers: ClusterLoadTrackers | None = None
+        self._named_endpoints = NO_ENDPOINTS  # the endpoints whose hostnames `_security` has
         self.reads_endpoints = True
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         config: ClusterImplConfig = inputs.config
-        self.reads_endpoints = config.lrs is not None or _asks_for_names(config)
+        self.reads_endpoints = config.lrs is not None or _needs_hostnames(config)
         report = inputs.children.get(_CHILD, CONNECTING)
-        reported = self._report(config, inputs.endpoints)
+        reported = self._update_load_trackers(config, inputs.endpoints)
         child = LoadReportingPicker(reported.trackers, report.picker) if reported else report.picker
         note_drop = reported.counts.drop if reported else _ignore
         by = config.dropped_by, config.limited_by
         picker = ClusterImplPicker(
-            config.drops, config.max_requests, self._count(config), child, self._random, note_drop, *by
+            config.drops, config.max_requests, self._call_counter(config), child, self._random, note_drop, *by
         )
-        # What drops everything answers everything, whatever its hosts do.
-        drops_all = any(share.per_million >= _ALL for share in config.drops)
+        # A cluster that drops everything needs no host to answer: if it failed, `priority` would send RPCs elsewhere.
+        drops_all = any(share.per_million >= _MILLION for share in config.drops)
         return Decision(
             Connectivity.READY if drops_all else report.state,
             picker,
             children={_CHILD: config.child},
-            security=self._secure(config, inputs.endpoints),
+            security=self._update_security(config, inputs.endpoints),
         )
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
         config: ClusterImplConfig = inputs.config
         shares = [f"{share.category} {share.per_million / 10_000:g}%" for share in config.drops]
-        in_flight = self._count(config).rpcs
+        in_flight = self._call_counter(config).rpcs
         return f"{in_flight} of {config.max_requests} RPCs in flight, drops: {', '.join(shares) or 'none'}"
 
-    def _secure(self, config: ClusterImplConfig, endpoints: Endpoints) -> Security | None:
-        """The same one as long as the cluster asks for the same."""
+    def _update_security(self, config: ClusterImplConfig, endpoints: Endpoints) -> Security | None:
+        """Return the cluster's security: the same object while its TLS settings are equal, or all would reconnect."""
         if config.tls is None:
             self._security = None
         elif self._security is None or self._security.tls != config.tls:
-            self._security, self._named = Security(config.tls), NO_ENDPOINTS
-        if self._security is not None and _asks_for_names(config) and endpoints is not self._named:
-            self._security.hostnames, self._named = _hostnames(config, endpoints), endpoints
+            self._security, self._named_endpoints = Security(config.tls), NO_ENDPOINTS
+        # In place: a new object would make all hosts reconnect for each change of EDS.
+        if self._security is not None and _needs_hostnames(config) and endpoints is not self._named_endpoints:
+            self._security.hostnames, self._named_endpoints = _hostnames_by_address(config, endpoints), endpoints
         return self._security
 
-    def _count(self, config: ClusterImplConfig) -> CallCounter:
+    def _call_counter(self, config: ClusterImplConfig) -> CallCounter:
         key = (config.cluster, config.service)
-        if self._in_flight is None or self._in_flight[0] != key:
-            self._in_flight = key, self._limits.in_flight(key)
-        return self._in_flight[1]
+        if self._last_counter is None or self._last_counter[0] != key:
+            self._last_counter = key, self._limits.call_counter(key)
+        return self._last_counter[1]
 
-    def _report(self, config: ClusterImplConfig, endpoints: Endpoints) -> ClusterLoadTrackers | None:
-        """The same as long as localities and rules are."""
+    def _update_load_trackers(self, config: ClusterImplConfig, endpoints: Endpoints) -> ClusterLoadTrackers | None:
+        """Return the cluster's load trackers, if load is reported; a change of localities or rules replaces them."""
         if config.lrs is None:
-            self._reported = None
-        elif self._reported is None or not self._reported.goes_by(config.lrs, endpoints.localities):
+            self._load_trackers = None
+        elif self._load_trackers is None or not self._load_trackers.is_made_from(config.lrs, endpoints.localities):
             counts = self._loads.of(config.lrs.server, config.cluster, config.service)
-            self._reported = ClusterLoadTrackers(config.lrs, endpoints.localities, counts)
-        return self._reported
+            self._load_trackers = ClusterLoadTrackers(config.lrs, endpoints.localities, counts)
+        return self._load_trackers
 
 
-def _asks_for_names(config: ClusterImplConfig) -> bool:
+def _needs_hostnames(config: ClusterImplConfig) -> bool:
     return config.tls is not None and config.tls.auto_sni
 
 
-def _hostnames(config: ClusterImplConfig, endpoints: Endpoints) -> dict[str, str]:
-    """By address. A DNS name is the one of all its addresses (A81)."""
+def _hostnames_by_address(config: ClusterImplConfig, endpoints: Endpoints) -> dict[str, str]:
+    """Return the hosts' names by address; in a LOGICAL_DNS cluster all have the DNS name (A81)."""
     return {address: config.hostname or endpoint.hostname for endpoint in endpoints for address in endpoint.addresses}
 
 
 def _ignore(category: str) -> None:
-    """Nobody reports load, so nobody counts drops."""
+    """Ignore a drop: the cluster's load is not reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterImplPicker(Explainable):
+    """A picker that drops RPCs by share and above the limit, and counts the others as in flight."""
+
     drops: tuple[DropShare, ...]
     max_requests: int
     in_flight: CallCounter
@@ -126,16 +131,17 @@ class ClusterImplPicker(Explainable):
     limited_by: ResourceStatus | None = None
 
     def pick(self, call: PickArgs) -> PickResult:
-        if self.drops and (drawn := self._drawn_drop(call)) is not None:
+        if self.drops and (drawn := self._draw_drop(call)) is not None:
             return drawn
+        # Counted when the stream opens, so picks in between may slightly exceed the limit, as in C-core.
         if self.in_flight.rpcs >= self.max_requests:
             return self._drop(
-                call, "", max_requests_exceeded(self.limited_by, self.max_requests), "there may be no more"
+                call, "", max_requests_status(self.limited_by, self.max_requests), "max_requests is reached"
             )
         if call.trace is None:
             result = self.child.pick(call)
         else:
-            call.trace.note("neither drops it")
+            call.trace.note("neither a drop nor the circuit breaker applies")
             result = call.trace.pick(self.child, call)
         if type(result) is Complete:
             return result.with_tracker(self.in_flight)
@@ -144,11 +150,12 @@ class ClusterImplPicker(Explainable):
             return Fail(replace(status, message=f"cluster {call.cluster}: {status.message}"))
         return result
 
-    def _drawn_drop(self, call: PickArgs) -> PickResult | None:
+    def _draw_drop(self, call: PickArgs) -> PickResult | None:
         random = self.random if call.trace is None else call.trace.random(self.random)
+        # A27: each category is drawn for itself, in order, and the first hit counts.
         for share in self.drops:
-            if random.random() * _ALL < share.per_million:
-                status = dropped(self.dropped_by, share.category)
+            if random.random() * _MILLION < share.per_million:
+                status = drop_status(self.dropped_by, share.category)
                 return self._drop(call, share.category, status, f"it was drawn for {share.category}")
         return None
 

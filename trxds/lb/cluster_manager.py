@@ -1,4 +1,4 @@
-"""The root of the tree: one child per cluster; an RPC's cluster attribute chooses (A31)."""
+"""cluster_manager is the root of the tree: it has a child for each cluster, and an RPC's cluster chooses (A31)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .state import StickyFailures, aggregate
 
 
 class ClusterManager:
-    """It knows the clusters' names and no more: each cluster's entry goes to its own `cds` (A74)."""
+    """The cluster_manager policy; it reads only the clusters' names, and each entry goes to its `cds` (A74)."""
 
     reads_endpoints = False
 
@@ -35,7 +35,7 @@ class ClusterManager:
             aggregate(states.values()),
             ClusterManagerPicker(pickers, states),
             children=self._clusters,
-            # A cluster that returns within a quarter of an hour finds its connections warm (A28).
+            # A28: a cluster that returns within a quarter of an hour still has its connections.
             deactivate=frozenset(inputs.children.keys() - self._clusters.keys()),
         )
 
@@ -45,6 +45,8 @@ class ClusterManager:
 
 @dataclass(frozen=True, slots=True)
 class ClusterManagerPicker(Explainable):
+    """A picker that finds the picker of the RPC's cluster."""
+
     pickers: Mapping[str, Picker]
     states: Mapping[str, Connectivity]  # for explanations
 
@@ -55,12 +57,12 @@ class ClusterManagerPicker(Explainable):
             if call.trace is not None:
                 call.trace.note(f"cluster {call.cluster} is not among them")
             # Dropped, not failed: the RPC's cluster will never come to this picker (A31).
-            return Drop(unknown(call.cluster))
+            return Drop(unknown_cluster_status(call.cluster))
         if call.trace is not None:
             call.trace.note(f"it is the RPC's; it is {self.states[call.cluster].name}", call.cluster)
             return call.trace.pick(picker, call)
         return picker.pick(call)
 
 
-def unknown(cluster: str) -> Status:
+def unknown_cluster_status(cluster: str) -> Status:
     return Status(StatusCode.INTERNAL, f"cluster manager: unknown cluster {cluster!r}")

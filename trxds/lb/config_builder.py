@@ -1,4 +1,4 @@
-"""One cluster becomes the configuration of its subtree (A75), and the endpoints beside it.
+"""The config builder turns a cluster's resources into the configuration and endpoints of its subtree (A75).
 
     cds -> outlier_detection -> cluster_impl -> override_host -> priority -> localities by weight -> endpoints
 
@@ -35,38 +35,41 @@ from .configs import (
 from .endpoint_set import Endpoints
 from .weights import endpoint_weights
 
-_Serving: TypeAlias = tuple[Locality, tuple[Endpoint, ...]]  # those of its endpoints that take new requests
-_WEIGHED = (PickFirst, RingHash, CustomPolicy)  # who goes by the weights that the control plane gives
+# A locality and those of its endpoints that are not DRAINING.
+_Serving: TypeAlias = tuple[Locality, tuple[Endpoint, ...]]
+
+# The policies that read EDS weights; round_robin, for one, ignores them (A113).
+_WEIGHTED_POLICIES = (PickFirst, RingHash, CustomPolicy)
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What a node of the tree is given: the configuration of its policy, and what is beside that."""
+    """A policy's configuration and the endpoints for it (above the clusters, the clusters' entries)."""
 
     config: LbPolicyConfig
     endpoints: Endpoints | ClusterEntries
 
 
 class PriorityNames:
-    """Remembers which localities each child had at the last update (docs/grfc-map.md, Balancing)."""
+    """The names of a cluster's priorities, with the localities that each had at the last update (docs/grfc-map.md)."""
 
     def __init__(self) -> None:
         self._localities: dict[int, frozenset[LocalityId]] = {}
-        self._fresh = count()
+        self._new_numbers = count()
 
     def assign(self, priorities: Iterable[Iterable[LocalityId]]) -> list[int]:
-        """A number for each priority, the one that any of its localities had before if it can be."""
-        owners = {place: number for number, places in self._localities.items() for place in places}
+        """Return a number for each priority: its first known locality's, unless an earlier priority took that."""
+        owners = {locality: number for number, localities in self._localities.items() for locality in localities}
         assigned: dict[int, frozenset[LocalityId]] = {}
         for priority in priorities:
-            places = tuple(priority)
-            number = next((owners[place] for place in places if place in owners), None)
+            localities = tuple(priority)
+            number = next((owners[locality] for locality in localities if locality in owners), None)
             if number is None:
-                number = next(self._fresh)
-            # Taken: neither this number nor these localities count for a later priority.
-            gone = self._localities.get(number, frozenset()).union(places)
-            owners = {place: its for place, its in owners.items() if place not in gone}
-            assigned[number] = frozenset(places)
+                number = next(self._new_numbers)
+            # Neither this number nor these localities may decide the number of a later priority.
+            taken = self._localities.get(number, frozenset()).union(localities)
+            owners = {locality: owner for locality, owner in owners.items() if locality not in taken}
+            assigned[number] = frozenset(localities)
         self._localities = assigned
         return list(assigned)
 
@@ -74,13 +77,14 @@ class PriorityNames:
 # -- above the clusters
 
 
-def clusters(entries: Mapping[str, ClusterEntry]) -> Update:
-    """What the root is given, where a control plane says what there is."""
+def build_root(entries: Mapping[str, ClusterEntry]) -> Update:
+    """Build the update of the root, `cluster_manager`, from the entries of all clusters."""
     return Update(ClusterManagerConfig(tuple(entries)), ClusterEntries(entries))
 
 
-def failover(aggregate: AggregateConfig) -> Update:
-    """An aggregate's: a cds for each of its clusters, with all that this brings, affinity too (A75)."""
+def build_aggregate(aggregate: AggregateConfig) -> Update:
+    """Build the update below an aggregate's `cds`: a priority for each cluster, with its own session affinity (A75)."""
+    # A75: each cluster has a `cds` of its own, so a session keeps its cluster over a failover.
     leaves = {leaf.cluster.name: ClusterEntry(leaf) for leaf in aggregate.leaves}
     return Update(PriorityConfig({name: CdsConfig(name) for name in leaves}), ClusterEntries(leaves))
 
@@ -88,27 +92,28 @@ def failover(aggregate: AggregateConfig) -> Update:
 # -- one cluster
 
 
-def subtree(config: ClusterConfig, names: PriorityNames) -> Update:
-    """What everything below the cluster's `cds` node is given."""
+def build_cluster(config: ClusterConfig, names: PriorityNames) -> Update:
+    """Build the update below a cluster's `cds`."""
     cluster = config.cluster
-    # A cluster without endpoints has one empty priority, so that what stands above it exists.
+    # A cluster without endpoints gets one empty priority, so that the policies above have a child that fails RPCs.
     priorities: Sequence[Sequence[Locality]] = (config.endpoints and config.endpoints.priorities) or ((),)
-    note = _note(config)
+    note = _explain_no_endpoints(config)
     numbers = names.assign([locality.id for locality in localities] for localities in priorities)
     built = {
-        f"{{cluster={cluster.name}, child_number={number}}}": balanced(cluster.lb_policy, localities, note)
+        f"{{cluster={cluster.name}, child_number={number}}}": build_priority(cluster.lb_policy, localities, note)
         for number, localities in zip(numbers, priorities, strict=True)
     }
     override = OverrideHostConfig(
         cluster=cluster.name,
         statuses=cluster.override_statuses,
         idle_timeout=cluster.idle_timeout,
-        child=PriorityConfig({name: its for name, (its, _) in built.items()}),
+        child=PriorityConfig({name: child for name, (child, _) in built.items()}),
     )
+    # Drops are in EDS but apply to the cluster, so they are configuration of cluster_impl.
     drops = config.endpoints.drops if config.endpoints else ()
     limits = ClusterImplConfig(
         cluster.name,
-        _service(cluster),
+        _eds_service_name(cluster),
         override,
         drops,
         cluster.max_concurrent_requests,
@@ -121,24 +126,24 @@ def subtree(config: ClusterConfig, names: PriorityNames) -> Update:
     )
     localities = tuple(chain.from_iterable(priorities))
     endpoints = Endpoints(
-        tuple(chain.from_iterable([place.endpoints for place in localities])),
-        parts={name: its for name, (_, its) in built.items()},
+        tuple(chain.from_iterable([locality.endpoints for locality in localities])),
+        parts={name: part for name, (_, part) in built.items()},
         localities=localities,
     )
     return Update(OutlierDetectionConfig(cluster.ejection, limits), endpoints)
 
 
-def _service(cluster: Cluster) -> str:
-    """The name of its endpoints' resource; those of a LOGICAL_DNS cluster are no resource."""
+def _eds_service_name(cluster: Cluster) -> str:
+    """Return the name of the cluster's EDS resource; empty for LOGICAL_DNS, which has none."""
     return cluster.discovery.service_name if isinstance(cluster.discovery, Eds) else ""
 
 
-def _note(config: ClusterConfig) -> str:
+def _explain_no_endpoints(config: ClusterConfig) -> str:
     if config.note:
         return config.note
-    standing = config.endpoints_standing or ResourceStatus("EDS", _service(config.cluster))
+    standing = config.endpoints_standing or ResourceStatus("EDS", _eds_service_name(config.cluster))
     if config.endpoints is None or not config.endpoints.priorities:
-        # Forgotten weights are how a cluster that looks well in the file comes to be empty.
+        # A forgotten weight is the usual mistake: the cluster looks complete in the file and is empty.
         return f"{standing}: it has no localities, of which one without load_balancing_weight is none; add endpoints"
     return f"{standing}: none of its endpoints takes new requests; they are UNHEALTHY or DRAINING, or it lists none"
 
@@ -146,37 +151,41 @@ def _note(config: ClusterConfig) -> str:
 # -- one priority, or a target without a control plane
 
 
-def balanced(form: LbPolicyConfig, localities: Sequence[Locality], note: str) -> tuple[LbPolicyConfig, Endpoints]:
-    """What a policy in its checked form comes to over these localities: its configuration and its endpoints.
+def build_priority(form: LbPolicyConfig, localities: Sequence[Locality], note: str) -> tuple[LbPolicyConfig, Endpoints]:
+    """Return the configuration and endpoints of a priority's policy, or of a target's without a control plane.
 
-    `note` says why there are no endpoints, should there be none: with some it would only make updates differ.
+    `note` says why there are no endpoints. It is left out if there are some: it would only make equal updates differ.
     """
     # DRAINING never reaches the child, whatever override_host_status says (A55).
-    serving = [(place, endpoints) for place in localities if (endpoints := _serving(place))]
-    return _balanced(form, serving, "" if serving else note)
+    serving = [(locality, endpoints) for locality in localities if (endpoints := _serving_endpoints(locality))]
+    return _build_policy(form, serving, "" if serving else note)
 
 
-def _serving(locality: Locality) -> tuple[Endpoint, ...]:
-    return tuple([e for e in locality.endpoints if e.health is not HealthStatus.DRAINING])  # faster from a list
+def _serving_endpoints(locality: Locality) -> tuple[Endpoint, ...]:
+    # From a list, which is faster than from a generator: there may be ten thousand.
+    return tuple([e for e in locality.endpoints if e.health is not HealthStatus.DRAINING])
 
 
-def _balanced(form: LbPolicyConfig, serving: Sequence[_Serving], note: str) -> tuple[LbPolicyConfig, Endpoints]:
+def _build_policy(form: LbPolicyConfig, serving: Sequence[_Serving], note: str) -> tuple[LbPolicyConfig, Endpoints]:
     match form:
         case WrrLocality(child):
-            return _by_locality(child, serving, note)
+            return _build_localities(child, serving, note)
         case RandomSubsetting() | OutlierDetectionConfig():
-            config, endpoints = _balanced(form.child, serving, note)
+            config, endpoints = _build_policy(form.child, serving, note)
             return replace(form, child=config), endpoints
-    weights = endpoint_weights(serving) if isinstance(form, _WEIGHED) else ()
-    return form, Endpoints(_all(serving), note, weights)
+    weights = endpoint_weights(serving) if isinstance(form, _WEIGHTED_POLICIES) else ()
+    return form, Endpoints(_all_endpoints(serving), note, weights)
 
 
-def _by_locality(child: LbPolicyConfig, serving: Sequence[_Serving], note: str) -> tuple[LbPolicyConfig, Endpoints]:
-    built = {str(at.id): (at.weight, *_balanced(child, [(at, its)], note)) for at, its in serving}
+def _build_localities(
+    child: LbPolicyConfig, serving: Sequence[_Serving], note: str
+) -> tuple[LbPolicyConfig, Endpoints]:
+    built = {str(at.id): (at.weight, *_build_policy(child, [(at, endpoints)], note)) for at, endpoints in serving}
     targets = {name: Target(weight, config) for name, (weight, config, _) in built.items()}
     parts = {name: endpoints for name, (_, _, endpoints) in built.items()}
-    return WeightedTargetConfig(targets), Endpoints(_all(serving), note, parts=parts)
+    return WeightedTargetConfig(targets), Endpoints(_all_endpoints(serving), note, parts=parts)
 
 
-def _all(serving: Sequence[_Serving]) -> tuple[Endpoint, ...]:
-    return serving[0][1] if len(serving) == 1 else tuple(chain.from_iterable([its for _, its in serving]))
+def _all_endpoints(serving: Sequence[_Serving]) -> tuple[Endpoint, ...]:
+    # With one locality its own tuple, so that an unchanged list is the same object.
+    return serving[0][1] if len(serving) == 1 else tuple(chain.from_iterable([endpoints for _, endpoints in serving]))

@@ -1,8 +1,8 @@
-"""The configuration of the policies that stand above the endpoints: frozen values, compared to skip what is as it was.
+"""The configurations of the policies above the endpoints are frozen values, compared to skip unchanged subtrees (A75).
 
 Parents hold their children's configuration, so one value is a whole subtree. `policy` is the name under which
-`lb/registry.py` knows the policy. What is not here is configured by its resource's own form (`resources/leaf_policy.py`
-and `resources/lb_policy.py`), and endpoints are beside all of them (`lb/endpoint_set.py`).
+`lb/registry.py` knows the policy. All other policies are configured by the values that resources are parsed to
+(`resources/leaf_policy.py` and `resources/lb_policy.py`). Endpoints travel apart (`lb/endpoint_set.py`).
 """
 
 from __future__ import annotations
@@ -21,25 +21,29 @@ from trxds.resources.upstream_tls import UpstreamTls
 
 @dataclass(frozen=True, slots=True)
 class Target:
+    """A child of `weighted_target` and its share of the RPCs; the shares of all targets are relative to their sum."""
+
     weight: int
     config: LbPolicyConfig
 
 
 @dataclass(frozen=True, slots=True)
 class WeightedTargetConfig(LbPolicyConfig):
+    """The configuration of `weighted_target` (A28): its targets by name."""
+
     policy: ClassVar[str] = "weighted_target_experimental"
     targets: Mapping[str, Target]
 
 
 @dataclass(frozen=True, slots=True)
 class PriorityConfig(LbPolicyConfig):
-    """`children` by name, the names most preferred first."""
+    """The configuration of `priority` (A56): `children` by name, the most preferred one first."""
 
     policy: ClassVar[str] = "priority_experimental"
     children: Mapping[str, LbPolicyConfig]
 
     def __eq__(self, other: object) -> bool:
-        # Two priorities that changed places are a change, and dicts compare without their order.
+        # Two priorities that change places are a change, and dicts are compared without their order.
         return isinstance(other, PriorityConfig) and list(self.children.items()) == list(other.children.items())
 
     def __hash__(self) -> int:
@@ -48,7 +52,10 @@ class PriorityConfig(LbPolicyConfig):
 
 @dataclass(frozen=True, slots=True)
 class OverrideHostConfig(LbPolicyConfig):
-    """Its endpoints are all of the cluster's, DRAINING ones too; `child` has none of those (A55)."""
+    """The configuration of `override_host`.
+
+    Its endpoints are all of the cluster's; its child has no DRAINING ones (A55).
+    """
 
     policy: ClassVar[str] = "xds_override_host_experimental"
     cluster: str
@@ -59,9 +66,10 @@ class OverrideHostConfig(LbPolicyConfig):
 
 @dataclass(frozen=True, slots=True)
 class ClusterImplConfig(LbPolicyConfig):
-    """`limited_by` is how the resource stands that sets `max_requests`, `dropped_by` the one that has `drops`.
+    """The configuration of `cluster_impl` (A32, A37).
 
-    `hostname` is that of all hosts, where a DNS name is all there is (A81). With `lrs`, load is reported.
+    `limited_by` is the status of the resource that sets `max_requests`, `dropped_by` of the one that has `drops`.
+    `hostname` is that of all hosts of a LOGICAL_DNS cluster (A81). With `lrs`, load is reported.
     """
 
     policy: ClassVar[str] = "xds_cluster_impl_experimental"
@@ -79,7 +87,7 @@ class ClusterImplConfig(LbPolicyConfig):
 
 @dataclass(frozen=True, slots=True)
 class OutlierDetectionConfig(LbPolicyConfig):
-    """Without `rules` the policy only passes on what its child says (A50). A service config asks for it as well."""
+    """The configuration of outlier detection, also from a service config. Without `rules` nothing is ejected (A50)."""
 
     policy: ClassVar[str] = "outlier_detection_experimental"
     rules: OutlierDetectionSettings | None
@@ -88,7 +96,7 @@ class OutlierDetectionConfig(LbPolicyConfig):
 
 @dataclass(frozen=True, slots=True)
 class CdsConfig(LbPolicyConfig):
-    """One cluster, by name; what its resources say is beside it (`config/snapshot.py`, ClusterEntry)."""
+    """The configuration of `cds`: the cluster's name. Its resources travel apart (`resolver/snapshot.py`)."""
 
     policy: ClassVar[str] = "cds_experimental"
     cluster: str
@@ -96,7 +104,7 @@ class CdsConfig(LbPolicyConfig):
 
 @dataclass(frozen=True, slots=True)
 class ClusterManagerConfig(LbPolicyConfig):
-    """The clusters that there are, by name."""
+    """The configuration of `cluster_manager` (A31): the names of the clusters."""
 
     policy: ClassVar[str] = "xds_cluster_manager_experimental"
     clusters: tuple[str, ...]

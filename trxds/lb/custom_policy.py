@@ -1,4 +1,4 @@
-"""A user's own policy: how the channel makes it and reads its configuration (A52), and what it may decide."""
+"""A user's own policy is made, configured (A52) and checked here: a wrong decision fails with a message at once."""
 
 from __future__ import annotations
 
@@ -14,46 +14,47 @@ from .pick import TraceNote
 from .pick_explanation import Describes
 from .policy import ChannelControl, Decision, Policy, PolicyFactory, PolicyInputs
 
-_TOLD = ("began", "ended")
+_TRACKER_METHODS = ("began", "ended")
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyType:
-    """`make` is called with the policy's `Surroundings`, once for each place in the tree: usually it is the class.
+    """A user's policy, as `open_channel(policies=...)` takes it by its name.
 
-    `parse` makes the policy's settings of the struct that the control plane sent, as a plain mapping; what
-    it raises refuses the resource (a NACK). Settings are compared, and equal ones are no change. Without
-    it they are the mapping itself.
+    `make` is called with a `ChannelControl` once for each node of the tree that has the policy: usually it is the
+    class. `parse` turns the struct that the control plane sent (A52), a mapping, into the policy's settings; an
+    exception rejects the resource (NACK). Settings are compared: equal ones are no change. The default is the mapping
+    itself.
     """
 
     make: PolicyFactory
     parse: Callable[[Mapping[str, Any]], Any] = dict
 
 
-def checked_policy_type(make: PolicyFactory) -> PolicyFactory:
-    """What it makes is the user's, so what that decides is looked at before the node goes by it."""
+def make_checked_factory(make: PolicyFactory) -> PolicyFactory:
+    """Return a factory whose policies have their decisions checked, because `make` is the user's."""
 
     def made(channel_control: ChannelControl) -> Policy:
-        return _Checked(make(channel_control))
+        return _CheckedPolicy(make(channel_control))
 
     return made
 
 
-class _Checked:
+class _CheckedPolicy:
     def __init__(self, policy: Any) -> None:
         self._policy = policy
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         decision = self._policy.decide(inputs, now)
-        check(decision)
+        check_decision(decision)
         return decision  # type: ignore[no-any-return]
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
         return str(self._policy.describe(inputs, now)) if isinstance(self._policy, Describes) else ""
 
 
-def check(decision: object) -> None:
-    """`TypeError` or `ValueError` for what a node cannot carry out; it would find out half-way."""
+def check_decision(decision: object) -> None:
+    """Raise `TypeError` for a decision that a node could not apply; it would otherwise fail half-way."""
     if type(decision) is not Decision:
         raise TypeError(f"decide() must return a Decision, not {decision!r}")
     for field, wanted, good in (
@@ -78,7 +79,7 @@ def check(decision: object) -> None:
 
 
 def _are_texts(values: object, kind: type[tuple[object, ...] | frozenset[object]]) -> bool:
-    # No other collection: what can be changed later, or read once only, is no value to compare the next one with.
+    # No other collection: decisions are compared, and one that can be changed or read only once has no fixed value.
     return isinstance(values, kind) and {str}.issuperset(map(type, values))
 
 
@@ -99,11 +100,15 @@ def _are_functions(values: object) -> bool:
 
 
 def _are_trackers(values: object) -> bool:
-    # By type, for they may be as many as the endpoints.
+    # Each type is checked once, because there may be as many trackers as endpoints.
     return values is None or (
         isinstance(values, Mapping)
         and {str}.issuperset(map(type, values))
-        and all(callable(getattr(kind, method, None)) for kind in set(map(type, values.values())) for method in _TOLD)
+        and all(
+            callable(getattr(kind, method, None))
+            for kind in set(map(type, values.values()))
+            for method in _TRACKER_METHODS
+        )
     )
 
 

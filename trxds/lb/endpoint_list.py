@@ -1,7 +1,7 @@
-"""Endpoints as a leaf policy uses them: one connection to any address of each (A61), and all of them kept connected.
+"""A leaf policy keeps one connection to each of its endpoints, to any address of it (A61).
 
-Plain objects in the leaf's memory, not nodes: a thousand endpoints cost no task. To pick_first all addresses that it
-has are one endpoint's.
+Endpoints are objects in the leaf's memory and not nodes, so a thousand of them cost no task. pick_first treats all its
+addresses as those of one endpoint.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from trxds.resources.endpoint import Endpoint
 from .endpoint_set import Endpoints
 from .interfaces import SubchannelInterface
 from .pick import QUEUE, Complete, FixedPicker, Picker, transient_failure_picker
-from .pick_explanation import counted
+from .pick_explanation import count_states
 from .policy import Decision, PolicyInputs
 from .state import aggregate
 
 T = TypeVar("T")
-Key: TypeAlias = str | frozenset[str]  # an endpoint is known by its addresses, in whatever order (A61)
+Key: TypeAlias = str | frozenset[str]  # an endpoint is identified by the set of its addresses (A61)
 
 READY = Connectivity.READY
 _CONNECTING = FixedPicker(QUEUE, "none is READY, and some may come to be", "an endpoint to connect")
@@ -33,14 +33,15 @@ _WANTED, _CONNECT = attrgetter("wanted"), attrgetter("connect")
 
 
 class EndpointState:
-    """Happy Eyeballs over the addresses, then every one of them at its own backoff (A61).
+    """The connectivity of one endpoint: Happy Eyeballs over its addresses, then each of them at its own backoff (A61).
 
-    Before that comes an address that is READY already, for somebody else in the channel (a session, say) connected it.
-    Failed once each address has failed, and until one is READY (A62). A `lazy` endpoint is IDLE
-    until it is woken, and again when its connection is lost; others connect at once.
+    An address that is READY already, because a session or another policy of the channel connected it, comes first. The
+    endpoint is in TRANSIENT_FAILURE once each address has failed, until one is READY (A62). A `lazy` endpoint is IDLE
+    until `exit_idle`, and again when its connection is lost; others connect at once.
 
-    After `look`: `ready` is the host to use and `complete` what a pick of it comes to; `wanted` are the
-    addresses to lease, `connect` those to ask for a connection, and at `wake_at` it wants to be looked at again.
+    After `update`, `state` is the endpoint's state, `ready` the host to use or None, `complete` the result of a pick of
+    it, and `error` the last error. `wanted` are the addresses to lease, `connect` those to ask for a connection, and at
+    `wake_at(...)`, in seconds on Trio's clock, `update` has to be called again.
     """
 
     complete: Complete
@@ -48,9 +49,9 @@ class EndpointState:
     __slots__ = (
         "_failed",
         "_host",
-        "_lazy",
+        "_is_lazy",
         "_next_at",
-        "_reached",
+        "_num_tried",
         "addresses",
         "complete",
         "connect",
@@ -66,36 +67,38 @@ class EndpointState:
         self.error: Status | None = None
         self.connect: tuple[str, ...] = ()
         self.wanted: tuple[str, ...] = ()
-        self._lazy = lazy
+        self._is_lazy = lazy
         self._host: SubchannelInterface | None = None  # the connected one, also while it is ejected
-        self._begin_again()
+        self._reset()
 
-    def _begin_again(self) -> None:
-        self.state = Connectivity.IDLE if self._lazy else Connectivity.CONNECTING
-        self._reached = 0  # so many addresses have had their turn
-        self._next_at = -math.inf  # when the next one has its
-        self._failed: frozenset[str] = frozenset()  # shared while it is empty: there may be ten thousand of us
+    def _reset(self) -> None:
+        self.state = Connectivity.IDLE if self._is_lazy else Connectivity.CONNECTING
+        self._num_tried = 0  # the number of addresses that have been tried
+        self._next_at = -math.inf  # when the next one is tried too
+        # A frozenset, because an empty one is shared: there may be ten thousand endpoints.
+        self._failed: frozenset[str] = frozenset()
 
     def exit_idle(self) -> None:
-        """Connect, if it is IDLE."""
+        """Connect at the next `update`, if the endpoint is IDLE."""
         if self.state is Connectivity.IDLE:
             self.state = Connectivity.CONNECTING
 
     def with_addresses(self, addresses: tuple[str, ...]) -> EndpointState:
-        """The same endpoint with that list: a connection to an address that stays is kept, and so is a failure."""
+        """Return the endpoint with new addresses; it keeps a failure, and a connection to an address that stays."""
         if interleaved(addresses) == self.addresses:
             return self
-        other = EndpointState(addresses, lazy=self._lazy)
+        other = EndpointState(addresses, lazy=self._is_lazy)
+        # Its connected address was removed: it connects to another one at once, as pick_first does on an update (A61).
         if self._host is not None and self._host.address not in addresses:
             other.exit_idle()
         else:
             other._host, other.ready, other.error, other.state = self._host, self.ready, self.error, self.state
-            other.wanted = other._now_wanted()
+            other.wanted = other._addresses_to_lease()
             if self.ready is not None:
                 other.complete = self.complete
         return other
 
-    # -- looking
+    # -- update
 
     def update(
         self,
@@ -104,60 +107,65 @@ class EndpointState:
         ejected: frozenset[str] = frozenset(),
         lookup: Callable[[str], SubchannelInterface | None] | None = None,
     ) -> Connectivity:
-        """Take in where the hosts stand now; `lookup` knows also those that are not leased here.
+        """Read the hosts' states at `now` and return the endpoint's; `lookup` also finds hosts not leased here.
 
         An endpoint whose host is ejected keeps its connection and counts as failed (A50).
         """
         host = self.ready
         if host is not None and host.state is READY and hosts.get(host.address) is host and host.address not in ejected:
-            return READY  # as it was, and as most of ten thousand are
+            return READY  # the common case, first: an update reads all of ten thousand endpoints
         if self._host is not None and not is_ready(hosts.get(self._host.address)):
+            # The next connection may go to any address, so all of them get their turn again.
             self._host = self.ready = None
-            self._begin_again()
+            self._reset()
         if self._host is None and self.state is not Connectivity.IDLE:
-            for address in self.addresses[: self._reached]:
-                self._note(hosts.get(address))
-            already = self._ready_already(now, lookup)
+            for address in self.addresses[: self._num_tried]:
+                self._record_state(hosts.get(address))
+            already = self._find_connected(now, lookup)
             if already is not None and already not in hosts:
-                # It is leased by the decision that is made of this, and that is made once more with it.
-                self.wanted, self.connect = (*self.addresses[: self._reached], already), ()
+                # This decision leases it, and the node then has the policy decide once more with it.
+                self.wanted, self.connect = (*self.addresses[: self._num_tried], already), ()
                 return self.state
             self._happy_eyeballs(hosts, now, already)
         if self._host is not None:
-            self._judge(self._host, ejected)
-        self.wanted = self._now_wanted()
+            self._apply_ejection(self._host, ejected)
+        self.wanted = self._addresses_to_lease()
         return self.state
 
-    def _now_wanted(self) -> tuple[str, ...]:
-        return self.addresses[: self._reached] if self._host is None else (self._host.address,)
+    def _addresses_to_lease(self) -> tuple[str, ...]:
+        return self.addresses[: self._num_tried] if self._host is None else (self._host.address,)
 
-    def _judge(self, host: SubchannelInterface, ejected: frozenset[str]) -> None:
+    def _apply_ejection(self, host: SubchannelInterface, ejected: frozenset[str]) -> None:
         if host.address in ejected:
             self.ready, self.state = None, Connectivity.TRANSIENT_FAILURE
             self.error = unavailable(f"{host.address}: ejected by outlier detection")
         else:
             self.ready, self.state, self.complete = host, Connectivity.READY, Complete(host)
 
-    def _ready_already(self, now: float, lookup: Callable[[str], SubchannelInterface | None] | None) -> str | None:
-        """When another address is to be connected: the first that somebody has connected (A61)."""
+    def _find_connected(self, now: float, lookup: Callable[[str], SubchannelInterface | None] | None) -> str | None:
+        """Return the first address that another user of the channel has connected, if an address is due (A61)."""
         if len(self.addresses) == 1:
-            return None  # it is leased anyway, and then it is seen
+            return None  # it is leased in any case, and then its state is in `hosts`
+        # Only when an address is due: a session's later connection must not replace an attempt under way.
         if lookup is None or self._host is not None or not self._is_next_due(now):
             return None
         return next((address for address in self.addresses if is_ready(lookup(address))), None)
 
     def _happy_eyeballs(self, hosts: Mapping[str, SubchannelInterface], now: float, already: str | None) -> None:
         if already is not None:
-            self._note(hosts[already])
+            self._record_state(hosts[already])
         while self._host is None and self._is_next_due(now):
-            self._note(hosts.get(self.addresses[self._reached]))
-            self._reached, self._next_at = self._reached + 1, now + ATTEMPT_DELAY
+            self._record_state(hosts.get(self.addresses[self._num_tried]))
+            self._num_tried, self._next_at = self._num_tried + 1, now + ATTEMPT_DELAY
         all_failed = len(self._failed) == len(self.addresses)
+        # A62: the state stays TRANSIENT_FAILURE through all further attempts, until an address is READY.
         if all_failed:
             self.state = Connectivity.TRANSIENT_FAILURE
-        self.connect = tuple([a for a in self._now_wanted() if self._is_to_connect(a, hosts.get(a), all_failed)])
+        self.connect = tuple(
+            [a for a in self._addresses_to_lease() if self._should_connect(a, hosts.get(a), all_failed)]
+        )
 
-    def _note(self, host: SubchannelInterface | None) -> None:
+    def _record_state(self, host: SubchannelInterface | None) -> None:
         if host is None or self._host is not None:
             return
         if host.state is Connectivity.READY:
@@ -167,18 +175,19 @@ class EndpointState:
             self.error = host.error
 
     def _is_next_due(self, now: float) -> bool:
-        """The one before has failed, or has been tried alone for long enough."""
-        if self._reached == len(self.addresses):
+        """Return whether the address before has failed, or has been tried alone for `ATTEMPT_DELAY` (RFC 8305)."""
+        if self._num_tried == len(self.addresses):
             return False
-        return now >= self._next_at or self.addresses[self._reached - 1] in self._failed
+        return now >= self._next_at or self.addresses[self._num_tried - 1] in self._failed
 
-    def _is_to_connect(self, address: str, host: SubchannelInterface | None, all_failed: bool) -> bool:
+    def _should_connect(self, address: str, host: SubchannelInterface | None, all_failed: bool) -> bool:
+        # A failed host is in backoff, and IDLE after it; only then it is asked again (A62).
         if host is not None and host.state is not Connectivity.IDLE:
             return False
         # A second attempt waits until all have had their first one.
         return address not in self._failed or all_failed
 
-    # -- what follows from it
+    # -- after an update
 
     @property
     def host(self) -> SubchannelInterface:
@@ -187,19 +196,19 @@ class EndpointState:
         return self.ready
 
     def wake_at(self, hosts: Mapping[str, SubchannelInterface], now: float) -> float:
-        if self._host is not None or not 0 < self._reached < len(self.addresses):
+        if self._host is not None or not 0 < self._num_tried < len(self.addresses):
             return math.inf
-        # A host that was not leased before may turn out to be in backoff: then the next one's turn is now.
-        return self._next_at if self.addresses[self._reached - 1] in hosts else now
+        # A host that was not leased before may turn out to be in backoff: then the next one is due now.
+        return self._next_at if self.addresses[self._num_tried - 1] in hosts else now
 
 
 def is_ready(host: SubchannelInterface | None) -> bool:
-    """Return whether it is there and READY."""
+    """Return whether the host is leased and READY."""
     return host is not None and host.state is Connectivity.READY
 
 
-def unreachable(endpoints: Iterable[EndpointState]) -> Picker:
-    """What says so when all of them have failed."""
+def unreachable_picker(endpoints: Iterable[EndpointState]) -> Picker:
+    """Return a picker that fails RPCs with the last error of endpoints that have all failed."""
     return transient_failure_picker(last_error(endpoints), "all have failed")
 
 
@@ -209,7 +218,7 @@ def last_error(endpoints: Iterable[EndpointState]) -> Status:
 
 
 def earliest_wake_up(endpoints: Iterable[EndpointState], hosts: Mapping[str, SubchannelInterface], now: float) -> float:
-    """When the first of them wants to be looked at again."""
+    """Return the time at which the first of the endpoints has to be updated again, in seconds on Trio's clock."""
     at = math.inf
     for endpoint in endpoints:
         at = min(at, endpoint.wake_at(hosts, now))
@@ -217,11 +226,10 @@ def earliest_wake_up(endpoints: Iterable[EndpointState], hosts: Mapping[str, Sub
 
 
 class EndpointList:
-    """All endpoints of a policy that A61 calls a petiole: connected, and connected again when they fall.
+    """The endpoints of a leaf policy: all are connected, and again when they are lost (C-core's `EndpointList`).
 
-    `choose` makes a picker of those that are READY, one at least.
-
-    With `lookup`, the channel_control's, an endpoint uses the address of its own that is connected already (A61).
+    `choose` makes a picker from the READY endpoints, of which there is at least one. With `lookup`, which is
+    `ChannelControl.lookup`, an endpoint prefers an address that another user of the channel has connected (A61).
     """
 
     def __init__(
@@ -229,51 +237,53 @@ class EndpointList:
         choose: Callable[[Mapping[Key, EndpointState]], Picker],
         lookup: Callable[[str], SubchannelInterface | None] | None = None,
     ) -> None:
-        self._choose = choose
+        self._make_picker = choose
         self._lookup = lookup
-        self._configured: tuple[Endpoint, ...] = ()
+        self._last_endpoints: tuple[Endpoint, ...] = ()
         self._states: dict[Key, EndpointState] = {}
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
-        if inputs.endpoints.all is not self._configured:
-            self._take_over(inputs.endpoints.all)
+        if inputs.endpoints.all is not self._last_endpoints:
+            self._update_endpoints(inputs.endpoints.all)
         states = self._states.values()
         if not states:
-            return Decision(Connectivity.TRANSIENT_FAILURE, without_endpoints(inputs.endpoints))
+            return Decision(Connectivity.TRANSIENT_FAILURE, no_endpoints_picker(inputs.endpoints))
         state = aggregate([endpoint.update(inputs.hosts, now, inputs.ejected, self._lookup) for endpoint in states])
         return Decision(
             state,
-            self._picker(state),
+            self._picker_for(state),
             hosts=tuple(chain.from_iterable(map(_WANTED, states))),
             connect=tuple(chain.from_iterable(map(_CONNECT, states))),
+            # Only endpoints without a connection: for ten thousand READY ones the list is empty.
             wake_at=earliest_wake_up([endpoint for endpoint in states if endpoint.ready is None], inputs.hosts, now),
         )
 
     def describe(self) -> str:
-        return counted(endpoint.state for endpoint in self._states.values())
+        return count_states(endpoint.state for endpoint in self._states.values())
 
-    def _take_over(self, endpoints: tuple[Endpoint, ...]) -> None:
-        old, self._states, self._configured = self._states, {}, endpoints
+    def _update_endpoints(self, endpoints: tuple[Endpoint, ...]) -> None:
+        old, self._states, self._last_endpoints = self._states, {}, endpoints
         for endpoint in endpoints:
             key = key_of(endpoint)
+            # A61: the same set of addresses is the same endpoint, whatever their order.
             known = old.get(key)
             self._states[key] = known.with_addresses(endpoint.addresses) if known else EndpointState(endpoint.addresses)
 
-    def _picker(self, state: Connectivity) -> Picker:
+    def _picker_for(self, state: Connectivity) -> Picker:
         if state is Connectivity.READY:
-            return self._choose({key: endpoint for key, endpoint in self._states.items() if endpoint.ready})
+            return self._make_picker({key: endpoint for key, endpoint in self._states.items() if endpoint.ready})
         if state is Connectivity.CONNECTING:
             return _CONNECTING
-        return unreachable(self._states.values())
+        return unreachable_picker(self._states.values())
 
 
-def without_endpoints(endpoints: Endpoints) -> Picker:
-    """What a leaf that has none tells its RPCs."""
+def no_endpoints_picker(endpoints: Endpoints) -> Picker:
+    """Return a picker that fails RPCs because the leaf policy has no endpoints."""
     return transient_failure_picker(unavailable(endpoints.note or "empty address list"), "there is none to choose")
 
 
-def by_address(things: Mapping[Key, T], endpoints: Iterable[Endpoint]) -> dict[str, T]:
-    """What there is for each endpoint, by each of its addresses."""
+def index_by_address(things: Mapping[Key, T], endpoints: Iterable[Endpoint]) -> dict[str, T]:
+    """Return the endpoints' values by each of their addresses."""
     return {address: things[key_of(endpoint)] for endpoint in endpoints for address in endpoint.addresses}
 
 

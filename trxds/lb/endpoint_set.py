@@ -1,7 +1,7 @@
-"""What a policy is given beside its configuration: the endpoints that it may send to.
+"""Endpoints go down the tree apart from the configuration, because they change far more often.
 
-Configuration says how to balance and comes from a cluster's resource (CDS); endpoints come from EDS or DNS and change
-far more often. They go down the tree apart, so that a change of one does not look like a change of the other.
+Configuration says how to balance and comes from a cluster's resource (CDS); endpoints come from EDS or DNS (A27, A37).
+So a change of one does not look like a change of the other.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _UNDIVIDED: Mapping[str, Endpoints] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """A sequence of endpoints; equal ones are no change.
+    """A sequence of endpoints that a policy may send RPCs to.
 
-    `note` says why there may be none, for the message of failed RPCs. `weights` are the endpoints' shares, where the
-    policy goes by them. `parts` are those of children that do not have all of them, by the child's name: priorities and
-    localities. `localities` are there for a whole cluster only.
+    `note` says why there are none, for the message of failed RPCs. `weights` are the endpoints' shares of the traffic,
+    in the same order, if the policy uses them (A113). `parts` are the endpoints of a priority or a locality, by the
+    name of its child policy. Only the endpoints of a complete cluster have `localities`.
     """
 
     all: tuple[Endpoint, ...] = ()
@@ -46,11 +46,11 @@ class Endpoints:
         return self.all[at]
 
     def part(self, name: str) -> Endpoints:
-        """Those of the child with that name: its own, or all."""
+        """Return the endpoints of the child `name`: its part, or all if it has none of its own."""
         return self.parts.get(name, self)
 
     def only(self, kept: Collection[str]) -> Endpoints:
-        """Those whose first address is among `kept`, with the weights they have; a part without any is none."""
+        """Return the endpoints whose first address is in `kept`, with their weights and without empty parts."""
         chosen = [endpoint.addresses[0] in kept for endpoint in self.all]
         parts = {name: part.only(kept) for name, part in self.parts.items()}
         return Endpoints(

@@ -1,4 +1,4 @@
-"""A policy in its node: made by its first decision, and fenced in, for it may be the user's own."""
+"""A guard around each policy turns its exceptions into a failed subtree, because a policy may be the user's own."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _log = logging.getLogger("trxds.lb")
 
 
 class GuardedPolicy:
-    """A bug in it fails its own subtree, not the whole channel."""
+    """A policy, made at its first decision, whose exceptions fail the RPCs of its subtree and not the channel."""
 
-    __slots__ = ("_make", "_path", "_policy", "decision", "is_to_be_asked", "reads_endpoints", "wake_at")
+    __slots__ = ("_make", "_path", "_policy", "decision", "must_decide", "reads_endpoints", "wake_at")
 
     def __init__(self, path: str, make: Callable[[], Policy]) -> None:
-        self.decision = Decision(Connectivity.CONNECTING, QUEUE_PICKER)  # its last one
-        self.is_to_be_asked = True  # whatever has changed: it has not decided yet, or has raised when it was to
+        self.decision = Decision(Connectivity.CONNECTING, QUEUE_PICKER)  # the last one
+        self.must_decide = True  # it has not decided yet, or has raised
         self.reads_endpoints = True
-        self.wake_at = math.inf  # when it is to be asked if nothing happens
+        self.wake_at = math.inf  # when it has to decide even if nothing happens
         self._path = path
         self._make: Callable[[], Policy] | None = make  # until it is made
         self._policy: Policy | None = None
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
-        """Return what it decides. All RPCs fail instead while it raises."""
+        """Return the policy's decision. If it raises, return one that fails all RPCs."""
         try:
             if self._make is not None:
                 self._policy, self._make = self._make(), None
@@ -40,40 +40,40 @@ class GuardedPolicy:
             decision = self._policy.decide(inputs, now)
             if type(decision) is not Decision:
                 raise TypeError(f"decide() must return a Decision, not {decision!r}")
-            self.is_to_be_asked, self.decision, self.wake_at = False, decision, decision.wake_at
+            self.must_decide, self.decision, self.wake_at = False, decision, decision.wake_at
             self.reads_endpoints = getattr(self._policy, "reads_endpoints", True)
             return decision
         except Exception:
-            self.is_to_be_asked = True
+            self.must_decide = True
             _log.exception("policy %s raised; its RPCs fail until it decides again", self._path)
             status = Status(StatusCode.INTERNAL, f"load balancing policy {self._path} raised an exception, see the log")
-            # All else stays as it was, so that the next decision finds its children and hosts. A time that
-            # has come is over: it would wake the policy again at once, and for ever.
+            # All else stays as it was, so that the next decision finds its children and hosts. A `wake_at` in the
+            # past is dropped: it would wake the policy again at once, and for ever.
             self.wake_at = self.decision.wake_at if self.decision.wake_at > now else math.inf
             return replace(self.decision, state=Connectivity.TRANSIENT_FAILURE, picker=transient_failure_picker(status))
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
-        """Say what it sees; nothing if it does not say so."""
+        """Return the policy's description of what it sees; empty if it has none."""
         try:
             policy: object = self._policy
-            return policy.describe(inputs, now) if isinstance(policy, Describes) and not self.is_to_be_asked else ""
+            return policy.describe(inputs, now) if isinstance(policy, Describes) and not self.must_decide else ""
         except Exception:
-            # This is asked ten times a second, so a user's policy that raises is no news.
-            _log.debug("policy %s raised when it was to describe itself", self._path, exc_info=True)
+            # The live page asks ten times a second, so an exception is not worth an error in the log each time.
+            _log.debug("policy %s raised in describe()", self._path, exc_info=True)
             return ""
 
     @property
     def only_child(self) -> str:
-        """The key of its child, if it never has another; empty if its children have names of their own."""
+        """The key of the policy's child, if it never has another; empty if its children have names of their own."""
         return getattr(self._policy, "only_child", "")
 
     @property
     def handed_on(self) -> TraceNote | None:
-        """Why its picker is a child's, if it says so."""
-        return None if self.is_to_be_asked else self.decision.handed_on
+        """The reason why the last decision's picker is a child's, if it gives one."""
+        return None if self.must_decide else self.decision.handed_on
 
     def exit_idle(self) -> bool:
-        """Have it connect without an RPC, if it rests; return whether it is to decide anew."""
+        """Have the policy connect without an RPC if it is IDLE; return whether it has to decide again."""
         policy: object = self._policy
         if isinstance(policy, ExitIdle):
             policy.exit_idle()

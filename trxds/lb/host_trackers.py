@@ -1,8 +1,8 @@
-"""What the policies of one cluster want to hear of every RPC to a host, whoever chose the host.
+"""Policies attach trackers to hosts, to be called for every RPC there, also for those that they did not pick.
 
-A session's RPC passes by the policy that balances everybody else. Without this least_request would not see it in flight
+A session's RPC goes past the policy that balances all others. Without this least_request would not see it in flight
 (A48) and weighted_round_robin would not read the load report that it brings (A58). So a policy attaches its trackers to
-addresses, and who picks hosts above it takes them along: a port from below to above, as `Health` is one to below.
+addresses, and override_host adds them to its picks. Trackers go up the tree, as `Ejections` go down.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .pick import Tracker
 
 
 class HostTrackers:
-    """`changes` counts up with each change, for those who keep what they looked up."""
+    """The trackers of one cluster by address. `changes` counts the changes, so that callers can cache."""
 
     __slots__ = ("_attached", "changes")
 
@@ -22,7 +22,7 @@ class HostTrackers:
         self.changes = 0
 
     def attach(self, owner: object, trackers: Mapping[str, Tracker]) -> None:
-        """These by address, instead of those that `owner` had attached."""
+        """Attach these trackers, by address, in place of those that `owner` had attached."""
         if trackers:
             self._attached[owner] = trackers
             self.changes += 1
@@ -30,11 +30,11 @@ class HostTrackers:
             self.detach(owner)
 
     def detach(self, owner: object) -> None:
-        """Also if it has attached none."""
+        """Remove the trackers of `owner`, if it has attached any."""
         if self._attached.pop(owner, None) is not None:
             self.changes += 1
 
     def of(self, address: str) -> tuple[Tracker, ...]:
-        """Those for one host; several if several policies have it, as the leaves of two localities may."""
+        """Return the trackers of one host; several if several policies have it, as the leaves of two localities may."""
         found = [trackers[address] for trackers in self._attached.values() if address in trackers]
         return tuple(found)

@@ -1,4 +1,4 @@
-"""What the tree needs of the world below it. `channel/channel.py` fills it with `wire`."""
+"""These interfaces are all that the policy tree needs of connections; `client/channel.py` passes in `transport`'s."""
 
 from __future__ import annotations
 
@@ -11,49 +11,52 @@ from trxds.core.status import Status
 
 
 class SubchannelInterface(Protocol):
-    """A subchannel, as a policy sees it: where it stands, and a way to ask for a connection."""
+    """A subchannel as a policy sees it (C-core's `SubchannelInterface`): its state, and a way to connect it."""
 
     @property
     def address(self) -> str:
-        """As in the endpoint: `10.0.0.1:443`, `[::1]:443`."""
+        """The address as in the endpoint: `10.0.0.1:443`, `[::1]:443`."""
         ...
 
     @property
     def state(self) -> Connectivity:
-        """Where it stands now; it is read live."""
+        """The connectivity state at this moment."""
         ...
 
     @property
     def error(self) -> Status | None:
-        """Why the last connection or attempt failed."""
+        """The error of the last connection or attempt to connect; None if there was none."""
 
     def request_connection(self) -> None:
-        """Connect if IDLE, otherwise nothing. Plain."""
+        """Start to connect if the subchannel is IDLE. Does not block."""
 
-    async def listen(self, path: str, request: bytes, heard: Callable[[bytes], None]) -> Status | None:
-        """A call of a policy's own: `heard` gets each message. How it ended; None if the host is not READY."""
+    async def listen(self, path: str, request: bytes, on_message: Callable[[bytes], None]) -> Status | None:
+        """Make a server-streaming call for a policy; `heard` is called with each message.
+
+        Return the status with which it ended, or None if the host is not READY.
+        """
 
 
 class Lease(Protocol):
-    """A share in a host; while anyone has one the host is not retired."""
+    """A claim on a subchannel, which stays in the pool while it has a lease."""
 
     @property
     def subchannel(self) -> SubchannelInterface: ...
     def release(self) -> None:
-        """Plain and idempotent."""
+        """End the claim. Does not block; a second call does nothing."""
 
 
 class SubchannelPoolInterface(Protocol):
-    """The pool: address to host, by lease."""
+    """The pool of a channel's subchannels, shared by address and security."""
 
     def lookup(self, address: str) -> SubchannelInterface | None:
-        """The host that anyone in the channel has a lease on. Plain; takes none."""
+        """Return the subchannel that somebody in the channel leases, or None. It takes no lease."""
 
     def lease(self, address: str, mailbox: ConflatingQueue[Any]) -> Lease:
-        """Each later change of the host's state is a letter `("host", address)` in `mailbox`."""
+        """Lease the subchannel; each later change of its state is a message `("host", address)` in `mailbox`."""
 
     def with_security(self, security: Callable[[str], Hashable]) -> SubchannelPoolInterface:
-        """The same pool, its hosts reached as `security` says of each address.
+        """Return a pool whose hosts are reached as `security(address)` says; this one if its credentials ignore it.
 
-        Hosts are shared by address and what this returns. The pool itself, if its credentials do not care.
+        Hosts are shared by address and the value of `security(address)`.
         """

@@ -1,4 +1,4 @@
-"""The leases of one node: those that its decisions ask for, and those that its picks take."""
+"""The leases of one node keep its subchannels: those that its decisions name, and those that its picks acquire."""
 
 from __future__ import annotations
 
@@ -10,74 +10,76 @@ from trxds.resources.cooperative_parse import Slices
 
 from .interfaces import Lease, SubchannelInterface, SubchannelPoolInterface
 
-_A_SLICE = 256  # hosts, at 10 µs each
+_SLICE_SIZE = 256  # hosts, at 10 µs each
 
 
 class Leases:
-    """`decided` are the former, by address. News of all of them come to `mailbox`."""
+    """The leases of one node. Each change of a leased host's state is a message in `mailbox`."""
 
-    __slots__ = ("_hosts", "_mailbox", "_over", "_picked", "decided", "hosts", "wanted")
+    __slots__ = ("_hosts", "_is_closed", "_mailbox", "_of_picks", "hosts", "of_decision", "wanted")
 
     def __init__(self, hosts: SubchannelPoolInterface, mailbox: ConflatingQueue[Any]) -> None:
-        self.decided: dict[str, Lease] = {}
-        self._picked: dict[str, Lease] = {}
+        self.of_decision: dict[str, Lease] = {}
+        self._of_picks: dict[str, Lease] = {}
         self._hosts = hosts
         self._mailbox = mailbox
-        self.wanted: tuple[str, ...] = ()  # at the last `lease_exactly`; seldom anything else, for any news of a host
-        self.hosts: Mapping[str, SubchannelInterface] = {}  # by that: what a decision may look at
-        self._over = False
+        self.wanted: tuple[str, ...] = ()  # the argument of the last `lease_exactly`
+        self.hosts: Mapping[str, SubchannelInterface] = {}  # of the last decision, for the next one
+        self._is_closed = False
 
-    def all(self) -> Mapping[str, SubchannelInterface]:
-        """Those that picks have taken as well."""
-        if not self._picked:
+    def all_hosts(self) -> Mapping[str, SubchannelInterface]:
+        """Return all leased hosts by address, those of picks too."""
+        if not self._of_picks:
             return self.hosts
-        return {**self.hosts, **{address: lease.subchannel for address, lease in self._picked.items()}}
+        return {**self.hosts, **{address: lease.subchannel for address, lease in self._of_picks.items()}}
 
     def lease_exactly(self, wanted: tuple[str, ...]) -> Slices[bool]:
-        """Take what is missing and let go of what is not wanted; True if there are new ones."""
+        """Lease these addresses and release all others; return whether any is new."""
         self.wanted = wanted
+        # Without duplicates: a decision may name an address twice.
         addresses = dict.fromkeys(wanted)
-        new = [address for address in addresses if address not in self.decided]
+        new = [address for address in addresses if address not in self.of_decision]
         for number, address in enumerate(new, 1):
-            self.decided[address] = self._hosts.lease(address, self._mailbox)
-            if not number % _A_SLICE:
+            self.of_decision[address] = self._hosts.lease(address, self._mailbox)
+            if not number % _SLICE_SIZE:
                 yield
-        if len(self.decided) > len(addresses):
-            for address in self.decided.keys() - addresses.keys():
-                self.decided.pop(address).release()
-        self.hosts = {address: lease.subchannel for address, lease in self.decided.items()}
+        # All wanted addresses are leased by now, so equal sizes mean that there is nothing to release.
+        if len(self.of_decision) > len(addresses):
+            for address in self.of_decision.keys() - addresses.keys():
+                self.of_decision.pop(address).release()
+        self.hosts = {address: lease.subchannel for address, lease in self.of_decision.items()}
         return bool(new)
 
     def connect(self, addresses: Iterable[str]) -> Slices[None]:
-        """Those of them that are leased at all."""
+        """Ask those of the addresses for a connection that are leased."""
         for number, address in enumerate(addresses, 1):
-            lease = self.decided.get(address) or self._picked.get(address)
+            lease = self.of_decision.get(address) or self._of_picks.get(address)
             if lease is not None:
                 lease.subchannel.request_connection()
-            if not number % _A_SLICE:
+            if not number % _SLICE_SIZE:
                 yield
 
     def acquire(self, address: str) -> SubchannelInterface:
-        """For a pick: lease the address, once."""
-        if address not in self._picked:
+        """Lease an address for a pick, once."""
+        if address not in self._of_picks:
             lease = self._hosts.lease(address, self._mailbox)
-            if self._over:
-                # The picker outlived us by a moment; nobody else would let go of what it takes.
+            if self._is_closed:
+                # The picker has outlived the node, so nothing else would release this lease.
                 lease.release()
                 return lease.subchannel
-            self._picked[address] = lease
-        return self._picked[address].subchannel
+            self._of_picks[address] = lease
+        return self._of_picks[address].subchannel
 
     def release(self, address: str) -> None:
-        """Of what a pick has taken."""
-        lease = self._picked.pop(address, None)
+        """Release the lease of a pick, if there is one."""
+        lease = self._of_picks.pop(address, None)
         if lease is not None:
             lease.release()
-            # The host's last letter went with the lease; whoever waits for it has to look again.
+            # The lease takes the host's unread message with it, so an RPC that waits for the host has to pick again.
             self._mailbox.put("released", None)
 
     def release_all(self) -> None:
-        """All of them: the node has ended."""
-        self._over = True
-        for lease in (*self.decided.values(), *self._picked.values()):
+        """Release all leases, because the node has ended."""
+        self._is_closed = True
+        for lease in (*self.of_decision.values(), *self._of_picks.values()):
             lease.release()

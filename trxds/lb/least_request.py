@@ -1,6 +1,6 @@
-"""Of a few hosts drawn at random, the one with the fewest RPCs in flight (A48).
+"""least_request draws a few hosts at random and picks the one with the fewest RPCs in flight (A48).
 
-The counts are this policy's own: of the RPCs that it sends, and of the sessions' that their cookies send to its hosts.
+The counts are this policy's own: of the RPCs that it picks, and of sessions' RPCs, which cookies send to its hosts.
 They outlive the pickers: an RPC that began under an old picker still counts under the new one.
 """
 
@@ -13,36 +13,39 @@ from random import Random
 from trxds.resources.leaf_policy import LeastRequest as LeastRequestConfig
 
 from .circuit_breakers import CallCounter
-from .endpoint_list import EndpointList, EndpointState, Key, by_address, key_of
+from .endpoint_list import EndpointList, EndpointState, Key, index_by_address, key_of
 from .endpoint_set import Endpoints
 from .pick import Complete, Explainable, PickArgs, Picker, PickResult
 from .policy import ChannelControl, Decision, PolicyInputs
 
 
 class LeastRequest:
+    """The least_request policy; it counts the RPCs in flight to each endpoint."""
+
     def __init__(self, channel_control: ChannelControl) -> None:
         self._random = channel_control.random
-        self._endpoints = EndpointList(self._sample, channel_control.lookup)
+        self._endpoints = EndpointList(self._make_picker, channel_control.lookup)
         self._config: LeastRequestConfig | None = None
-        self._configured: Endpoints | None = None
+        self._last_endpoints: Endpoints | None = None
         self._counts: dict[Key, CallCounter] = {}
         self._trackers: dict[str, CallCounter] = {}  # the same by address
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
-        if inputs.config is not self._config or inputs.endpoints is not self._configured:
-            self._take_over(inputs.config, inputs.endpoints)
+        if inputs.config is not self._config or inputs.endpoints is not self._last_endpoints:
+            self._apply_update(inputs.config, inputs.endpoints)
         return replace(self._endpoints.decide(inputs, now), trackers=self._trackers)
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
         return self._endpoints.describe()
 
-    def _take_over(self, config: LeastRequestConfig, endpoints: Endpoints) -> None:
-        self._config, self._configured = config, endpoints
+    def _apply_update(self, config: LeastRequestConfig, endpoints: Endpoints) -> None:
+        self._config, self._last_endpoints = config, endpoints
         old = self._counts
+        # An endpoint that stays keeps its count: its RPCs in flight go on.
         self._counts = {key: old.get(key) or CallCounter() for key in map(key_of, endpoints)}
-        self._trackers = by_address(self._counts, endpoints)
+        self._trackers = index_by_address(self._counts, endpoints)
 
-    def _sample(self, ready: Mapping[Key, EndpointState]) -> Picker:
+    def _make_picker(self, ready: Mapping[Key, EndpointState]) -> Picker:
         assert self._config is not None
         counts = tuple(self._counts[key] for key in ready)
         hosts = tuple(Complete(each.host, (count,)) for each, count in zip(ready.values(), counts, strict=True))
@@ -51,6 +54,8 @@ class LeastRequest:
 
 @dataclass(frozen=True, slots=True)
 class LeastRequestPicker(Explainable):
+    """A picker that compares `choice_count` draws by the live counts."""
+
     hosts: tuple[Complete, ...]
     counts: tuple[CallCounter, ...]  # of the same hosts; read at the pick
     choice_count: int
@@ -67,7 +72,7 @@ class LeastRequestPicker(Explainable):
         return self.hosts[chosen]
 
     def _choose(self, random: Random) -> int:
-        # Some may be drawn twice, as in Envoy: so even the busiest host gets an RPC now and then.
+        # A host may be drawn twice (A48, as in Envoy): so even the busiest one gets an RPC now and then.
         counts, size = self.counts, len(self.hosts)
         chosen = int(random.random() * size)
         for _ in range(self.choice_count - 1):

@@ -1,8 +1,8 @@
-"""The one shell around every policy: letters in, one decision, the world made to match, one report.
+"""A node runs one policy: it reads messages, has the policy decide, applies the decision and reports to its parent.
 
 A node is a task with a nursery for its children and for its policy's own tasks, so the tree of nurseries is
 the tree of policies. A parent never waits for a child: configuration goes down and reports come up by
-mailboxes, and each edge has its own stamps (ADR 3).
+mailboxes, and each edge has its own generations (docs/adr/0003-generations.md).
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from .subtree import Ejections, Subtree
 
 _log = logging.getLogger("trxds.lb")
 
-_LOST = frozenset({Connectivity.TRANSIENT_FAILURE, Connectivity.IDLE})
+_LOST_STATES = frozenset({Connectivity.TRANSIENT_FAILURE, Connectivity.IDLE})
 
-_NOTHING = Configure(None, 0)  # yet
+_NO_CONFIG = Configure(None, 0)  # before the first one
 
-# Seconds for which news of hosts may wait for more of them.
-_MANY_HOSTS = 50
-_PATIENCE_A_HOST = 20e-6
-_MOST_PATIENCE = 0.05
+# A node with so many hosts gathers their news, for so many seconds.
+_MIN_HOSTS_TO_COALESCE = 50
+_DELAY_PER_HOST = 20e-6
+_MAX_DELAY = 0.05
 
 
 def _ignore(name: str) -> None:
@@ -57,9 +57,10 @@ def _ignore(name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PolicyContext:
-    """What all nodes of one channel share. `resolve_again` is told the DNS name that may be out of date.
+    """The values that all nodes of one channel share.
 
-    `lost`, where the addresses of all hosts come from one place, is told when one of them fails or its connection ends.
+    `re_resolve` is called with a DNS name whose addresses may be out of date. `request_re_resolution`, in a channel
+    whose addresses all come from one resolver, is called when a host fails or loses its connection.
     """
 
     registry: Registry
@@ -73,22 +74,22 @@ class PolicyContext:
 
 
 class Node:
-    """One policy at work. `report` is told each time that something changed."""
+    """A policy and the task that runs it. `report` is called with each new state."""
 
     __slots__ = (  # a thousand clusters have seven thousand nodes
         "_children",
-        "_given",
+        "_context",
         "_hosts_with_news",
-        "_last",
+        "_last_report",
+        "_last_step_at",
         "_leases",
         "_mailbox",
         "_pick_events",
         "_policy",
-        "_stepped",
+        "_report",
         "_subtree",
         "_tasks",
-        "_tell",
-        "_tree",
+        "_update",
         "path",
         "policy_name",
     )
@@ -97,221 +98,229 @@ class Node:
         self,
         path: str,
         policy: str,
-        tree: PolicyContext,
+        context: PolicyContext,
         mailbox: ConflatingQueue[Any],
         report: Callable[[PolicyState], object],
-        health: Ejections | None = None,
+        ejections: Ejections | None = None,
         trackers: HostTrackers | None = None,
     ) -> None:
         self.path = path
         self.policy_name = policy
-        self._tree = tree
+        self._context = context
         self._mailbox = mailbox
-        self._tell = report
-        self._given = _NOTHING  # what is in force
+        self._report = report
+        self._update = _NO_CONFIG  # what is in force
         self._policy = GuardedPolicy(path, self._make_policy)
-        self._subtree = Subtree(tree.hosts, health, trackers)
-        self._children = Children(tree.hosts, mailbox)
-        self._leases = Leases(tree.hosts, mailbox)
-        self._subtree.follow(mailbox, self._leases.decided)
+        self._subtree = Subtree(context.hosts, ejections, trackers)
+        self._children = Children(context.hosts, mailbox)
+        self._leases = Leases(context.hosts, mailbox)
+        self._subtree.subscribe(mailbox, self._leases.of_decision)
         self._tasks = NodeTasks(path)
         self._pick_events: set[Hashable] | None = None
-        self._hosts_with_news: frozenset[str] = frozenset()  # in the last letters
-        self._last: PolicyState | None = None
-        self._stepped = -math.inf
+        self._hosts_with_news: frozenset[str] = frozenset()  # in the last messages
+        self._last_report: PolicyState | None = None
+        self._last_step_at = -math.inf
 
     @property
     def endpoints(self) -> Any:
-        """Those in force, or what else is beside the configuration."""
-        return self._given.endpoints
+        """The endpoints in force, or the clusters' entries above the clusters."""
+        return self._update.endpoints
 
     @property
     def state(self) -> Connectivity:
-        """What it reported last."""
-        return self._last.state if self._last is not None else Connectivity.CONNECTING
+        """The connectivity state that the node reported last."""
+        return self._last_report.state if self._last_report is not None else Connectivity.CONNECTING
 
-    async def run(self, scope: trio.CancelScope | None = None, over: Callable[[], object] | None = None) -> None:
-        """Until it or `scope` is cancelled; `over` is called if it was the scope.
+    async def run(self, scope: trio.CancelScope | None = None, on_exit: Callable[[], object] | None = None) -> None:
+        """Run the policy until this task or `scope` is cancelled; call `on_exit` if it was the scope.
 
-        Nothing of the node is left afterwards: no child, no task, no lease.
+        No child, task or lease of the node is left afterwards.
         """
-        # The scope is here and not in a coroutine around this one, for a frame more is resumed at each letter.
+        # The scope is here because a coroutine around this one would be resumed too, at each message.
         with scope or trio.CancelScope():
             try:
                 async with trio.open_nursery() as nursery:
                     while True:
-                        many = len(self._leases.decided) >= _MANY_HOSTS
-                        news = self._gathered() if many else self._mailbox.next(self._policy.wake_at)
-                        for _ in self._take(await news):
+                        many = len(self._leases.of_decision) >= _MIN_HOSTS_TO_COALESCE
+                        news = self._gather_messages() if many else self._mailbox.next(self._policy.wake_at)
+                        for _ in self._handle_messages(await news):
                             await trio.lowlevel.checkpoint()
-                        if self._tasks.begun:
+                        # Tasks start only between steps: a child must not run before the step that made it is over.
+                        if self._tasks.pending:
                             self._tasks.start(nursery)
             finally:
+                # No await below: it would raise Cancelled, and the leases would stay.
                 self._mailbox.close()
                 self._subtree.end(self._mailbox)
                 self._leases.release_all()
-        if over is not None:
-            over()
+        # Not reached if the parent is cancelled, which does not need to know.
+        if on_exit is not None:
+            on_exit()
 
-    async def _gathered(self) -> Mapping[Hashable, Any]:
-        """What is new; while the policy can serve, news of many hosts are gathered for a moment.
+    async def _gather_messages(self) -> Mapping[Hashable, Any]:
+        """Wait for messages; while the policy can serve, gather more of them for a moment if there are many hosts.
 
-        A thousand hosts that turn READY one by one would otherwise cost a thousand decisions of
+        Otherwise a thousand hosts that turn READY one by one would cost a thousand decisions about
         a thousand hosts each.
         """
-        letters = await self._mailbox.next(self._policy.wake_at)
+        messages = await self._mailbox.next(self._policy.wake_at)
+        # While RPCs wait, the first host that connects has to serve them at once.
         if self.state is not Connectivity.READY:
-            return letters
-        patience = min(_PATIENCE_A_HOST * len(self._leases.decided), _MOST_PATIENCE)
-        calm_at = min(self._policy.wake_at, self._stepped + patience)
-        while trio.current_time() < calm_at and all(map(_of_a_host, letters)):
-            letters |= await self._mailbox.next(calm_at)
-        return letters
+            return messages
+        delay = min(_DELAY_PER_HOST * len(self._leases.of_decision), _MAX_DELAY)
+        until = min(self._policy.wake_at, self._last_step_at + delay)
+        while trio.current_time() < until and all(map(_is_of_host, messages)):
+            messages |= await self._mailbox.next(until)
+        return messages
 
-    # -- one step: plain, so that nothing can change under a decision
+    # -- one step: synchronous, so that nothing can change during a decision
 
-    def _take(self, letters: Mapping[Hashable, Any]) -> Iterable[None]:
-        """Decide anew if there is anything new to decide about; otherwise hand on what is for others."""
-        news = self._read(letters)
-        given = self._given
-        if given.config is None:
+    def _handle_messages(self, messages: Mapping[Hashable, Any]) -> Iterable[None]:
+        """Decide again if an input of the policy has changed; otherwise only pass on what the messages brought."""
+        news = self._read_messages(messages)
+        update = self._update
+        if update.config is None:
             return ()
-        if news or self._policy.is_to_be_asked:
+        if news or self._policy.must_decide:
             return self._step()
-        # A child's answer that changes nothing goes up, and endpoints that the policy does not read go down: of the
-        # eight nodes between a cluster and its endpoints three have to decide when an endpoint comes.
+        # A report that changes nothing is passed up, and endpoints that the policy does not read are passed down. So of
+        # the eight nodes between a cluster and its endpoints only three decide when an endpoint is added.
         decision = self._policy.decision
-        if self._children.endpoints is not given.endpoints:
-            self._children.reconcile(decision, given.endpoints, given.generation, trio.current_time(), self._start)
+        if self._children.endpoints is not update.endpoints:
+            self._children.reconcile(decision, update.endpoints, update.generation, trio.current_time(), self._start)
         self._publish(decision)
         return ()
 
     def _step(self) -> Slices[None]:
-        """It yields where others may run before it goes on: between hosts, if there are thousands."""
-        now = self._stepped = trio.current_time()
-        if self._children.switching:
+        """Decide and apply the decision; yield where other tasks may run, between slices of thousands of hosts."""
+        now = self._last_step_at = trio.current_time()
+        if self._children.may_be_switching:
             self._children.finish_switches()
         pick_events, self._pick_events = frozenset(self._pick_events or ()), None
-        decision = self._policy.decide(self._inputs(pick_events), now)
+        decision = self._policy.decide(self._make_inputs(pick_events), now)
         if decision.hosts != self._leases.wanted and (yield from self._leases.lease_exactly(decision.hosts)):
-            if len(self._leases.decided) >= _MANY_HOSTS:
+            if len(self._leases.of_decision) >= _MIN_HOSTS_TO_COALESCE:
                 yield
                 now = trio.current_time()
-            decision = self._policy.decide(self._inputs(pick_events), now)  # now that it can see them
-        self._subtree.match(decision)
-        given, children = self._given, self._children
+            # The first decision could not see the state of the hosts that it leased.
+            decision = self._policy.decide(self._make_inputs(pick_events), now)
+        self._subtree.apply(decision)
+        # The subtree comes first: the children lease from its hosts.
+        update, children = self._update, self._children
         if decision.children or children.by_name:
             children.hosts = self._subtree.hosts
-            children.reconcile(decision, given.endpoints, given.generation, now, self._start)
-        if decision.tasks or self._tasks.named:
-            self._tasks.match(decision.tasks)
+            children.reconcile(decision, update.endpoints, update.generation, now, self._start)
+        if decision.tasks or self._tasks.running:
+            self._tasks.reconcile(decision.tasks)
         if decision.re_resolve:
-            self._tree.re_resolve(decision.re_resolve)
+            self._context.re_resolve(decision.re_resolve)
         self._publish(decision)
         if decision.connect:
             yield from self._leases.connect(decision.connect)
 
-    def _read(self, letters: Mapping[Hashable, Any]) -> bool:
-        """Return whether the policy has anything new to decide about; without letters, its time has come."""
-        news, hosts = not letters, []
-        for sender, letter in letters.items():
+    def _read_messages(self, messages: Mapping[Hashable, Any]) -> bool:
+        """Record the messages; return whether the policy has to decide. Without a message its `wake_at` has come."""
+        news, hosts = not messages, []
+        for sender, message in messages.items():
             if isinstance(sender, Child):
-                news |= sender.take(letter)
-            elif isinstance(letter, Configure):
-                before, self._given = self._given, letter
-                reads = letter.endpoints is not before.endpoints and self._policy.reads_endpoints
-                news |= reads or letter.config != before.config
+                news |= sender.record_report(message)
+            elif isinstance(message, Configure):
+                before, self._update = self._update, message
+                reads = message.endpoints is not before.endpoints and self._policy.reads_endpoints
+                news |= reads or message.config != before.config
             else:
                 news = True
                 if isinstance(sender, tuple):  # ("host", address)
                     hosts.append(sender[1])
         self._hosts_with_news = frozenset(hosts)
-        if self._tree.request_re_resolution is not None and any(map(_is_loss, letters.items())):
-            self._tree.request_re_resolution()
+        if self._context.request_re_resolution is not None and any(map(_is_connection_loss, messages.items())):
+            self._context.request_re_resolution()
         return news
 
     def _make_policy(self) -> Policy:
-        tree, leases = self._tree, self._leases
+        context, leases = self._context, self._leases
         channel_control = ChannelControl(
             self._notify_policy,
             leases.acquire,
             leases.release,
-            tree.hosts.lookup,
-            tree.random,
-            tree.limits,
-            tree.loads,
-            tree.observers,
+            context.hosts.lookup,
+            context.random,
+            context.limits,
+            context.loads,
+            context.observers,
             self.path,
         )
-        return tree.registry.make(self.policy_name, channel_control)
+        return context.registry.make(self.policy_name, channel_control)
 
     def _notify_policy(self, event: Hashable) -> None:
         if self._pick_events is None:
             self._pick_events = set()
         self._pick_events.add(event)
+        # One message for any number of events, because RPCs by the thousand may raise them.
         self._mailbox.put("pick event", None)
 
-    def _inputs(self, pick_events: frozenset[Hashable]) -> PolicyInputs:
+    def _make_inputs(self, pick_events: frozenset[Hashable]) -> PolicyInputs:
         reports, hosts = self._children.reports() if self._children.by_name else {}, self._leases.hosts
-        given, news = self._given, self._hosts_with_news
+        update, news = self._update, self._hosts_with_news
         return PolicyInputs(
-            given.config, reports, hosts, pick_events, self._subtree.health.ejected, given.endpoints, news
+            update.config, reports, hosts, pick_events, self._subtree.ejections.ejected, update.endpoints, news
         )
 
     def _publish(self, decision: Decision) -> None:
-        """Tell the parent, once every child has answered what it was sent.
+        """Report to the parent, once every child has answered the configuration that it was sent.
 
-        Until then another step is certain, and to report half of a change would make every node
-        above step once more for each level below.
+        Until then another step is certain, and a report of half a change would make every node
+        above decide once more for each level below.
         """
-        # The picker by identity: an equal but new one is how queued RPCs are told to look again.
-        state, picker, generation, last = decision.state, decision.picker, self._given.generation, self._last
+        # Pickers are compared by identity: an equal but new one makes queued RPCs pick again.
+        state, picker, generation, last = decision.state, decision.picker, self._update.generation, self._last_report
         if last is not None and last.picker is picker and last.state is state and last.generation == generation:
             return
-        if not self._children.by_name or self._children.answered:
-            self._last = PolicyState(state, picker, generation)
-            self._tell(self._last)
+        if not self._children.by_name or self._children.have_all_answered:
+            self._last_report = PolicyState(state, picker, generation)
+            self._report(self._last_report)
 
-    # -- making the world match
+    # -- children
 
     def _start(self, child: Child) -> None:
-        self._tasks.begin(f"/{self._label(child)}", partial(self._run_child, child))
+        self._tasks.add(f"/{self._label(child)}", partial(self._run_child, child))
 
     def _label(self, child: Child) -> str:
         """Return the child's name in paths: its policy's, where the policy above has one child and no name for it."""
         return short_policy_name(child.policy) if child.name == self._policy.only_child else child.name
 
     def _run_child(self, child: Child) -> Awaitable[None]:
-        tree = self._tree if child.hosts is self._tree.hosts else replace(self._tree, hosts=child.hosts)
-        path, below = f"{self.path}/{self._label(child)}", (self._subtree.health_below, self._subtree.trackers_below)
-        node = child.node = Node(path, child.policy, tree, child.mailbox, child.tell, *below)
+        # Hosts with other security are another pool, for the whole subtree below.
+        context = self._context if child.hosts is self._context.hosts else replace(self._context, hosts=child.hosts)
+        path, below = f"{self.path}/{self._label(child)}", (self._subtree.ejections_below, self._subtree.trackers_below)
+        node = child.node = Node(path, child.policy, context, child.mailbox, child.post_report, *below)
         return node.run(child.scope, partial(self._children.on_exit, child))
 
     def exit_idle(self) -> None:
-        """Have whoever rests down here connect without waiting for an RPC. Plain."""
+        """Have the IDLE policies of this subtree connect without an RPC. Does not block."""
         if self._policy.exit_idle():
             self._mailbox.put("wake", None)
-        for child in self._children.nodes():
+        for child in self._children.active_nodes():
             child.exit_idle()
 
     # -- explaining
 
     @property
     def picker(self) -> Picker | None:
-        """What it reported last."""
-        return self._last.picker if self._last is not None else None
+        """The picker that the node reported last; None before its first report."""
+        return self._last_report.picker if self._last_report is not None else None
 
     @property
-    def settled(self) -> bool:
-        return self._mailbox.idle and self._children.settled
+    def is_settled(self) -> bool:
+        return self._mailbox.idle and self._children.are_settled
 
     def describe(self, now: float) -> str:
-        """Say what its policy sees; of one that does not say so, where it stands."""
-        outside = f"itself {self._last.state.name}" if self._last is not None else "nothing yet"
-        return self._policy.describe(self._inputs(frozenset()), now) or outside
+        """Describe what the policy sees; if it has no description, the state that it reported."""
+        outside = f"itself {self._last_report.state.name}" if self._last_report is not None else "nothing yet"
+        return self._policy.describe(self._make_inputs(frozenset()), now) or outside
 
     def handed_on(self) -> TraceNote | None:
-        """Why its picker is a child's, if it is: by the decision, or because it is the same object."""
+        """Return the reason why its picker is a child's; None if it is the policy's own."""
         if self._policy.handed_on is not None:
             return self._policy.handed_on
         for name, report in self._children.reports().items():
@@ -320,40 +329,40 @@ class Node:
         return None
 
     def child(self, name: str) -> TreeNode | None:
-        """The one whose picker counts under that name, or its only child; None before the first decision."""
-        child = self._children.get(name) if name else self._children.only
+        """Return the child that picks under `name`, or the only child if it is empty; None before it has decided."""
+        child = self._children.get(name) if name else self._children.only_child
         return child.active.node if child is not None and child.active_state is not None else None
 
-    def survey(self, path: str, parent: str | None = None, warm: bool = False) -> Iterator[NodeSnapshot]:
-        """Itself under that name, then all below it."""
-        says, problem = self.describe(trio.current_time()), _fails_all(self._last)
+    def snapshot(self, path: str, parent: str | None = None, warm: bool = False) -> Iterator[NodeSnapshot]:
+        """Yield a snapshot of this node under `path`, then of all nodes below it."""
+        says, problem = self.describe(trio.current_time()), _find_fixed_failure(self._last_report)
         if problem is not None and problem.message not in says:
             says = f"{says}; {problem.message}"
-        ejected = self._subtree.health_below.ejected
-        given, hosts = self._given, self._leases.all()
+        ejected = self._subtree.ejections_below.ejected
+        update, hosts = self._update, self._leases.all_hosts()
         yield NodeSnapshot(
-            path, parent, self.policy_name, self.state, says, given.config, hosts, ejected, warm, given.endpoints
+            path, parent, self.policy_name, self.state, says, update.config, hosts, ejected, warm, update.endpoints
         )
         for child, kept, suffix in self._children.all_children():
             label = child.path.removeprefix(f"{self.path}/")
-            yield from child.survey(f"{path}/{label}{suffix}", path, warm or kept)
+            yield from child.snapshot(f"{path}/{label}{suffix}", path, warm or kept)
 
     def __repr__(self) -> str:
-        state = self._last.state.name if self._last else "undecided"
+        state = self._last_report.state.name if self._last_report else "undecided"
         return f"<Node {self.path} {state}, {len(self._children)} children>"
 
 
-def _fails_all(last: PolicyState | None) -> Status | None:
+def _find_fixed_failure(last: PolicyState | None) -> Status | None:
     match last:
         case PolicyState(picker=FixedPicker(Fail(status) | Drop(status))):
             return status
     return None
 
 
-def _of_a_host(sender: Hashable) -> bool:
+def _is_of_host(sender: Hashable) -> bool:
     return isinstance(sender, tuple) and sender[0] == "host"
 
 
-def _is_loss(letter: tuple[Hashable, Any]) -> bool:
-    sender, host = letter
-    return _of_a_host(sender) and host.state in _LOST
+def _is_connection_loss(message: tuple[Hashable, Any]) -> bool:
+    sender, host = message
+    return _is_of_host(sender) and host.state in _LOST_STATES

@@ -1,4 +1,4 @@
-"""One node of the policy tree as it stands, for a reader of the whole tree."""
+"""A snapshot of a node is what the live page, channelz and `trxds lb` show of one policy of the tree."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from .interfaces import SubchannelInterface
 
 @dataclass(frozen=True, slots=True)
 class NodeSnapshot:
-    """One node. `hosts` are those that it has a lease on; `ejected` what outlier detection has taken out below it.
+    """The state of one node at one moment.
 
-    `warm`: it is kept for the case that it is wanted again, and gets no picks. `config` is None before the first;
-    `endpoints` are what is beside it, as in `Inputs`.
+    `says` is the policy's description of what it sees. `hosts` are the leased subchannels by address, `ejected` the
+    addresses that outlier detection has ejected for the subtree. `warm` is True for a deactivated node, which gets no
+    picks (A56). `config` is None before the first one; `endpoints` are those of `PolicyInputs`.
     """
 
     path: str

@@ -1,4 +1,4 @@
-"""What runs in a node's nursery: its children, and the tasks that its policy names."""
+"""The tasks in a node's nursery are its children and the tasks that its policy names."""
 
 from __future__ import annotations
 
@@ -15,40 +15,42 @@ Task: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class NodeTasks:
-    """A step, which is plain, begins tasks; the node starts them in its nursery when the step is over."""
+    """Tasks that a synchronous step of the node adds, and that the node starts in its nursery after the step."""
 
-    __slots__ = ("_path", "begun", "named")
+    __slots__ = ("_path", "pending", "running")
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self.begun: dict[str, Task] = {}  # by the name of the task that each is to be
-        self.named: dict[str, tuple[Task, trio.CancelScope]] = {}  # by the policy
+        self.pending: dict[str, Task] = {}  # by the task's name in the nursery
+        self.running: dict[str, tuple[Task, trio.CancelScope]] = {}  # by the policy's name for it
 
-    def begin(self, name: str, task: Task) -> None:
-        self.begun[f"lb/{self._path}{name}"] = task
+    def add(self, name: str, task: Task) -> None:
+        self.pending[f"lb/{self._path}{name}"] = task
 
     def start(self, nursery: trio.Nursery) -> None:
-        begun, self.begun = self.begun, {}
+        begun, self.pending = self.pending, {}
         for name, task in begun.items():
             nursery.start_soon(task, name=name)
 
-    def match(self, wanted: Mapping[str, Task]) -> None:
-        """Have those run that the policy names, and no others; another function under a name replaces the task."""
-        for name in self.named.keys() - wanted.keys():
-            self.named.pop(name)[1].cancel(reason="the policy does not want it any more")
+    def reconcile(self, wanted: Mapping[str, Task]) -> None:
+        """Run the tasks of the decision and cancel the others; another function under a name replaces its task."""
+        for name in self.running.keys() - wanted.keys():
+            self.running.pop(name)[1].cancel(reason="the policy does not want it any more")
         for name, task in wanted.items():
-            if name in self.named and self.named[name][0] is task:
+            # By identity: a policy returns the same function as long as its task should go on.
+            if name in self.running and self.running[name][0] is task:
                 continue
-            if name in self.named:
-                self.named[name][1].cancel(reason="replaced")
+            if name in self.running:
+                self.running[name][1].cancel(reason="replaced")
             scope = trio.CancelScope()
-            self.named[name] = task, scope
-            self.begin(f" {name}", partial(_run, task, scope, f"{self._path} {name}"))
+            self.running[name] = task, scope
+            self.add(f" {name}", partial(_run, task, scope, f"{self._path} {name}"))
 
 
 async def _run(task: Task, scope: trio.CancelScope, name: str) -> None:
     with scope:
         try:
             await task()
+        # The policy may be the user's own: its task must not end the channel's nursery.
         except Exception:
-            _log.exception("task %s of a policy raised; it is over", name)
+            _log.exception("task %s of a policy raised and has ended", name)

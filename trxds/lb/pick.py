@@ -1,7 +1,7 @@
-"""One pick: what a picker is told of an RPC, and the four answers it can give.
+"""A pick chooses a host for one attempt of an RPC; it has four possible results (C-core's `PickResult`).
 
-A pick is nested plain functions over frozen data, without a checkpoint (docs/architecture.md). It explains itself:
-given a `Trace`, the same functions note what they choose and why, and leave the world as it is.
+Pickers are nested synchronous functions over frozen data, without a checkpoint (docs/architecture.md). A pick explains
+itself: with a `Trace`, the same functions note what they choose and why, and change nothing.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from .interfaces import SubchannelInterface
 
 @dataclass(slots=True)
 class Override:
-    """The override-host attribute (A55, A61): set whenever a session filter is active.
+    """The override-host attribute of an RPC (A55, A61), set whenever a session filter is active.
 
-    `addresses` are the cookie's, in order, perhaps none; `actual` is noted by the pick: the
-    address list of the endpoint that was chosen, the connected address first. With `strict` the RPC
-    fails when none of `addresses` can be used (Envoy's); `missed` is the reason, strict or not.
+    `addresses` are the cookie's, in order, perhaps none. The pick sets `actual_address_list`: the addresses of the
+    chosen endpoint, joined by commas, the connected one first. With `strict` the RPC fails when none of `addresses` can
+    be used (Envoy's `StatefulSession.strict`); `fallback_reason` says why none could, strict or not.
     """
 
     addresses: tuple[str, ...] = ()
@@ -34,12 +34,13 @@ class Override:
 
 @dataclass(slots=True)
 class PickArgs:
-    """The RPC that wants a host, as filters and pickers see it.
+    """An RPC as filters and pickers see it.
 
-    A filter may switch `cluster` to another one of `route` (A60) and set `override`. `hash` is None
-    where no hash policy yields one; a policy that needs one draws it and notes it here, so that
-    a further attempt of the RPC has the same (A42). `session_headers` are response headers that a
-    session has to send back, other than cookies. With a `trace` nobody makes the RPC: the pick only explains itself.
+    `path` is its `:path`, `now` the time of the pick in seconds on Trio's clock. A filter may switch `cluster` to
+    another one of `route` (A60) and set `override`. `hash` is the request hash, or None if no hash policy yields one; a
+    policy that needs one draws it and stores it here, so that a further attempt has the same (A42). `session_headers`
+    are the response headers, other than cookies, that a session has to send back. With a `trace` there is no RPC: the
+    pick only explains itself.
     """
 
     path: str
@@ -49,53 +50,56 @@ class PickArgs:
     override: Override | None = None
     session_headers: tuple[str, ...] = ()
     hash: int | None = None
-    now: float = 0.0  # seconds on trio's clock
+    now: float = 0.0
     trace: Trace | None = None
 
 
 class Tracker(Protocol):
-    """Told when the attempt's stream is open and when it has ended (load, outliers, limits).
-
-    `trailing` are the server's trailers, with its load report perhaps (A51); `now` is trio's clock.
-    """
+    """An object that is called when an attempt's stream opens and when it ends, to count load, failures or RPCs."""
 
     def began(self) -> None:
         """The attempt's stream is open."""
 
-    def ended(self, status: Status, trailing: Metadata, now: float) -> None: ...
+    def ended(self, status: Status, trailing: Metadata, now: float) -> None:
+        """The stream has ended at `now`, in seconds on Trio's clock.
+
+        `trailing` are the server's trailers, perhaps with its load report (A51).
+        """
 
 
 @dataclass(slots=True)  # not frozen: some are made for each RPC, and freezing costs more than the rest of it
 class Complete:
-    """Use this host. Nobody changes it."""
+    """The pick's result is this host; `trackers` are called when the attempt begins and ends. Never change one."""
 
     host: SubchannelInterface
     trackers: tuple[Tracker, ...] = ()
-    _tracker: Tracker | None = field(default=None, init=False, repr=False, compare=False)  # the last one added, ...
-    _more: Complete | None = field(default=None, init=False, repr=False, compare=False)  # ... and what came of it
+    # The tracker that `with_tracker` added last, and its result.
+    _tracker: Tracker | None = field(default=None, init=False, repr=False, compare=False)
+    _with_tracker: Complete | None = field(default=None, init=False, repr=False, compare=False)
 
     def with_tracker(self, tracker: Tracker) -> Complete:
-        """The same with one tracker more. Who adds the same one to each pick of a host gets the same answer."""
-        if self._tracker is not tracker or self._more is None:
-            self._tracker, self._more = tracker, Complete(self.host, (*self.trackers, tracker))
-        return self._more
+        """Return this result with one more tracker; adding the same one again returns the same object."""
+        # Cached, because each pick of a host adds the same trackers: an RPC allocates nothing here.
+        if self._tracker is not tracker or self._with_tracker is None:
+            self._tracker, self._with_tracker = tracker, Complete(self.host, (*self.trackers, tracker))
+        return self._with_tracker
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """Wait until the data plane changes."""
+    """The RPC waits for the next picker, whether it waits for ready or not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Fail the RPC, unless it waits for ready."""
+    """The RPC fails with `status`, unless it waits for ready."""
 
     status: Status
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Fail the RPC, even if it waits for ready."""
+    """The RPC fails with `status`, even if it waits for ready."""
 
     status: Status
 
@@ -105,20 +109,20 @@ QUEUE = Queue()
 
 
 class Picker(Protocol):
-    """What a policy offers: frozen in what it chooses from, and swapped for another when that changes."""
+    """The part of a policy that chooses hosts; a new picker replaces it when the hosts or their states change."""
 
     __slots__ = ()
 
     def pick(self, call: PickArgs) -> PickResult:
-        """Choose for one RPC. Plain, and short: every RPC waits for it."""
+        """Choose a host for one RPC. It runs in the RPC's task: it must not block, and be quick."""
         ...
 
 
 class Explainable(Picker):
-    """A picker that heeds `call.trace`. Any other picker is not called for an explanation.
+    """A picker that can explain itself; other pickers are not called for an explanation.
 
-    With a trace, `pick` answers as it would for an RPC and notes why, but counts, leases, reports and connects nothing.
-    It draws from `call.trace.random(...)`, and reaches its children by `call.trace.pick(...)`.
+    With `call.trace`, `pick` returns the same as for an RPC and notes why, but counts, leases, reports and connects
+    nothing. It takes random numbers from `call.trace.random(...)` and calls children by `call.trace.pick(...)`.
     """
 
     __slots__ = ()
@@ -126,9 +130,10 @@ class Explainable(Picker):
 
 @dataclass(frozen=True, slots=True)
 class TraceNote:
-    """What one picker saw of the RPC and chose: the child of that name, its only child if it names none, or an end.
+    """One picker's entry in an explanation: what it saw, what it chose and why.
 
-    `waits_for` and `address` say what an RPC waits for that is queued.
+    `chose` is a child's name, or empty for the only child and for a result. For a queued RPC `waits_for` is what it
+    waits for, and `address` that of the host to connect.
     """
 
     why: str
@@ -139,7 +144,7 @@ class TraceNote:
 
 
 class Trace:
-    """The notes of one explained pick, from the root's picker to the one that answers."""
+    """The notes of one explained pick, from the root's picker down to the one that returned the result."""
 
     def __init__(self, copies: RandomCopies | None = None) -> None:
         self.notes: list[TraceNote] = []
@@ -150,23 +155,24 @@ class Trace:
         self.notes.append(TraceNote(why, chose, saw, waits_for, address))
 
     def pick(self, picker: Picker, call: PickArgs) -> PickResult:
-        """Pick from a child's picker, if it is one that explains itself."""
+        """Pick from a child's picker if it is `Explainable`; otherwise the explanation ends there."""
         if isinstance(picker, Explainable):
             return picker.pick(call)
+        # The caller cannot go on from here, so the result does not matter.
         self.is_opaque = True
         return QUEUE
 
 
 @dataclass(frozen=True, slots=True)
 class FixedPicker(Explainable):
-    """The same answer for every RPC; `why`, and what a queued RPC waits for, are for explanations."""
+    """A picker with the same result for every RPC; `why` and `waits_for` are for explanations."""
 
     result: PickResult
-    why: str = "it is so for every RPC"
+    why: str = "the result is the same for every RPC"
     waits_for: str = "the tree to change"
 
     def pick(self, call: PickArgs) -> PickResult:
-        """That answer."""
+        """Return the fixed result."""
         if call.trace is not None:
             call.trace.note(self.why, waits_for=self.waits_for)
         return self.result
@@ -175,6 +181,6 @@ class FixedPicker(Explainable):
 QUEUE_PICKER = FixedPicker(QUEUE)
 
 
-def transient_failure_picker(status: Status, why: str = "it is so for every RPC") -> FixedPicker:
-    """A picker that fails every RPC with this status, unless it waits for ready."""
+def transient_failure_picker(status: Status, why: str = "the result is the same for every RPC") -> FixedPicker:
+    """Return a picker that fails every RPC with this status, unless it waits for ready."""
     return FixedPicker(Fail(status), why)

@@ -1,7 +1,7 @@
-"""Where an RPC would go, node by node: a pick leaves a trace, and the tree says to whom its notes belong.
+"""An explanation says node by node where an RPC would go: a pick leaves a trace, whose notes belong to nodes.
 
-The pick is the one that RPCs make, so it cannot differ from what is told. A node without a picker of its own hands on
-its child's; its decision says why, and the pick does not notice it.
+It is the same pick that RPCs make, so the explanation cannot differ from it. A node without a picker of its own hands
+on its child's: the pick does not pass it, and its decision has the reason.
 """
 
 from __future__ import annotations
@@ -33,42 +33,42 @@ _UNEXPLAINED = TraceNote("it does not explain itself")
 
 @runtime_checkable
 class Describes(Protocol):
-    """What a policy may have besides `decide`."""
+    """A policy that describes what it sees, for `trxds lb` and explanations."""
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
-        """Say in a few words what it sees, whatever the RPC: `2 of 3 endpoints READY`. Changes nothing."""
+        """Return in a few words what the policy sees, such as `2 of 3 endpoints READY`. It changes nothing."""
 
 
 class TreeNode(Protocol):
-    """A node of the tree, as its parent and an explanation see it."""
+    """A node of the policy tree, as its parent and an explanation see it."""
 
     path: str
     policy_name: str
 
     @property
     def picker(self) -> Picker | None:
-        """What it reported last."""
+        """The picker that the node reported last."""
 
     @property
-    def settled(self) -> bool:
-        """No news is on its way through it, so that parents and children say the same."""
+    def is_settled(self) -> bool:
+        """Return whether no message is on its way through the subtree, so that parents and children agree."""
 
     def describe(self, now: float) -> str:
-        """Say what its policy sees."""
+        """Return what the node's policy sees, in words."""
 
     def handed_on(self) -> TraceNote | None:
-        """Why its picker is a child's, if it is."""
+        """Return the reason why the node's picker is a child's; None if it is its own."""
 
     def child(self, name: str) -> TreeNode | None:
-        """The one whose picker counts under that name, or its only child; None before the first decision."""
+        """Return the child that picks under `name`, or the only child if it is empty; None before it has decided."""
 
     def exit_idle(self) -> None: ...
 
-    def survey(self, path: str, parent: str | None = None, warm: bool = False) -> Iterator[NodeSnapshot]: ...
+    def snapshot(self, path: str, parent: str | None = None, warm: bool = False) -> Iterator[NodeSnapshot]: ...
 
 
 def explain_pick(root: TreeNode, call: PickArgs) -> Iterator[TraceStep]:
-    """What the RPC would come to now, policy by policy. Nothing is wished, leased or connected for it."""
+    """Yield what the RPC would come to now, policy by policy. It leases and connects nothing."""
     if root.picker is None:
         end = PickQueued(f"{root.path} to decide")
         yield TraceStep(root.path, root.policy_name, "nothing yet", "to wait", "it has not decided yet", end)
@@ -79,15 +79,17 @@ def explain_pick(root: TreeNode, call: PickArgs) -> Iterator[TraceStep]:
         result = trace.pick(root.picker, call)
     except Exception:
         trace.is_opaque = True
-        _log.exception("a picker raised when it was to explain itself")
-    yield from _told(root, trace, result, call.now)
+        # The notes up to here are still worth showing.
+        _log.exception("a picker raised during an explanation")
+    yield from _explain_steps(root, trace, result, call.now)
 
 
-def _told(root: TreeNode, trace: Trace, result: PickResult, now: float) -> Iterator[TraceStep]:
+def _explain_steps(root: TreeNode, trace: Trace, result: PickResult, now: float) -> Iterator[TraceStep]:
     node: TreeNode | None = root
     notes = deque(trace.notes)
     while node is not None:
         handed_on = node.handed_on()
+        # A node that hands on its child's picker leaves no note: the pick never passes it.
         note = handed_on or (notes.popleft() if notes else _UNEXPLAINED)
         below: TreeNode | None = None
         end: Outcome | None = None
@@ -95,15 +97,15 @@ def _told(root: TreeNode, trace: Trace, result: PickResult, now: float) -> Itera
         if note is _UNEXPLAINED:
             chose, end = "one of what it has", Unknown(node.path)
         elif handed_on is None and not notes and not trace.is_opaque:
-            chose, end = _ended(result, note)
+            chose, end = _describe_result(result, note)
         elif (below := node.child(note.chose)) is None:
             end = PickQueued(f"{node.path}/{note.chose} to decide")
         yield TraceStep(node.path, node.policy_name, note.saw or node.describe(now), chose, note.why, end)
         node = below
 
 
-def _ended(result: PickResult, note: TraceNote) -> tuple[str, Outcome]:
-    """What was chosen in a word, and what becomes of the RPC."""
+def _describe_result(result: PickResult, note: TraceNote) -> tuple[str, Outcome]:
+    """Return the choice in words, and the outcome for the RPC."""
     match result:
         case Complete(host):
             return host.address, PickedSubchannel(host.address, host.state)
@@ -117,8 +119,8 @@ def _ended(result: PickResult, note: TraceNote) -> tuple[str, Outcome]:
             assert_never(never)
 
 
-def counted(states: Iterable[Connectivity]) -> str:
-    """`2 of 3 endpoints READY, 1 CONNECTING`."""
+def count_states(states: Iterable[Connectivity]) -> str:
+    """Return the numbers of endpoints by state, as `2 of 3 endpoints READY, 1 CONNECTING`."""
     counts = Counter(states)
     total = sum(counts.values())
     ready = counts.pop(Connectivity.READY, 0)

@@ -1,7 +1,7 @@
-"""What a policy is: memory and one plain function, `decide`.
+"""A load balancing policy is memory and one synchronous function, `decide` (A24).
 
-A policy is told everything its node knows and says everything it wants; the node makes the
-world match. So a policy is tested with values, without an event loop.
+A policy gets all that its node knows and returns all that it wants; the node applies the decision.
+So a policy is tested with values, without an event loop.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from .load_report.load_store import LoadStore
 from .pick import QUEUE_PICKER, Picker, TraceNote, Tracker
 from .security import Security
 
-CHILD_RETENTION = 15 * 60.0  # seconds that a child not wanted any more stays warm (A28, A56)
+CHILD_RETENTION = 15 * 60.0  # seconds for which a deactivated child keeps running (A28, A56)
 
 
 class LbConfig(Protocol):
-    """A policy's configuration: a frozen value that names the policy it is for."""
+    """A policy's configuration: a frozen, comparable value with the name of its policy."""
 
     @property
     def policy(self) -> str:
@@ -37,7 +37,10 @@ class LbConfig(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PolicyState:
-    """What a node tells its parent. `generation` is the newest configuration it has answered."""
+    """A policy's report to its parent: connectivity state and picker, as in C-core's `UpdateState`.
+
+    `generation` is the number of the newest configuration that the report answers.
+    """
 
     state: Connectivity
     picker: Picker
@@ -48,11 +51,12 @@ class PolicyState:
 class PolicyInputs:
     """All that a decision may depend on, apart from the time and the policy's own memory.
 
-    `endpoints` are those that the policy may send to, beside its configuration; a policy above the clusters has what
-    their resources say instead. `children` has the latest report of each child, also of those kept warm; a child
-    without one has not decided yet. `hosts` has an entry for every address the last decision leased, and `news` the
-    addresses of those that have news since then. `pick_events` is what picks left since the last step. `ejected` are
-    the addresses that outlier detection above has taken out; a leaf counts them as failed.
+    `config` is the policy's configuration; `endpoints` are those that it may send RPCs to (above the clusters, the
+    entries of the clusters). `children` has the latest report of each child, also of deactivated ones; a child without
+    one has not decided yet. `hosts` has the subchannel of every address that the last decision leased, and `news` the
+    addresses of those that changed since then. `pick_events` are the values that picks passed to
+    `ChannelControl.notify_policy` since the last decision. `ejected` are the addresses that outlier detection above has
+    ejected; a leaf counts them as failed (A50).
     """
 
     config: Any
@@ -66,19 +70,21 @@ class PolicyInputs:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a policy wants to be so.
+    """The complete state that a policy wants; its node makes the changes.
 
-    `children` by name, with their configuration; a child left out ends, or stays warm for `CHILD_RETENTION` when named
-    in `deactivate`. Each has all the policy's endpoints, or the part of them that has the child's name; `endpoints`, by
-    the child's name, are others. `hosts` are leased; those in `connect`, leased or held by picks, are asked to connect
-    if IDLE. `tasks` run in the node's nursery while they are named; another callable under the same name replaces the
-    task. `ejected`, if the policy says anything at all, are the addresses taken out for the subtree below. `re_resolve`
-    names a DNS name whose addresses seem out of date. `security` is how the subtree's hosts are reached; with another
-    one the children begin anew, and those before them go on picking until the new ones can.
+    `state` and `picker` are reported to the parent. `children` are configurations by the child's name. A child that is
+    left out ends, or keeps running for `CHILD_RETENTION` seconds if `deactivate` names it (A56). Each child gets all
+    the policy's endpoints, or the part that has the child's name, unless `endpoints` has others under its name. `hosts`
+    are the addresses to lease; those in `connect`, leased here or acquired by picks, are asked to connect if IDLE. At
+    `wake_at`, in seconds on Trio's clock, the policy decides again. `tasks` run in the node's nursery while decisions
+    name them; another callable under the same name replaces the task. `ejected`, unless None, are the addresses ejected
+    for the subtree below (A50). `re_resolve` is a DNS name whose addresses may be out of date. `security` says how the
+    subtree's hosts are reached (A29); with another one the children are replaced, and the old ones go on picking until
+    the new ones can.
 
-    `trackers` hear of RPCs to these addresses that another policy of the cluster chose: a session's, by its cookie.
-    Those of the policy's own picks are with the picks. `collects`, if any, is where the policies below attach theirs.
-    `handed_on` says for explanations that the picker is a child's, of which and why.
+    `trackers`, by address, are called for RPCs that another policy of the cluster sends there: those of sessions, by
+    their cookies (A55). Trackers of the policy's own picks are part of the picks. `collects`, if any, is where the
+    policies below attach theirs. `handed_on` says for explanations that the picker is a child's, of which and why.
     """
 
     state: Connectivity
@@ -100,11 +106,13 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class ChannelControl:
-    """What a policy may use between its decisions, from picks: all of it plain functions.
+    """The functions and values of its channel that a policy may use, also from its picks. None of them blocks.
 
-    `wish` leaves a wish for the next decision. `hold` leases an address, once however often it
-    is called, until `release`; what is held when the node ends is let go then. `find` looks
-    without leasing. `observers` are told what the policy, at `path` in the tree, sees of its hosts.
+    `notify_policy` passes a value to the next decision, in `PolicyInputs.pick_events`. `acquire` leases an address,
+    once however often it is called, until `release` or until the node ends. `lookup` returns the subchannel that
+    somebody in the channel leases, or None, without leasing it. Take random numbers from `random`. `limits` and
+    `loads` count the RPCs of a cluster for circuit breaking (A32) and LRS. `observers` are called with what the
+    policy, at `path` in the tree, sees of its hosts.
     """
 
     notify_policy: Callable[[Hashable], None]
@@ -119,26 +127,29 @@ class ChannelControl:
 
 
 class Policy(Protocol):
-    """One instance a node; called by its node only, never by two tasks.
+    """A load balancing policy (A24). Each node of the tree has its own instance, and only the node's task calls it.
 
-    A policy whose `reads_endpoints` is False is not asked when nothing but its endpoints has changed: its children
-    get them without it.
+    A policy whose `reads_endpoints` is False does not decide when only its endpoints have changed: its children
+    get them directly.
     """
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
-        """What is to be, from what is; `now` is in seconds on Trio's clock. No I/O and no waiting.
+        """Return the wanted state for these inputs; `now` is in seconds on Trio's clock.
 
-        It may be asked twice in a row: a decision that leases new hosts is taken again with them.
+        It does no I/O and does not wait.
+
+        It may be called twice in a row: a decision that leases new hosts is repeated with them. While it raises, the
+        RPCs of the subtree fail with INTERNAL.
         """
         ...
 
 
 @runtime_checkable
 class ExitIdle(Protocol):
-    """A policy that may be IDLE until an RPC comes."""
+    """A policy that may be IDLE until an RPC comes (C-core's `ExitIdleLocked`)."""
 
     def exit_idle(self) -> None:
-        """Connect at the next decision all the same, as if one had come."""
+        """Connect at the next decision, as if an RPC had come."""
 
 
 PolicyFactory = Callable[[ChannelControl], Policy]

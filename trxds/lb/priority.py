@@ -1,8 +1,8 @@
-"""Failover (A56): the first priority that can serve is used, the next is begun only if it cannot.
+"""priority fails over (A56): it uses the first priority that can serve, and starts the next one only if none can.
 
 A priority gets 10 seconds to connect before the next one is tried. Lower priorities that are
-not needed any more stay warm for a quarter of an hour; priorities that left the configuration
-go at once (A115).
+not needed any more are deactivated for a quarter of an hour; priorities that left the configuration
+end at once (A115).
 """
 
 from __future__ import annotations
@@ -19,109 +19,119 @@ from .policy import CHILD_RETENTION, CONNECTING, ChannelControl, Decision, Polic
 
 FAILOVER_TIMEOUT = 10.0  # seconds
 
-EMPTY = unavailable("the cluster has no priorities")
+NO_PRIORITIES = unavailable("the cluster has no priorities")
 
 _USABLE = (Connectivity.READY, Connectivity.IDLE)
 
 
 @dataclass(slots=True)
 class _FailoverTimer:
-    """How long we still wait for one child that is connecting."""
+    """The failover timer of one child, and when it ends if it is deactivated."""
 
-    until: float
-    worked: bool = False  # READY or IDLE since its last failure
-    gone_at: float = math.inf  # when a child kept warm ends
+    fires_at: float
+    was_usable: bool = False  # READY or IDLE since its last failure
+    ends_at: float = math.inf  # when a deactivated child ends
 
-    def note(self, state: Connectivity, now: float) -> None:
+    def update(self, state: Connectivity, now: float) -> None:
         match state:
             case Connectivity.READY | Connectivity.IDLE:
-                self.until, self.worked = -math.inf, True
+                self.fires_at, self.was_usable = -math.inf, True
             case Connectivity.TRANSIENT_FAILURE:
-                self.until, self.worked = -math.inf, False
-            case Connectivity.CONNECTING if self.worked:
-                # It had worked: a reconnect is as good a reason to wait as a start.
-                self.until, self.worked = now + FAILOVER_TIMEOUT, False
+                self.fires_at, self.was_usable = -math.inf, False
+            case Connectivity.CONNECTING if self.was_usable:
+                # A56: the timer starts again for a child that was READY or IDLE since its last failure.
+                self.fires_at, self.was_usable = now + FAILOVER_TIMEOUT, False
 
 
 class Priority:
+    """The priority policy; its children are the priorities, which get their endpoints directly."""
+
     reads_endpoints = False
 
     def __init__(self, channel_control: ChannelControl) -> None:
-        self._known: dict[str, _FailoverTimer] = {}
+        self._timers: dict[str, _FailoverTimer] = {}
         self._active: frozenset[str] = frozenset()
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         names = tuple(inputs.config.children)
         if not names:
-            return Decision(Connectivity.TRANSIENT_FAILURE, transient_failure_picker(EMPTY, "there is none to choose"))
+            return Decision(
+                Connectivity.TRANSIENT_FAILURE, transient_failure_picker(NO_PRIORITIES, "there is none to choose")
+            )
         self._remove_unconfigured(inputs.config.children, now)
-        chosen, begun, why = self._choose(names, inputs.children, now)
+        chosen, tried, why = self._choose(names, inputs.children, now)
         report = self._effective_state(chosen, inputs.children.get(chosen, CONNECTING), now)
-        active = self._activate(names, chosen, begun, report.state)
+        active = self._activate(names, chosen, tried, report.state)
         self._start_deactivation(now)
+        # The child's own picker: RPCs do not pass this policy.
         return Decision(
             report.state,
             report.picker,
             children={name: inputs.config.children[name] for name in names if name in active},
-            deactivate=frozenset(name for name in self._known if name not in active),
-            wake_at=min((p.until for n, p in self._known.items() if n in active and p.until > now), default=math.inf),
+            deactivate=frozenset(name for name in self._timers if name not in active),
+            wake_at=min(
+                (p.fires_at for n, p in self._timers.items() if n in active and p.fires_at > now), default=math.inf
+            ),
             handed_on=TraceNote(why, chosen),
         )
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
         names = inputs.config.children
-        return ", ".join(f"{name} {self._seen(name, inputs.children, now)}" for name in names) or "no priorities"
+        return (
+            ", ".join(f"{name} {self._describe_child(name, inputs.children, now)}" for name in names) or "no priorities"
+        )
 
-    def _seen(self, name: str, reports: Mapping[str, PolicyState], now: float) -> str:
-        patience = self._known.get(name)
-        if patience is None or name not in reports:
+    def _describe_child(self, name: str, reports: Mapping[str, PolicyState], now: float) -> str:
+        timer = self._timers.get(name)
+        if timer is None or name not in reports:
             return "not begun"
-        left = patience.until - now
-        time = f" for {left:.1f} s more" if 0 < left < math.inf else ""
-        warm = ", kept warm" if patience.gone_at < math.inf else ""
-        return f"{reports[name].state.name}{time}{warm}"
+        left = timer.fires_at - now
+        remaining = f" for {left:.1f} s more" if 0 < left < math.inf else ""
+        warm = ", kept warm" if timer.ends_at < math.inf else ""
+        return f"{reports[name].state.name}{remaining}{warm}"
 
     def _remove_unconfigured(self, configured: Iterable[str], now: float) -> None:
         wanted = set(configured)
-        self._known = {n: p for n, p in self._known.items() if n in wanted and p.gone_at > now}
+        # A115: a removed priority is not kept; one whose time as a deactivated child is over starts anew.
+        self._timers = {n: p for n, p in self._timers.items() if n in wanted and p.ends_at > now}
 
     def _choose(
         self, names: tuple[str, ...], reports: Mapping[str, PolicyState], now: float
     ) -> tuple[str, list[str], str]:
-        """The priority to use, those looked at on the way, which all have to be running, and the reason."""
-        begun: list[str] = []
+        """Return the priority to use, all that were tried before it, which have to run, and the reason."""
+        tried: list[str] = []
         for name in names:
-            patience = self._known.setdefault(name, _FailoverTimer(now + FAILOVER_TIMEOUT))
+            timer = self._timers.setdefault(name, _FailoverTimer(now + FAILOVER_TIMEOUT))
             state = reports.get(name, CONNECTING).state
-            patience.note(state, now)
-            begun.append(name)
+            timer.update(state, now)
+            tried.append(name)
             if state in _USABLE:
-                return name, begun, "the first that is READY or IDLE"
-            if patience.until > now:
-                return name, begun, "the first that is still given time"
-        # Nobody can serve: a child still trying may succeed, otherwise the last one's error is the newest.
+                return name, tried, "the first that is READY or IDLE"
+            if timer.fires_at > now:
+                return name, tried, "the first that is still given time"
+        # A56: if none can serve, the first that is CONNECTING may succeed; otherwise the last one's error is reported.
         for name in names:
             if reports.get(name, CONNECTING).state is Connectivity.CONNECTING:
-                return name, begun, "none can serve, and it still tries"
-        return names[-1], begun, "none can serve, and it is the last"
+                return name, tried, "none can serve, and it still tries"
+        return names[-1], tried, "none can serve, and it is the last"
 
     def _effective_state(self, name: str, report: PolicyState, now: float) -> PolicyState:
-        """As reported, except that a child whose time is up counts as failed; its picker stays."""
-        if report.state is Connectivity.CONNECTING and self._known[name].until <= now:
+        """Return the child's report; if it is CONNECTING and its failover timer has fired it counts as failed."""
+        if report.state is Connectivity.CONNECTING and self._timers[name].fires_at <= now:
             return PolicyState(Connectivity.TRANSIENT_FAILURE, report.picker)
         return report
 
-    def _activate(self, names: tuple[str, ...], chosen: str, begun: list[str], state: Connectivity) -> frozenset[str]:
-        active = set(begun)
+    def _activate(self, names: tuple[str, ...], chosen: str, tried: list[str], state: Connectivity) -> frozenset[str]:
+        active = set(tried)
         if state not in _USABLE:
-            # While the chosen one only tries, lower ones that run go on running.
+            # A56: a lower priority is deactivated only when a higher one is READY or IDLE.
             active.update(name for name in names if name in self._active)
         self._active = frozenset(active)
         return self._active
 
     def _start_deactivation(self, now: float) -> None:
-        for name, patience in self._known.items():
+        for name, timer in self._timers.items():
             if name in self._active:
-                patience.gone_at = math.inf
-            elif patience.gone_at == math.inf:
-                patience.gone_at = now + CHILD_RETENTION
+                timer.ends_at = math.inf
+            elif timer.ends_at == math.inf:
+                timer.ends_at = now + CHILD_RETENTION

@@ -1,6 +1,6 @@
-"""A part of the endpoints, another one in each client, so that neither side has too many connections (A68).
+"""random_subsetting gives each client another subset of the endpoints, so no side has too many connections (A68).
 
-By rendezvous hashing: when an endpoint comes or goes, a client's part changes by one at most.
+It uses rendezvous hashing: when an endpoint is added or removed, a client's subset changes by one endpoint at most.
 """
 
 from __future__ import annotations
@@ -21,53 +21,56 @@ from .pick import TraceNote
 from .policy import CONNECTING, ChannelControl, Decision, PolicyInputs
 
 _CHILD = "subset"
-_HANDED_ON = TraceNote("those with the lowest of this client's own hashes")
+_HANDED_ON = TraceNote("the endpoints with the lowest hashes by this client's seed")
 
 
 class RandomSubsetting:
+    """The random_subsetting policy; its only child gets the subset."""
+
     only_child: ClassVar[str] = _CHILD
 
     def __init__(self, channel_control: ChannelControl) -> None:
-        self._seed = channel_control.random.getrandbits(64)  # what makes this client's part its own
-        self._given: tuple[RandomSubsettingConfig, Endpoints] | None = None
-        self._subset: tuple[LbPolicyConfig, Endpoints] | None = None  # of what was given
+        self._seed = channel_control.random.getrandbits(64)  # each client has another one, and so another subset
+        self._last_inputs: tuple[RandomSubsettingConfig, Endpoints] | None = None
+        self._subset: tuple[LbPolicyConfig, Endpoints] | None = None  # of `_last_inputs`
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         report = inputs.children.get(_CHILD, CONNECTING)
-        config, endpoints = self._chosen(inputs.config, inputs.endpoints)
+        config, endpoints = self._choose(inputs.config, inputs.endpoints)
         below = {_CHILD: config}, {_CHILD: endpoints}
         return Decision(report.state, report.picker, children=below[0], endpoints=below[1], handed_on=_HANDED_ON)
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
         return f"{min(len(inputs.endpoints), inputs.config.subset_size)} of {len(inputs.endpoints)} endpoints"
 
-    def _chosen(self, config: RandomSubsettingConfig, endpoints: Endpoints) -> tuple[LbPolicyConfig, Endpoints]:
-        given = self._given
-        if self._subset is None or given is None or given[0] is not config or given[1] is not endpoints:
-            subset = endpoints.only(chosen(endpoints, config.subset_size, self._seed))
-            self._given, self._subset = (config, endpoints), (narrowed(config.child, subset), subset)
+    def _choose(self, config: RandomSubsettingConfig, endpoints: Endpoints) -> tuple[LbPolicyConfig, Endpoints]:
+        last = self._last_inputs
+        # Once for the same inputs, because it hashes all endpoints and each report of the child comes here.
+        if self._subset is None or last is None or last[0] is not config or last[1] is not endpoints:
+            subset = endpoints.only(choose_addresses(endpoints, config.subset_size, self._seed))
+            self._last_inputs, self._subset = (config, endpoints), (narrow_config(config.child, subset), subset)
         return self._subset
 
 
-def chosen(endpoints: Iterable[Endpoint], size: int, seed: int) -> frozenset[str]:
-    """The first addresses of so many endpoints, those with the lowest hashes."""
+def choose_addresses(endpoints: Iterable[Endpoint], size: int, seed: int) -> frozenset[str]:
+    """Return the first addresses of the `size` endpoints with the lowest hashes."""
     firsts = [endpoint.addresses[0] for endpoint in endpoints]
     firsts.sort(key=lambda address: xxh64_intdigest(address.encode(), seed))
     return frozenset(firsts[:size])
 
 
-def narrowed(config: LbPolicyConfig, endpoints: Endpoints) -> LbPolicyConfig:
-    """The same configuration; a locality that has none of the endpoints takes no part in its draw."""
+def narrow_config(config: LbPolicyConfig, endpoints: Endpoints) -> LbPolicyConfig:
+    """Return the configuration without localities that have none of the endpoints: RPCs for them would fail."""
     match config:
         case WeightedTargetConfig(targets):
             parts = endpoints.parts
             left = {
-                name: Target(its.weight, narrowed(its.config, parts[name]))
-                for name, its in targets.items()
+                name: Target(target.weight, narrow_config(target.config, parts[name]))
+                for name, target in targets.items()
                 if name in parts
             }
             return replace(config, targets=left)
         case RandomSubsettingConfig() | OutlierDetectionConfig():
-            return replace(config, child=narrowed(config.child, endpoints))
+            return replace(config, child=narrow_config(config.child, endpoints))
         case _:
             return config

@@ -1,4 +1,4 @@
-"""Policy name to policy. `channel/channel.py` makes one and adds what stands above this floor."""
+"""The registry finds a policy by its name (A24). `client/channel.py` adds override_host and the user's own."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BUILT_IN: Mapping[str, PolicyFactory] = {
 
 
 class Registry:
-    """The policies that one channel knows."""
+    """The policies of one channel by name."""
 
     def __init__(self, more: Mapping[str, PolicyFactory] | None = None) -> None:
         self._factories = {**BUILT_IN, **(more or {})}

@@ -1,4 +1,4 @@
-"""Each READY endpoint in turn; all of them are connected, and connected again when they fall."""
+"""round_robin picks each READY endpoint in turn; it connects all of them, and again when they are lost (A61)."""
 
 from __future__ import annotations
 
@@ -15,37 +15,44 @@ _COMPLETE = attrgetter("complete")
 
 
 class RoundRobin:
+    """The round_robin policy; a model for a policy of your own (docs/writing-a-policy.md)."""
+
     def __init__(self, channel_control: ChannelControl) -> None:
         self._random = channel_control.random
-        self._endpoints = EndpointList(self._rotation, channel_control.lookup)
+        self._endpoints = EndpointList(self._make_picker, channel_control.lookup)
         self._ready: tuple[Key, ...] = ()
         self._turn: Iterator[int] = count()
         self._picker: RoundRobinPicker | None = None
-        self._restless = True
+        self._has_ready_news = True
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
-        self._restless = any(map(is_ready, map(inputs.hosts.get, inputs.news)))
+        self._has_ready_news = any(map(is_ready, map(inputs.hosts.get, inputs.news)))
         return self._endpoints.decide(inputs, now)
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
         return self._endpoints.describe()
 
-    def _rotation(self, ready: Mapping[Key, EndpointState]) -> Picker:
+    def _make_picker(self, ready: Mapping[Key, EndpointState]) -> Picker:
         keys = tuple(ready)
         if keys != self._ready:
             # A random start, or every client of a restarted fleet would begin at the same host.
             self._ready, self._turn = keys, count(self._random.randrange(len(keys)))
         hosts = tuple(map(_COMPLETE, ready.values()))
-        # An RPC that found its host gone waits for another picker. So a host that is READY and has news makes a new
-        # one: its connection may be another. Any other news are of hosts that the picker does not have.
-        if self._picker is None or self._restless or hosts != self._picker.hosts or self._turn is not self._picker.turn:
+        # An RPC whose host was lost waits for another picker. So news of a READY host make a new picker: the host may
+        # have another connection. Other news are of hosts that the picker does not have.
+        if (
+            self._picker is None
+            or self._has_ready_news
+            or hosts != self._picker.hosts
+            or self._turn is not self._picker.turn
+        ):
             self._picker = RoundRobinPicker(hosts, self._turn)
         return self._picker
 
 
 @dataclass(frozen=True, slots=True)
 class RoundRobinPicker(Explainable):
-    """`turn` is the policy's and outlives this picker, so a new picker goes on where the old one was."""
+    """A picker over the READY hosts; `turn` is the policy's, so a new picker goes on where the old one was."""
 
     hosts: tuple[Complete, ...]
     turn: Iterator[int]
@@ -55,5 +62,5 @@ class RoundRobinPicker(Explainable):
         if call.trace is not None:
             call.trace.note("it is its turn")
             for _ in range(len(hosts) - 1):
-                next(self.turn)  # the rest of a round, after which it is the same one's turn
+                next(self.turn)  # the rest of a round: an explanation must not change the next RPC's host
         return hosts[turn % len(hosts)]

@@ -1,4 +1,4 @@
-"""How a cluster's hosts are to be reached: what its resource says (A29), for each host by its own name (A101)."""
+"""A cluster's security says how its hosts are reached: by the resource (A29), with each host's own name (A101)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from trxds.resources.upstream_tls import UpstreamTls
 
 
 class Security:
-    """Another object means that all connections begin anew; other `hostnames` count for new ones only."""
+    """The TLS settings of a cluster's hosts.
+
+    A new object makes the subtree connect again; a change of `hostnames` applies to new connections only.
+    """
 
     __slots__ = ("hostnames", "tls")
 
     def __init__(self, tls: UpstreamTls) -> None:
         self.tls = tls
+        # Apart from `tls`, because names come from EDS and change with the endpoints (A101).
         self.hostnames: Mapping[str, str] = {}
 
     def of(self, address: str) -> UpstreamTls:

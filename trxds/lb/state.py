@@ -1,4 +1,4 @@
-"""How the states of many make the state of one: READY, else CONNECTING, else IDLE, else failure."""
+"""A parent's connectivity state is aggregated from its children's: READY, else CONNECTING, else IDLE, else failure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ _ORDER = (Connectivity.READY, Connectivity.CONNECTING, Connectivity.IDLE)
 
 
 def aggregate(states: Iterable[Connectivity]) -> Connectivity:
-    """The best of them, by gRPC's order."""
-    present = list(states)  # which is searched by identity; the hash of an Enum is a call
+    """Return the best of the states, in gRPC's order; TRANSIENT_FAILURE if there is none."""
+    # A list is searched by identity. A set would be slower: the hash of an Enum is a Python function.
+    present = list(states)
     for state in _ORDER:
         if state in present:
             return state
@@ -33,7 +34,7 @@ class StickyFailures:
         self._failed: set[str] = set()
 
     def states(self, names: Iterable[str], reports: Mapping[str, PolicyState]) -> dict[str, Connectivity]:
-        """The state each name counts with; names not given are forgotten."""
+        """Return the state with which each name counts, and forget all other names."""
         states = {name: self._state(name, reports.get(name, CONNECTING).state) for name in names}
         self._failed &= states.keys()
         return states
@@ -43,6 +44,7 @@ class StickyFailures:
             self._failed.add(name)
         elif state is Connectivity.READY:
             self._failed.discard(name)
+        # Also CONNECTING and IDLE: the child is between two attempts.
         elif name in self._failed:
             return Connectivity.TRANSIENT_FAILURE
         return state

@@ -1,7 +1,7 @@
-"""What passes between a node and those below it without any letter: ejections down (A50), trackers up, and security.
+"""A subtree shares state that is no configuration: ejections (A50) and security go down, trackers go up.
 
 Ejection belongs to outlier detection and not to the subchannel, for one address may serve two clusters and fail in one.
-A change of it is a letter to the nodes that lease the address, and no new generation.
+A change of it is a message to the nodes that lease the address, and no new generation.
 """
 
 from __future__ import annotations
@@ -19,47 +19,48 @@ from .security import Security
 
 
 class Ejections:
-    """`ejected` is what counts here: this level's own, and what the levels above have ejected."""
+    """The addresses ejected for one level of the tree: `ejected` has its own and those of the levels above."""
 
-    __slots__ = ("_above", "_below", "_followers", "_own", "ejected")
+    __slots__ = ("_above", "_below", "_own", "_subscribers", "ejected")
 
     def __init__(self, above: Ejections | None = None) -> None:
         self.ejected: frozenset[str] = frozenset()
         self._above = above
         self._own: frozenset[str] = frozenset()
-        self._followers: dict[ConflatingQueue[Any], Collection[str]] = {}
+        self._subscribers: dict[ConflatingQueue[Any], Collection[str]] = {}
         self._below: list[Ejections] = []
         if above is not None:
             above._below.append(self)
-        self._renew()
+        self._update()
 
     def subscribe(self, mailbox: ConflatingQueue[Any], leased: Collection[str]) -> None:
-        """Tell `mailbox` when an address that is in `leased` by then is ejected or comes back."""
-        self._followers[mailbox] = leased
+        """Post to `mailbox` when an address is ejected or returned that is in `leased` by then."""
+        self._subscribers[mailbox] = leased
 
     def unsubscribe(self, mailbox: ConflatingQueue[Any]) -> None:
-        self._followers.pop(mailbox, None)
+        self._subscribers.pop(mailbox, None)
 
     def eject(self, addresses: frozenset[str]) -> None:
-        """These and no others are ejected by this level from now on."""
+        """Set the addresses that this level ejects from now on."""
         changed = self._own ^ addresses
         self._own = addresses
         if changed:
-            self._renew()
+            self._update()
+            # Nodes read `ejected` themselves: the message has no contents, so the latest state counts.
             self._notify(changed)
 
     def end(self) -> None:
-        """Whoever ejected is gone, and the subtree with it."""
+        """Leave the level above: the policy that ejected has ended, and its subtree too."""
         if self._above is not None:
             self._above._below.remove(self)
 
-    def _renew(self) -> None:
+    def _update(self) -> None:
         self.ejected = self._own | self._above.ejected if self._above is not None else self._own
         for level in self._below:
-            level._renew()
+            level._update()
 
     def _notify(self, changed: frozenset[str]) -> None:
-        for mailbox, leased in self._followers.items():
+        for mailbox, leased in self._subscribers.items():
             if any(address in leased for address in changed):
                 mailbox.put("health", None)
         for level in self._below:
@@ -67,54 +68,59 @@ class Ejections:
 
 
 class Subtree:
-    """One level of it. `health` and `trackers` are what the level above gave; the next one gets those below."""
+    """The shared state of one node and those below it.
+
+    `ejections` and `trackers` come from the level above; the level below gets `ejections_below` and `trackers_below`.
+    """
 
     __slots__ = (
         "_all_hosts",
-        "_attached",
+        "_last_trackers",
         "_security",
         "_trackers",
-        "health",
-        "health_below",
+        "ejections",
+        "ejections_below",
         "hosts",
         "trackers_below",
     )
 
     def __init__(
-        self, hosts: SubchannelPoolInterface, health: Ejections | None = None, trackers: HostTrackers | None = None
+        self, hosts: SubchannelPoolInterface, ejections: Ejections | None = None, trackers: HostTrackers | None = None
     ) -> None:
         self.hosts = hosts  # to be leased below
         self._all_hosts = hosts
-        self.health = health or Ejections()  # with the ejections of the levels above
-        self._trackers = trackers  # where we attach ours, if anybody above wants to know
-        self._attached: Mapping[str, Tracker] | None = None
-        self._security: Security | None = None  # how our policy wants the hosts below to be reached
-        self.health_below = self.health  # another one once our policy ejects hosts itself
+        self.ejections = ejections or Ejections()  # with the ejections of the levels above
+        self._trackers = trackers  # our policy's are attached here, if a policy above collects them
+        self._last_trackers: Mapping[str, Tracker] | None = None
+        self._security: Security | None = None  # of the policy's last decision
+        self.ejections_below = self.ejections  # another one once our policy ejects hosts itself
         self.trackers_below = trackers
 
-    def follow(self, mailbox: ConflatingQueue[Any], leased: Collection[str]) -> None:
-        """Tell `mailbox` of ejections of what is leased."""
-        self.health.subscribe(mailbox, leased)
+    def subscribe(self, mailbox: ConflatingQueue[Any], leased: Collection[str]) -> None:
+        """Post to `mailbox` when an address in `leased` is ejected or returned."""
+        self.ejections.subscribe(mailbox, leased)
 
-    def match(self, decision: Decision) -> None:
-        """Have it be as the policy has decided."""
+    def apply(self, decision: Decision) -> None:
+        """Apply the ejections, security and trackers of the policy's decision."""
         if decision.ejected is not None:
-            if self.health_below is self.health:
-                self.health_below = Ejections(self.health)
-            self.health_below.eject(decision.ejected)
+            # Made on first use: most policies eject nothing, and then all levels share one object.
+            if self.ejections_below is self.ejections:
+                self.ejections_below = Ejections(self.ejections)
+            self.ejections_below.eject(decision.ejected)
         if decision.security is not self._security:
             security = self._security = decision.security
+            # Another pool makes the node replace its children, by a graceful switch.
             self.hosts = self._all_hosts.with_security(security.of) if security is not None else self._all_hosts
         if decision.collects is not None:
             self.trackers_below = decision.collects
-        if decision.trackers is not self._attached:
-            self._attached = decision.trackers
+        if decision.trackers is not self._last_trackers:
+            self._last_trackers = decision.trackers
             if self._trackers is not None:
                 self._trackers.attach(self, decision.trackers or {})
 
     def end(self, mailbox: ConflatingQueue[Any]) -> None:
-        self.health.unsubscribe(mailbox)
-        if self.health_below is not self.health:
-            self.health_below.end()
+        self.ejections.unsubscribe(mailbox)
+        if self.ejections_below is not self.ejections:
+            self.ejections_below.end()
         if self._trackers is not None:
             self._trackers.detach(self)

@@ -1,4 +1,4 @@
-"""Telling trackers of an attempt. One may be a user's own, so what it raises is logged and harms no RPC."""
+"""The trackers of an attempt are called here; exceptions are logged, because a tracker may be the user's own."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from .pick import Tracker
 _log = logging.getLogger("trxds.lb")
 
 
-def tell_began(trackers: Iterable[Tracker], path: str) -> None:
+def notify_began(trackers: Iterable[Tracker], path: str) -> None:
     for tracker in trackers:
         try:
             tracker.began()
         except Exception:
-            _log.exception("tracker %r raised at the begin of the RPC to %s", tracker, path)
+            _log.exception("tracker %r raised at the start of the RPC to %s", tracker, path)
 
 
-def tell_ended(trackers: Iterable[Tracker], path: str, status: Status, trailing: Metadata, now: float) -> None:
+def notify_ended(trackers: Iterable[Tracker], path: str, status: Status, trailing: Metadata, now: float) -> None:
     for tracker in trackers:
         try:
             tracker.ended(status, trailing, now)

@@ -1,4 +1,4 @@
-"""Localities by weight (A28): a draw among those that are READY."""
+"""weighted_target draws a READY child for each RPC, by weight; its children are localities (A28)."""
 
 from __future__ import annotations
 
@@ -16,39 +16,42 @@ from .pick import QUEUE, Explainable, FixedPicker, PickArgs, Picker, PickResult,
 from .policy import CONNECTING, ChannelControl, Decision, PolicyInputs, PolicyState
 from .state import StickyFailures, aggregate
 
-_WAITING = FixedPicker(QUEUE, "none is yet", "a target to be READY")
+_CONNECTING = FixedPicker(QUEUE, "none is READY yet", "a target to be READY")
 
 
 class WeightedTarget:
+    """The weighted_target policy; targets that leave the configuration are deactivated (A28)."""
+
     def __init__(self, channel_control: ChannelControl) -> None:
         self._random = channel_control.random
         self._failures = StickyFailures()
-        self._states: Mapping[str, Connectivity] = {}  # of those that may be drawn, as they count
+        self._states: Mapping[str, Connectivity] = {}  # the aggregated ones, of targets with a weight
         self.reads_endpoints = True
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         targets = inputs.config.targets
         reports = {name: inputs.children.get(name, CONNECTING) for name in targets}
-        # A target of weight 0 is never drawn, so it cannot make the whole READY.
-        drawn = {name: target.weight for name, target in targets.items() if target.weight}
-        self._states = states = self._failures.states(drawn, reports)
-        self.reads_endpoints = not drawn  # then for the reason why there are none
-        if not drawn:
-            return Decision(Connectivity.TRANSIENT_FAILURE, _empty(inputs.endpoints))
+        # A target of weight 0 is never drawn, so it must not make the policy READY.
+        weights = {name: target.weight for name, target in targets.items() if target.weight}
+        self._states = states = self._failures.states(weights, reports)
+        self.reads_endpoints = not weights  # only for the reason why there are none
+        if not weights:
+            return Decision(Connectivity.TRANSIENT_FAILURE, _no_targets_picker(inputs.endpoints))
         state = aggregate(states.values())
-        picker, handed_on = self._picker(state, states, reports, drawn)
+        picker, handed_on = self._picker(state, states, reports, weights)
         return Decision(
             state,
             picker,
             handed_on=handed_on,
             children={name: target.config for name, target in targets.items()},
+            # A28: a removed locality keeps its connections for 15 minutes.
             deactivate=frozenset(inputs.children.keys() - targets.keys()),
         )
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
         targets = inputs.config.targets
-        seen = [f"{name} {state.name} of weight {targets[name].weight}" for name, state in self._states.items()]
-        return ", ".join(seen) or "no targets"
+        described = [f"{name} {state.name} of weight {targets[name].weight}" for name, state in self._states.items()]
+        return ", ".join(described) or "no targets"
 
     def _picker(
         self,
@@ -57,19 +60,19 @@ class WeightedTarget:
         reports: Mapping[str, PolicyState],
         weights: Mapping[str, int],
     ) -> tuple[Picker, TraceNote | None]:
-        """With the reason, if it is a child's own picker."""
+        """Return the picker, and the reason if it is a child's own."""
         if state is Connectivity.CONNECTING:
-            return _WAITING, None
-        names = tuple(name for name, its in states.items() if its is state)
+            return _CONNECTING, None
+        names = tuple(name for name, child_state in states.items() if child_state is state)
         if len(names) == 1 or state is not Connectivity.READY:
-            # IDLE: any pick wakes its child. Failure: the last target's error speaks for all.
+            # IDLE: a pick makes that child connect. Failure: one error stands for all, as in C-core.
             only = "the only one" if len(names) == 1 else "the last one, which speaks for all,"
             return reports[names[-1]].picker, TraceNote(f"{only} that is {state.name}", names[-1])
         bounds = tuple(accumulate(weights[name] for name in names))
         return WeightedTargetPicker(names, tuple(reports[name].picker for name in names), bounds, self._random), None
 
 
-def _empty(endpoints: Endpoints) -> Picker:
+def _no_targets_picker(endpoints: Endpoints) -> Picker:
     return transient_failure_picker(
         unavailable(endpoints.note or "no localities with endpoints"), "there is none to draw"
     )
@@ -77,13 +80,15 @@ def _empty(endpoints: Endpoints) -> Picker:
 
 @dataclass(frozen=True, slots=True)
 class WeightedTargetPicker(Explainable):
+    """A picker that draws one of the READY targets by weight."""
+
     names: tuple[str, ...]
     pickers: tuple[Picker, ...]
     bounds: tuple[int, ...]  # running sums of the weights
     random: Random
 
     def pick(self, call: PickArgs) -> PickResult:
-        # `hi`: of sums beyond 2**53 the product may come to be the last bound itself.
+        # `hi`, because the product may be rounded up to the last bound if the sum is beyond 2**53.
         trace, bounds = call.trace, self.bounds
         random = self.random if trace is None else trace.random(self.random)
         number = random.random() * bounds[-1]

@@ -1,1 +1,1 @@
-"""Floor 5: why the house was built: sessions that stay on their host (A55, A60, A75)."""
+"""Session affinity keeps the calls of a session on one host, by cookies and the stateful session filter (A55)."""

@@ -1,9 +1,9 @@
-"""What a session cookie says: the text that gRPC writes, and all that gRPC or Envoy may have written.
+"""A session cookie is written in gRPC's form, and read in all forms that gRPC or Envoy write (A55, A60, A61).
 
-We write base64 of `addr[,addr...];cluster`, the form of the C++ client. We read that, the
-forms in A60's text (`cluster:` before the name, or the name in quotes), a bare address, Envoy's
-protobuf form, and any of them in double quotes. Who sets a cookie of the same name for something else, or
-makes one up, must not cost us time or memory, so that cookies are read up to the size that browsers keep.
+We write base64 of `addr[,addr...];cluster`, the form of the C++ client. We read that form, those of
+A60's text (`cluster:` before the name, or the name in quotes), a bare address, Envoy's protobuf
+form, and any of them in double quotes. A cookie of the same name may come from anywhere and must not
+cost time or memory, so cookies are read up to the size that browsers keep.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ from dataclasses import dataclass, field
 from trxds.resources.address import address_text
 from trxds.resources.stateful_session import CookieConfig
 
-MAX_SIZE = 4096  # characters of a value; browsers keep as many bytes of a cookie with its name (RFC 6265 §6.1)
+MAX_SIZE = 4096  # characters of a value; browsers keep 4096 bytes of a cookie with its name (RFC 6265 §6.1)
 MAX_HOSTS = 32  # addresses of one endpoint that a cookie can name; endpoints have one or two (A61)
 NO_ADDRESS = "(no ip:port)"
 
 
 @dataclass(frozen=True, slots=True)
 class SessionCookie:
-    """`addresses` and `cluster` as they stood in the cookie; `cluster` is empty where it named none.
+    """The contents of a session cookie: `addresses` and `cluster` as the cookie has them, or empty.
 
-    Both may be anything, also another program's secret: logs and errors show `hosts`. `expires` is by the wall clock,
-    in seconds: only Envoy's form has it.
+    Both may be any text, also another program's secret, so logs and errors show `hosts`. `expires` is in seconds on
+    the wall clock; only Envoy's form has it.
     """
 
     addresses: str
     cluster: str = ""
     expires: float = math.inf
     hosts: tuple[str, ...] = field(init=False, compare=False)
-    """The first `MAX_HOSTS` addresses, with `NO_ADDRESS` in place of what is none: no endpoint has such an address."""
+    """The first `MAX_HOSTS` addresses, with `NO_ADDRESS`, which no endpoint has, in place of any other text."""
 
     clusters: tuple[str, ...] = field(init=False, compare=False)
-    """The names that `cluster` may stand for, the likeliest first."""
+    """The clusters that `cluster` may name, the likeliest first."""
 
     def __post_init__(self) -> None:
-        given = self.addresses.split(",", MAX_HOSTS)[:MAX_HOSTS] if self.addresses else ()
-        object.__setattr__(self, "hosts", tuple([each if _is_address(each) else NO_ADDRESS for each in given]))
-        object.__setattr__(self, "clusters", _names(self.cluster))
+        parts = self.addresses.split(",", MAX_HOSTS)[:MAX_HOSTS] if self.addresses else ()
+        object.__setattr__(self, "hosts", tuple([each if _is_address(each) else NO_ADDRESS for each in parts]))
+        object.__setattr__(self, "clusters", _possible_names(self.cluster))
 
     @property
     def is_list_of_hosts(self) -> bool:
-        """Every address is an `ip:port`, as A55 demands."""
+        """Return whether there are addresses, and each is an `ip:port`, as A55 demands."""
         return bool(self.hosts) and NO_ADDRESS not in self.hosts
 
     def __repr__(self) -> str:
@@ -54,36 +54,38 @@ class SessionCookie:
         return f"<SessionCookie {', '.join(self.hosts) or 'of no hosts'}; {cluster or 'no cluster'}>"
 
 
-# Also bounds a zone, which could otherwise be any text.
-_FORM = re.compile(r"\[?[0-9A-Fa-f:.]+(?:%[0-9A-Za-z_.-]{1,15})?\]?:[0-9]{1,5}")
-_CLUSTER = "cluster:"  # A60's text has it before the name
+# The pattern also bounds the zone of an IPv6 address, which could otherwise be any text.
+_ADDRESS_PATTERN = re.compile(r"\[?[0-9A-Fa-f:.]+(?:%[0-9A-Za-z_.-]{1,15})?\]?:[0-9]{1,5}")
+_CLUSTER_PREFIX = "cluster:"  # A60's text has this prefix before the name
 
 
 def encode(addresses: str, cluster: str) -> str:
-    return base64_of(f"{addresses};{cluster}")
+    """Return the cookie's value in gRPC's form (A60)."""
+    return encode_base64(f"{addresses};{cluster}")
 
 
-def written(addresses: str) -> str:
-    """As many of them as would be read."""
+def limit_addresses(addresses: str) -> str:
+    """Return the first `MAX_HOSTS` addresses: more would not be read."""
     return addresses if addresses.count(",") < MAX_HOSTS else ",".join(addresses.split(",")[:MAX_HOSTS])
 
 
-def _names(cluster: str) -> tuple[str, ...]:
-    """First the text itself: names may have quotes or begin like the prefix, and we write them as they are (A60)."""
-    bare = cluster.removeprefix(_CLUSTER)
+def _possible_names(cluster: str) -> tuple[str, ...]:
+    """Return the names that the text may stand for; itself first, as a name may have quotes or the prefix (A60)."""
+    bare = cluster.removeprefix(_CLUSTER_PREFIX)
     unquoted = bare[1:-1] if len(bare) > 1 and bare[0] == bare[-1] == '"' else bare
     return tuple(dict.fromkeys((cluster, bare, unquoted)))
 
 
-def base64_of(text: str) -> str:
+def encode_base64(text: str) -> str:
     return base64.b64encode(text.encode()).decode("ascii")
 
 
 def decode(value: str) -> SessionCookie | None:
-    """What a cookie's value says; None if it is none of ours."""
+    """Decode a cookie's value; return None if it is no session cookie."""
+    # Before any decoding: a huge cookie must cost nothing.
     if len(value) > MAX_SIZE:
         return None
-    data = _unbase64(value.strip().strip('"'))
+    data = _decode_base64(value.strip().strip('"'))
     if data is None:
         return None
     envoy = _decode_envoy(data)
@@ -91,6 +93,7 @@ def decode(value: str) -> SessionCookie | None:
         address, expires = envoy
         return SessionCookie(address, expires=expires or math.inf)
     try:
+        # No check of the addresses here: the cluster of a cookie counts even if its hosts do not.
         addresses, _, cluster = data.decode("utf-8").partition(";")
     except UnicodeDecodeError:
         return None
@@ -98,7 +101,7 @@ def decode(value: str) -> SessionCookie | None:
 
 
 def _is_address(text: str) -> bool:
-    if not _FORM.fullmatch(text):
+    if not _ADDRESS_PATTERN.fullmatch(text):
         return False
     ip, _, port = text.rpartition(":")
     if ip.startswith("[") != ip.endswith("]") or (":" in ip) != ip.startswith("["):
@@ -106,8 +109,8 @@ def _is_address(text: str) -> bool:
     return address_text(ip.strip("[]"), int(port)) is not None and int(port) <= 65535
 
 
-def _unbase64(text: str) -> bytes | None:
-    """The standard alphabet; padding may be missing, but must be right where it is there."""
+def _decode_base64(text: str) -> bytes | None:
+    """Decode base64 of the standard alphabet, with correct padding or none; return None if it is invalid."""
     missing = -len(text) % 4 if not text.endswith("=") else 0
     try:
         return base64.b64decode(text + "=" * missing, validate=True) or None
@@ -122,7 +125,7 @@ _VARINT_SIZE = 10  # bytes at most, for 64 bits
 
 
 def _decode_envoy(data: bytes) -> tuple[str, int] | None:
-    """Address and expiry, or None if this is not that message. No address begins like one."""
+    """Return address and expiry of Envoy's message, or None for other data: no address begins like such a message."""
     address, expires, at = "", 0, 0
     try:
         while at < len(data):
@@ -152,8 +155,9 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 # -- headers
 
 
-def find(header: str, name: str) -> str | None:
-    """The first cookie of that name in a `cookie` header."""
+def find_cookie(header: str, name: str) -> str | None:
+    """Return the first cookie of that name in a `cookie` header."""
+    # Not `http.cookies`, which rejects a header for one cookie that it cannot parse.
     for part in header.split(";"):
         key, equals, value = part.partition("=")
         if equals and key.strip() == name:
@@ -162,15 +166,15 @@ def find(header: str, name: str) -> str | None:
 
 
 def path_matches(prefix: str, path: str) -> bool:
-    """RFC 6265 §5.1.4, against the RPC's `:path`; the empty prefix takes all."""
+    """Return whether `prefix` matches the RPC's `:path` by RFC 6265 §5.1.4; the empty prefix matches all paths."""
     if not path.startswith(prefix):
         return False
     return not prefix or len(path) == len(prefix) or prefix.endswith("/") or path[len(prefix)] == "/"
 
 
-def set_cookie(config: CookieConfig, value: str) -> str:
-    """The Set-Cookie header, its parts in the order in which other gRPC clients have them."""
+def set_cookie_header(config: CookieConfig, value: str) -> str:
+    """Return the Set-Cookie header, its attributes in the order of other gRPC clients (A55)."""
     path = f"; Path={config.path}" if config.path else ""
-    # Whole seconds, cut off. No Max-Age at all makes a session cookie.
+    # Max-Age has whole seconds (RFC 6265). Without it a browser keeps the cookie until it is closed.
     age = f"; Max-Age={int(config.ttl)}" if config.ttl > 0 else ""
     return f"{config.name}={value}; HttpOnly{path}{age}"

@@ -1,6 +1,6 @@
-"""The date in a cookie's `Expires`, as browsers read it (RFC 6265 §5.1.1).
+"""A cookie's `Expires` is parsed as browsers do (RFC 6265 §5.1.1), not by the standard library.
 
-No parser of the standard library will do: `http.cookiejar` takes 01-Jan-70, by which servers delete cookies, for 2070.
+`http.cookiejar` takes 01-Jan-70, by which servers delete cookies, for 2070.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct",
 
 
 def parse_cookie_date(text: str) -> float | None:
-    """Seconds since 1970, or None if it is no date. Zones count for nothing: it is always UTC."""
+    """Return the date in seconds since 1970, or None if it is none. The time zone is ignored: it is always UTC."""
     time = day = month = year = None
     for token in _DELIMITERS.split(text):
         if time is None and (found := _TIME.fullmatch(token)):
@@ -26,7 +26,7 @@ def parse_cookie_date(text: str) -> float | None:
         elif month is None and token[:3].lower() in _MONTHS:
             month = _MONTHS.index(token[:3].lower()) + 1
         elif year is None and (found := _YEAR.fullmatch(token)):
-            year = _whole_year(int(found[1]))
+            year = _full_year(int(found[1]))
     if time is None or day is None or month is None or year is None or year < 1601:
         return None
     try:
@@ -35,7 +35,8 @@ def parse_cookie_date(text: str) -> float | None:
         return None
 
 
-def _whole_year(year: int) -> int:
+def _full_year(year: int) -> int:
+    # RFC 6265 §5.1.1, steps 3 and 4.
     if 70 <= year <= 99:
         return year + 1900
     return year + 2000 if year <= 69 else year

@@ -1,7 +1,7 @@
-"""One session: a cookie jar for the calls of one scope, and the gate that its first call opens.
+"""A session has a cookie jar for the calls of one `channel.session()` block, which wait for the first one's cookie.
 
-Twenty calls begun at once, before any of them has a cookie, would meet twenty hosts. So the
-others wait until the first one has brought headers or has ended.
+Twenty calls begun at once, before any of them has a cookie, would go to twenty hosts. So the
+others wait until the first one has response headers or has ended.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from .session_hosts import CookieKey, SessionHost, hosts_of
 
 
 class SessionCookies:
-    """`number` names it among those of its channel. `host` and `cluster` are empty while it has no cookie.
+    """The cookies of one session, and its present host.
 
-    Of where it was only the last move is remembered: that costs nothing but when it happens.
+    `number` identifies the session in its channel. `host` and `cluster` are empty while it has no cookie. Only the last
+    move is kept, so that a session that stays costs nothing.
     """
 
     def __init__(self, wait_for_first: bool = True, number: int = 0, epoch: Callable[[], float] = time.time) -> None:
@@ -36,13 +37,17 @@ class SessionCookies:
         self._epoch = epoch
         self._jar = CookieJar()
         self._headers: dict[str, Value] = {}  # of session filters that use a header of their own
-        self._filled = EMPTY, "", EMPTY  # what was filled last, with which cookies, and what that came to
-        self._first_over = trio.Event()
+        # The last arguments and result of `fill`: a session's calls often have equal ones.
+        self._last_filled = EMPTY, "", EMPTY
+        self._first_ended = trio.Event()
         if not wait_for_first:
-            self._first_over.set()
+            self._first_ended.set()
 
     def begin_call(self) -> bool:
-        """Is this the session's first call? The others `wait`; it says `over` at its end."""
+        """Begin a call; return whether it is the first one, which ends by `end_first`.
+
+        Others `wait_for_first_response`.
+        """
         self.calls += 1
         return self.calls == 1
 
@@ -52,46 +57,50 @@ class SessionCookies:
         return self._first_over.is_set()
 
     async def wait_for_first_response(self) -> None:
-        """Until the first call has brought headers or has ended."""
-        if not self._first_over.is_set():
-            await self._first_over.wait()
+        """Wait until the first call has response headers or has ended."""
+        if not self._first_ended.is_set():
+            await self._first_ended.wait()
 
     def fill(self, metadata: Metadata, path: str) -> Metadata:
-        """The call's metadata with one Cookie header: the jar's cookies, then the caller's own."""
+        """Return the call's metadata with one Cookie header: the jar's cookies, then the caller's own."""
+        # The caller's own header wins: it may come from an outer request.
         kept = [(name, value) for name, value in self._headers.items() if metadata.first(name) is None]
         metadata = Metadata((*metadata, *kept)) if kept else metadata
-        jar = self._jar.header(path, trio.current_time())
-        if not jar:
+        cookies = self._jar.header(path, trio.current_time())
+        if not cookies:
             return metadata
-        given, held, filled = self._filled
-        if metadata is not given or jar != held:
+        last_metadata, last_cookies, filled = self._last_filled
+        if metadata is not last_metadata or cookies != last_cookies:
+            # A request has one Cookie header at most (RFC 6265 §5.4).
             own = [value for value in metadata.all("cookie") if isinstance(value, str)]
             rest = [(key, value) for key, value in metadata if key != "cookie"]
-            filled = Metadata((*rest, ("cookie", "; ".join((jar, *own)))))
-            self._filled = metadata, jar, filled
+            filled = Metadata((*rest, ("cookie", "; ".join((cookies, *own)))))
+            self._last_filled = metadata, cookies, filled
         return filled
 
     def record_response(self, metadata: Metadata, call: PickArgs | None) -> None:
-        """A call of this session has response headers: keep their cookies, and what else its filters write."""
-        told = False
+        """Keep the cookies and session headers of a call's response headers, and let waiting calls go on."""
+        has_session = False
         for name in call.session_headers if call is not None else ():
             value = metadata.first(name)
             if isinstance(value, str) and len(value) <= MAX_SIZE and is_value(value):
-                self._headers[name], told = value, True
+                self._headers[name], has_session = value, True
         for value in metadata.all("set-cookie"):
             if isinstance(value, str):
-                self._jar.take(value, trio.current_time(), self._epoch())
-                told = True
-        if told and call is not None:
-            self._place(call)
-        self._first_over.set()
+                self._jar.store(value, trio.current_time(), self._epoch())
+                has_session = True
+        if has_session and call is not None:
+            self._record_host(call)
+        # Even without a cookie: a server without sessions must not make calls wait one after another.
+        self._first_ended.set()
 
-    def _place(self, call: PickArgs) -> None:
-        """There may be another host in what came: a filter writes only what is new."""
+    def _record_host(self, call: PickArgs) -> None:
+        """Record the session's host: response headers with a session may name another one."""
         override = call.override
         if override is None or not override.actual_address_list:
             return
         host, same_cluster = override.actual_address_list.partition(",")[0], call.cluster == self.cluster
+        # A cookie is also written again for other reasons, such as a new list of addresses.
         if host == self.host and same_cluster:
             return
         if self.host:
@@ -108,8 +117,8 @@ class SessionCookies:
         return hosts_of(cookies, self.cluster)
 
     def end_first(self) -> None:
-        """The first call has ended, perhaps without headers."""
-        self._first_over.set()
+        """Let waiting calls go on, because the first call has ended, perhaps without headers."""
+        self._first_ended.set()
 
     def __repr__(self) -> str:
         return f"<SessionCookies {self.number} on {self.host or 'no host'}, {self._jar!r}>"

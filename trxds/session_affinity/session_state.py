@@ -1,6 +1,6 @@
-"""What carries a session between client and application: a cookie (A55), or a header of its own (Envoy).
+"""Session state travels in a cookie (A55) or in a header of its own (Envoy).
 
-Envoy's header holds base64 of the host's address and knows no cluster, so a session that it
+Envoy's header holds base64 of the host's address and no cluster, so a session that it
 carries does not stay in one of several weighted clusters.
 """
 
@@ -15,22 +15,26 @@ from . import cookie
 
 
 class SessionStateCarrier(Protocol):
-    session_headers: tuple[str, ...]  # what a session has to send back, other than cookies
+    """A place in requests and responses for the session's state, as Envoy's `SessionState` extensions have it."""
+
+    session_headers: tuple[str, ...]  # the headers that a session has to send back, other than cookies
 
     def matches_path(self, path: str) -> bool:
-        """Whether RPCs to that path take part."""
+        """Return whether the session applies to RPCs of that path."""
 
     def read(self, metadata: Metadata) -> str | None:
-        """The session's text, still encoded, in the caller's metadata."""
+        """Return the session's encoded text in the caller's metadata."""
 
     def encode(self, addresses: str, cluster: str) -> tuple[str, str]:
-        """What it has room for: the addresses and the cluster that a session would read from it."""
+        """Return the addresses and the cluster that the carrier would keep of these."""
 
     def write(self, metadata: Metadata, addresses: str, cluster: str) -> Metadata:
-        """The response's metadata with that session."""
+        """Return the response's metadata with that session."""
 
 
 class CookieSessionState:
+    """A session in a cookie (A55)."""
+
     session_headers: tuple[str, ...] = ()
 
     def __init__(self, config: CookieConfig) -> None:
@@ -41,19 +45,19 @@ class CookieSessionState:
         return not self._path or cookie.path_matches(self._path, path)
 
     def read(self, metadata: Metadata) -> str | None:
-        for key, header in metadata:  # of which several may be cookies (A55)
+        for key, header in metadata:  # there may be several Cookie headers (A55)
             if key == "cookie" and isinstance(header, str):
-                found = cookie.find(header, self._config.name)
+                found = cookie.find_cookie(header, self._config.name)
                 if found is not None:
                     return found
         return None
 
     def encode(self, addresses: str, cluster: str) -> tuple[str, str]:
-        return cookie.written(addresses), cluster
+        return cookie.limit_addresses(addresses), cluster
 
     def write(self, metadata: Metadata, addresses: str, cluster: str) -> Metadata:
-        # Another Set-Cookie: those of the server stay.
-        header = cookie.set_cookie(self._config, cookie.encode(addresses, cluster))
+        # A Set-Cookie header is added: those of the server stay.
+        header = cookie.set_cookie_header(self._config, cookie.encode(addresses, cluster))
         return Metadata((*metadata, ("set-cookie", header)))
 
     def __repr__(self) -> str:
@@ -61,6 +65,8 @@ class CookieSessionState:
 
 
 class HeaderSessionState:
+    """A session in a header of its own, as Envoy's `HeaderBasedSessionState`."""
+
     def __init__(self, config: HeaderConfig) -> None:
         self._name = config.name
         self.session_headers: tuple[str, ...] = (config.name,)
@@ -76,15 +82,15 @@ class HeaderSessionState:
         return addresses.partition(",")[0], ""
 
     def write(self, metadata: Metadata, addresses: str, cluster: str) -> Metadata:
-        # In place of what the server sent: an application looks for one value.
+        # The server's value is replaced: an application looks for one value.
         rest = (pair for pair in metadata if pair[0] != self._name)
-        return Metadata((*rest, (self._name, cookie.base64_of(addresses))))
+        return Metadata((*rest, (self._name, cookie.encode_base64(addresses))))
 
     def __repr__(self) -> str:
         return f"header {self._name!r}"
 
 
-def carrier(state: SessionState) -> SessionStateCarrier:
+def make_carrier(state: SessionState) -> SessionStateCarrier:
     match state:
         case CookieConfig():
             return CookieSessionState(state)

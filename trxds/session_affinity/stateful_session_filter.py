@@ -1,4 +1,4 @@
-"""The stateful session filter (A55, A60): a cookie in, an override; the host used, a Set-Cookie out."""
+"""The stateful session filter turns a cookie into an override, and the used host into a Set-Cookie (A55, A60)."""
 
 from __future__ import annotations
 
@@ -12,31 +12,32 @@ from trxds.resolver.pick_outcomes import SessionStep
 from trxds.resources.stateful_session import SessionState
 
 from . import cookie
-from .session_state import carrier
+from .session_state import make_carrier
 
 _log = logging.getLogger("trxds.session_affinity")
 
-_NOTHING = cookie.SessionCookie("")
+_NO_COOKIE = cookie.SessionCookie("")
 _MAX_KNOWN_COOKIES = 256
 
 
 class StatefulSession:
-    """One configured instance, for every RPC of the routes that share the configuration."""
+    """The filter for all routes that share one configuration."""
 
     def __init__(self, state: SessionState, strict: bool = False, epoch: Callable[[], float] = time.time) -> None:
-        self._carrier = carrier(state)
+        self._carrier = make_carrier(state)
         self._strict = strict
         self._epoch = epoch
-        self._covered: str | None = None  # the last path that takes part
-        self._last: Metadata | None = None  # what was read last
-        self._held = _NOTHING  # ... and what it said
-        self._complaints: set[str] = set()
-        self._known: dict[str, cookie.SessionCookie] = {}  # what was read of late: a session says the same each time
+        # The last path and metadata, with their results: a method's calls often have the same ones.
+        self._last_path: str | None = None
+        self._last_metadata: Metadata | None = None
+        self._last_cookie = _NO_COOKIE
+        self._logged_problems: set[str] = set()
+        self._decoded_cookies: dict[str, cookie.SessionCookie] = {}  # decoded values: a session repeats its own
 
     def start(self, call: PickArgs) -> Callable[[Metadata], Metadata] | None:
-        """Reads the cookie; the answer is what the response's metadata has to pass."""
-        held = self.apply_cookie(call)
-        if held is None:
+        """Apply the request's cookie; return a function for response metadata, or None if the filter does not apply."""
+        session = self.apply_cookie(call)
+        if session is None:
             return None
 
         def respond(metadata: Metadata) -> Metadata:
@@ -44,82 +45,86 @@ class StatefulSession:
             if override is None or not override.actual_address_list:
                 return metadata
             addresses, cluster = self._carrier.encode(override.actual_address_list, call.cluster)
-            if addresses == held.addresses and cluster in held.clusters:
+            # A55: Set-Cookie only if the cookie names another host or cluster.
+            if addresses == session.addresses and cluster in session.clusters:
                 return metadata
             return self._carrier.write(metadata, addresses, cluster)
 
         return respond
 
     def apply_cookie(self, call: PickArgs) -> cookie.SessionCookie | None:
-        """Reads the cookie and notes in `call` what follows; None where the filter takes no part."""
-        if call.path != self._covered:
+        """Set override and cluster of `call` by its cookie; return the cookie, or None if the filter does not apply."""
+        if call.path != self._last_path:
             if not self._carrier.matches_path(call.path):
                 return None
-            self._covered = call.path
+            self._last_path = call.path
         if self._carrier.session_headers:
             call.session_headers += self._carrier.session_headers
-        held = self._read(call.metadata)
-        # Set even without a cookie: the pick notes in it which host this session is given. Of two
-        # filters the later one has its way, unless only the earlier one knows a host.
-        if held.addresses or call.override is None:
-            call.override = Override(held.hosts, strict=self._strict)
-        if held.cluster != call.cluster and held.cluster and call.route is not None:
-            call.cluster = next(filter(call.route.allows_cluster, held.clusters), call.cluster)
-        return held
+        session = self._read_cookie(call.metadata)
+        # Set even without a cookie, because the pick stores the chosen host in it (A55). Of two filters the
+        # later one wins, unless only the earlier one knows a host.
+        if session.addresses or call.override is None:
+            call.override = Override(session.hosts, strict=self._strict)
+        if session.cluster != call.cluster and session.cluster and call.route is not None:
+            # A60: only a cluster of the matched route; otherwise the drawn one stays.
+            call.cluster = next(filter(call.route.allows_cluster, session.clusters), call.cluster)
+        return session
 
     def explain(self, call: PickArgs) -> SessionStep:
-        """As `judge`, in words."""
+        """Apply the request's cookie and say in words what follows."""
         drawn = call.cluster
-        held = self.apply_cookie(call)
-        if held is None:
+        session = self.apply_cookie(call)
+        if session is None:
             return SessionStep(repr(self._carrier), (), "", f"takes no part in {call.path}")
-        shown = self._cluster_shown(held, call)
-        return SessionStep(repr(self._carrier), held.hosts, shown, self._verdict(held, call, drawn))
+        cluster = self._visible_cluster(session, call)
+        return SessionStep(repr(self._carrier), session.hosts, cluster, self._describe(session, call, drawn))
 
-    def _cluster_shown(self, held: cookie.SessionCookie, call: PickArgs) -> str:
-        """What is no session cookie may hold a secret where we look for a cluster."""
-        if held.cluster and call.cluster in held.clusters:
+    def _visible_cluster(self, session: cookie.SessionCookie, call: PickArgs) -> str:
+        """Return the cookie's cluster if it may be shown: the text of another program's cookie may be a secret."""
+        if session.cluster and call.cluster in session.clusters:
             return call.cluster
-        return held.cluster if held.is_list_of_hosts else ""
+        return session.cluster if session.is_list_of_hosts else ""
 
-    def _verdict(self, held: cookie.SessionCookie, call: PickArgs, drawn: str) -> str:
-        if not held.addresses and not held.cluster:
+    def _describe(self, session: cookie.SessionCookie, call: PickArgs, drawn: str) -> str:
+        if not session.addresses and not session.cluster:
             return "cannot be read, or is too old" if self._carrier.read(call.metadata) else "none in the request"
-        host = f"names {', '.join(held.hosts)}"
-        shown = self._cluster_shown(held, call)
-        if not shown:
-            return f"{host} and no cluster{' of the route' if held.cluster else ''}"
-        if shown != call.cluster:
-            return f"{host} and cluster {shown}, which the route does not have"
-        return f"{host} and cluster {shown}{f', in place of {drawn}' if drawn != call.cluster else ''}"
+        host = f"names {', '.join(session.hosts)}"
+        cluster = self._visible_cluster(session, call)
+        if not cluster:
+            return f"{host} and no cluster{' of the route' if session.cluster else ''}"
+        if cluster != call.cluster:
+            return f"{host} and cluster {cluster}, which the route does not have"
+        return f"{host} and cluster {cluster}{f', in place of {drawn}' if drawn != call.cluster else ''}"
 
-    def _read(self, metadata: Metadata) -> cookie.SessionCookie:
-        if metadata is not self._last:  # it is, where a method's calls say the same each time
-            self._last, self._held = metadata, self._look_up(self._carrier.read(metadata))
-        return self._held if self._held.expires >= self._epoch() else _NOTHING
+    def _read_cookie(self, metadata: Metadata) -> cookie.SessionCookie:
+        if metadata is not self._last_metadata:  # by identity: a method's calls often pass the same object
+            self._last_metadata, self._last_cookie = metadata, self._lookup(self._carrier.read(metadata))
+        # The expiry is checked for each RPC, because the decoded cookie is cached.
+        return self._last_cookie if self._last_cookie.expires >= self._epoch() else _NO_COOKIE
 
-    def _look_up(self, text: str | None) -> cookie.SessionCookie:
+    def _lookup(self, text: str | None) -> cookie.SessionCookie:
         if not text:
-            return _NOTHING
-        held = self._known.get(text)
-        return self._learn(text) if held is None else held
+            return _NO_COOKIE
+        session = self._decoded_cookies.get(text)
+        return self._decode(text) if session is None else session
 
-    def _learn(self, text: str) -> cookie.SessionCookie:
-        held = cookie.decode(text)
-        problem = _problem(text, held)
-        if problem and problem not in self._complaints:
-            # Once, and without the text: whoever is made to send many must not fill the log, and it may be a secret.
-            self._complaints.add(problem)
+    def _decode(self, text: str) -> cookie.SessionCookie:
+        session = cookie.decode(text)
+        problem = _find_problem(text, session)
+        if problem and problem not in self._logged_problems:
+            # Once, because many such cookies must not fill the log; and without the text, which may be a secret.
+            self._logged_problems.add(problem)
             _log.warning("%s %s; its RPCs are balanced as if they had none", self._carrier, problem)
         if len(text) > cookie.MAX_SIZE:
-            return _NOTHING
-        if len(self._known) >= _MAX_KNOWN_COOKIES:
-            self._known.clear()
-        self._known[text] = held or _NOTHING
-        return self._known[text]
+            return _NO_COOKIE
+        if len(self._decoded_cookies) >= _MAX_KNOWN_COOKIES:
+            # Cleared all at once: cookies come from outside, so a cache of them needs a bound and no order.
+            self._decoded_cookies.clear()
+        self._decoded_cookies[text] = session or _NO_COOKIE
+        return self._decoded_cookies[text]
 
 
-def _problem(text: str, held: cookie.SessionCookie | None) -> str:
+def _find_problem(text: str, session: cookie.SessionCookie | None) -> str:
     if len(text) > cookie.MAX_SIZE:
         return f"is longer than {cookie.MAX_SIZE} characters"
-    return "" if held is not None and held.is_list_of_hosts else "holds no list of ip:port"
+    return "" if session is not None and session.is_list_of_hosts else "holds no list of ip:port"

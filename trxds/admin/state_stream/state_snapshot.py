@@ -50,7 +50,7 @@ class Sampler:
         state: dict[str, dict[str, Row]] = {name: {} for name in wanted}
         for channel in self._channels:
             root = channel.view.tree if _NEED_THE_TREE.intersection(wanted) else None
-            tree = await _slowly(root.survey(root.path)) if root is not None else []
+            tree = await _slowly(root.snapshot(root.path)) if root is not None else []
             for name, rows in self._sections(channel, tree):
                 if name in wanted:
                     state[name].update(await _slowly(_kept(rows, known.get(name, {}))))

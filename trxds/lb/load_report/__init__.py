@@ -1,1 +1,1 @@
-"""Load: RPCs counted for the control plane (LRS), and the load that endpoints report out of band (ORCA, A51)."""
+"""Load reports go both ways: RPCs are counted for the control plane (LRS), and endpoints report theirs (ORCA, A51)."""

@@ -1,4 +1,4 @@
-"""A cluster whose load is reported: each pick brings along what counts the RPC."""
+"""The load reporting picker adds a tracker to each pick in a cluster whose load is reported (LRS; A85)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from .load_store import ClusterCounts, RpcCount
 class ClusterLoadTrackers:
     """The counts of a cluster, and a tracker for each of its addresses.
 
-    An address is what a picker knows of a host, whichever way it came to it: by the child's choice
-    or by a cookie.
+    A picker finds a tracker by the host's address, whether the child or a cookie chose the host.
     """
 
     def __init__(self, rules: LoadReporting, localities: Sequence[Locality], counts: ClusterCounts) -> None:
@@ -29,14 +28,14 @@ class ClusterLoadTrackers:
             for endpoint in locality.endpoints:
                 self.trackers.update(dict.fromkeys(endpoint.addresses, tracker))
 
-    def goes_by(self, rules: LoadReporting, localities: Sequence[Locality]) -> bool:
-        """Return whether it was made from these."""
+    def is_made_from(self, rules: LoadReporting, localities: Sequence[Locality]) -> bool:
+        """Return whether the trackers were made from these rules and localities."""
         return self._rules == rules and self._localities == localities
 
 
 @dataclass(frozen=True, slots=True)
 class LoadReportingPicker(Explainable):
-    """Adds to each RPC the count of its host's locality."""
+    """A picker that adds the tracker of the chosen host's locality."""
 
     trackers: Mapping[str, RpcCount]
     child: Picker

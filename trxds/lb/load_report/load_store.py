@@ -1,8 +1,8 @@
-"""The load of clusters, counted until it is reported to the control plane (LRS; A27, A64, A85).
+"""The load store counts the load of clusters until it is reported to the control plane (LRS; A27, A64, A85).
 
-Counts are of a cluster and its EDS service, for all the channels of one xDS client. Whatever counts
-enlists for the next report: so what happened is told even if its cluster is gone by then,
-and nobody looks through those that have nothing to tell. Otherwise counts go with their last user.
+Counts belong to a cluster and its EDS service, for all the channels of one xDS client. A cluster whose counts change
+enlists for the next report: so they are reported even if the cluster is gone by then, and a report does not
+read clusters without changes. Otherwise counts end with their last user.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ Key: TypeAlias = tuple[Hashable, str, str]  # the server that gets the report, c
 
 
 @dataclass(slots=True)
-class EndpointStats:
-    """Those to one locality; all but `in_progress` since the last report."""
+class LocalityStats:
+    """The counts of RPCs to one locality; all but `in_progress` are since the last report."""
 
     in_progress: int = 0
     issued: int = 0
@@ -38,11 +38,11 @@ class EndpointStats:
     def add(self, name: str, number: float) -> None:
         metric = self.metrics.get(name, MetricLoad(0, 0.0))
         total = metric.total + number
-        if math.isfinite(total):  # one host's 1e308 must not turn what the others said into infinity
+        if math.isfinite(total):  # one host's 1e308 must not turn the others' numbers into infinity
             self.metrics[name] = MetricLoad(metric.rpcs + 1, total)
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         return not (self.in_progress or self.issued or self.succeeded or self.failed)
 
     def take(self, locality: LocalityId) -> LocalityLoad:
@@ -58,8 +58,8 @@ class ClusterCounts:
     def __init__(self, key: Key, unreported: list[ClusterCounts]) -> None:
         _, self._cluster, self._service = key
         self._unreported = unreported
-        self._enlisted = False  # for the next report
-        self._rpcs: dict[LocalityId, EndpointStats] = defaultdict(EndpointStats)
+        self._is_enlisted = False  # for the next report
+        self._rpcs: dict[LocalityId, LocalityStats] = defaultdict(LocalityStats)
         self._drops: Counter[str] = Counter()
 
     def __repr__(self) -> str:
@@ -67,26 +67,27 @@ class ClusterCounts:
         return f"<ClusterCounts {self._cluster}: {running} RPCs in progress, {self._drops.total()} drops>"
 
     def drop(self, category: str) -> None:
-        """An RPC was dropped; no category is circuit breaking."""
-        self._enlist()
+        """Count a dropped RPC; an empty category is circuit breaking."""
+        self.enlist()
         self._drops[category] += 1
 
     def tracker(self, locality: LocalityId, metrics: frozenset[str]) -> RpcCount:
-        """What counts RPCs to a host there, with these of the metrics that it reports."""
+        """Return a tracker of the RPCs to a locality, with these metrics of its hosts' load reports (A85)."""
         return RpcCount(self, self._rpcs[locality], metrics)
 
     def take(self) -> ClusterLoad:
-        """All since the last time; what is in progress will be told again."""
-        localities = tuple(rpcs.take(locality) for locality, rpcs in self._rpcs.items() if not rpcs.idle)
+        """Return the load since the last call; RPCs in progress enlist the cluster for the next report too."""
+        localities = tuple(rpcs.take(locality) for locality, rpcs in self._rpcs.items() if not rpcs.is_idle)
         drops, self._drops = dict(self._drops), Counter()
-        self._enlisted = False
+        self._is_enlisted = False
+        # A long stream without events has to stay visible in each report.
         if any(load.in_progress for load in localities):
-            self._enlist()
+            self.enlist()
         return ClusterLoad(self._cluster, self._service, localities, drops, drops.pop("", 0))
 
-    def _enlist(self) -> None:
-        if not self._enlisted:
-            self._enlisted = True
+    def enlist(self) -> None:
+        if not self._is_enlisted:
+            self._is_enlisted = True
             self._unreported.append(self)
 
 
@@ -95,16 +96,17 @@ class RpcCount:
     """A tracker of any number of RPCs to one locality."""
 
     cluster: ClusterCounts
-    rpcs: EndpointStats
+    rpcs: LocalityStats
     metrics: frozenset[str]
 
     def began(self) -> None:
-        self.cluster._enlist()
+        self.cluster.enlist()
         self.rpcs.issued += 1
         self.rpcs.in_progress += 1
 
     def ended(self, status: Status, trailing: Metadata, now: float) -> None:
-        self.cluster._enlist()
+        self.cluster.enlist()
+        # Enlisted even if the cluster has left the tree: the store is all that still knows it.
         self.rpcs.in_progress -= 1
         if status.ok:
             self.rpcs.succeeded += 1
@@ -127,12 +129,12 @@ class LoadStore:
         return len(self._counts)
 
     def of(self, server: Hashable, cluster: str, service: str) -> ClusterCounts:
-        """They live as long as somebody has them or has still to be told."""
+        """Return the counts of a cluster; they live as long as there is a user of them or a report to make."""
         key = (server, cluster, service)
         return self._counts.setdefault(key, ClusterCounts(key, self._unreported[server]))
 
     def take(self, server: Hashable) -> tuple[ClusterLoad, ...]:
-        """What that server has not been told yet."""
+        """Return the load that `server` has not been sent yet."""
         unreported = self._unreported[server]
         counts, unreported[:] = unreported[:], []
         return tuple(each.take() for each in counts)

@@ -1,4 +1,4 @@
-"""Load reports out of band: a stream to a host that is connected, on which it tells its load (A51)."""
+"""Out-of-band load reports come on a stream of their own to each connected host (ORCA; A51)."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ _PATH = "/xds.service.orca.v3.OpenRcaService/StreamCoreMetrics"
 
 
 async def watch_load_reports(
-    host: SubchannelInterface, period: float, take: Callable[[LoadReport, float], None], random: Random
+    host: SubchannelInterface, period: float, on_report: Callable[[LoadReport, float], None], random: Random
 ) -> None:
-    """Until cancelled, or until the host says that it has none; `period` is in seconds.
+    """Read a host's load reports until cancelled, or until it says UNIMPLEMENTED; `period` is in seconds (A51).
 
-    A report that cannot be taken is logged. It ends neither the stream nor this.
+    An exception of `on_report` is logged; the stream goes on.
     """
     backoff = Backoff(random)
 
-    def heard(message: bytes) -> None:
+    def on_message(message: bytes) -> None:
         backoff.reset()
         report = load_report(message)
         if report is None:
             return
         try:
-            take(report, trio.current_time())
+            on_report(report, trio.current_time())
         except Exception:
-            _log.exception("a load report of %s could not be taken: %r", host.address, report)
+            _log.exception("a load report of %s made its policy raise: %r", host.address, report)
 
     while True:
-        status = await _listened(host, report_request(period), heard)
+        status = await _listen(host, report_request(period), on_message)
         if status is not None and status.code is StatusCode.UNIMPLEMENTED:
             _log.warning("%s sends no load reports; serve OpenRcaService there, or it gets a mean share", host.address)
-            return
+            return  # A51: the server does not implement the service, and will not soon
         await trio.sleep(backoff.next())
 
 
-async def _listened(host: SubchannelInterface, request: bytes, heard: Callable[[bytes], None]) -> Status | None:
-    """How the call ended, as `Host.listen` says; None as well if it raised, so that there will be another one."""
+async def _listen(host: SubchannelInterface, request: bytes, on_message: Callable[[bytes], None]) -> Status | None:
+    """Listen once; return how the call ended, or None if the host is not READY or the call raised."""
     try:
-        return await host.listen(_PATH, request, heard)
+        return await host.listen(_PATH, request, on_message)
     except Exception:
         _log.exception("listening to the load reports of %s failed; it is tried again", host.address)
         return None

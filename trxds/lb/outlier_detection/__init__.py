@@ -1,1 +1,1 @@
-"""outlier_detection (A50): endpoints that fail more than the others are ejected for a while."""
+"""outlier_detection ejects endpoints that fail more than the others for a while (A50)."""

@@ -1,6 +1,6 @@
-"""Outlier detection as a service config asks for it (A50): the same rules that a cluster's resource has.
+"""A service config's outlier detection is parsed to the same settings that a cluster's resource has (A50).
 
-An algorithm that is not there is not run, where a resource's success rate runs unless it is switched off.
+An algorithm that is missing does not run. In a cluster's resource success rate runs unless it is switched off.
 """
 
 from __future__ import annotations
@@ -11,46 +11,47 @@ from trxds.resources.outlier_detection import FailurePercentage, OutlierDetectio
 _DEFAULT = OutlierDetectionSettings()
 
 
-def outlier_detection_settings(place: JsonNode) -> OutlierDetectionSettings | None:
-    """None if none of the algorithms is asked for."""
-    base = place.member("baseEjectionTime").duration(_DEFAULT.base_ejection_time)
+def outlier_detection_settings(node: JsonNode) -> OutlierDetectionSettings | None:
+    """Parse the settings; return None if the config has none of the algorithms."""
+    base = node.member("baseEjectionTime").duration(_DEFAULT.base_ejection_time)
     rules = OutlierDetectionSettings(
-        place.member("interval").duration(_DEFAULT.interval),
+        node.member("interval").duration(_DEFAULT.interval),
         base,
-        place.member("maxEjectionTime").duration(max(_DEFAULT.max_ejection_time, base)),
-        _percent(place.member("maxEjectionPercent"), _DEFAULT.max_ejection_percent),
-        _success_rate(place.member("successRateEjection")),
-        _failure_percentage(place.member("failurePercentageEjection")),
+        node.member("maxEjectionTime").duration(max(_DEFAULT.max_ejection_time, base)),
+        _parse_percent(node.member("maxEjectionPercent"), _DEFAULT.max_ejection_percent),
+        _parse_success_rate(node.member("successRateEjection")),
+        _parse_failure_percentage(node.member("failurePercentageEjection")),
     )
+    # A50: without an algorithm the policy only passes its child through.
     return rules if rules.success_rate or rules.failure_percentage else None
 
 
-def _success_rate(place: JsonNode) -> SuccessRate | None:
-    if not place.has_object():
+def _parse_success_rate(node: JsonNode) -> SuccessRate | None:
+    if not node.has_object():
         return None
     default = SuccessRate()
     return SuccessRate(
-        place.member("stdevFactor").integer(default.stdev_factor),
-        _percent(place.member("enforcementPercentage"), default.enforcement),
-        place.member("minimumHosts").integer(default.minimum_hosts),
-        place.member("requestVolume").integer(default.request_volume),
+        node.member("stdevFactor").integer(default.stdev_factor),
+        _parse_percent(node.member("enforcementPercentage"), default.enforcement),
+        node.member("minimumHosts").integer(default.minimum_hosts),
+        node.member("requestVolume").integer(default.request_volume),
     )
 
 
-def _failure_percentage(place: JsonNode) -> FailurePercentage | None:
-    if not place.has_object():
+def _parse_failure_percentage(node: JsonNode) -> FailurePercentage | None:
+    if not node.has_object():
         return None
     default = FailurePercentage()
     return FailurePercentage(
-        _percent(place.member("threshold"), default.threshold),
-        _percent(place.member("enforcementPercentage"), default.enforcement),
-        place.member("minimumHosts").integer(default.minimum_hosts),
-        place.member("requestVolume").integer(default.request_volume),
+        _parse_percent(node.member("threshold"), default.threshold),
+        _parse_percent(node.member("enforcementPercentage"), default.enforcement),
+        node.member("minimumHosts").integer(default.minimum_hosts),
+        node.member("requestVolume").integer(default.request_volume),
     )
 
 
-def _percent(place: JsonNode, default: int) -> int:
-    value = place.integer(default)
+def _parse_percent(node: JsonNode, default: int) -> int:
+    value = node.integer(default)
     if value > 100:
-        place.error("must be a percentage, at most 100")
+        node.error("must be a percentage, at most 100")
     return value

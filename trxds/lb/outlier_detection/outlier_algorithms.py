@@ -1,7 +1,7 @@
-"""Who fails too much (A50): what is counted of each endpoint, and the two algorithms that judge it.
+"""The outlier algorithms find endpoints that fail too much, by the counts of each (A50).
 
-An endpoint with several addresses is judged as one: what makes its RPCs fail seldom depends on
-the address they took (A61).
+An endpoint with several addresses has one count: the reason of a failed RPC is seldom the
+address that it took (A61).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from trxds.resources.outlier_detection import FailurePercentage, OutlierDetectio
 
 
 class EndpointStats:
-    """One endpoint's calls and ejections; a tracker of its RPCs.
+    """One endpoint's RPCs and ejections, and a tracker of its RPCs.
 
-    `successes` and `failures` are those of the last full interval; what ends now is counted
-    apart, for the next one.
+    `successes` and `failures` are those of the last complete interval; RPCs that end now are counted
+    for the next one (A50).
     """
 
     __slots__ = ("_failures", "_successes", "addresses", "ejected_at", "failures", "multiplier", "successes")
@@ -27,7 +27,7 @@ class EndpointStats:
         self.addresses = addresses
         self.successes = self.failures = 0
         self.ejected_at: float | None = None
-        self.multiplier = 0  # how often it was ejected, less what it has since been forgiven
+        self.multiplier = 0  # the number of ejections, less one for each interval without ejection since (A50)
         self._successes = self._failures = 0
 
     def began(self) -> None:
@@ -39,7 +39,7 @@ class EndpointStats:
         else:
             self._failures += 1
 
-    def next_interval(self) -> None:
+    def swap_counts(self) -> None:
         self.successes, self.failures = self._successes, self._failures
         self._successes = self._failures = 0
 
@@ -51,13 +51,14 @@ class EndpointStats:
         self.ejected_at = now
         self.multiplier += 1
 
-    def forgive(self, rules: OutlierDetectionSettings, now: float) -> None:
-        """At the end of an interval: back if its time is over, a step nearer to the first ejection if it behaved."""
+    def end_interval(self, rules: OutlierDetectionSettings, now: float) -> None:
+        """End an interval: lower the multiplier, or uneject the endpoint if its ejection time is over (A50)."""
         if self.ejected_at is None:
             self.multiplier = max(self.multiplier - 1, 0)
             return
-        longest = max(rules.base_ejection_time, rules.max_ejection_time)
-        if now >= self.ejected_at + min(rules.base_ejection_time * self.multiplier, longest):
+        # A50: the limit is never below the base time, whatever the configuration says.
+        max_time = max(rules.base_ejection_time, rules.max_ejection_time)
+        if now >= self.ejected_at + min(rules.base_ejection_time * self.multiplier, max_time):
             self.ejected_at = None
 
     def __repr__(self) -> str:
@@ -65,26 +66,29 @@ class EndpointStats:
         return f"<Record {self.addresses[0]}: {self.successes} good, {self.failures} bad{ejected}>"
 
 
-def by_success_rate(rules: SuccessRate, records: Collection[EndpointStats]) -> list[EndpointStats]:
-    """Those that succeed much less often than the others."""
-    judged = _with_volume(records, rules.request_volume)
+def find_success_rate_outliers(rules: SuccessRate, records: Collection[EndpointStats]) -> list[EndpointStats]:
+    """Return the endpoints whose success rate is far below the mean (A50)."""
+    judged = _with_enough_calls(records, rules.request_volume)
     if not judged or len(judged) < rules.minimum_hosts:
         return []
     rates = [record.successes / record.calls for record in judged]
     mean = fsum(rates) / len(rates)
     stdev = sqrt(fsum((rate - mean) ** 2 for rate in rates) / len(rates))
-    least = mean - stdev * rules.stdev_factor / 1000
-    return [record for record, rate in zip(judged, rates, strict=True) if rate < least]
+    # A50: the factor is in thousandths.
+    threshold = mean - stdev * rules.stdev_factor / 1000
+    return [record for record, rate in zip(judged, rates, strict=True) if rate < threshold]
 
 
-def by_failure_percentage(rules: FailurePercentage, records: Collection[EndpointStats]) -> list[EndpointStats]:
-    """Those that fail more often than they may."""
-    judged = _with_volume(records, rules.request_volume)
+def find_failure_percentage_outliers(
+    rules: FailurePercentage, records: Collection[EndpointStats]
+) -> list[EndpointStats]:
+    """Return the endpoints whose share of failures is above the threshold (A50)."""
+    judged = _with_enough_calls(records, rules.request_volume)
     if len(judged) < rules.minimum_hosts:
         return []
     return [record for record in judged if 100 * record.failures > rules.threshold * record.calls]
 
 
-def _with_volume(records: Collection[EndpointStats], volume: int) -> list[EndpointStats]:
-    least = max(volume, 1)  # of no calls there is no rate
-    return [record for record in records if record.calls >= least]
+def _with_enough_calls(records: Collection[EndpointStats], volume: int) -> list[EndpointStats]:
+    min_calls = max(volume, 1)  # without calls there is no rate
+    return [record for record in records if record.calls >= min_calls]

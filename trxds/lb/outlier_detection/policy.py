@@ -1,8 +1,8 @@
-"""Hosts that fail too much of what they are sent are taken out for a while (A50).
+"""The outlier detection policy ejects hosts that fail too many RPCs for a while (A50).
 
-They are ejected for this cluster only: by the health of the subtree, not by the state of a
-subchannel that other clusters may share. Their connections stay, so a host that comes back serves
-at once; and a session's cookie still reaches its host.
+They are ejected for this cluster only: by the subtree's ejections, not by the state of a
+subchannel, which other clusters may share. Their connections stay, so a returned host serves
+at once, and a session's cookie still reaches its host.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from ..configs import ClusterImplConfig, OutlierDetectionConfig
 from ..endpoint_list import Key, key_of
 from ..pick import Complete, Explainable, PickArgs, Picker, PickResult, TraceNote
 from ..policy import CONNECTING, ChannelControl, Decision, PolicyInputs
-from .outlier_algorithms import EndpointStats, by_failure_percentage, by_success_rate
+from .outlier_algorithms import EndpointStats, find_failure_percentage_outliers, find_success_rate_outliers
 
 _CHILD = "limits"
-_HANDED_ON = TraceNote("it only counts; the leaves leave out who is ejected")
-_NO_RULES = TraceNote("it ejects nobody")
-_MIN_INTERVAL = 0.1  # seconds; an interval of 0 is valid, and would be a loop
+_HANDED_ON = TraceNote("it only counts; leaf policies skip ejected hosts")
+_NO_RULES = TraceNote("it has no rules and ejects no host")
+_MIN_INTERVAL = 0.1  # seconds; an interval of 0 is valid, and would be an endless loop
 
 
 class OutlierDetection:
-    """Sweeps at the end of each interval; in between it only counts."""
+    """The outlier detection policy; it counts RPCs, and ejects hosts at the end of each interval."""
 
     only_child: ClassVar[str] = _CHILD
 
@@ -39,10 +39,10 @@ class OutlierDetection:
         self._observers = channel_control.observers
         self._path = channel_control.path
         self._backend = ""
-        self._endpoints: tuple[Endpoint, ...] = ()  # those that the records are of
+        self._endpoints: tuple[Endpoint, ...] = ()  # the endpoints that have records
         self._records: dict[Key, EndpointStats] = {}
-        self._by_address: dict[str, EndpointStats] = {}  # the same, as picks look for them
-        self._since: float | None = None  # when the interval began
+        self._by_address: dict[str, EndpointStats] = {}  # the same records, for picks
+        self._interval_began_at: float | None = None
         self._ejected: frozenset[str] = frozenset()
         self._picker: OutlierDetectionPicker | None = None
         self.reads_endpoints = True
@@ -52,10 +52,10 @@ class OutlierDetection:
         self._backend = config.child.cluster if isinstance(config.child, ClusterImplConfig) else ""
         self.reads_endpoints = config.rules is not None
         report = inputs.children.get(_CHILD, CONNECTING)
-        wake_at = self._go_on(config.rules, inputs.endpoints.all, now)
+        wake_at = self._run_timer(config.rules, inputs.endpoints.all, now)
         return Decision(
             report.state,
-            self._counting(report.picker) if config.rules is not None else report.picker,
+            self._make_picker(report.picker) if config.rules is not None else report.picker,
             children={_CHILD: config.child},
             wake_at=wake_at,
             ejected=self._ejected,
@@ -67,46 +67,49 @@ class OutlierDetection:
             return "no rules"
         return f"ejected: {', '.join(sorted(self._ejected)) or 'nobody'}"
 
-    def _go_on(self, rules: OutlierDetectionSettings | None, endpoints: tuple[Endpoint, ...], now: float) -> float:
-        """Whatever is due by now; returns when the next sweep is."""
+    def _run_timer(self, rules: OutlierDetectionSettings | None, endpoints: tuple[Endpoint, ...], now: float) -> float:
+        """End the interval if it is due at `now`; return when the next one ends."""
+        # A50: without rules all counts are forgotten, and all hosts return.
         if rules is None:
-            endpoints, self._since = (), None
+            endpoints, self._interval_began_at = (), None
         if endpoints is not self._endpoints:
-            self._add_endpoints(endpoints)
+            self._update_endpoints(endpoints)
         if rules is None:
             return math.inf
         interval = max(rules.interval, _MIN_INTERVAL)
-        if self._since is None:
-            self._since = now
-        elif now >= self._since + interval:
-            self._since = now
+        if self._interval_began_at is None:
+            self._interval_began_at = now
+        elif now >= self._interval_began_at + interval:
+            self._interval_began_at = now
             self._sweep(rules, now)
-        return self._since + interval
+        return self._interval_began_at + interval
 
-    def _add_endpoints(self, endpoints: tuple[Endpoint, ...]) -> None:
-        """Whoever stays keeps its record; a new one begins with a clean one."""
+    def _update_endpoints(self, endpoints: tuple[Endpoint, ...]) -> None:
+        """Replace the endpoints; those that stay keep their records."""
         self._endpoints = endpoints
         old = self._records
         keyed = zip(map(key_of, endpoints), endpoints, strict=True)
         self._records = {key: old.get(key) or EndpointStats(endpoint.addresses) for key, endpoint in keyed}
+        # In place: the picker holds this mapping.
         self._by_address.clear()
         for record in self._records.values():
             self._by_address.update(dict.fromkeys(record.addresses, record))
-        self._note_ejected()
+        self._update_ejected()
 
     def _sweep(self, rules: OutlierDetectionSettings, now: float) -> None:
         records = self._records.values()
+        # A50 orders a sweep: swap the counts, run the algorithms, then uneject and lower multipliers.
         for record in records:
-            record.next_interval()
+            record.swap_counts()
         if rules.success_rate is not None:
-            failing = by_success_rate(rules.success_rate, records)
+            failing = find_success_rate_outliers(rules.success_rate, records)
             self._eject(failing, "success_rate", rules.success_rate.enforcement, rules, now)
         if rules.failure_percentage is not None:
-            failing = by_failure_percentage(rules.failure_percentage, records)
+            failing = find_failure_percentage_outliers(rules.failure_percentage, records)
             self._eject(failing, "failure_percentage", rules.failure_percentage.enforcement, rules, now)
         for record in records:
-            record.forgive(rules, now)
-        self._note_ejected()
+            record.end_interval(rules, now)
+        self._update_ejected()
 
     def _eject(
         self,
@@ -120,7 +123,7 @@ class OutlierDetection:
         for record in outliers:
             if record.ejected_at is not None:
                 continue
-            # Looked at before each, so one host may be ejected whatever the percentage is.
+            # A50 checks the percentage before each ejection, so one host may be ejected however small it is.
             unenforced = ""
             if ejected and 100 * ejected >= rules.max_ejection_percent * len(self._records):
                 unenforced = "max_ejection_overflow"
@@ -131,12 +134,12 @@ class OutlierDetection:
                 ejected += 1
             self._observers.outlier(OutlierEvent(self._path, record.addresses, method, unenforced, self._backend))
 
-    def _note_ejected(self) -> None:
+    def _update_ejected(self) -> None:
         out = (record.addresses for record in self._records.values() if record.ejected_at is not None)
         self._ejected = frozenset(chain.from_iterable(out))
 
-    def _counting(self, child: Picker) -> OutlierDetectionPicker:
-        # The same one for the same child, or every sweep would make queued RPCs pick again.
+    def _make_picker(self, child: Picker) -> OutlierDetectionPicker:
+        # The same picker for the same child, or every sweep would make queued RPCs pick again.
         if self._picker is None or self._picker.child is not child:
             self._picker = OutlierDetectionPicker(child, self._by_address)
         return self._picker
@@ -144,7 +147,7 @@ class OutlierDetection:
 
 @dataclass(frozen=True, slots=True)
 class OutlierDetectionPicker(Explainable):
-    """`records` is the policy's and goes with the endpoints; a host that it does not have is not counted."""
+    """A picker that adds the tracker of the chosen host; `records` is the policy's, by address."""
 
     child: Picker
     records: Mapping[str, EndpointStats]

@@ -1,1 +1,1 @@
-"""The override_host policy (A55, A75): a pick with a session goes to the host of its cookie."""
+"""The override_host policy sends a session's RPCs to the host of its cookie (A55, A75)."""

@@ -1,8 +1,8 @@
-"""The hosts of one cookie are connected a little apart while an RPC waits for them (RFC 8305).
+"""A race connects a cookie's hosts one after another, a little apart, while an RPC waits for them (RFC 8305).
 
-A75 connects one host and waits until it is READY or has failed. Where nobody answers that takes as long as an attempt
-to connect may take: 20 seconds. So the cookie's next host is connected too after 250 milliseconds. Which of them an RPC
-uses is as A75 has it: the first in the cookie's order that is READY. What was connected in vain is let go.
+A75 connects one host and waits until it is READY or has failed. If nothing answers, that takes as long as an attempt
+to connect may take: 20 seconds. So the cookie's next host is connected too after 250 milliseconds. An RPC still uses
+the host that A75 says: the first in the cookie's order that is READY. Hosts that were connected in vain are released.
 """
 
 from __future__ import annotations
@@ -17,93 +17,97 @@ from trxds.resources.endpoint import HealthStatus
 
 from .host_table import Entry, HostTable
 
-MAX_RACES = 256  # cookies may come from outside; one too many waits for its first host alone
+MAX_RACES = 256  # a bound, because cookies come from outside; above it an RPC waits for its first host only
 
 
 @dataclass(frozen=True, slots=True)
-class WaitsForOneOf:
-    """A pick's wish: its RPC waits for one of a cookie's hosts, which are more than one."""
+class RaceRequested:
+    """A pick's event for the policy: an RPC waits for one of these hosts of a cookie, of which there are several."""
 
     addresses: tuple[str, ...]
 
 
 @dataclass(slots=True)
 class _Race:
-    next_at: float  # when the next host has its turn
-    last: str = ""  # the one that had its turn last; the first has its own by the pick
+    next_at: float  # when the next host is connected too
+    last_address: str = ""  # the address that was connected last; empty for the first one, which the pick connects
 
 
 class HappyEyeballs:
-    """All races of one cluster, by the cookie's addresses. At `wake_at` it is time to `go_on`."""
+    """All races of one cluster, by the cookie's addresses; the policy has to call `advance` at `wake_at`."""
 
     def __init__(self, table: HostTable) -> None:
         self.wake_at = math.inf
         self._table = table
         self._races: dict[tuple[str, ...], _Race] = {}
-        self._spares: set[str] = set()  # the hosts that races have leased
+        self._spares: set[str] = set()  # the addresses that races have leased
 
-    def wanted(self, addresses: tuple[str, ...]) -> bool:
-        """Whether a pick that waits for one of these is to wish for a race. Once: a wish makes RPCs pick again."""
+    def should_start(self, addresses: tuple[str, ...]) -> bool:
+        """Return whether a pick that waits for these should start a race: only once, as that makes RPCs pick again."""
         return len(addresses) > 1 and addresses not in self._races and len(self._races) < MAX_RACES
 
-    def go_on(self, waits: Iterable[WaitsForOneOf], statuses: Collection[HealthStatus], now: float) -> tuple[str, ...]:
-        """Whatever is due by now; returns whom to connect."""
+    def advance(
+        self, waits: Iterable[RaceRequested], statuses: Collection[HealthStatus], now: float
+    ) -> tuple[str, ...]:
+        """Start and advance all races that are due at `now`; return the addresses to connect."""
         if not self._races and not self._spares and not waits:
             return ()
         for addresses in tuple(self._races):
-            if not self._runs(addresses, statuses, now):
+            if not self._is_running(addresses, statuses, now):
                 del self._races[addresses]
         for each in waits:
-            # Its first host is connected by the same decision as this, and so it may still be IDLE.
+            # The first host is connected by this same decision, so it may still be IDLE here.
             self._races.setdefault(each.addresses, _Race(now + ATTEMPT_DELAY))
         connect = [
             address
             for addresses, race in self._races.items()
-            if (address := self._next(addresses, race, statuses, now)) is not None
+            if (address := self._next_address(addresses, race, statuses, now)) is not None
         ]
         self._release_losers()
         self.wake_at = min((race.next_at for race in self._races.values()), default=math.inf)
         return tuple(connect)
 
-    def _runs(self, addresses: tuple[str, ...], statuses: Collection[HealthStatus], now: float) -> bool:
-        hosts = list(self._usable(addresses, statuses))
+    def _is_running(self, addresses: tuple[str, ...], statuses: Collection[HealthStatus], now: float) -> bool:
+        hosts = list(self._usable_hosts(addresses, statuses))
         winner = next((entry for entry, state in hosts if state is Connectivity.READY), None)
+        # A75: the RPC uses the first READY host in the cookie's order, whichever was connected first.
         if winner is not None:
-            if winner.spare:
-                self._table.use(winner, now)  # for the RPC that waits; it has not picked again yet
+            if winner.is_spare:
+                self._table.use(winner, now)  # the waiting RPC picks again only after this decision
             return False
         if any(state is Connectivity.CONNECTING for _, state in hosts):
             return True
-        # All have failed. They are left to the idle sweep: to let go of a host is to forget that it has failed.
+        # All have failed. The idle sweep releases them: a release here would forget that they have failed.
         self._spares.difference_update(addresses)
         return False
 
-    def _next(
+    def _next_address(
         self, addresses: tuple[str, ...], race: _Race, statuses: Collection[HealthStatus], now: float
     ) -> str | None:
-        """The host whose turn it is: the one before has been CONNECTING for long enough, or has failed."""
-        hosts = list(self._usable(addresses, statuses))
-        failed = bool(race.last) and all(entry.address != race.last for entry, _ in hosts)
+        """Return the next address to connect, once the one before has failed or is CONNECTING for `ATTEMPT_DELAY`."""
+        hosts = list(self._usable_hosts(addresses, statuses))
+        failed = bool(race.last_address) and all(entry.address != race.last_address for entry, _ in hosts)
         if now < race.next_at and not failed:
             return None
         entry = next((entry for entry, state in hosts if state is None or state is Connectivity.IDLE), None)
         if entry is None:
-            race.last, race.next_at = "", math.inf
+            # All hosts are connecting; the race goes on until one is READY or all have failed.
+            race.last_address, race.next_at = "", math.inf
             return None
-        race.last, race.next_at = entry.address, now + ATTEMPT_DELAY
+        race.last_address, race.next_at = entry.address, now + ATTEMPT_DELAY
         if entry.host is None:
             self._spares.add(entry.address)
             self._table.wait_for(entry, now, spare=True)
         return entry.address
 
     def next_after(self, waited_for: str, addresses: tuple[str, ...], statuses: Collection[HealthStatus]) -> str:
-        """The address that has its turn when the one that an RPC waits for takes long, if there is any."""
-        for entry, state in self._usable(addresses, statuses):
+        """Return the address that is connected next if `waited_for` takes long; empty if there is none."""
+        for entry, state in self._usable_hosts(addresses, statuses):
             if entry.address != waited_for and state in (None, Connectivity.IDLE):
                 return entry.address
         return ""
 
-    def _usable(
+    def _usable_hosts(
         self, addresses: tuple[str, ...], statuses: Collection[HealthStatus]
     ) -> Iterator[tuple[Entry, Connectivity | None]]:
         for address in addresses:
@@ -118,5 +122,5 @@ class HappyEyeballs:
         for address in self._spares - racing:
             self._spares.remove(address)
             entry = self._table.get(address)
-            if entry is not None and entry.spare:
+            if entry is not None and entry.is_spare:
                 self._table.release(entry)

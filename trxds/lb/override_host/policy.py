@@ -1,9 +1,8 @@
-"""The policy that brings a session's RPCs back to their host (A55), over all priorities (A75).
+"""The override_host policy sends a session's RPCs to their host (A55), in whichever priority it is (A75).
 
-It stands above the child that balances everybody else. A cookie's hosts are looked up in its
-own table of all the cluster's endpoints, also those that are DRAINING, that a lower priority
-has, or that the child never connected. What time alone does, the sweep of idle hosts and the
-turns of a cookie's hosts to be connected, is due at the decision's `wake_at`.
+Its child balances all other RPCs. A cookie's hosts are looked up in a table of all the cluster's
+endpoints, also those that are DRAINING, that a lower priority has, or that the child never
+connected. The sweep of idle hosts and the races of a cookie's hosts run at the decision's `wake_at`.
 """
 
 from __future__ import annotations
@@ -24,21 +23,23 @@ from trxds.lb.pick import QUEUE, Complete, Explainable, Fail, Override, PickArgs
 from trxds.lb.policy import CONNECTING, ChannelControl, Decision, PolicyInputs
 from trxds.resources.endpoint import HealthStatus
 
-from .address_race import HappyEyeballs, WaitsForOneOf
+from .address_race import HappyEyeballs, RaceRequested
 from .host_table import Entry, HostTable
 from .repin_reason import RepinReason
 
 _CHILD = "everybody"
-# The states that are waited for, the best one first.
-_WAITED_FOR = {
+# The states of hosts that an RPC waits for, the best one first (A55), with the reason for explanations.
+_WAIT_REASONS = {
     Connectivity.IDLE: "no host of the session is READY, and this one is connected for it",
-    Connectivity.CONNECTING: "no host of the session is READY, and this one is on its way",
-    None: "nobody has connected it yet, so it is connected for the session",
+    Connectivity.CONNECTING: "no host of the session is READY, and this one is connecting",
+    None: "it is not connected yet, so it is connected for the session",
 }
-_SWEEP = ("sweep",)  # the event of a pick whose session is the first to lease a host, so that we wake to sweep
+_SWEEP = ("sweep",)  # the event of a pick that leases the first host: the policy has to set `wake_at` for the sweep
 
 
 class OverrideHost:
+    """The override_host policy; its table is shared with its pickers."""
+
     only_child: ClassVar[str] = _CHILD
 
     def __init__(self, channel_control: ChannelControl) -> None:
@@ -52,11 +53,11 @@ class OverrideHost:
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         config: OverrideHostConfig = inputs.config
         if config is not self._config or inputs.endpoints is not self._endpoints:
-            self._take_over(config, inputs.endpoints, now)
+            self._apply_update(config, inputs.endpoints, now)
         if now >= self._table.sweep_at:
             self._table.sweep_idle(now)
-        waits = [wish for wish in inputs.pick_events if isinstance(wish, WaitsForOneOf)]
-        next_hosts = self._eyeballs.go_on(waits, config.statuses, now)
+        waits = [event for event in inputs.pick_events if isinstance(event, RaceRequested)]
+        next_hosts = self._eyeballs.advance(waits, config.statuses, now)
         report = inputs.children.get(_CHILD, CONNECTING)
         picker = OverridePicker(
             self._table,
@@ -65,23 +66,23 @@ class OverrideHost:
             report.picker,
             self._channel_control.lookup,
             self._channel_control.notify_policy,
-            self._in_words,
+            self._describe_address,
         )
         return Decision(
             report.state,
             picker,
             children={_CHILD: config.child},
-            # What picks wished for: cookies' hosts that nobody has connected yet.
+            # The texts among the events are addresses of cookies' hosts that nobody has connected yet.
             connect=(*next_hosts, *(address for address in inputs.pick_events if isinstance(address, str))),
             wake_at=min(self._table.sweep_at, self._eyeballs.wake_at),
             collects=self._trackers,
         )
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
-        return f"{plural(len(self._table.leased), 'host')} held for sessions"
+        return f"{plural(len(self._table.leased_addresses), 'host')} held for sessions"
 
-    def _in_words(self, address: str) -> str:
-        """Where one of a cookie's addresses stands."""
+    def _describe_address(self, address: str) -> str:
+        """Describe the health and state of one of a cookie's addresses."""
         assert self._config is not None and self._endpoints is not None
         endpoint = next((each for each in self._endpoints if address in each.addresses), None)
         if endpoint is None:
@@ -93,13 +94,14 @@ class OverrideHost:
         return f"{address} is {endpoint.health.name}, {state.name if state is not None else 'not connected'}"
 
     def _acquire(self, address: str) -> SubchannelInterface:
-        if not self._table.leased:
+        if not self._table.leased_addresses:
             self._channel_control.notify_policy(_SWEEP)
         return self._channel_control.acquire(address)
 
-    def _take_over(self, config: OverrideHostConfig, endpoints: Endpoints, now: float) -> None:
+    def _apply_update(self, config: OverrideHostConfig, endpoints: Endpoints, now: float) -> None:
         self._config, self._endpoints = config, endpoints
         usable = endpoints.all
+        # A55: without DRAINING in override_host_status such a host is unknown to sessions.
         if HealthStatus.DRAINING not in config.statuses:
             usable = tuple([endpoint for endpoint in usable if endpoint.health is not HealthStatus.DRAINING])
         self._table.update(usable, config.idle_timeout, now)
@@ -107,37 +109,41 @@ class OverrideHost:
 
 @dataclass(frozen=True, slots=True)
 class OverridePicker(Explainable):
+    """A picker that prefers the hosts of the RPC's cookie, and else asks its child."""
+
     table: HostTable
     eyeballs: HappyEyeballs
     statuses: frozenset[HealthStatus]
     child: Picker
     lookup: Callable[[str], SubchannelInterface | None]
     notify_policy: Callable[[Hashable], None]
-    in_words: Callable[[str], str]  # where an address stands, for explanations
+    describe_address: Callable[[str], str]  # for explanations
 
     def pick(self, call: PickArgs) -> PickResult:
         override = call.override
         if override is None:
+            # No session filter: the host is not recorded, because no cookie will be written.
             return self.child.pick(call) if call.trace is None else self._explain_child(call, call.trace)
         if override.addresses:
             result = self._session_host(override, call)
             if result is not None:
                 return result
-            override.fallback_reason = self._missed(override.addresses[0])
+            override.fallback_reason = self._fallback_reason(override.addresses[0])
+            # Fail and not Drop: an RPC that waits for ready may wait for its host.
             if override.strict:
                 if call.trace is not None:
                     why = "none of the session's hosts can be used, and the session is strict"
-                    call.trace.note(why, saw=self._seen(override))
-                return Fail(none_usable(override))
+                    call.trace.note(why, saw=self._describe_hosts(override))
+                return Fail(no_usable_host_status(override))
         if call.trace is not None:
             return self._explain_child(call, call.trace)
         result = self.child.pick(call)
         if type(result) is Complete:
-            self._note(result.host, override, call.now)
+            self._record_host(result.host, override, call.now)
         return result
 
     def _session_host(self, override: Override, call: PickArgs) -> PickResult | None:
-        """The cookie's first READY host; else wait for one that is IDLE, CONNECTING or not there yet."""
+        """Return the cookie's first READY host; else wait for one that is IDLE, CONNECTING or not leased yet (A55)."""
         waiting: dict[Connectivity | None, Entry] = {}
         for address in override.addresses:
             entry = self.table.get(address)
@@ -148,17 +154,17 @@ class OverridePicker(Explainable):
             if state is Connectivity.READY:
                 override.actual_address_list = entry.addresses
                 if call.trace is not None and host is not None:
-                    call.trace.note("the session's first host that is READY", saw=self._seen(override))
+                    call.trace.note("the session's first host that is READY", saw=self._describe_hosts(override))
                     return Complete(host)
                 return self.table.pick(entry, call.now)
             waiting.setdefault(state, entry)
-        for state in _WAITED_FOR:
+        for state in _WAIT_REASONS:
             if state in waiting:
                 return self._wait_for(waiting[state], state, override, call)
         return None
 
-    def _missed(self, address: str) -> RepinReason:
-        """Why the session's host is not used; only for an RPC that goes elsewhere."""
+    def _fallback_reason(self, address: str) -> RepinReason:
+        """Return the reason why the session's host is not used."""
         entry = self.table.get(address)
         if entry is None:
             return RepinReason.UNKNOWN_HOST
@@ -168,12 +174,13 @@ class OverridePicker(Explainable):
         if call.trace is not None:
             after = self.eyeballs.next_after(entry.address, override.addresses, self.statuses)
             late = f"; {after} is connected too if that takes more than {ATTEMPT_DELAY * 1000:.0f} ms" if after else ""
-            waits_for, saw = f"{entry.address} to connect", self._seen(override)
-            call.trace.note(_WAITED_FOR[state] + late, saw=saw, waits_for=waits_for, address=entry.address)
+            waits_for, saw = f"{entry.address} to connect", self._describe_hosts(override)
+            call.trace.note(_WAIT_REASONS[state] + late, saw=saw, waits_for=waits_for, address=entry.address)
             return QUEUE
-        if self.eyeballs.wanted(override.addresses):
-            self.notify_policy(WaitsForOneOf(override.addresses))
-        # Leased before we wait: its next state has to reach this policy, or nobody wakes the RPC.
+        # Only the first pick starts the race: each event makes a new picker and all waiting RPCs pick again.
+        if self.eyeballs.should_start(override.addresses):
+            self.notify_policy(RaceRequested(override.addresses))
+        # The host is leased before the RPC waits, or its next state would not reach this policy and wake the RPC.
         if self.table.wait_for(entry, call.now).state is Connectivity.IDLE:
             self.notify_policy(entry.address)
         return QUEUE
@@ -183,21 +190,21 @@ class OverridePicker(Explainable):
         if override is None:
             trace.note("there is nothing to override", saw="no session filter")
         elif override.addresses:
-            trace.note("none of the session's hosts can be used", saw=self._seen(override))
+            trace.note("none of the session's hosts can be used", saw=self._describe_hosts(override))
         else:
             trace.note("the host that it gives is the session's", saw="no session yet")
         return trace.pick(self.child, call)
 
-    def _seen(self, override: Override) -> str:
-        return "; ".join(map(self.in_words, override.addresses))
+    def _describe_hosts(self, override: Override) -> str:
+        return "; ".join(map(self.describe_address, override.addresses))
 
-    def _note(self, host: SubchannelInterface, override: Override, now: float) -> None:
+    def _record_host(self, host: SubchannelInterface, override: Override, now: float) -> None:
         entry = self.table.get(host.address)
-        # A host in no table leaves no trace; nor does the one of an attempt before.
+        # Empty for a host without an entry: the one of an earlier attempt must not get into the cookie.
         override.actual_address_list = entry.addresses if entry is not None else ""
         if entry is not None:
             self.table.use(entry, now)
 
 
-def none_usable(override: Override) -> Status:
+def no_usable_host_status(override: Override) -> Status:
     return unavailable(f"none of the session's hosts can be used: {', '.join(override.addresses)}")

@@ -1,4 +1,4 @@
-"""Why a session is not on its host any more: a word for people and for the label `reason` of a metric."""
+"""The reasons for which a session moves to another host are the label `reason` of `trxds.session.repinned`."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from trxds.lb.pick import Override
 
 
 class RepinReason(enum.StrEnum):
-    """Of the rules by which a cookie's host is used, the one that was not met (A55, A60)."""
+    """The rule for the use of a cookie's host that was not met (A55, A60)."""
 
     NO_COOKIE = "no_cookie"  # the call had none, or one that is too old or cannot be read
     CLUSTER_MISMATCH = "cluster_mismatch"  # the route does not have the cookie's cluster any more
     UNKNOWN_HOST = "unknown_host"  # the cluster does not have the host any more
-    STATUS_NOT_ALLOWED = "status_not_allowed"  # its health is none of override_host_status
+    STATUS_NOT_ALLOWED = "status_not_allowed"  # its health status is not in override_host_status
     NOT_READY = "not_ready"  # it cannot be reached
 
 
 @dataclass(frozen=True, slots=True)
 class Repin:
-    """`at` is in seconds on Trio's clock."""
+    """A session's move from one host to another; `at` is in seconds on Trio's clock."""
 
     at: float
     old: str
@@ -29,7 +29,7 @@ class Repin:
 
 
 def reason_of(override: Override, same_cluster: bool) -> RepinReason:
-    """Why the call that this belongs to went elsewhere; `same_cluster`: as the session was in before."""
+    """Return why a call did not go to its session's host; `same_cluster` says that it went to the session's cluster."""
     if not override.addresses:
         return RepinReason.NO_COOKIE
     if not same_cluster:

@@ -1,1 +1,1 @@
-"""ring_hash (A42, A61, A76): equal hashes go to one endpoint."""
+"""ring_hash sends RPCs with equal hashes to one endpoint (A42, A61, A76)."""

@@ -1,4 +1,4 @@
-"""How an RPC's hash comes to a host: round the ring from where it stands, past those that have failed (A42, A61)."""
+"""The ring picker walks the ring from an RPC's hash on, past endpoints that have failed (A42, A61)."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from trxds.resources.endpoint import Endpoint
 
 from ..endpoint_list import EndpointState, Key, last_error
 from ..pick import QUEUE, Explainable, Fail, PickArgs, PickResult, Trace
-from ..pick_explanation import counted
+from ..pick_explanation import count_states
 from .ring import Ring
 
 
 @dataclass(frozen=True, slots=True)
 class RingPicker(Explainable):
-    """`awake` is the policy's own table: what is READY is read at the pick, and a ring outlives many states.
+    """A picker over the ring; `awake` is the policy's own table, because a pick reads the endpoints' states live (A42).
 
-    `header` is the one that hashes are of, if the policy's own configuration names one.
+    `header` is the header that hashes are made of, if the policy's own configuration names one (A76).
     """
 
     ring: Ring
     keys: Sequence[Key]  # by position on the ring
     endpoints: Mapping[Key, Endpoint]
-    awake: Mapping[Key, EndpointState]
+    states: Mapping[Key, EndpointState]
     notify_policy: Callable[[Hashable], None]
     random: Random
     header: str = ""
@@ -34,16 +34,18 @@ class RingPicker(Explainable):
         drawn_because = ""
         if call.hash is None:
             random = self.random if call.trace is None else call.trace.random(self.random)
+            # Stored, so that a retry of the RPC goes on from the same place (A42).
             call.hash, drawn_because = random.getrandbits(64), "no hash policy yields one"
-        for owner in self.ring.around(call.hash):
+        for owner in self.ring.walk(call.hash):
             result: PickResult = QUEUE
             key = self.keys[owner]
-            endpoint = self.awake.get(key)
+            endpoint = self.states.get(key)
             if endpoint is None:
                 if call.trace is None:
                     self.notify_policy(key)
             elif endpoint.ready is not None:
                 result = endpoint.complete
+            # A61: walk on past failed endpoints; any other state below READY makes the RPC wait.
             elif endpoint.state is Connectivity.TRANSIENT_FAILURE:
                 continue
             if call.trace is not None:
@@ -53,24 +55,29 @@ class RingPicker(Explainable):
             return result
         if call.trace is not None:
             self.note(call.trace, "all have failed; the error is the hash's own endpoint's", call.hash, drawn_because)
-        return self.failed(call.hash)
+        return self.fail(call.hash)
 
-    def around(self, hashed: int) -> Iterator[Key]:
-        """The endpoints from there on, once around."""
-        return map(self.keys.__getitem__, self.ring.around(hashed))
+    def walk(self, hashed: int) -> Iterator[Key]:
+        """Yield the endpoints from the hash on, once around the ring."""
+        return map(self.keys.__getitem__, self.ring.walk(hashed))
 
-    def failed(self, hashed: int) -> PickResult:
-        """All have: the error is that of the hash's own endpoint."""
-        return Fail(last_error((self.awake[self.keys[self.ring.owner(hashed)]],)))
+    def fail(self, hashed: int) -> PickResult:
+        """Fail with the error of the hash's own endpoint, because all endpoints have failed."""
+        return Fail(last_error((self.states[self.keys[self.ring.owner(hashed)]],)))
 
     def note(self, trace: Trace, why: str, hashed: int, drawn_because: str, key: Key | None = None) -> None:
-        """Note the choice of that endpoint, which may have to be connected."""
+        """Add to the explanation that the endpoint `key` was chosen, which may have to be connected."""
         source = f", drawn because {drawn_because}" if drawn_because else f" of header {self.header}"
-        saw = f"{seen(self.keys, self.awake)}; hash {hashed:#018x}{source if self.header or drawn_because else ''}"
+        hash_text = f"hash {hashed:#018x}{source if self.header or drawn_because else ''}"
+        saw = f"{describe_endpoints(self.keys, self.states)}; {hash_text}"
         address = self.endpoints[key].addresses[0] if key is not None else ""
         trace.note(why, saw=saw, waits_for=f"{address or 'an endpoint'} to connect", address=address)
 
 
-def seen(keys: Sequence[Key], awake: Mapping[Key, EndpointState]) -> str:
-    """Count the endpoints by state; those that nobody has asked for are IDLE."""
-    return counted(awake[key].state if key in awake else Connectivity.IDLE for key in keys) if keys else "no endpoints"
+def describe_endpoints(keys: Sequence[Key], awake: Mapping[Key, EndpointState]) -> str:
+    """Return the numbers of endpoints by state, in words; those that no RPC has asked for are IDLE."""
+    return (
+        count_states(awake[key].state if key in awake else Connectivity.IDLE for key in keys)
+        if keys
+        else "no endpoints"
+    )

@@ -1,6 +1,6 @@
-"""Equal hashes go to one endpoint, and few of them elsewhere when endpoints come and go (A42, A61, A76).
+"""ring_hash sends equal hashes to one endpoint, and moves few of them when endpoints change (A42, A61, A76).
 
-Nobody is connected before an RPC asks for it, so an endpoint that none asked for costs nothing.
+An endpoint is connected when an RPC asks for it, so all others cost nothing.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from trxds.core.connectivity import Connectivity
 from trxds.resources.endpoint import Endpoint
 from trxds.resources.leaf_policy import RingHash as RingHashConfig
 
-from ..endpoint_list import EndpointState, Key, earliest_wake_up, key_of, without_endpoints
+from ..endpoint_list import EndpointState, Key, earliest_wake_up, key_of, no_endpoints_picker
 from ..endpoint_set import Endpoints
 from ..pick import Picker
 from ..policy import ChannelControl, Decision, PolicyInputs
 from .hash_header import HeaderHashPicker
-from .picker import RingPicker, seen
+from .picker import RingPicker, describe_endpoints
 from .ring import SIZE_CAP, Ring, build_ring
 
 IDLE = Connectivity.IDLE
@@ -30,89 +30,93 @@ _RingArgs: TypeAlias = tuple[tuple[str, ...], tuple[int, ...], int, int]
 
 
 class RingHash:
-    """`size_cap` is the client's own limit of a ring's size, whatever is configured (A42)."""
+    """The ring_hash policy; `size_cap` is the client's own limit on the size of a ring, in entries (A42)."""
 
     def __init__(self, channel_control: ChannelControl, size_cap: int = SIZE_CAP) -> None:
         self._channel_control = channel_control
         self._size_cap = size_cap
         self._config: RingHashConfig | None = None
-        self._configured: Endpoints | None = None
+        self._last_endpoints: Endpoints | None = None
         self._keys: tuple[Key, ...] = ()  # by position in the configuration, and so on the ring
         self._endpoints: Mapping[Key, Endpoint] = {}
-        self._awake: dict[Key, EndpointState] = {}  # those that an RPC or we have asked for; the rest is IDLE
+        self._states: dict[Key, EndpointState] = {}  # the endpoints that are not IDLE
         self._ring_args: _RingArgs | None = None
         self._ring = Ring((), ())
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
-        if inputs.config is not self._config or inputs.endpoints is not self._configured:
-            self._take_over(inputs.config, inputs.endpoints)
+        if inputs.config is not self._config or inputs.endpoints is not self._last_endpoints:
+            self._apply_update(inputs.config, inputs.endpoints)
         if not self._endpoints:
-            return Decision(FAILURE, without_endpoints(inputs.endpoints))
+            return Decision(FAILURE, no_endpoints_picker(inputs.endpoints))
         for key in self._endpoints.keys() & inputs.pick_events:
-            self._wake(key)
-        self._look(inputs, now)
-        state = aggregate(Counter(each.state for each in self._awake.values()), len(self._endpoints))
+            self._exit_idle(key)
+        self._update_states(inputs, now)
+        state = aggregate(Counter(each.state for each in self._states.values()), len(self._endpoints))
         if state in (CONNECTING, FAILURE):
-            self._keep_trying(inputs, now)
+            self._connect_next(inputs, now)
         return Decision(
             state,
             self._picker(inputs.config.header),
-            hosts=tuple(address for each in self._awake.values() for address in each.wanted),
-            connect=tuple(address for each in self._awake.values() for address in each.connect),
-            wake_at=earliest_wake_up(self._awake.values(), inputs.hosts, now),
+            hosts=tuple(address for each in self._states.values() for address in each.wanted),
+            connect=tuple(address for each in self._states.values() for address in each.connect),
+            wake_at=earliest_wake_up(self._states.values(), inputs.hosts, now),
         )
 
     def exit_idle(self) -> None:
-        """One endpoint is enough to serve; which one the next RPCs want nobody knows."""
-        if self._keys and not self._awake:
-            self._wake(self._keys[0])
+        """Connect one endpoint, because it is unknown which ones the next RPCs need."""
+        if self._keys and not self._states:
+            self._exit_idle(self._keys[0])
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
-        return seen(self._keys, self._awake)
+        return describe_endpoints(self._keys, self._states)
 
-    def _take_over(self, config: RingHashConfig, endpoints: Endpoints) -> None:
-        self._config, self._configured = config, endpoints
+    def _apply_update(self, config: RingHashConfig, endpoints: Endpoints) -> None:
+        self._config, self._last_endpoints = config, endpoints
         self._keys = tuple(map(key_of, endpoints))
         self._endpoints = dict(zip(self._keys, endpoints, strict=True))
-        for key, awake in tuple(self._awake.items()):
+        for key, awake in tuple(self._states.items()):
             if key in self._endpoints:
-                self._awake[key] = awake.with_addresses(self._endpoints[key].addresses)
+                self._states[key] = awake.with_addresses(self._endpoints[key].addresses)
             else:
-                del self._awake[key]
+                del self._states[key]
         names = tuple([endpoint.hash_key or endpoint.addresses[0] for endpoint in endpoints])  # A76
         args = (names, endpoints.weights, config.min_size, config.max_size)
-        if args != self._ring_args:  # it takes milliseconds: not for a change of health, say
+        # To build a ring takes milliseconds, so a change of health alone does not do it.
+        if args != self._ring_args:
             self._ring_args, self._ring = args, build_ring(*args, self._size_cap)
 
     def _picker(self, header: str) -> Picker:
-        its = self._channel_control
-        ring = RingPicker(self._ring, self._keys, self._endpoints, self._awake, its.notify_policy, its.random, header)
+        control = self._channel_control
+        ring = RingPicker(
+            self._ring, self._keys, self._endpoints, self._states, control.notify_policy, control.random, header
+        )
         if not header:
             return ring
-        return HeaderHashPicker(ring, header, any(each.state is CONNECTING for each in self._awake.values()))
+        return HeaderHashPicker(ring, header, any(each.state is CONNECTING for each in self._states.values()))
 
-    def _wake(self, key: Key) -> None:
-        if key not in self._awake:
-            self._awake[key] = EndpointState(self._endpoints[key].addresses, lazy=True)
-            self._awake[key].exit_idle()
+    def _exit_idle(self, key: Key) -> None:
+        if key not in self._states:
+            self._states[key] = EndpointState(self._endpoints[key].addresses, lazy=True)
+            self._states[key].exit_idle()
 
-    def _look(self, inputs: PolicyInputs, now: float) -> None:
-        for key, awake in tuple(self._awake.items()):
+    def _update_states(self, inputs: PolicyInputs, now: float) -> None:
+        for key, awake in tuple(self._states.items()):
             if awake.update(inputs.hosts, now, inputs.ejected, self._channel_control.lookup) is IDLE:
-                del self._awake[key]
+                del self._states[key]
 
-    def _keep_trying(self, inputs: PolicyInputs, now: float) -> None:
-        """A priority that seems down gets no RPCs that would wake further endpoints, so we do it (A61)."""
-        if any(each.state is CONNECTING for each in self._awake.values()):
+    def _connect_next(self, inputs: PolicyInputs, now: float) -> None:
+        """Connect the next endpoint: a priority that seems down gets no RPCs that would do so (A61)."""
+        if any(each.state is CONNECTING for each in self._states.values()):
             return
-        asleep = next((key for key in self._endpoints if key not in self._awake), None)
+        asleep = next((key for key in self._endpoints if key not in self._states), None)
         if asleep is not None:
-            self._wake(asleep)
-            self._awake[asleep].update(inputs.hosts, now, inputs.ejected, self._channel_control.lookup)
+            self._exit_idle(asleep)
+            # Updated here, because this decision reads the states already.
+            self._states[asleep].update(inputs.hosts, now, inputs.ejected, self._channel_control.lookup)
 
 
 def aggregate(awake: Counter[Connectivity], endpoints: int) -> Connectivity:
-    """The state of the whole (A42): two that failed count as failure, for it may take long until all have."""
+    """Return the policy's state (A42); two failed endpoints make it fail, because it may take long until all have."""
     if awake[READY]:
         return READY
     if awake[FAILURE] >= 2:

@@ -1,6 +1,6 @@
-"""The ring of hashes (A42): each endpoint stands on it as often as its weight demands.
+"""The ring has entries for each endpoint in proportion to its weight (A42).
 
-Entry for entry the ring of Envoy and of the C++ client, so that all clients send a key to the same host.
+It is entry for entry the ring of Envoy and of the C++ client, so all clients send a key to the same host.
 """
 
 from __future__ import annotations
@@ -13,40 +13,43 @@ from math import ceil
 
 from xxhash import xxh64_intdigest
 
-SIZE_CAP = 4096  # unless the user says otherwise: rings are many, and the client's memory is not the control plane's
-_CAP = "GRPC_RING_HASH_CAP"
-_LARGEST = 8 * 1024 * 1024
+# A42: the control plane must not decide how much memory a client uses for its rings.
+SIZE_CAP = 4096
+_CAP_VARIABLE = "GRPC_RING_HASH_CAP"
+_MAX_SIZE_CAP = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ring:
-    """`owners[i]` is the position, in the list it was made from, of the endpoint that has `hashes[i]`."""
+    """A ring; `owners[i]` is the position, in the list of endpoints, of the one that has `hashes[i]`."""
 
     hashes: tuple[int, ...]  # ascending
     owners: tuple[int, ...]
 
     def owner(self, hashed: int) -> int:
-        """Whose entry is the first with that hash or a higher one."""
+        """Return the owner of the first entry with this hash or a higher one."""
         return self.owners[bisect_left(self.hashes, hashed) % len(self.owners)]
 
-    def around(self, hashed: int) -> Iterator[int]:
-        """The owners from there on, once around; each as often as it stands there."""
+    def walk(self, hashed: int) -> Iterator[int]:
+        """Yield the owners of all entries, from the hash on, once around."""
         first = bisect_left(self.hashes, hashed)
         return chain(islice(self.owners, first, None), islice(self.owners, first))
 
 
-def size_cap(environ: Mapping[str, str]) -> int:
-    """The client's own limit of a ring's size (A42), by the variable that gRPC for Go has for it."""
-    text = environ.get(_CAP, "")
+def read_size_cap(environ: Mapping[str, str]) -> int:
+    """Return the client's own limit on the size of a ring (A42), from gRPC-Go's environment variable."""
+    text = environ.get(_CAP_VARIABLE, "")
     if not text:
         return SIZE_CAP
-    if text.isascii() and text.isdigit() and len(text) < 9 and 1 <= int(text) <= _LARGEST:
+    if text.isascii() and text.isdigit() and len(text) < 9 and 1 <= int(text) <= _MAX_SIZE_CAP:
         return int(text)
-    raise ValueError(f"the environment variable {_CAP} is {text!r}; write a whole number from 1 to {_LARGEST}")
+    raise ValueError(
+        f"the environment variable {_CAP_VARIABLE} is {text!r}; write a whole number from 1 to {_MAX_SIZE_CAP}"
+    )
 
 
 def build_ring(keys: Sequence[str], weights: Sequence[int], min_size: int, max_size: int, cap: int = SIZE_CAP) -> Ring:
-    """A ring for endpoints with these keys; no smaller than it must be for the lightest to have whole entries."""
+    """Build the ring; the lightest endpoint has a whole number of entries if the limits allow it (A42)."""
     if not keys:
         return Ring((), ())
     total = sum(weights)
@@ -55,7 +58,7 @@ def build_ring(keys: Sequence[str], weights: Sequence[int], min_size: int, max_s
     owners: dict[int, int] = {}
     for owner, due in enumerate(accumulate(size * share for share in shares)):
         number = 0
-        while len(owners) < due:  # what is missing for a whole entry falls to the next endpoint
+        while len(owners) < due:  # a fraction of an entry is carried over to the next endpoint
             owners[xxh64_intdigest(f"{keys[owner]}_{number}".encode())] = owner
             number += 1
     hashes = tuple(sorted(owners))
@@ -63,5 +66,5 @@ def build_ring(keys: Sequence[str], weights: Sequence[int], min_size: int, max_s
 
 
 def _size(smallest_share: float, min_size: int, max_size: int) -> float:
-    """At least `min_size`, and so many that the smallest share is a whole number of entries."""
+    """Return the number of entries: at least `min_size`, and a whole number for the smallest share."""
     return min(ceil(smallest_share * min_size) / smallest_share, float(max_size))

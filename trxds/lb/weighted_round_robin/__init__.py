@@ -1,1 +1,1 @@
-"""weighted_round_robin (A58): turns by the load that endpoints report."""
+"""weighted_round_robin (A58) gives hosts turns by the load that they report."""

@@ -1,12 +1,12 @@
-"""Whose turn it is, by weight: the earliest deadline first (A58).
+"""The EDF scheduler gives turns by weight, the earliest deadline first (A58).
 
-Each one's deadlines are a period apart that is the inverse of its weight, so turns are spread
-evenly and not drawn. Weights change all the time; they are read anew once in a while, by the
-pick whose time it is, so that a cluster without RPCs costs no wake-ups.
+The deadlines of a host are apart by a period that is the inverse of its weight, so turns are spread
+evenly and not drawn. Weights change all the time; they are read again after each update period, by the
+first pick after it, so a cluster without RPCs causes no wake-ups.
 
-Whatever the weights are, everyone gets turns: no weight counts for less than a hundredth of the mean nor for more
-than ten times as much, as in the C++ client. Without the first bound a host that reports too little would never be
-sent another RPC by which to correct itself.
+Whatever the weights are, each host gets turns: no weight counts for less than a hundredth of the mean nor for more
+than ten times as much, as in the C++ client. Without the lower bound a host that reports too little would never get
+another RPC by which to correct itself.
 """
 
 from __future__ import annotations
@@ -16,57 +16,60 @@ from collections.abc import Callable
 from heapq import heapify, heapreplace
 from random import Random
 
-LEAST, MOST = 0.01, 10.0  # times the mean
+MIN_RATIO, MAX_RATIO = 0.01, 10.0  # times the mean
 
 
 class EdfScheduler:
-    """`weights` tells those of the moment, 0 for one that is not known; `renewed` is told when they are read."""
+    """A schedule of positions.
+
+    `weights(now)` returns the weights, 0 for an unknown one; `on_update` is called with them.
+    """
 
     def __init__(
         self,
         weights: Callable[[float], list[float]],
         period: float,
         random: Random,
-        renewed: Callable[[list[float], float], object] | None = None,
+        on_update: Callable[[list[float], float], object] | None = None,
     ) -> None:
         self._weights = weights
-        self._renewed = renewed
+        self._on_update = on_update
         self._period = period  # seconds
         self._random = random
-        self._due = -math.inf
-        self._in_force: list[float] = []
+        self._update_at = -math.inf
+        self._current_weights: list[float] = []
         self._periods: list[float] = []  # by position; 1 is the heaviest one's
         self._deadlines: list[tuple[float, int]] = []
 
     def next(self, now: float) -> int:
-        """The position, in the list of weights, of the one whose turn it is."""
-        if now >= self._due:
-            self._renew(now)
+        """Return the position, in the list of weights, of the next host."""
+        if now >= self._update_at:
+            self._update(now)
         deadline, position = self._deadlines[0]
         heapreplace(self._deadlines, (deadline + self._periods[position], position))
         return position
 
     def copy(self, random_copy: Callable[[Random], Random]) -> EdfScheduler:
-        """Return one that goes on from here apart from this one; nobody is told when it reads the weights."""
+        """Return an independent schedule that goes on from here; it does not call `on_update`."""
         other = EdfScheduler(self._weights, self._period, random_copy(self._random))
-        other._due, other._in_force = self._due, self._in_force
+        other._update_at, other._current_weights = self._update_at, self._current_weights
         other._periods, other._deadlines = self._periods, self._deadlines.copy()
         return other
 
     def weight(self, position: int) -> float:
-        """The one in force."""
-        return self._in_force[position]
+        """Return the weight in force of the host at `position`."""
+        return self._current_weights[position]
 
-    def _renew(self, now: float) -> None:
-        self._due = now + self._period
+    def _update(self, now: float) -> None:
+        self._update_at = now + self._period
         known = self._weights(now)
-        if self._renewed is not None:
-            self._renewed(known, now)
-        weights = completed(known)
-        if weights == self._in_force:
-            return  # nobody's turn is put off or brought forward
-        self._in_force = weights
-        # Ratios: the inverse of a weight may be out of range.
+        if self._on_update is not None:
+            self._on_update(known, now)
+        weights = fill_unknown_weights(known)
+        if weights == self._current_weights:
+            return  # the deadlines stay: a new random start would disturb an even schedule
+        self._current_weights = weights
+        # As ratios, because the inverse of a very small weight would be infinite.
         heaviest = max(weights)
         self._periods = [heaviest / weight for weight in weights]
         # A random start, or all clients would call the same host at the same time.
@@ -74,15 +77,17 @@ class EdfScheduler:
         heapify(self._deadlines)
 
 
-def completed(weights: list[float]) -> list[float]:
-    """The mean for one whose weight is not known; all alike when fewer than two are known.
+def fill_unknown_weights(weights: list[float]) -> list[float]:
+    """Return the weights with the mean for unknown ones, or equal weights if fewer than two are known (A58).
 
-    A weight that is not positive or not finite is not known. None that is returned is far from the mean.
+    A weight that is not positive or not finite is unknown. The result is bounded around the mean.
     """
     known = [weight for weight in weights if 0.0 < weight < math.inf]
+    # A58: with fewer than two known weights there is nothing to compare, so it is round robin.
     if len(known) < 2:
         return [1.0] * len(weights)
-    largest = max(known)
-    mean = largest * (math.fsum(weight / largest for weight in known) / len(known))  # their sum may be out of range
-    least, most = mean * LEAST, mean * MOST
-    return [min(max(weight, least), most) if 0.0 < weight < math.inf else mean for weight in weights]
+    maximum = max(known)
+    # Scaled before they are summed, because the sum of very large weights would be infinite.
+    mean = maximum * (math.fsum(weight / maximum for weight in known) / len(known))
+    lowest, highest = mean * MIN_RATIO, mean * MAX_RATIO
+    return [min(max(weight, lowest), highest) if 0.0 < weight < math.inf else mean for weight in weights]

@@ -1,4 +1,4 @@
-"""An endpoint's weight by what it reports of its load (A58): the more it serves for its utilization, the more it gets.
+"""An endpoint's weight is computed from its load reports (A58): queries per second by utilization and errors.
 
 Reports come in the trailers of RPCs, so the weight is a tracker of them, or out of band (A51).
 """
@@ -16,13 +16,15 @@ REPORT_KEY = "endpoint-load-metrics-bin"
 
 
 class EndpointWeight:
-    __slots__ = ("_reported_at", "_since", "_weight", "rules")
+    """The weight of one endpoint, with A58's blackout and expiration periods."""
+
+    __slots__ = ("_last_update_time", "_non_empty_since", "_weight", "rules")
 
     def __init__(self, rules: ClientSideWeightedRoundRobin) -> None:
         self.rules = rules
         self._weight = 0.0
-        self._reported_at = -math.inf
-        self._since = math.inf  # when the reports began that have come without a break
+        self._last_update_time = -math.inf
+        self._non_empty_since = math.inf  # when the reports without a break began (A58)
 
     def began(self) -> None:
         pass
@@ -31,43 +33,45 @@ class EndpointWeight:
         value = trailing.first(REPORT_KEY)
         report = load_report(value) if isinstance(value, bytes) else None
         if report is not None:
-            self.take(report, now)
+            self.record_report(report, now)
 
-    def take(self, report: LoadReport, now: float) -> None:
-        """One that says nothing, or of which no weight can be made, changes nothing."""
-        weight = self._of(report)
+    def record_report(self, report: LoadReport, now: float) -> None:
+        """Record a report; one that yields no weight changes nothing (A58)."""
+        weight = self._compute(report)
         if not 0.0 < weight < math.inf:
             return
-        if self._expired(now):
-            # A58 notices this with a timer. Sessions report without a pick of ours that would look.
-            self._since = now
-        self._weight, self._reported_at = weight, now
-        self._since = min(self._since, now)
+        if self._is_expired(now):
+            # A58 restarts the blackout when a pick finds the weight expired. Sessions report without such a pick.
+            self._non_empty_since = now
+        self._weight, self._last_update_time = weight, now
+        self._non_empty_since = min(self._non_empty_since, now)
 
-    def _of(self, report: LoadReport) -> float:
-        """The weight by A58; 0, infinity or NaN if there is none, or if numbers at the end of their range have none."""
+    def _compute(self, report: LoadReport) -> float:
+        """Return the weight by A58; 0, infinity or NaN if the report has none, or numbers too large or small for it."""
         if report.queries <= 0 or report.utilization <= 0:
             return 0.0
         load = report.utilization
+        # A58: load = utilization + errors per query * penalty.
         if self.rules.error_penalty:
             load += report.errors / report.queries * self.rules.error_penalty
         return report.queries / load if load > 0 else 0.0
 
-    def connected(self) -> None:
-        """A new connection may lead to a new process: its first reports do not count yet."""
-        self._since = math.inf
+    def restart_blackout(self) -> None:
+        """Restart the blackout period: a new connection may lead to a new process, with no load yet (A58)."""
+        self._non_empty_since = math.inf
 
-    def stale(self, now: float) -> bool:
-        """There was a report, and it is too old."""
-        return self._weight > 0 and self._expired(now)
+    def is_stale(self, now: float) -> bool:
+        """Return whether there was a report and it has expired."""
+        return self._weight > 0 and self._is_expired(now)
 
     def at(self, now: float) -> float:
-        """The weight to use; 0 while there is none, or the reports are too few or too old."""
-        if self._expired(now):
-            self._since = math.inf
+        """Return the weight at `now`; 0 before the first report, in the blackout period and after expiration (A58)."""
+        # A58: after an expiration the next reports begin a new blackout period.
+        if self._is_expired(now):
+            self._non_empty_since = math.inf
             return 0.0
-        # Without a blackout the last weight counts over a new connection too.
-        return self._weight if not self.rules.blackout or now - self._since >= self.rules.blackout else 0.0
+        # Without a blackout period the last weight also counts after a new connection.
+        return self._weight if not self.rules.blackout or now - self._non_empty_since >= self.rules.blackout else 0.0
 
-    def _expired(self, now: float) -> bool:
-        return now - self._reported_at >= self.rules.expiration
+    def _is_expired(self, now: float) -> bool:
+        return now - self._last_update_time >= self.rules.expiration
