@@ -54,7 +54,7 @@ class SessionCookies:
     @property
     def has_first_response(self) -> bool:
         """Whether the first call has brought headers or has ended, so that no call waits for it."""
-        return self._first_over.is_set()
+        return self._first_ended.is_set()
 
     async def wait_for_first_response(self) -> None:
         """Wait until the first call has response headers or has ended."""
