@@ -1,7 +1,7 @@
-"""Many resources become one picture: recomputed from everything known, no bookkeeping (A74).
+"""Many resources become one configuration, computed anew from everything known (A74).
 
-The walk begins at the listener and visits what it needs; what it visits is what has to be
-watched. It yields a complete configuration, an error, or the names still missing.
+The walk begins at the listener and visits the resources that it needs; these have to be watched. The result is a
+complete configuration, an error, or the names that are still missing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NOTHING: Mapping[str, ClusterResult] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """`visited` are the resources to watch from now on, no others; `awaited` are those that have not come yet."""
+    """The result of a walk: `visited` are the resources to watch from now on; `awaited` have not come yet."""
 
     outcome: XdsConfig | ConfigError | Missing
     visited: frozenset[Key]
@@ -48,10 +48,10 @@ def assemble(
     held: Iterable[str],
     before: Mapping[str, ClusterResult] = NOTHING,
 ) -> Assembly:
-    """What `known` makes of the target; `held` are clusters that RPCs or route tables still need.
+    """Compute the configuration of a target from `known`; `held` are clusters that RPCs or route tables still need.
 
-    A cluster that comes out as it was `before` is the same object: a thousand clusters of which one
-    has changed are compared at once further down.
+    A cluster that is equal to its entry in `before` is the same object. So a thousand clusters, of which one has
+    changed, are compared fast by the policies.
     """
     walk = _Walk(known, before)
     routing = walk.routing(listener, authority)
@@ -68,7 +68,7 @@ def assemble(
 
 @dataclass(frozen=True, slots=True)
 class _Routing:
-    """`standing` is that of the resource that has the routes."""
+    """A listener with the virtual host of the target; `standing` is the status of the resource that has the routes."""
 
     listener: Listener
     host: VirtualHost
@@ -89,7 +89,7 @@ def _outcome(
 
 
 class _Walk:
-    """Notes what it visits and what it misses. None means: not known yet."""
+    """One walk, which notes the resources that it visits and misses. None means: not known yet."""
 
     def __init__(self, known: Known, before: Mapping[str, ClusterResult]) -> None:
         self._known = known
@@ -135,7 +135,7 @@ class _Walk:
     # -- clusters
 
     def cluster(self, name: str) -> ClusterResult | None:
-        """Worked out once, even if it is both routed to and a part of aggregates."""
+        """Return the result of a cluster, computed once even if the cluster is routed to and part of aggregates."""
         outcome = self.outcomes.get(name) or self._cluster(name)
         if outcome is not None:
             self.outcomes[name] = outcome
@@ -212,7 +212,7 @@ class _Walk:
         return AggregateConfig(root, leaves, note, tuple(error.name for error in errors))
 
     def _parts(self, name: str) -> tuple[str, ...] | None:
-        """What an aggregate is made of; None for any other cluster, also one not known yet."""
+        """Return the clusters of an aggregate; None for any other cluster and for one that is not known yet."""
         state = self._look("CDS", name)
         if state is None or not isinstance(state.value, Cluster):
             return None

@@ -1,4 +1,4 @@
-"""The config selector (A31): which route and which cluster for this RPC. Plain, once per RPC."""
+"""The config selector (A31) chooses route and cluster of each RPC, once and without waiting."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _MAX_CACHED_PATHS = 1024  # paths; programs call few
 
 @dataclass(slots=True)  # not frozen: many are made, and freezing costs more than the rest of it
 class Selection:
-    """Where an RPC goes, before its filters have had their say; nobody changes it.
+    """The route and cluster of an RPC before its filters run; it is never changed.
 
-    `hash` is None without a hash policy that yields one (A42).
+    `hash` is None unless a hash policy yields one (A42).
     """
 
     route: BoundRoute
@@ -37,7 +37,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class RouteError:
-    """Nowhere. With `may_change`, RPCs that wait for ready wait for the next configuration."""
+    """The status of an RPC without a route. If it is `retryable`, RPCs that wait for ready wait for other routes."""
 
     status: Status
     retryable: bool
@@ -49,10 +49,10 @@ Explained: TypeAlias = tuple[Explanation, Selection | None]  # without a selecti
 
 @dataclass(frozen=True, slots=True)
 class ConfigSelector:
-    """One version of the routes; `channel_id` is what a hash policy may ask for (A42).
+    """One version of the routes; `channel_id` is the hash of policies that hash by channel (A42).
 
-    `settled` has the paths whose first route asks for nothing but the path, has one cluster and hashes
-    nothing: what there is to choose for them is chosen once.
+    `path_cache` has the paths for which nothing is left to choose: their first route has no condition but the path, one
+    cluster and no hash policy.
     """
 
     routes: BoundRoutes
@@ -106,7 +106,7 @@ class ConfigSelector:
 
 
 def _accepts(match: RouteMatch, metadata: Metadata, values: dict[str, str | None], random: Random) -> bool:
-    """The path matches; do the headers, and is the RPC among the share that is to go here?"""
+    """Return whether headers and runtime fraction match; the path is known to match."""
     for header in match.headers:  # no `all`: its generator would cost more than the comparison
         name = header.name
         if name not in values:
@@ -118,10 +118,9 @@ def _accepts(match: RouteMatch, metadata: Metadata, values: dict[str, str | None
 
 @dataclass(frozen=True, slots=True)
 class ErrorSelector:
-    """Stands in while the listener or the routes are in error.
+    """The selector while the listener or the routes are in error.
 
-    `present` tells the error of the moment: what was wrong when this came into force may be over, and the rest of
-    the next configuration be awaited.
+    `present` returns the error of the moment: `error` may be over by now while the next configuration is incomplete.
     """
 
     error: Status
@@ -129,7 +128,7 @@ class ErrorSelector:
 
     @property
     def status(self) -> Status:
-        """Why RPCs fail now."""
+        """Return the reason why RPCs fail now."""
         return self.error if self.present is None else self.present()
 
     def choose(self, path: str, metadata: Metadata) -> Selection | RouteError:
@@ -144,15 +143,15 @@ class ErrorSelector:
 
 
 class Selector(Protocol):
-    """What the calls of a channel ask first. There is a third kind, for targets without routes (`methods.py`)."""
+    """The interface of selectors. `service_config_selector.py` has the one for targets without routes."""
 
     def choose(self, path: str, metadata: Metadata) -> Selection | RouteError: ...
 
     def explain(self, path: str, metadata: Metadata, copies: RandomCopies) -> Explained:
-        """Choose once more and say why; what is drawn is drawn from copies."""
+        """Choose once more, with copies of the random generators, and give the reasons."""
         ...
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is wrong with the configuration, though calls can be made by it."""
+        """Return the flaws of the configuration that do not fail calls."""
         ...

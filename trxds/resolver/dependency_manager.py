@@ -1,7 +1,8 @@
-"""All that one target needs is watched, and assembled into a configuration that is complete (A74).
+"""The watches of all resources that one target needs, and the complete configuration that they make (A74).
 
-A watch is a slot in the resolver's mailbox and no task; its letter's sender is the resource. Exactly the resources and
-names are watched that the last assembly visited. While a configuration is incomplete, the one before stays the newest.
+A watch is a slot in the resolver's queue and no task; the sender of its messages is the resource. Exactly the resources
+and names that the last assembly visited are watched. While a configuration is incomplete, the one before it stays the
+newest.
 """
 
 from __future__ import annotations
@@ -34,25 +35,25 @@ class Watch(Protocol):
 
 
 class Source(Protocol):
-    """Where resources come from: the XdsClient."""
+    """The source of resources: the XdsClient."""
 
     def watch(self, kind: ResourceType, name: str, mailbox: ConflatingQueue[Any], sender: Hashable) -> Watch: ...
 
     def describe_pending(self, type: ResourceType, name: str) -> str:
-        """How a resource stands that has not come yet, in words."""
+        """Describe why a resource has not come yet."""
         ...
 
 
 class Names(Protocol):
-    """Where the addresses of DNS names come from."""
+    """The source of addresses of DNS names."""
 
     def watch(self, name: str, mailbox: ConflatingQueue[Any], sender: Hashable) -> Watch: ...
 
 
 class DependencyManager:
-    """`newest` is None until a configuration is complete. It stays the same object as long as nothing changes.
+    """The watches of one target. `newest` is None until a configuration is complete; it is replaced only by a change.
 
-    `held` are the clusters that somebody needs though no route may name them any more.
+    `held` are the clusters that RPCs or route tables need, even if no route names them any more.
     """
 
     def __init__(
@@ -79,16 +80,16 @@ class DependencyManager:
         self._pace = UpdateRateLimiter()
 
     def note_news(self) -> None:
-        """Have the next `update` assemble anew."""
+        """Make the next `update` assemble a configuration."""
         self._has_news = True
 
     def take(self, key: Hashable, state: ResourceUpdate) -> None:
-        """Note how a resource or a name stands now."""
+        """Note the state of a resource or a name."""
         if key in self._watches:
             self._known[key] = state
 
     def update(self, now: float) -> float:
-        """Assemble what is known if there is news. Return when to try again: `inf` for not before there is more."""
+        """Assemble a configuration if there is news. Return when to try again: `inf` for not before there is news."""
         if not self._has_news:
             return math.inf
         if self._pace.ready_at(now) > now:
@@ -113,7 +114,10 @@ class DependencyManager:
         return replace(newest, clusters=self._up_to_date(newest.clusters)) if newest is not None else None
 
     def _with_held(self, config: XdsConfig | ConfigError) -> XdsConfig | ConfigError:
-        """Without routes a held cluster may be in the middle of a change: it keeps what it had."""
+        """Return the configuration with all held clusters.
+
+        Without routes a held cluster may be incomplete: then it keeps what it had.
+        """
         incomplete = self._held.keys() - config.clusters.keys()
         if not incomplete:
             return config
@@ -135,7 +139,7 @@ class DependencyManager:
 
     @property
     def describe_pending(self) -> str:
-        """What the next configuration waits for, in words; empty if for nothing that is known."""
+        """Describe what the next configuration waits for; the text is empty if that is nothing known."""
         if self._is_complete:
             return ""
         shown = [self._describe(kind, name) for kind, name in self._awaited[:_SHOWN]]
@@ -143,7 +147,7 @@ class DependencyManager:
         return "; ".join([*shown, f"and {more} more"] if more else shown)
 
     def error(self) -> Status:
-        """Return why there are no routes now. An error that is still in force may be over."""
+        """Return the reason why there are no routes now. The error that is in force may be over."""
         if isinstance(self.newest, XdsConfig):
             return unavailable("a complete configuration has come and is about to be in force")
         if self.newest is None or not self._is_complete:
@@ -169,5 +173,5 @@ class DependencyManager:
         return self._source.watch(_TYPES[kind], name, self._mailbox, (kind, name))
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Cancel all watches."""
         self._watch_exactly(frozenset())

@@ -1,7 +1,7 @@
-"""The DNS names of targets and of LOGICAL_DNS clusters, each watched like a resource and kept by one task (A37).
+"""DNS names of targets and of LOGICAL_DNS clusters, each watched like a resource and resolved by one task (A37).
 
-A name is looked up again when a policy asks for it, but not within 30 seconds of the last time. After a
-failure it is looked up again by itself, with backoff, and until then the addresses known are good.
+A name is resolved again when a policy requests it, but not within 30 seconds of the last time. After a failure it is
+resolved again after a backoff, and until then the known addresses stay in use.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Resolve: TypeAlias = Callable[[str, int], Awaitable[tuple[str, ...]]]
 
 
 class DnsResolver:
-    """Those that one channel needs, as "host:port"."""
+    """The DNS names that one channel needs, each as "host:port"."""
 
     def __init__(self, nursery: trio.Nursery, look_up: Resolve, random: Random) -> None:
         self._nursery = nursery
@@ -37,25 +37,25 @@ class DnsResolver:
         self._watched: dict[str, DnsWatch] = {}
 
     def watch(self, name: str, mailbox: ConflatingQueue[Any], sender: Hashable) -> DnsWatch:
-        """Put each new state of the name into `mailbox`, its value a tuple of addresses."""
+        """Put each new state of the name into `mailbox`; its value is a tuple of addresses."""
         watch = DnsWatch(name, mailbox, sender, lambda: self._watched.pop(name))
         self._watched[name] = watch
         self._nursery.start_soon(watch.run, self._look_up, Backoff(self._random), name=f"dns/{name}")
         return watch
 
     def re_resolve(self, name: str) -> None:
-        """The addresses seem to be out of date. Plain; nothing if nobody watches the name any more."""
+        """Resolve the name again soon, if it is watched: its addresses seem to be out of date."""
         if name in self._watched:
             self._watched[name].asked.set()
 
     def re_resolve_all(self) -> None:
-        """As if that were said of each name. Plain."""
+        """Resolve all names again soon."""
         for watch in self._watched.values():
             watch.asked.set()
 
 
 class DnsWatch:
-    """One name, until its watcher leaves."""
+    """The watch of one name, until it is cancelled."""
 
     def __init__(self, name: str, mailbox: ConflatingQueue[Any], sender: Hashable, left: Callable[[], object]) -> None:
         self.asked = trio.Event()
@@ -106,7 +106,7 @@ class DnsWatch:
         self._mailbox.put(self._sender, state)
 
     def cancel(self) -> None:
-        """Watch no longer; an unread letter is taken back. Plain and idempotent."""
+        """End the watch, and take an unread message back. A second call changes nothing."""
         if not self._scope.cancel_called:
             self._scope.cancel(reason=f"no cluster needs {self._name} any more")
             self._mailbox.discard(self._sender)

@@ -1,7 +1,6 @@
 """An aggregate of aggregates becomes one list of clusters, the most preferred first (A37, A74).
 
-The walk is depth-first. A cluster that is met again is passed over, so its first place is the
-one that counts, and a loop ends by itself.
+The walk is depth-first. A cluster that comes up again is skipped, so its first position counts, and a loop ends.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ MAX_DEPTH = 16  # levels; the root is at 0
 
 
 def flatten(root: str, below: Callable[[str], tuple[str, ...] | None]) -> tuple[str, ...] | None:
-    """The clusters under `root` that are no aggregates; None if some are too deep.
+    """Return the clusters under `root` that are no aggregates; None if any is too deep.
 
-    `below` has what an aggregate is made of, and None for any other cluster.
+    `below` returns the parts of an aggregate, and None for any other cluster.
     """
     leaves: list[str] = []
     seen: set[str] = set()  # for this root alone: another one may need the same leaf

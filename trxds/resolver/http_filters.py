@@ -1,7 +1,7 @@
-"""The filters of a route: the listener's, with what virtual host, route and cluster override (A39).
+"""The filters of a route: those of the listener, with the overrides of virtual host, route and cluster (A39).
 
-Nothing is merged field by field: the most specific scope that names a filter wins entirely. An override of another
-kind of filter is as if it were not there.
+Nothing is merged field by field: the most specific scope that names a filter replaces its whole configuration. An
+override of another type of filter is ignored.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MakeChain: TypeAlias = Callable[[tuple[FilterConfig, ...]], FilterChain]
 
 @dataclass(frozen=True, slots=True)
 class EffectiveFilter:
-    """A filter as one route has it; `scope` is where its configuration was found."""
+    """A filter as one route has it; `scope` is the source of its configuration."""
 
     name: str
     config: FilterConfig
@@ -37,7 +37,7 @@ class EffectiveFilter:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSelection(FilterConfig):
-    """Internal, just before the router: keeps the cluster and lets the route table go (A60)."""
+    """The internal filter before the router, which holds the cluster and releases the route table (A60)."""
 
     def __str__(self) -> str:
         return "from here on the cluster stands"
@@ -47,7 +47,7 @@ _CLUSTER_SELECTION = EffectiveFilter("cluster selection", ClusterSelection(), "c
 
 
 class FilterChains:
-    """The filters of a virtual host's routes; routes that configure alike share one chain."""
+    """The filters of a virtual host's routes; routes with equal configurations share one chain."""
 
     def __init__(self, listener: Listener, host: VirtualHost, make: MakeChain) -> None:
         self._filters = tuple(each for each in listener.http_filters if not isinstance(each.config, RouterConfig))
@@ -64,12 +64,12 @@ class FilterChains:
         return self._made[configs]
 
     def effective_filters(self, route: Route, cluster: WeightedCluster) -> tuple[EffectiveFilter, ...]:
-        """With the two at the end that every chain has: what `explain` shows."""
+        """Return the filters that `explain` shows, with the two that end every chain."""
         router = (EffectiveFilter(each.name, each.config, "listener") for each in self._router)
         return (*self._uses(route, cluster), _CLUSTER_SELECTION, *router)
 
     def _uses(self, route: Route, cluster: WeightedCluster) -> tuple[EffectiveFilter, ...]:
-        """In the listener's order, without those that are disabled there and configured nowhere."""
+        """Return the filters in the listener's order, without those that are disabled there and have no override."""
         scopes = (
             ("weighted cluster", cluster.filter_overrides),
             ("route", route.filter_overrides),

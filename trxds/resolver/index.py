@@ -1,9 +1,8 @@
-"""Which routes an RPC to some path may take, without trying each (A28: the first match wins).
+"""An index of routes by path, so that an RPC need not try each route (A28: the first match wins).
 
-Exact paths and prefixes are looked up, those that ignore case by their folded text. What stays
-linear: each regular expression that stands before the route that takes every RPC is tried, once
-for each path, because the answer for a path is remembered; and routes of one path that differ in
-headers only are tried one by one, for each RPC.
+Exact paths and prefixes are looked up; those that ignore case by their folded text. Two steps stay linear. Each regular
+expression before the first route that takes every RPC is tried once for each path, and the result is cached. Routes of
+one path that differ in headers only are tried one by one for each RPC.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class _Texts(Generic[Text]):
             self._exact.setdefault(text, []).append(position)
 
     def find(self, text: Text) -> list[list[int]]:
-        """Ascending positions, one list for each entry that takes the text."""
+        """Return ascending positions, one list for each entry that matches the text."""
         found = [self._exact[text]] if text in self._exact else []
         for length in self._lengths:
             if length <= len(text) and (positions := self._prefixes.get(text[:length])) is not None:
@@ -50,7 +49,7 @@ class _Texts(Generic[Text]):
 
 
 class RouteIndex:
-    """Made once for a table of routes; a route is its position."""
+    """The index of one table of routes; a route is its position."""
 
     def __init__(self, matches: Iterable[RouteMatch]) -> None:
         self._matches = tuple(matches)
@@ -71,7 +70,7 @@ class RouteIndex:
             self._plain.add(path.text, position, isinstance(path, Prefix))
 
     def candidates(self, path: str) -> tuple[int, ...]:
-        """The routes whose path matches, in order, up to the first that asks for nothing else."""
+        """Return the routes whose path matches, in order, up to the first without another condition."""
         found = self._remembered.get(path)
         return self._remember(path) if found is None else found
 

@@ -1,4 +1,4 @@
-"""What a route asks of an RPC and how the RPC meets it, in words."""
+"""Explanations why a route matches an RPC or does not (A28)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Verdict:
 
 
 def match_verdict(match: RouteMatch, path: str, metadata: Metadata, drawn: Iterator[int]) -> Verdict:
-    """Why the route matches, or the first thing that keeps it from matching; `drawn` are the selector's draws."""
+    """Return why the route matches, or the first condition that fails; `drawn` yields the selector's random numbers."""
     if not match.path.matches(path):
         return Verdict(False, f"the path is not {in_words(match.path)}")
     reasons = [f"the path is {in_words(match.path)}"]
@@ -43,7 +43,7 @@ def _header(header: HeaderMatch, metadata: Metadata) -> Verdict:
 
 
 def _there(value: str | None, matches: bool) -> str:
-    """Without the value: explanations are pasted into tickets, and it may be a token."""
+    """Describe a header without its value, which may be a token: explanations are pasted into tickets."""
     if value is None:
         return "is absent"
     return "matches" if matches else f"has {plural(len(value), 'character')} and does not match"

@@ -1,7 +1,7 @@
-"""What a service config says of a method's calls: their limits, and how a failed one is tried again (A6).
+"""The part of a service config for a method's calls: limits, retries and hedging (A6).
 
-Both kinds of trying again are bounded here, whoever wrote the config: a client that is told to make a
-hundred attempts of each call would bring down what it waits for.
+Retries and hedging are bounded here for every config: a client with a hundred attempts for each call would bring down
+the server that it waits for.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _CODES = {code.name: code for code in StatusCode}
 
 @dataclass(frozen=True, slots=True)
 class HedgingPolicy:
-    """Send up to `max_attempts` of a call, one each `delay` seconds, and take the first answer.
+    """A policy to send up to `max_attempts` of a call, one each `delay` seconds, and take the first response (A6).
 
-    A status in `non_fatal` leaves the others their chance and sends the next at once; any other ends the call.
+    A status in `non_fatal` leaves the other attempts running and sends the next at once; any other ends the call.
     """
 
     max_attempts: int
@@ -32,9 +32,9 @@ class HedgingPolicy:
 
 @dataclass(frozen=True, slots=True)
 class MethodConfig:
-    """`timeout` is seconds and the sizes are bytes; None is what the config does not say.
+    """The configuration of a method. `timeout` is in seconds and sizes are in bytes; None is unset.
 
-    What a caller says goes before `wait_for_ready`; of two timeouts or sizes the smaller counts.
+    A caller's value goes before `wait_for_ready`; of two timeouts or sizes the smaller counts.
     """
 
     timeout: float | None = None
@@ -49,7 +49,7 @@ NO_METHOD_CONFIG = MethodConfig()
 
 
 def method_config(place: JsonNode) -> MethodConfig:
-    """From one entry of `methodConfig`; what is wrong is noted and left out."""
+    """Read one entry of `methodConfig`; errors are noted, and the fields that have them are left out."""
     timeout, ready = place.member("timeout"), place.member("waitForReady")
     retry, hedging = place.member("retryPolicy"), place.member("hedgingPolicy")
     # A6: one of them at most, for either says when the next attempt begins.
@@ -112,7 +112,7 @@ def _codes(place: JsonNode, *, at_least_one: bool) -> frozenset[StatusCode]:
 
 
 def _code(place: JsonNode) -> StatusCode:
-    """By name in upper or lower case, or by number (A6)."""
+    """Read a status code: a name in upper or lower case, or a number (A6)."""
     value = place.value
     if isinstance(value, str) and value.upper() in _CODES:
         return _CODES[value.upper()]

@@ -1,7 +1,7 @@
-"""Overrides in a route table that belong to another kind of filter than the listener's filter of their name.
+"""Overrides in a route table whose type does not fit the listener's filter of their name.
 
-A39 has no rule for them: routes are checked without their listener, and one route table may serve several. So it is
-seen only when the two are put together, and then such an override is left out.
+A39 has no rule for them: routes are validated without their listener, and one route table may serve several. So such an
+override is only found when the two are combined, and is ignored then.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SHOWN = 5  # of the places that have the same override
 
 
 def belongs_to(override: FilterConfig, http_filter: HttpFilter) -> bool:
-    """Return whether the override is one for this kind of filter."""
+    """Return whether the override is one for this type of filter."""
     # A filter reads both of its messages into one class, so that an override can take the place of the other.
     return type(override) is type(http_filter.config)
 
@@ -55,7 +55,7 @@ def misplaced_overrides(listener: Listener, host: VirtualHost) -> tuple[Misplace
 
 
 def _scopes(host: VirtualHost) -> Iterator[tuple[str, Mapping[str, FilterConfig]]]:
-    """The places that have overrides; of ten thousand routes there may be none."""
+    """Yield the places that have overrides; of ten thousand routes there may be none."""
     name = f'virtual host "{host.name}"'
     if host.filter_overrides:
         yield name, host.filter_overrides

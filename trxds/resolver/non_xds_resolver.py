@@ -1,8 +1,7 @@
-"""From a target without a control plane to a data plane: its addresses, for the policy of a service config.
+"""The resolver of targets without xDS: addresses, for the policy of a service config.
 
-The tree is that policy alone, and what it makes of the addresses is no affair of this room. Where they come from a
-name, it is looked up again when a host is lost, so that a fleet that was replaced is found (A61's policies do not
-say so by themselves).
+The tree is that policy alone. If the addresses come from a name, the name is resolved again when a connection is lost,
+so that a replaced fleet is found (A61's policies do not request that themselves).
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ _NOWHERE = LocalityId()
 
 @dataclass(frozen=True, slots=True)
 class ResolvedAddress:
-    """Where a target is; `note` says why it may be nowhere."""
+    """The endpoints of a target; `note` says why there may be none."""
 
     place: Locality
     note: str = ""
 
 
 class NonXdsResolver:
-    """`mailbox` takes the root's reports as "root", and what is known of the name as "name"."""
+    """The resolver of one target. `mailbox` gets the root's reports as "root", and the name's states as "name"."""
 
     def __init__(
         self,
@@ -72,7 +71,7 @@ class NonXdsResolver:
             self._on_generation_done()
 
     def reset(self) -> None:
-        """The tree is another one and knows nothing. The addresses are old: a name is looked up anew. Plain."""
+        """Configure a new tree, which knows nothing. The addresses are old by then, so a name is resolved again."""
         if self._watch is not None:
             self._watch.cancel()
         self._start_generation()
@@ -84,11 +83,11 @@ class NonXdsResolver:
             self._configure(self._target.addresses)
 
     def re_resolve(self, name: str) -> None:
-        """The addresses of that name seem to be out of date. Plain."""
+        """Resolve that name again soon, because its addresses seem to be out of date."""
         self._names.re_resolve(name)
 
     def request_re_resolution(self) -> None:
-        """Those of the one name there is, in that case. Plain."""
+        """Resolve the target's name again soon, if it has one."""
         self._names.re_resolve(self._target.name)
 
     def _read(self, letters: Mapping[Hashable, Any]) -> None:
@@ -101,7 +100,7 @@ class NonXdsResolver:
             self._heard(report)
 
     def _configure(self, addresses: tuple[str, ...], note: str = "") -> None:
-        """`note` says why there may be no address."""
+        """Give the tree a new list of addresses; `note` says why it may be empty."""
         place = Locality(_NOWHERE, 1, tuple(Endpoint((address,)) for address in addresses))
         self._generation += 1
         # One change, however many lists come before the tree has answered.

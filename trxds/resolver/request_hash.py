@@ -1,4 +1,4 @@
-"""The hash of a request, by which ring hash finds its host (A42)."""
+"""The hash of a request, by which ring_hash chooses its host (A42)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MASK = 2**64 - 1
 
 
 def request_hash(policies: Iterable[HashPolicy], metadata: Metadata, channel_id: int) -> int | None:
-    """All policies that yield something, combined in order; None when none does.
+    """Return the combined hash of all policies that yield one, in order; None if none does.
 
     `channel_id` is 64 random bits that a channel keeps for its life.
     """
@@ -30,7 +30,7 @@ def request_hash(policies: Iterable[HashPolicy], metadata: Metadata, channel_id:
 
 
 def _rotate(number: int) -> int:
-    """One bit to the left: otherwise two equal values would cancel each other out."""
+    """Rotate one bit to the left: otherwise two equal values would cancel each other out."""
     return (number << 1 | number >> 63) & _MASK
 
 

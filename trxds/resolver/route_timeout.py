@@ -1,4 +1,4 @@
-"""How long a route lets an RPC take, counted from the RPC's start, and which field says so (A31)."""
+"""The time that a route lets an RPC take from its start, and the field that sets it (A31)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EARLY_DEFAULT = 15.0
 
 @dataclass(frozen=True, slots=True)
 class RouteTimeout:
-    """`seconds` is `inf` for no limit; `source` names the field it comes from."""
+    """A limit in seconds, `inf` for none; `source` names the field that sets it."""
 
     seconds: float
     source: str
@@ -30,7 +30,7 @@ NO_LIMIT = RouteTimeout(math.inf, "no field sets one")
 
 
 def max_stream_duration(action: RouteAction, listener_limit: float | None) -> RouteTimeout:
-    """The first field that is set counts, and 0 in it means no limit, whatever the others say."""
+    """Return the limit from the first field that is set; 0 there means no limit, whatever the later fields say."""
     return _first(
         (action.grpc_timeout_header_max, "the route's max_stream_duration.grpc_timeout_header_max"),
         (action.max_stream_duration, "the route's max_stream_duration.max_stream_duration"),
@@ -39,7 +39,7 @@ def max_stream_duration(action: RouteAction, listener_limit: float | None) -> Ro
 
 
 def legacy_route_timeout(action: RouteAction, listener_limit: float | None) -> RouteTimeout:
-    """A31's first draft: other fields, a default of 15 s, and nothing from the listener."""
+    """Return the limit by A31's first draft: other fields, a default of 15 s, and nothing from the listener."""
     return _first(
         (action.max_grpc_timeout, "the route's max_grpc_timeout"),
         (action.timeout, "the route's timeout"),

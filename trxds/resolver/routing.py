@@ -1,4 +1,4 @@
-"""Routes in force: a selector, and the configuration that it was made from."""
+"""The routes in force: a selector, and the configuration that it was made from (A31)."""
 
 from __future__ import annotations
 
@@ -43,18 +43,21 @@ class Routing:
         return isinstance(mine, ConfigError) and isinstance(config, ConfigError) and mine.status == config.status
 
     def clusters_among(self, alive: Iterable[str]) -> frozenset[str]:
-        """Return those that a route may name: all of them without routes, for nobody can tell that none does."""
+        """Return the clusters that a route may name.
+
+        Without routes that is all of them: nobody can say which are unused.
+        """
         return self.selector.table.clusters if isinstance(self.selector, ConfigSelector) else frozenset(alive)
 
     def release(self) -> None:
-        """Let the clusters go that nothing else holds. Plain."""
+        """Release the clusters that nothing else holds."""
         if isinstance(self.selector, ConfigSelector):
             self.selector.table.lifetime.maker.release()
 
 
 @dataclass(frozen=True, slots=True)
 class RoutingFactory:
-    """Makes the routings of one channel. `error` says why there are no routes, as long as there are none."""
+    """The maker of one channel's routings. `error` returns the reason why there are no routes, while there are none."""
 
     make_chain: MakeChain
     limits: TimeoutRule
@@ -64,7 +67,7 @@ class RoutingFactory:
     error: Callable[[], Status]
 
     def make(self, config: XdsConfig | ConfigError, in_force: Routing | None) -> Routing:
-        """Return the one in force if it does what `config` says, otherwise one with a route table of its own."""
+        """Return the routing in force if it does what `config` says, otherwise one with a route table of its own."""
         if in_force is not None and in_force.has_routes_of(config):
             return in_force
         if isinstance(config, ConfigError):
@@ -77,7 +80,7 @@ class RoutingFactory:
 
 
 def _warn_of(routes: BoundRoutes, in_force: Routing | None) -> None:
-    """Once per change: what other routes bring along unchanged is no news."""
+    """Log the flaws that the routes in force did not have, so that unchanged ones are not logged again."""
     selector = in_force.selector if in_force is not None else None
     before = selector.routes.misplaced if isinstance(selector, ConfigSelector) else ()
     for each, warning in zip(routes.misplaced, routes.warnings, strict=True):

@@ -1,7 +1,7 @@
-"""The service config: how the calls of a target are to be made where no control plane says so.
+"""The service config: options of a target's calls where no control plane has them (A6, A24).
 
-It is gRPC's own JSON form (doc/service_config.md, A6, A24), so that a file which other clients read can be
-given to this one. All its problems are told at once, each with its place; what is unknown is left alone.
+It has gRPC's own JSON form (doc/service_config.md), so that other clients can read the same file. All its problems are
+reported at once, each with its place; unknown fields are ignored.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _MAX_TOKENS = 1000
 
 @dataclass(frozen=True, slots=True)
 class RetryThrottling:
-    """When retries stop (A6): a failure takes one of `max_tokens`, and each success gives `ratio` of one back.
+    """The retry throttle (A6): a failure takes one of `max_tokens`, and each success returns `ratio` of one.
 
-    With half of them or less nothing is retried or hedged.
+    With half of the tokens or fewer, nothing is retried or hedged.
     """
 
     max_tokens: float
@@ -39,9 +39,9 @@ class RetryThrottling:
 
 @dataclass(frozen=True, slots=True)
 class ServiceConfig:
-    """`lb_policy` is handed on unread: it is what its reader made of it, and None where the config names none.
+    """A service config. `lb_policy` is whatever `read_lb_policy` returned, and None if the config names no policy.
 
-    `health_checks`: it wants hosts asked for their health (A17), which is not done here.
+    `health_checks` is set if the config asks for health checks of hosts (A17), which trxds does not make.
     """
 
     methods: Mapping[MethodName, MethodConfig] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class ServiceConfig:
     health_checks: bool = False
 
     def method(self, path: str) -> MethodConfig:
-        """What holds for `/package.Service/Method`: the most specific entry, and that one entirely."""
+        """Return the most specific entry for `/package.Service/Method`; entries are not merged."""
         service, _, name = path[1:].rpartition("/")
         for key in ((service, name), (service, ""), _DEFAULT):
             found = self.methods.get(key)
@@ -63,14 +63,14 @@ EMPTY_SERVICE_CONFIG = ServiceConfig()
 
 
 def _unread(top: JsonNode) -> None:
-    """Nobody here balances load."""
+    """Read no load balancing policy."""
 
 
 def parse_service_config(document: str | Mapping[str, Any], read_lb_policy: ReadLbPolicy = _unread) -> ServiceConfig:
-    """The service config in a JSON text or a mapping of the same shape.
+    """Return the service config in a JSON text or a mapping of the same shape.
 
-    `read_lb_policy` reads what it says of load balancing; it is the load balancing room's.
-    `ValueError` lists every problem, each as `place: what is wrong; what to write`.
+    `read_lb_policy` reads its load balancing policy. `ValueError` lists every problem, each as
+    `place: what is wrong; what to write`.
     """
     config, problems = examine(_json(document) if isinstance(document, str) else document, read_lb_policy)
     if problems:
@@ -79,7 +79,7 @@ def parse_service_config(document: str | Mapping[str, Any], read_lb_policy: Read
 
 
 def examine(document: Any, read_lb_policy: ReadLbPolicy) -> tuple[ServiceConfig, list[Problem]]:
-    """What the document says, as far as it can be read, and all that is wrong with it."""
+    """Return the service config as far as it can be read, and all its problems."""
     problems: list[Problem] = []
     return _service_config(JsonNode(document, problems), read_lb_policy), problems
 

@@ -1,7 +1,6 @@
-"""The selector of a target without routes: all its calls go to one place, and a service config says how.
+"""The selector of a target without routes (A31): a service config has the options of its calls.
 
-To the call path it is as if there were one route for each method, and behind all of them one cluster that
-bears the target's name.
+It looks to the call path like one route for each method, all with one cluster that has the target's name.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _ROOM = 65_536
 
 
 class MethodSelector:
-    """`table` has the one cluster, `target`."""
+    """The selector of one target. `table` has the one cluster, `target`."""
 
     def __init__(self, config: ServiceConfig, target: str, table: RouteTable) -> None:
         self.table = table
@@ -46,7 +45,7 @@ class MethodSelector:
         return Selection(self.bound(path), self._cluster, self.table)
 
     def bound(self, path: str) -> BoundRoute:
-        """How the calls of that method are made."""
+        """Return the route of that method, which has its options."""
         found = self._bound.get(path)
         return self._bind(path) if found is None else found
 

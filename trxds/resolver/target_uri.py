@@ -1,10 +1,10 @@
-"""Targets that need no control plane: what the text of one means (gRPC's doc/naming.md).
+"""Target URIs without a control plane (gRPC's doc/naming.md).
 
-    dns:///host:port    dns:host    host:port         a name to look up; without a scheme it is one too
-    ipv4:1.2.3.4:80,5.6.7.8:80    ipv6:[::1]:80       addresses that are known
+    dns:///host:port    dns:host    host:port         a name to resolve; without a scheme it is one too
+    ipv4:1.2.3.4:80,5.6.7.8:80    ipv6:[::1]:80       known addresses
     unix:path    unix:///path    unix-abstract:name   sockets of this machine
 
-What one means is settled before anything runs, so a mistake in it is a `ValueError` and no failed call.
+A target is parsed before anything runs, so a mistake in it is a `ValueError` and not a failed call.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ _AUTHORITY = ":@!$&'()*+,;=[]"
 
 @dataclass(frozen=True, slots=True)
 class NonXdsTarget:
-    """`addresses` are known, or else `name` is looked up, a "host:port". `authority` is the default `:authority`."""
+    """A target with known `addresses`, or with a `name` to resolve, a "host:port".
+
+    `authority` is the default `:authority`.
+    """
 
     text: str
     authority: str
@@ -33,11 +36,11 @@ class NonXdsTarget:
 
 
 class _Mistake(ValueError):
-    """What is wrong with a part of a target; whoever has the whole says which."""
+    """An error in a part of a target; the caller adds the whole target."""
 
 
 def parse_non_xds_target(target: str) -> NonXdsTarget | None:
-    """None for a target of xDS, which another one reads; `ValueError` for a text that is no target."""
+    """Return the parsed target, or None for one of xDS. `ValueError` for a text that is no target."""
     if not isinstance(target, str):
         raise TypeError(f"target is a text such as dns:///host:port or xds:///NAME, not {target!r}")
     scheme, _, rest = target.partition(":")
@@ -56,13 +59,13 @@ def parse_non_xds_target(target: str) -> NonXdsTarget | None:
 
 
 def canonical(target: str) -> str:
-    """With its scheme, as metrics name a target (A66); what has none is a name for DNS."""
+    """Return the target with a scheme, as metrics name it (A66); one without a scheme is a name for DNS."""
     scheme = target.partition(":")[0].lower()
     return target if scheme == XDS or scheme in _KINDS else f"dns:///{target}"
 
 
 def checked_authority(text: str) -> str:
-    """`ValueError` for what cannot be an `:authority`."""
+    """Return the text, or raise `ValueError` if it cannot be an `:authority`."""
     if not all("!" <= character <= "~" and character not in "/?#@\\" for character in text):
         raise ValueError(f"authority {text!r} is no host or host:port")
     return text
@@ -131,7 +134,7 @@ _KINDS: Mapping[str, Callable[[str, str], NonXdsTarget]] = MappingProxyType(
 
 
 def _path(rest: str, no_authority: str) -> str:
-    """What follows `scheme:`, `scheme:/` or `scheme:///`."""
+    """Return the part after `scheme:`, `scheme:/` or `scheme:///`."""
     if rest.startswith("//"):
         authority, _, rest = rest[2:].partition("/")
         if authority:
@@ -141,7 +144,7 @@ def _path(rest: str, no_authority: str) -> str:
 
 
 def _authority(path: str) -> str:
-    """As it was written, but that an IPv6 address has its brackets."""
+    """Return the path as an authority: unchanged, but an IPv6 address gets its brackets."""
     bare = path.count(":") > 1 and not path.startswith("[")
     return quote(f"[{path}]" if bare else path, safe=_AUTHORITY)
 

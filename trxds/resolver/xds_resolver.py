@@ -1,10 +1,9 @@
-"""From resources to a data plane: one task, one mailbox, newest snapshot wins.
+"""The resolver of xDS targets: one task turns resources into selector and picker (A31, A74).
 
-A selector may not be used before a picker that knows its clusters (A31). So a snapshot becomes
-a route table, and entries of the clusters with a generation number, and selector and picker are
-published together once the root has answered that generation. A root's answer is a decision and
-never a connection, so this takes moments, whatever the hosts do. What the policies make of an
-entry is theirs to know (A74).
+A selector may not be used before a picker that knows its clusters (A31). So a configuration becomes a route table and
+the entries of the clusters, which have a generation number. Selector and picker are published together once the root
+has answered that generation. The root's answer is a decision and never a connection, so this takes moments, whatever
+the hosts do. The policies decide what an entry means (A74).
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from .snapshot import ClusterEntry, ClusterResult, ConfigError, XdsConfig, can_s
 
 
 class RootReport(Protocol):
-    """What the root node tells, as far as the resolver reads it."""
+    """The report of the root node, as far as the resolver reads it."""
 
     @property
     def picker(self) -> Any: ...
@@ -38,7 +37,7 @@ class RootReport(Protocol):
 
 
 class SubchannelRetention(Protocol):
-    """The pool: between these two it retires no host, so one that moves keeps its connection."""
+    """The subchannel pool: between these two calls it closes no subchannel, so one that moves keeps its connection."""
 
     def begin_update(self) -> None: ...
     def end_update(self) -> None: ...
@@ -46,7 +45,7 @@ class SubchannelRetention(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ResolverResultHandler:
-    """What a resolver drives; all plain functions. `configure` takes what it has resolved, with a generation number."""
+    """The receiver of a resolver's results. `configure` gets what was resolved, with a generation number."""
 
     configure: Callable[[Any, int], object]
     publish: Callable[[Selector, Any], object]
@@ -57,14 +56,14 @@ class ResolverResultHandler:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The tree has been given nothing: it is the first, or it has grown anew after the channel was idle."""
+    """The state before the tree got a configuration: it is new, because the channel is, or because it was idle."""
 
     in_force: Routing | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Settling:
-    """The tree decides on a generation. RPCs go by the routes before it until the tree has answered (A31)."""
+    """The state while the tree decides on a generation. Until it answers, RPCs use the routes before it (A31)."""
 
     in_force: Routing | None
     generation: int
@@ -74,7 +73,10 @@ class Settling:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """Routes and picker are in force together. `config` is the newest that the tree has no need to hear of."""
+    """The state in which routes and picker are in force together.
+
+    `config` is the newest configuration, if the tree need not get it.
+    """
 
     in_force: Routing
     picker: Any
@@ -85,7 +87,10 @@ Stage: TypeAlias = Waiting | Settling | Serving
 
 
 class XdsResolver:
-    """`mailbox` takes the resources' letters, the root's reports as "root", and clusters' ends."""
+    """The resolver of one target.
+
+    `mailbox` gets the resources' states, the root's reports as "root", and clusters' ends.
+    """
 
     request_re_resolution = None  # a cluster with a DNS name says so by itself
 
@@ -110,7 +115,7 @@ class XdsResolver:
         self._dependencies: DependencyManager | None = None  # once it runs
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run the resolver until cancelled."""
         try:
             async with trio.open_nursery() as nursery:
                 self._clusters = Clusters(nursery, self.mailbox)
@@ -136,16 +141,16 @@ class XdsResolver:
                 self._dependencies.close()
 
     def re_resolve(self, name: str) -> None:
-        """A policy of the tree thinks that the addresses of this DNS name are out of date. Plain."""
+        """Resolve this DNS name again soon: a policy found its addresses out of date."""
         self._names.re_resolve(name)
 
     @property
     def describe_pending(self) -> str:
-        """What the next configuration waits for, in words; empty if for nothing that is known."""
+        """Describe what the next configuration waits for; the text is empty if that is nothing known."""
         return self._dependencies.describe_pending if self._dependencies is not None else ""
 
     def reset(self) -> None:
-        """The tree is another one and knows nothing: it gets the newest there is. Plain."""
+        """Configure a new tree, which knows nothing, with the newest configuration."""
         stage = self._stage
         if isinstance(stage, Settling):  # nobody was there to answer it
             self._downstream.pool.end_update()
@@ -212,7 +217,7 @@ class XdsResolver:
     def _entries(
         self, config: XdsConfig | ConfigError, routing: Routing, in_force: Routing | None
     ) -> Mapping[str, ClusterEntry]:
-        """An entry for every cluster alive: those of the routes, and those still held."""
+        """Return an entry for every cluster alive: those of the routes, and those still held."""
         alive = self._clusters.alive
         # Until the new routes are in force RPCs are still routed by those before them.
         routed = routing.clusters_among(alive) | (in_force.clusters_among(alive) if in_force else frozenset())
@@ -223,6 +228,6 @@ class XdsResolver:
         }
 
     def _entry(self, name: str, cluster: ClusterResult, given_up: bool) -> ClusterEntry:
-        """The same object as long as it would say the same: it is compared at once."""
+        """Return the cluster's entry, the same object while it is equal: entries are compared by identity."""
         sent = self._sent.get(name)
         return sent if sent is not None and sent.same_as(cluster, given_up) else ClusterEntry(cluster, given_up)

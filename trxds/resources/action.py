@@ -1,4 +1,4 @@
-"""What a route does with an RPC: clusters, time limits, hash and retries (A28, A31, A42, A44)."""
+"""The action of a route: clusters, time limits, hash policies and retry policy (A28, A31, A42, A44)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WeightedCluster:
-    """A cluster and its share of the RPCs; never of weight 0."""
+    """A cluster and its weight among the RPCs of a route, which is never 0."""
 
     name: str
     weight: int = 1
@@ -28,10 +28,10 @@ class WeightedCluster:
 
 @dataclass(frozen=True, slots=True)
 class RouteAction:
-    """A plain cluster is one entry of weight 1. Times are seconds; None is unset, 0 is no limit.
+    """The action of a route. One cluster is one entry of weight 1. Times are in seconds; None is unset, 0 is no limit.
 
-    `timeout` and `max_grpc_timeout` are those of A31's first draft, for channels that ask for it.
-    `auto_host_rewrite` asks for the endpoint's hostname as `:authority` (A81). It is read and has no effect yet.
+    `timeout` and `max_grpc_timeout` are those of A31's first draft, for channels that ask for it. `auto_host_rewrite`
+    asks for the endpoint's hostname as `:authority` (A81). It is read and has no effect yet.
     """
 
     clusters: tuple[WeightedCluster, ...]
@@ -46,7 +46,7 @@ class RouteAction:
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
-    """What the actions of a virtual host's routes get from around them."""
+    """The settings that a virtual host's routes get from outside their actions."""
 
     context: ParseContext
     retry_policy: RetryPolicy | None = None
@@ -55,7 +55,7 @@ class Inherited:
 
 
 def route_action(message: Any, inherited: Inherited, problems: ValidationErrors) -> RouteAction | None:
-    """None: the route is to be skipped, as if it were not there (or it has a problem)."""
+    """Return the action, or None if the route is to be skipped (or has a problem)."""
     # Without clusters the route will be skipped. It is read to the end all the same: a NACK tells of every mistake.
     clusters = _clusters(message, inherited, problems)
     header_max, most = _limits(message, problems)
@@ -76,7 +76,7 @@ def route_action(message: Any, inherited: Inherited, problems: ValidationErrors)
 
 
 def _clusters(message: Any, inherited: Inherited, problems: ValidationErrors) -> tuple[WeightedCluster, ...]:
-    """None at all for the specifiers that gRPC does not know: `cluster_header`, or one of tomorrow's."""
+    """Return the clusters; none for a specifier that gRPC does not know, such as `cluster_header` or a future one."""
     match message.WhichOneof("cluster_specifier"):
         case "cluster":
             if not message.cluster:
@@ -124,7 +124,7 @@ def _check_plugin(name: str, inherited: Inherited, problems: ValidationErrors) -
 
 
 def _limits(message: Any, problems: ValidationErrors) -> tuple[float | None, float | None]:
-    """(grpc_timeout_header_max, max_stream_duration); which of them counts is the config selector's rule."""
+    """Return `grpc_timeout_header_max` and `max_stream_duration`; the config selector chooses between them (A31)."""
     if not message.HasField("max_stream_duration"):
         return None, None
     limits, at = message.max_stream_duration, problems.at("max_stream_duration")
@@ -134,5 +134,5 @@ def _limits(message: Any, problems: ValidationErrors) -> tuple[float | None, flo
 
 
 def _early(message: Any, name: str) -> float | None:
-    """A field that gRPC of today ignores, so a bad value is no problem and counts as unset."""
+    """Read a field that only A31's first draft has. gRPC ignores it today, so a bad value counts as unset."""
     return duration(getattr(message, name), ValidationErrors()) if message.HasField(name) else None

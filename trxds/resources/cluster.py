@@ -1,4 +1,4 @@
-"""Cluster: how to find a cluster's endpoints, and how to treat them (CDS; A27, A37, A52, A55, A75)."""
+"""Cluster: the source of a cluster's endpoints, and the settings for them (CDS; A27, A37, A52, A55, A75)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DEFAULT_MAX_REQUESTS = 1024
 
 @dataclass(frozen=True, slots=True)
 class LoadReporting:
-    """To whom a cluster's load is reported (A27), and with which of its hosts' own metrics (A64, A85).
+    """The load reports of a cluster: their server (A27), and the hosts' own metrics in them (A64, A85).
 
     `server` is the one that sent the cluster. `metrics` are names like `cpu_utilization`, `named_metrics.*`.
     """
@@ -39,12 +39,11 @@ class LoadReporting:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """`override_statuses`: the health states in which a cookie may still reach a host (A55).
+    """A parsed Cluster resource.
 
-    `idle_timeout` (seconds): how long a host is kept warm after its last session RPC (A75).
-    `lrs`: to whom load is reported, None if it is not. `ejection`: which hosts are to be
-    ejected, None if the cluster asks for no outlier detection (A50). `tls`: how connections are made
-    safe, None if the cluster does not say (A29).
+    `override_statuses` are the health states in which a cookie may still reach a host (A55). `idle_timeout` is how long
+    an idle host that only sessions use stays connected, in seconds (A75). `lrs` is None if no load is reported.
+    `ejection` is None without outlier detection (A50). `tls` is None if the cluster does not configure TLS (A29).
     """
 
     name: str
@@ -106,12 +105,15 @@ def _lb_policy(message: Any, context: ParseContext, problems: ValidationErrors) 
 
 
 def _imposed(message: Any, context: ParseContext) -> LbPolicyConfig | None:
-    """Not looked at otherwise: Envoy demands CLUSTER_PROVIDED there, which means nothing to gRPC (A75)."""
+    """Return the policy of an aggregate, if the context asks for it.
+
+    Without that the field is not read: Envoy demands CLUSTER_PROVIDED there, which has no meaning in gRPC (A75).
+    """
     return _lb_policy(message, context, ValidationErrors()) if context.aggregate_lb_policy else None
 
 
 def _override_statuses(common: Any, context: ParseContext) -> frozenset[HealthStatus]:
-    """A list that is there and empty means none: no cookie is honoured (A55)."""
+    """Return the states in which a cookie may reach a host. A list that is set and empty means none (A55)."""
     if not common.HasField("override_host_status") or not context.override_host:
         return DEFAULT_OVERRIDE_STATUSES
     # A55: other states are ignored and not refused, for a list must do for Envoy and gRPC alike.
@@ -139,7 +141,7 @@ def _idle_timeout(message: Any, problems: ValidationErrors) -> float:
 
 
 def _max_requests(circuit_breakers: Any) -> int:
-    """The first threshold of priority DEFAULT is the one that counts (A32)."""
+    """Return the limit of the first threshold of priority DEFAULT: the others do not count (A32)."""
     for threshold in circuit_breakers.thresholds:
         if threshold.priority == protos.DEFAULT_PRIORITY:
             return int(threshold.max_requests.value) if threshold.HasField("max_requests") else DEFAULT_MAX_REQUESTS
@@ -147,7 +149,7 @@ def _max_requests(circuit_breakers: Any) -> int:
 
 
 def _transport_socket(message: Any, context: ParseContext, problems: ValidationErrors) -> UpstreamTls | None:
-    """Looked at whether or not the channel will use it (A29)."""
+    """Return the TLS configuration. It is read and validated even if the channel does not use it (A29)."""
     # A29 does not support it, and to ignore what says how hosts are secured would be less safe than what was meant.
     if message.transport_socket_matches:
         problems.at("transport_socket_matches").add("feature unsupported")
@@ -162,7 +164,7 @@ def _transport_socket(message: Any, context: ParseContext, problems: ValidationE
 
 
 def _load_reporting(message: Any, context: ParseContext, problems: ValidationErrors) -> LoadReporting | None:
-    """None if the cluster does not ask for it."""
+    """Return the settings of load reports; None if the cluster has none."""
     if not message.HasField("lrs_server"):
         return None
     # A27: no other server than the one that sent the cluster may be named, so none other has to be dialled.

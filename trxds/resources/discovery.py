@@ -1,4 +1,4 @@
-"""How a cluster finds its endpoints: from EDS, from DNS, or in other clusters (A27, A37)."""
+"""The discovery type of a cluster: endpoints from EDS, from DNS, or in other clusters (A27, A37)."""
 
 from __future__ import annotations
 
@@ -15,30 +15,29 @@ from .validation_errors import ValidationErrors
 
 @dataclass(frozen=True, slots=True)
 class Eds:
-    """The endpoints come from the ClusterLoadAssignment of that name."""
+    """A cluster whose endpoints come from the ClusterLoadAssignment of that name."""
 
     service_name: str
 
 
 @dataclass(frozen=True, slots=True)
 class LogicalDns:
-    """The one endpoint has whatever addresses the name has (A37)."""
+    """A cluster with one endpoint, which has all addresses of the DNS name (A37)."""
 
     host: str
     port: int
 
     @property
     def name(self) -> str:
-        """What is looked up, "host:port"."""
+        """Return the name to resolve, "host:port"."""
         return f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """Other clusters, the most preferred first; they may be aggregates too (A37).
+    """A cluster of other clusters, the most preferred first; they may be aggregates too (A37).
 
-    `lb_policy` is None where they are balanced by their own policies, as A75 has it. Only
-    `ParseContext.aggregate_lb_policy` brings the aggregate's in.
+    `lb_policy` is None if they use their own policies (A75). Only `ParseContext.aggregate_lb_policy` sets it.
     """
 
     clusters: tuple[str, ...]
@@ -52,7 +51,7 @@ _LOGICAL_DNS = protos.Cluster.LOGICAL_DNS
 
 
 def discovery(message: Any, problems: ValidationErrors) -> Discovery | None:
-    """Of an envoy.config.cluster.v3.Cluster."""
+    """Return the discovery type of an envoy.config.cluster.v3.Cluster, or None after a problem."""
     match message.WhichOneof("cluster_discovery_type"):
         # A37 tells an aggregate by the type of its configuration; cluster_type.name is free text.
         case "cluster_type":
@@ -83,7 +82,7 @@ def _eds(message: Any, problems: ValidationErrors) -> Eds | None:
 
 
 def _logical_dns(message: Any, problems: ValidationErrors) -> LogicalDns | None:
-    """The one address of the one endpoint of the one locality, which is a name."""
+    """Return the DNS name: the one address of the one endpoint of the one locality."""
     if not message.HasField("load_assignment"):
         problems.add("field not present for LOGICAL_DNS cluster")
         return None

@@ -1,7 +1,7 @@
 """ClusterLoadAssignment: the endpoints of a cluster by priority and locality (EDS; A27, A55, A61).
 
-There may be ten thousand endpoints, so this is done in slices, paths of fields are only
-written out where something is wrong, and a repeated address is found by one set.
+There may be ten thousand endpoints. So they are parsed in slices, field paths are made only for errors, and one set
+finds repeated addresses.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .validation_errors import ValidationErrors
 
 
 class HealthStatus(enum.Enum):
-    """The health states gRPC knows of; endpoints in any other are not there for it (A27, A55)."""
+    """The health states that gRPC uses; endpoints in any other state are ignored (A27, A55)."""
 
     UNKNOWN = "UNKNOWN"
     HEALTHY = "HEALTHY"
@@ -28,7 +28,7 @@ class HealthStatus(enum.Enum):
 
 
 def known_health(*, override_host: bool) -> Mapping[int, HealthStatus]:
-    """By the number of envoy.config.core.v3.HealthStatus; DRAINING is only for session affinity (A55)."""
+    """Return the states by their number in envoy.config.core.v3; only session affinity has DRAINING (A55)."""
     return _WITH_DRAINING if override_host else _WITHOUT_DRAINING
 
 
@@ -38,7 +38,7 @@ _WITH_DRAINING = {**_WITHOUT_DRAINING, 3: HealthStatus.DRAINING}
 
 @dataclass(frozen=True, slots=True, order=True)
 class LocalityId:
-    """Where endpoints are; equal ids are one locality."""
+    """The region, zone and sub-zone of endpoints; equal ids are one locality."""
 
     region: str = ""
     zone: str = ""
@@ -52,8 +52,8 @@ class LocalityId:
 class Endpoint:
     """One backend. It may be reached by any of its `addresses`, the first one preferred (A61).
 
-    An address is a text, `10.0.0.1:443` or `[::1]:443`, and it is the one in the cookie. `hash_key`
-    places it on a ring of hashes, instead of its first address (A76).
+    An address is a text, `10.0.0.1:443` or `[::1]:443`, and the session cookie has it. `hash_key` places the endpoint
+    on a hash ring, instead of its first address (A76).
     """
 
     addresses: tuple[str, ...]
@@ -65,7 +65,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Locality:
-    """The endpoints of one place; `weight` is its share of its priority's traffic."""
+    """The endpoints of one locality; `weight` is its share of its priority's traffic."""
 
     id: LocalityId
     weight: int
@@ -74,7 +74,7 @@ class Locality:
 
 @dataclass(frozen=True, slots=True)
 class DropOverload:
-    """RPCs the control plane wants dropped: `per_million` of them, under this name."""
+    """The share of RPCs to drop for one category: `per_million` of them."""
 
     category: str
     per_million: int
@@ -82,7 +82,7 @@ class DropOverload:
 
 @dataclass(frozen=True, slots=True)
 class ClusterLoadAssignment:
-    """`priorities[0]` is used while it can be; each has at least one locality."""
+    """The endpoints of one cluster. `priorities[0]` is the highest priority; each has at least one locality."""
 
     name: str
     priorities: tuple[tuple[Locality, ...], ...] = ()
@@ -95,7 +95,7 @@ class ClusterLoadAssignment:
 
 @dataclass(slots=True)
 class _ParseState:
-    """What goes along through all localities of a resource."""
+    """The state of a parse that is shared by all localities of a resource."""
 
     health: Mapping[int, HealthStatus]
     known: MutableMapping[bytes, Endpoint]
@@ -135,7 +135,7 @@ def cluster_load_assignment(
 
 
 def _sane_priority(priority: int, localities: int, problems: ValidationErrors) -> bool:
-    """Priorities have no gaps, so there cannot be more of them than localities."""
+    """Check the priority: since priorities have no gaps, there cannot be more of them than localities."""
     if priority < localities:
         return True
     problems.at("priority").add(f"priority {priority} >= number of localities ({localities})")
@@ -164,7 +164,7 @@ def _check_priorities(priorities: Mapping[int, Mapping[LocalityId, Locality]], p
 
 
 def _locality(message: Any, reading: _ParseState, problems: ValidationErrors) -> Slices[Locality | None]:
-    """None when its weight is 0 or unset: then it is not looked at further (A27)."""
+    """Return the locality; None if its weight is 0 or unset, and then its endpoints are not checked (A27)."""
     weight = message.load_balancing_weight.value
     if not weight:
         return None
@@ -209,7 +209,7 @@ def _endpoint(
 
 
 def _fresh_endpoint(message: Any, health: HealthStatus) -> Endpoint | None:
-    """None if it is no good."""
+    """Return the endpoint, or None if it is invalid."""
     # Unset is 1. An explicit 0 is refused, as by Envoy's own rule for the field (at least 1).
     weight = message.load_balancing_weight.value if message.HasField("load_balancing_weight") else 1
     addresses = _addresses(message.endpoint)
@@ -228,7 +228,7 @@ def _hash_key(message: Any) -> str:
 
 
 def _addresses(endpoint: Any) -> tuple[str, ...]:
-    """All of them, or none when one of them is wrong."""
+    """Return all addresses, or none if one of them is invalid."""
     first = parse_address(endpoint)
     if first is None or not endpoint.additional_addresses:
         return () if first is None else (first,)
@@ -237,7 +237,7 @@ def _addresses(endpoint: Any) -> tuple[str, ...]:
 
 
 def _complain(message: Any, problems: ValidationErrors) -> None:
-    """Look again at an endpoint that is no good, this time with a path for each field."""
+    """Check an invalid endpoint again, this time with a path for each field."""
     if message.HasField("load_balancing_weight") and not message.load_balancing_weight.value:
         problems.at("load_balancing_weight").add("must be greater than 0")
     at = problems.at("endpoint")

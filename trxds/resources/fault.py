@@ -1,4 +1,4 @@
-"""The fault filter: RPCs that are delayed or failed on purpose (A33)."""
+"""The fault filter: it delays or fails RPCs on purpose (A33)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DENOMINATORS = {0: 100, 1: 10_000, 2: 1_000_000}
 
 @dataclass(frozen=True, slots=True)
 class FractionalPercent:
-    """So many of `denominator` RPCs. Headers of an RPC count in the same denominator, so it is kept."""
+    """A share of RPCs: `numerator` of `denominator`. Headers of an RPC use the same denominator, so it is kept."""
 
     numerator: int = 0
     denominator: int = 100
@@ -30,7 +30,7 @@ class FractionalPercent:
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """`seconds` for that share of the RPCs; with `by_header` an RPC says how long itself."""
+    """A delay of `seconds` for that share of the RPCs; with `by_header` the RPC's header has the time."""
 
     seconds: float = 0.0
     by_header: bool = False
@@ -42,7 +42,7 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """`code` for that share of the RPCs, none for OK; with `by_header` an RPC says which code itself."""
+    """A failure with `code` for that share of the RPCs, none for OK; with `by_header` the RPC's header has the code."""
 
     code: StatusCode = StatusCode.OK
     by_header: bool = False
@@ -54,7 +54,7 @@ class Abort:
 
 @dataclass(frozen=True, slots=True)
 class FaultConfig(FilterConfig):
-    """`max_active`: how many RPCs of a channel may have a fault at a time; None is any number."""
+    """The configuration of the fault filter. At most `max_active` RPCs of a channel have a fault; None is no limit."""
 
     config_type: ClassVar[str] = protos.type_name(protos.HTTPFault)
     override_type: ClassVar[str] = config_type
@@ -69,7 +69,10 @@ class FaultConfig(FilterConfig):
 
 
 def _parse(config: Extension) -> FaultConfig | None:
-    """Envoy's other fields (which cluster, which headers, a rate limit of the response) are none of gRPC's."""
+    """Parse the configuration.
+
+    Envoy's other fields (clusters, headers, a rate limit of responses) do not apply to gRPC.
+    """
     message = config.parse(protos.HTTPFault)
     if message is None:
         config.problems.add("could not parse fault injection filter config")

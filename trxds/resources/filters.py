@@ -1,8 +1,7 @@
-"""The chain of HTTP filters in a listener, and what routes override of it (A39).
+"""The chain of HTTP filters in a listener, and the overrides of it in routes (A39).
 
-The registry goes by the type of a configuration; a filter's name only tells instances apart
-and ties overrides to them. A filter that the client does not know or cannot run is an error,
-unless the control plane calls it optional.
+The registry goes by the type of a configuration; a filter's name only identifies it for overrides. A filter that the
+client does not know or cannot run is an error, unless the control plane marks it as optional.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _WRAPPER = protos.type_name(protos.FilterConfig)
 
 @dataclass(frozen=True, slots=True)
 class HttpFilter:
-    """One place in the chain. A `disabled` filter runs only where an override configures it."""
+    """One filter of the chain. A `disabled` filter runs only if an override configures it."""
 
     name: str
     config: FilterConfig
@@ -33,7 +32,7 @@ class HttpFilter:
 
 @dataclass(frozen=True, slots=True)
 class RouterConfig(FilterConfig):
-    """The end of every chain; none of its fields concerns a client."""
+    """The configuration of the filter that ends every chain; none of its fields concerns a client."""
 
     config_type: ClassVar[str] = protos.type_name(protos.Router)
 
@@ -49,7 +48,7 @@ def _router(config: Extension) -> RouterConfig | None:
 
 
 def _not_parsed(config: Extension) -> None:
-    """For filters that only servers run: nobody will look at their configuration."""
+    """Ignore the configuration of a filter that only servers run."""
 
 
 ROUTER = HttpFilterType(config_type=RouterConfig.config_type, parse=_router, terminal=True)
@@ -65,7 +64,7 @@ RBAC = HttpFilterType(
 
 
 def registry(types: Iterable[HttpFilterType]) -> Mapping[str, HttpFilterType]:
-    """The kinds of filters by the message names of their configurations, overrides included."""
+    """Return the filter types by the message names of their configurations, overrides included."""
     found: dict[str, HttpFilterType] = {}
     for each in types:
         found[each.config_type] = each
@@ -90,7 +89,7 @@ class FilterContext(Protocol):
 
 
 def http_filters(messages: Iterable[Any], context: FilterContext, problems: ValidationErrors) -> tuple[HttpFilter, ...]:
-    """The filters of an HttpConnectionManager that are left to run, the terminal one last."""
+    """Return the filters of an HttpConnectionManager that the client runs, the terminal one last."""
     before = problems.count
     chain: list[HttpFilter] = []
     kinds: list[tuple[HttpFilterType, ValidationErrors]] = []  # of the chain and of what could not be parsed
@@ -123,7 +122,7 @@ def _check_name(name: str, names: set[str], problems: ValidationErrors) -> None:
 
 
 def _usable(config: Extension, optional: bool, context: FilterContext) -> HttpFilterType | None:
-    """The kind of filter; None when this client cannot run it, which is a problem unless it is optional."""
+    """Return the type of filter; None if this client cannot run it, which is a problem unless it is optional."""
     kind = _known(config.type_name, context)
     if kind is not None and kind.config_type == config.type_name and kind.on_clients:
         return kind
@@ -153,9 +152,9 @@ def _check_order(kinds: list[tuple[HttpFilterType, ValidationErrors]]) -> None:
 def filter_overrides(
     messages: Mapping[str, Any], context: FilterContext, problems: ValidationErrors
 ) -> Mapping[str, FilterConfig]:
-    """The configurations of a `typed_per_filter_config` by filter name.
+    """Return the configurations of a `typed_per_filter_config` by filter name.
 
-    A name that no filter of the listener has is fine: one route table may serve many listeners.
+    A name that no filter of the listener has is valid: one route table may serve many listeners.
     """
     if not messages:
         return _NOTHING
@@ -197,7 +196,7 @@ def _override(packed: Any, context: FilterContext, problems: ValidationErrors) -
 
 
 def _unwrap(wrapped: Extension) -> tuple[Extension | None, bool]:
-    """What an envoy.config.route.v3.FilterConfig holds, and whether it is optional."""
+    """Return the content of an envoy.config.route.v3.FilterConfig, and whether it is optional."""
     message = wrapped.parse(protos.FilterConfig)
     if message is None:
         wrapped.problems.add("could not parse FilterConfig")

@@ -1,4 +1,4 @@
-"""What of an RPC is hashed, for policies that send equal hashes to one host (A42)."""
+"""Hash policies: the parts of an RPC that are hashed for ring_hash (A42)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CHANNEL_ID = "io.grpc.channel_id"
 
 @dataclass(frozen=True, slots=True)
 class HeaderHash:
-    """Hash a header's value, rewritten if asked for. Once a `terminal` policy yields, no later one counts."""
+    """A hash of a header's value, perhaps rewritten. After a `terminal` policy with a result no later one counts."""
 
     header: str
     rewrite: Rewrite | None = None
@@ -23,7 +23,7 @@ class HeaderHash:
 
 @dataclass(frozen=True, slots=True)
 class ChannelIdHash:
-    """Hash what is the same for all RPCs of a channel."""
+    """A hash that is the same for all RPCs of a channel."""
 
     terminal: bool = False
 
@@ -32,7 +32,7 @@ HashPolicy: TypeAlias = HeaderHash | ChannelIdHash
 
 
 def hash_policies(messages: Iterable[Any], problems: ValidationErrors) -> tuple[HashPolicy, ...]:
-    """The policies that gRPC knows, in order; cookies, addresses and the like are passed over."""
+    """Return the supported policies in order; others, such as cookies and addresses, are ignored."""
     policies = (_hash_policy(each, problems.at(f"hash_policy[{index}]")) for index, each in enumerate(messages))
     return tuple(policy for policy in policies if policy is not None)
 

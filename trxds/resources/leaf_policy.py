@@ -1,4 +1,4 @@
-"""The policies that choose among endpoints, as a cluster's resource asks for them (A42, A48, A58, A62)."""
+"""The leaf policies of a Cluster, which choose among endpoints (A42, A48, A58, A62)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ MIN_UPDATE_PERIOD = 0.1  # seconds between two looks at the weights
 
 @dataclass(frozen=True, slots=True)
 class LbPolicyConfig:
-    """What any policy's configuration is, in its checked form; `policy` is the policy's name in a service config.
+    """The base class of checked policy configurations; `policy` is the policy's name in a service config.
 
-    A policy of the tree that needs no more than this is configured by it (`lb/config_builder.py`).
+    A policy that needs no other configuration is configured by this value (`lb/config_builder.py`).
     """
 
     if TYPE_CHECKING:  # each form has it in its own way, as a constant of its class or as a field
@@ -34,14 +34,14 @@ class LbPolicyConfig:
 
 @dataclass(frozen=True, slots=True)
 class RoundRobin(LbPolicyConfig):
-    """Every endpoint in turn."""
+    """A policy that uses the endpoints in turn."""
 
     policy: ClassVar[str] = "round_robin"
 
 
 @dataclass(frozen=True, slots=True)
 class PickFirst(LbPolicyConfig):
-    """All to one endpoint, the first that can be reached; `shuffle` the list before (A62)."""
+    """A policy that uses the first endpoint that connects; with `shuffle` the list is shuffled first (A62)."""
 
     policy: ClassVar[str] = "pick_first"
     shuffle: bool = False
@@ -49,9 +49,9 @@ class PickFirst(LbPolicyConfig):
 
 @dataclass(frozen=True, slots=True)
 class RingHash(LbPolicyConfig):
-    """Equal hashes to the same endpoint; the sizes are the ring's limits (A42).
+    """A policy that sends equal hashes to the same endpoint; the sizes are limits of the ring's entries (A42).
 
-    `header` is the one to hash, if no route says what is to be hashed: only a service config names it (A76).
+    `header` is the one to hash if no route has a hash policy: only a service config sets it (A76).
     """
 
     policy: ClassVar[str] = "ring_hash_experimental"
@@ -62,7 +62,7 @@ class RingHash(LbPolicyConfig):
 
 @dataclass(frozen=True, slots=True)
 class LeastRequest(LbPolicyConfig):
-    """The endpoint with the fewest RPCs among `choice_count` that are drawn (A48)."""
+    """A policy that draws `choice_count` endpoints and takes the one with the fewest RPCs (A48)."""
 
     policy: ClassVar[str] = "least_request_experimental"
     choice_count: int = DEFAULT_CHOICE_COUNT
@@ -70,11 +70,11 @@ class LeastRequest(LbPolicyConfig):
 
 @dataclass(frozen=True, slots=True)
 class ClientSideWeightedRoundRobin(LbPolicyConfig):
-    """Every endpoint in turn, more often the more it serves for its load (A58). Times are seconds.
+    """A policy that uses the endpoints in turn, weighted by their load reports (A58). Times are in seconds.
 
-    A weight counts once reports have come for `blackout`, until none came for `expiration`.
-    `error_penalty` is what a share of errors adds to the utilization. Reports come with the
-    responses, or every `reporting_period` out of band (A51).
+    A weight counts once reports have come for `blackout`, until none came for `expiration`. `error_penalty` is what a
+    share of errors adds to the utilization. Reports come with the responses, or every `reporting_period` out of band
+    (A51).
     """
 
     policy: ClassVar[str] = "weighted_round_robin"

@@ -22,10 +22,10 @@ _CONNECTION_MANAGER = protos.type_name(protos.HttpConnectionManager)
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Either `rds_name` or `route_config` is set; `max_stream_duration` in seconds, 0 is no limit.
+    """A parsed Listener: it has `rds_name` or `route_config`. `max_stream_duration` is in seconds, 0 is no limit.
 
-    `api` False: a server's, with an address, and none for a client. That is valid, and whoever wanted to
-    dial it reports it.
+    `api` is False for the listener of a server, which a client cannot use. That is a valid resource; the error is
+    reported by the target that needs it.
     """
 
     name: str
@@ -73,7 +73,7 @@ def _connection_manager(name: str, message: Any, context: ParseContext, problems
 
 
 def _check_trust(message: Any, problems: ValidationErrors) -> None:
-    """gRPC takes nobody's word for the client's address, and refuses a config that does (A41)."""
+    """Reject a config that trusts somebody's word for the client's address: gRPC does not (A41)."""
     if message.xff_num_trusted_hops:
         problems.at("xff_num_trusted_hops").add("must be zero if present")
     if message.original_ip_detection_extensions:

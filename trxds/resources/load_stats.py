@@ -1,4 +1,4 @@
-"""What a client tells the control plane of its load (LRS; A27, A64, A85): values, and the message they make."""
+"""Load reports to the control plane (LRS; A27, A64, A85): values, and the message that they make."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FIELDS = frozenset({"cpu_utilization", "mem_utilization", "application_utilizat
 
 @dataclass(frozen=True, slots=True)
 class MetricLoad:
-    """A metric of the hosts' own: how many RPCs came back with it, and the sum of what they said."""
+    """A metric that hosts report: how many RPCs came back with it, and the sum of its values."""
 
     rpcs: int
     total: float
@@ -23,7 +23,7 @@ class MetricLoad:
 
 @dataclass(frozen=True, slots=True)
 class LocalityLoad:
-    """RPCs to one locality since the last report, and those in progress now."""
+    """The RPCs to one locality since the last report, and those in progress now."""
 
     locality: LocalityId
     issued: int = 0
@@ -37,7 +37,7 @@ class LocalityLoad:
 class ClusterLoad:
     """The load of a cluster and its EDS service since the last report; `drops` are by category.
 
-    `uncategorised` are drops that no category of the control plane's brought about: circuit breaking.
+    `uncategorised` are drops without a category of the control plane: those of circuit breaking.
     """
 
     cluster: str
@@ -48,7 +48,7 @@ class ClusterLoad:
 
 
 def load_stats(loads: Iterable[ClusterLoad], interval: float) -> Any:
-    """The LoadStatsRequest that reports these, `interval` seconds after the last report."""
+    """Return the LoadStatsRequest that reports these, `interval` seconds after the last report."""
     return protos.LoadStatsRequest(cluster_stats=[_cluster(load, interval) for load in loads])
 
 
@@ -86,7 +86,7 @@ def _locality(load: LocalityLoad) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class LrsResponse:
-    """What a load reporting server asks for: of which clusters (None: of all), and every how many seconds."""
+    """A load reporting server's request for reports of these clusters (None: all), every `interval` seconds."""
 
     clusters: frozenset[str] | None
     interval: float
@@ -99,6 +99,6 @@ MIN_INTERVAL = 1.0  # seconds, however often the server would like to hear
 
 
 def reporting_order(message: Any) -> LrsResponse:
-    """What a LoadStatsResponse says."""
+    """Return the content of a LoadStatsResponse."""
     clusters = None if message.send_all_clusters else frozenset(message.clusters)
     return LrsResponse(clusters, max(message.load_reporting_interval.ToNanoseconds() / 1e9, MIN_INTERVAL))

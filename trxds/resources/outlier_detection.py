@@ -1,6 +1,6 @@
-"""Outlier detection, as a cluster's resource asks for it (A50): when hosts that fail too much are ejected.
+"""The outlier detection settings of a Cluster (A50): rules to eject hosts that fail too often.
 
-Only the two algorithms that make sense for gRPC are read; the others of Envoy's go by HTTP codes.
+Only the two algorithms that A50 has are read; Envoy's others go by HTTP codes.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from .validation_errors import ValidationErrors
 
 @dataclass(frozen=True, slots=True)
 class SuccessRate:
-    """Ejects whoever succeeds less often than the others: below mean - stdev × `stdev_factor` / 1000.
+    """The algorithm that ejects hosts with a success rate below mean - stdev × `stdev_factor` / 1000.
 
-    Of hosts with `request_volume` calls in an interval, if there are `minimum_hosts` of them;
-    `enforcement` is the chance in percent that one found out is ejected. So also below.
+    It compares hosts with `request_volume` calls in an interval, if there are `minimum_hosts` of them. `enforcement` is
+    the chance in percent that a host below is ejected. The fields of `FailurePercentage` have the same meaning.
     """
 
     stdev_factor: int = 1900
@@ -28,7 +28,7 @@ class SuccessRate:
 
 @dataclass(frozen=True, slots=True)
 class FailurePercentage:
-    """Ejects whoever fails more than `threshold` percent of its calls, whatever the others do."""
+    """The algorithm that ejects hosts with more than `threshold` percent of failed calls, whatever the others do."""
 
     threshold: int = 85
     enforcement: int = 100
@@ -38,7 +38,10 @@ class FailurePercentage:
 
 @dataclass(frozen=True, slots=True)
 class OutlierDetectionSettings:
-    """Times are in seconds. A host is ejected for `base_ejection_time` times the number of its ejections of late."""
+    """The settings of a cluster; times are in seconds.
+
+    A host is ejected for `base_ejection_time` times the number of its recent ejections.
+    """
 
     interval: float = 10.0
     base_ejection_time: float = 30.0
@@ -57,7 +60,7 @@ _PERCENTAGES = (
 
 
 def outlier_detection_settings(cluster: Any, problems: ValidationErrors) -> OutlierDetectionSettings | None:
-    """None when the cluster wants neither of the algorithms: then nothing has to be counted."""
+    """Return the settings; None if the cluster uses neither algorithm, so that nothing has to be counted."""
     if not cluster.HasField("outlier_detection"):
         return None
     message, at = cluster.outlier_detection, problems.at("outlier_detection")

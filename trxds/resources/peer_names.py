@@ -1,4 +1,4 @@
-"""Is the peer one of those that the cluster allows? Told by the names in its certificate (A29, A101)."""
+"""The check of the names in a peer's certificate against those that the cluster allows (A29, A101)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .upstream_tls import UpstreamTls
 
 
 def wrong_peer(tls: UpstreamTls, certificate: Mapping[str, Any]) -> str | None:
-    """What is wrong, or None. The certificate is in the form of `ssl.SSLSocket.getpeercert`, and has been verified."""
+    """Return the error of a verified certificate, or None; it has the form of `ssl.SSLSocket.getpeercert`."""
     allowed: tuple[TextMatch, ...] = tls.names
     # A29 looks at subjectAltName alone, never at the common name, and an empty entry matches nothing.
     names = [(kind, str(name)) for kind, name in certificate.get("subjectAltName", ()) if name]
@@ -41,7 +41,7 @@ def _matches(allowed: TextMatch, kind: str, name: str) -> bool:
 
 
 def _is_host(host: str, name: str) -> bool:
-    """Host names have no case; `*.` at the beginning stands for one label, and for a whole one."""
+    """Return whether the name is the host. Case does not count; a leading `*.` stands for one whole label."""
     host, name = (text.lower().rstrip(".") for text in (host, name))
     if not name.startswith("*."):
         return host == name

@@ -1,4 +1,4 @@
-"""When and how often a failed call is tried again (A6), and what a route says of it (A44)."""
+"""Retry policies (A6), and how a route configures them (A44)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LEAST_INTERVAL = 0.001
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """`max_attempts` counts the first one too; the intervals are seconds, each `multiplier` times the one before."""
+    """A retry policy. `max_attempts` includes the first; intervals are in seconds, each `multiplier` times the last."""
 
     codes: frozenset[StatusCode]
     max_attempts: int = 2
@@ -36,7 +36,7 @@ class RetryPolicy:
 
 
 def retry_policy(parent: Any, problems: ValidationErrors) -> RetryPolicy | None:
-    """The `retry_policy` of a route action or a virtual host; None too when it retries on nothing we know."""
+    """Return the `retry_policy` of a route action or a virtual host; None also if no condition of it is gRPC's."""
     if not parent.HasField("retry_policy"):
         return None
     message, at = parent.retry_policy, problems.at("retry_policy")

@@ -1,4 +1,4 @@
-"""RouteConfiguration: which RPC goes where (RDS; A28, A31, A60)."""
+"""RouteConfiguration: virtual hosts with their routes (RDS; A28, A31, A60)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`action` None is one that gRPC cannot do (a redirect, say): RPCs that match fail UNAVAILABLE."""
+    """A route. `action` is None if gRPC does not support it (a redirect, say): RPCs that match fail UNAVAILABLE."""
 
     match: RouteMatch
     action: RouteAction | None
@@ -41,7 +41,7 @@ class VirtualHost:
 
 @dataclass(frozen=True, slots=True)
 class RouteConfig:
-    """The virtual hosts of one name."""
+    """The virtual hosts of one RouteConfiguration."""
 
     name: str
     virtual_hosts: tuple[VirtualHost, ...] = ()
@@ -85,7 +85,7 @@ def _check_domains(domains: Iterable[str], problems: ValidationErrors) -> None:
 
 
 def _route(message: Any, inherited: Inherited, problems: ValidationErrors) -> Route | None:
-    """None for a route that gRPC skips, and for one with a problem."""
+    """Return the route; None if gRPC skips it, or if it has a problem."""
     match = route_match(message, problems)
     if match is None:
         return None
@@ -100,7 +100,10 @@ def _route(message: Any, inherited: Inherited, problems: ValidationErrors) -> Ro
 
 
 def _optional_plugins(messages: Iterable[Any], problems: ValidationErrors) -> frozenset[str]:
-    """The cluster specifier plugins whose routes are skipped. We run none, so the others are problems."""
+    """Return the optional cluster specifier plugins.
+
+    None is supported, so their routes are skipped, and others are problems.
+    """
     names: set[str] = set()
     for index, message in enumerate(messages):
         at = problems.at(f"cluster_specifier_plugins[{index}].extension")

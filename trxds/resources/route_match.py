@@ -1,4 +1,4 @@
-"""Which RPCs a route is for: path, headers, and a share of what is left (A28, A63)."""
+"""The match of a route: path, headers, and a fraction of the RPCs (A28, A63)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .validation_errors import ValidationErrors
 
 @dataclass(frozen=True, slots=True)
 class RouteMatch:
-    """All three must agree; `fraction` (RPCs per million) is drawn last, and 0 never matches."""
+    """A match: all three must agree; `fraction` (RPCs per million) is drawn last, and 0 never matches."""
 
     path: PathMatch
     headers: tuple[HeaderMatch, ...] = ()
@@ -32,7 +32,7 @@ class RouteMatch:
 
 
 def route_match(route: Any, problems: ValidationErrors) -> RouteMatch | None:
-    """None for a route that gRPC skips, and for one with a problem."""
+    """Return the match; None if gRPC skips the route, or if it has a problem."""
     at = problems.at("match")
     if not route.HasField("match"):
         at.add("field not present")
@@ -64,7 +64,7 @@ def _path_match(match: Any, problems: ValidationErrors) -> PathMatch | None:
 
 
 def _can_be_a_method(path: str) -> bool:
-    """`/service/method`, both there. Any other route is skipped: no RPC can ever match it."""
+    """Return whether the path has the form `/service/method`. Any other route is skipped: no RPC can match it."""
     match path.split("/", 3):
         case ["", service, method]:
             return bool(service and method)
@@ -83,7 +83,7 @@ def _can_begin_a_method(prefix: str) -> bool:
 
 
 def _header_match(message: Any, problems: ValidationErrors) -> HeaderMatch | None:
-    """A matcher without a name is accepted, and matches nothing: no header is called so."""
+    """Return the matcher. One without a name is valid and matches nothing: no header has an empty name."""
     test = _header_test(message, problems)
     # Metadata keys are lower case. The C++ client compares the name as it is written, and never finds "X-User".
     return HeaderMatch(message.name.lower(), test, message.invert_match) if test is not None else None

@@ -1,6 +1,6 @@
-"""The stateful session filter: what pins a session to its host (A55).
+"""The stateful session filter: it pins a session to its host (A55).
 
-gRPC knows cookies only. A header of its own and `strict` are Envoy's, and we have them too.
+gRPC supports cookies only. The session header and `strict` are Envoy's, and trxds supports them too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BAD_CONFIG = "could not parse stateful session filter config"
 
 @dataclass(frozen=True, slots=True)
 class CookieConfig:
-    """`path` "" means every path; `ttl` is in seconds, 0 makes a session cookie."""
+    """A cookie with the session. `path` "" is every path; `ttl` is in seconds, 0 makes a session cookie."""
 
     name: str
     path: str = ""
@@ -36,7 +36,7 @@ class CookieConfig:
 
 @dataclass(frozen=True, slots=True)
 class HeaderConfig:
-    """`name` in lower case, as metadata has it."""
+    """A header with the session; `name` is in lower case, as in metadata."""
 
     name: str
 
@@ -49,9 +49,9 @@ SessionState: TypeAlias = CookieConfig | HeaderConfig
 
 @dataclass(frozen=True, slots=True)
 class StatefulSessionConfig(FilterConfig):
-    """Without a state the filter is there but off, until an override switches it on.
+    """The configuration of the filter. Without a `state` it is off, until an override switches it on.
 
-    `strict`: an RPC whose host cannot be used fails, and is given no other.
+    With `strict` an RPC whose host cannot be used fails, and gets no other host.
     """
 
     config_type: ClassVar[str] = protos.type_name(protos.StatefulSession)
@@ -78,7 +78,7 @@ def _parse(config: Extension) -> StatefulSessionConfig | None:
 
 
 def _parse_override(config: Extension) -> StatefulSessionConfig | None:
-    """An override replaces the whole configuration; whatever has no session state switches it off."""
+    """Parse an override, which replaces the whole configuration; without a session state it switches the filter off."""
     message = config.parse(protos.StatefulSessionPerRoute)
     if message is None:
         config.problems.add("could not parse stateful session filter override config")

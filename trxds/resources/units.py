@@ -1,4 +1,4 @@
-"""Durations, fractions and numbers, as xDS writes them and with the limits that gRPC sets."""
+"""Durations, fractions and numbers in xDS messages, with the limits that gRPC sets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MILLION = 1_000_000
 
 
 def duration(message: Any, problems: ValidationErrors) -> float | None:
-    """Seconds of a google.protobuf.Duration; None when it is out of range."""
+    """Return the seconds of a google.protobuf.Duration; None if it is out of range."""
     # Duration itself may be negative. No field that we read has a use for that, so gRPC refuses it (A50, A55, A75).
     right = True
     if not 0 <= message.seconds <= _MAX_SECONDS:
@@ -29,12 +29,12 @@ def duration(message: Any, problems: ValidationErrors) -> float | None:
 
 
 def optional_duration(parent: Any, field: str, problems: ValidationErrors) -> float | None:
-    """Seconds of that field of `parent`, None when it is unset (or wrong)."""
+    """Return the seconds of that field of `parent`; None if it is unset (or wrong)."""
     return duration(getattr(parent, field), problems.at(field)) if parent.HasField(field) else None
 
 
 def per_million(fraction: Any, problems: ValidationErrors) -> int | None:
-    """A FractionalPercent in parts per million; None when the denominator is none we know."""
+    """Return a FractionalPercent in parts per million; None if the denominator is unknown."""
     # Enums of proto3 are open: the server may know a denominator that is younger than our messages.
     scale = _PER_MILLION.get(fraction.denominator)
     if scale is None:

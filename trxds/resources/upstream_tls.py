@@ -1,6 +1,6 @@
-"""UpstreamTlsContext: how connections to a cluster's endpoints are made safe (A29, A82, A101).
+"""UpstreamTlsContext: the TLS of connections to a cluster's endpoints (A29, A82, A101).
 
-What would make them less safe than the control plane means is refused, not ignored.
+A field is rejected, not ignored, if connections without it were less safe than the control plane means.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _MAX_SNI_LENGTH = 255
 
 @dataclass(frozen=True, slots=True)
 class UpstreamTls:
-    """`roots` and `identity` are names of certificate providers in the bootstrap.
+    """The TLS configuration. `roots` and `identity` are names of certificate providers in the bootstrap.
 
-    No `roots`: the system's (A82). No `identity`: we show no certificate. The peer's must bear one
-    of `names`, if there are any; with `sni_is_name` it must bear the `sni` instead, if there is one.
-    `auto_sni`: an endpoint's own host name goes before `sni` (A101).
+    Without `roots` the system's are used (A82). Without `identity` the client shows no certificate. The peer's must
+    have one of `names`, if there are any; with `sni_is_name` it must have the `sni` instead, if there is one. With
+    `auto_sni` an endpoint's own host name goes before `sni` (A101).
     """
 
     roots: str = ""
@@ -34,7 +34,7 @@ class UpstreamTls:
     sni_is_name: bool = False
 
     def for_host(self, hostname: str) -> UpstreamTls:
-        """For the endpoint of that name, which may be empty or have a port."""
+        """Return the configuration for the endpoint of that name, which may be empty or have a port."""
         if not self.auto_sni:
             return self
         # A101: the host's name may have a port, which :authority would have (A81) and an SNI may not.
@@ -42,7 +42,7 @@ class UpstreamTls:
 
 
 def upstream_tls(message: Any, context: ParseContext, problems: ValidationErrors) -> UpstreamTls:
-    """`problems` is at the UpstreamTlsContext."""
+    """Parse an UpstreamTlsContext; `problems` is at it."""
     if len(message.sni) > _MAX_SNI_LENGTH:
         problems.at("sni").add(f"longer than {_MAX_SNI_LENGTH} characters")
     at = problems.at("common_tls_context")
@@ -60,7 +60,7 @@ def upstream_tls(message: Any, context: ParseContext, problems: ValidationErrors
 
 
 def _refuse(message: Any, fields: tuple[str, ...], problems: ValidationErrors) -> None:
-    """To ignore these would compromise security (A29)."""
+    """Reject these fields: to ignore them would compromise security (A29)."""
     present = {field.name for field, _ in message.ListFields()}
     for name in fields:
         if name in present:
@@ -77,7 +77,7 @@ def _validation_context(common: Any, problems: ValidationErrors) -> tuple[Any, V
 def _roots(
     validation: Any, common: Any, context: ParseContext, problems: ValidationErrors, at: ValidationErrors
 ) -> str:
-    """The provider of the roots; the fields beside it are where older control planes put its name."""
+    """Return the provider of the roots. Older control planes put its name in fields beside the present one."""
     older = "validation_context_certificate_provider_instance"
     combined = common.combined_validation_context
     if validation.HasField("ca_certificate_provider_instance"):

@@ -1,9 +1,8 @@
-"""The shell around a conversation: one ADS stream after another, to one server.
+"""The I/O of ADS: this keeps one stream after another open to one server (A27, A57).
 
-Three tasks while a stream lives: what we say, what we hear, and what the clock says. Reading
-waits until the watchers have taken what the last response changed, so a control plane that is
-faster than we are is held up by the stream's own window and costs no memory. A watcher that does
-not come is waited for once: it will find the newest state when it does.
+A stream has three tasks: the writer, the reader and the timers. The reader waits until the watchers have read what the
+last response changed, so a control plane that is faster than its client is held up by the stream's flow control and
+costs no memory. A slow watcher is waited for only once: when it reads, it finds the newest state.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ ReviewServers: TypeAlias = Callable[[AdsStreamState, Iterable[Resource]], Change
 
 
 class AdsStream:
-    """Keeps a stream to `server` while anything is subscribed, for as long as `run` runs."""
+    """Keep a stream to `server` open while anything is subscribed, for as long as `run` runs."""
 
     kind = "ads"
 
@@ -79,7 +78,7 @@ class AdsStream:
         self._to_say.put("subscription", None)
 
     def close(self) -> None:
-        """This server is asked no longer. Plain; `run` returns."""
+        """End the stream for good, so that `run` returns: another server has replaced this one."""
         self._conversation.close()
         self._told.left()
         self._scope.cancel(reason="another xDS server has taken over")
@@ -107,7 +106,7 @@ class AdsStream:
             await trio.sleep(delay)
 
     async def _wait_until_wanted(self) -> None:
-        """A stream without a subscription has nothing to say: its first request would mean everything."""
+        """Wait for a subscription: a type's first request without names would subscribe to all resources."""
         while not self._conversation.wanted:
             await self._to_say.next()
 
@@ -169,7 +168,7 @@ class AdsStream:
                 await self._sent_one.park()
 
     async def _drain_messages(self, stream: ClientStream, message: bytes | None) -> dict[Resource, None]:
-        """Responses that have come together are one piece of news: watchers and the server hear of the last."""
+        """Handle this message and those that came with it, so that watchers and server get one update for all."""
         touched: dict[Resource, None] = {}
         started = perf_counter()
         while message is not None:
@@ -192,7 +191,7 @@ class AdsStream:
         return self._conversation.received(reading, trio.current_time())
 
     async def _all_have_seen(self, changes: Changes) -> None:
-        """Watchers hold up our reading, but none of them the others' for long."""
+        """Wait until the watchers have read these changes, or leave slow ones behind after `WATCHER_TIMEOUT`."""
         with trio.move_on_after(WATCHER_TIMEOUT) as waiting:
             await self._watches.all_seen(changes)
         if waiting.cancelled_caught:
@@ -208,7 +207,7 @@ class AdsStream:
 
 
 async def _in_slices(work: Slices[T]) -> T:
-    """Drive long pure work, and let others run every few milliseconds."""
+    """Drive a long computation, and let other tasks run every few milliseconds."""
     started = perf_counter()
     while True:
         try:

@@ -1,18 +1,18 @@
-"""The conversation with one xDS server, without a socket or a clock (A27, A46, A53, A88).
+"""The ADS protocol with one xDS server, without a socket or a clock (A27, A46, A53, A88).
 
-For each type of resource the client says which names it wants, the server sends what it has of
-them, and the client answers each response: it accepts it (ACK) or refuses it (NACK: the last
-version it accepted, and why). How that is said is the dialect's.
+For each type of resource the client sends the names that it wants, the server sends what it has of them, and the
+client answers each response: it accepts it (ACK) or rejects it (NACK, with the errors and the last version that it
+accepted). `ProtocolVariant` decides the form of the messages.
 
-Three kinds of memory, by how long they last:
+There are three kinds of state, by how long they live:
 
-* `Resource`, a name and what is known of it, is shared with the other servers of its authority;
-* `Subscription`, a type's names and what this server gave for them, lives as long as this;
-* `_Stream`, with a `ResourceTypeState` for each type, what was asked and has to be answered, dies with the stream.
+* `Resource` is a name and what is known of it. The other servers of its authority share it.
+* `Subscription` is one type's names and what this server sent for them. It outlives the streams.
+* `_Stream` has a `ResourceTypeState` for each type: requested names and pending ACKs. It ends with the stream.
 
-A shell drives it: `stream_opened`; then `next_request` until it is None, and `sent` for each that went out; `read` and
-`received` for each response; `expire_timers` when `next_deadline` has come, and `next_request` again
-after either; `stream_ended`. What comes back is the resources of which something new is known.
+`AdsStream` drives it: it calls `stream_opened`; then `next_request` until it is None, and `sent` for each request that
+went out; `read` and `received` for each response; `expire_timers` when `next_deadline` has come, and `next_request`
+again after either; `stream_ended`. These return the resources of which something new is known.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ class _Stream:
 
     @property
     def next_deadline(self) -> float:
-        """When `expire_timers` has something to say; infinite if never."""
+        """Return the time at which `expire_timers` has something to do; infinite if never."""
         return min(self.timers.next_deadline, *self.waiting.values(), math.inf)
 
     def expire_timers(self, now: float) -> list[Resource]:
-        """Return the resources whose time is over; types whose NACK has waited long enough may say it."""
+        """Return the resources that timed out, and mark the types whose delayed NACK may go now."""
         for type in [type for type, when in self.waiting.items() if when <= now]:
             del self.waiting[type]
             self.pending_types[type] = None
         return self.timers.expire(now)
 
     def follow_up(self, type: ResourceType, *, said: bool) -> None:
-        """What has more to say is asked again: when it has been said, or when the NACK that waits may go."""
+        """Mark the type for another request if there is more to send, or note when its delayed NACK may go."""
         state = self.types[type]
         self.waiting.pop(type, None)
         if said and state.has_more:
@@ -74,10 +74,10 @@ class _Stream:
 
 
 class AdsStreamState:
-    """What to say to `server`, and what its answers mean for each resource subscribed.
+    """The state of the ADS protocol with `server`: the next requests, and the effect of responses on resources.
 
-    `failure` is why it cannot be reached at present, and `failing_since` the time of day since when; `answers` is
-    that it did, the last time it was tried. `time_of_day` is asked only for what happens just then.
+    `failure` is the reason why the server cannot be reached at present, and `failing_since` the time of day at which
+    that began. `answers` is True while the last try got a response. `time_of_day` converts only the present time.
     """
 
     def __init__(
@@ -106,18 +106,18 @@ class AdsStreamState:
 
     @property
     def connected(self) -> bool:
-        """There is a stream."""
+        """Return whether there is a stream."""
         return self._stream is not None
 
     # -- what watchers want
 
     @property
     def wanted(self) -> bool:
-        """Anything is subscribed, so a stream has something to say."""
+        """Return whether anything is subscribed, so that a stream has something to request."""
         return any(len(s.resources) > len(s.unwanted) for s in self._subscriptions.values())
 
     def subscribe(self, resource: Resource) -> None:
-        """Want a resource from now on. Wanting it twice is once."""
+        """Request a resource from now on. A second call for the same resource changes nothing."""
         subscription = self._subscriptions[resource.type]
         subscription.unwanted.discard(resource.name)
         if resource.name not in subscription.resources:
@@ -126,8 +126,11 @@ class AdsStreamState:
         self._mark_dirty(resource.type)
 
     def unsubscribe(self, resource: Resource) -> None:
-        """Want it no longer. It is kept until the server knows, for a watcher that comes back before that. What other
-        servers are asked for need not be kept here."""
+        """Request a resource no longer.
+
+        Its state is kept until the server knows, for a watcher that comes back before that. A resource that is
+        requested from other servers too need not be kept here.
+        """
         subscription = self._subscriptions[resource.type]
         if resource.name in subscription.resources:
             subscription.unwanted.add(resource.name)
@@ -136,7 +139,7 @@ class AdsStreamState:
             self._mark_dirty(resource.type)
 
     def forget_versions(self) -> None:
-        """Another server may replace what this one gave, so it has to give everything again."""
+        """Forget all versions: another server may replace what this one sent, so it has to send everything again."""
         for subscription in self._subscriptions.values():
             subscription.version = ""
             subscription.last_sent.clear()
@@ -145,12 +148,12 @@ class AdsStreamState:
     # -- what we say
 
     def stream_opened(self) -> None:
-        """A stream begins: everything has to be asked anew, with the versions we have and no nonce."""
+        """Begin a stream: request everything anew, with the versions in the cache and no nonce."""
         types = {type: ResourceTypeState(cumulative=self.dialect.cumulative) for type in self._subscriptions}
         self._stream = _Stream(types, pending_types=dict.fromkeys(types))
 
     def next_request(self, now: float) -> Any | None:
-        """The next thing to say, or None. Whatever came up since the last one is in it."""
+        """Return the next request, with every change since the last one, or None."""
         stream = self._stream
         while stream is not None and stream.pending_types:
             type = next(iter(stream.pending_types))
@@ -161,8 +164,10 @@ class AdsStreamState:
         return None
 
     def sent(self, request: Any, now: float) -> None:
-        """A request went out. Only now the wait begins for what it asked the first time on this stream, and what
-        it left out may be forgotten."""
+        """Note that a request went out.
+
+        Only now its resource timers start, and resources that it left out may be forgotten.
+        """
         stream, type = self._stream, RESOURCE_TYPES[request.type_url]
         if stream is None:
             return
@@ -205,7 +210,7 @@ class AdsStreamState:
         return request
 
     def _forget_unwanted(self, type: ResourceType) -> None:
-        """Forget what nobody wants, once the server knows."""
+        """Forget resources that nobody watches, once the server knows."""
         subscription, stream = self._subscriptions[type], self._stream
         for name in tuple(subscription.unwanted):
             if stream is None or stream.types[type].may_forget(name):
@@ -229,11 +234,11 @@ class AdsStreamState:
     # -- what we hear
 
     def known(self, type: ResourceType) -> Mapping[Raw, Parsed]:
-        """What the bytes of the resources we have were parsed to, so that they need not be again."""
+        """Return the parsed form of resources by their bytes, so that equal bytes need not be parsed again."""
         return self._subscriptions[type].parsed
 
     def read(self, message: bytes, context: ParseContext) -> Slices[ParsedResponse | UnknownResponse]:
-        """What a message of the stream says, for `received`."""
+        """Parse a message of the stream in slices; the result is for `received`."""
         try:
             response = self.dialect.response.FromString(message)
         except DecodeError:
@@ -244,9 +249,10 @@ class AdsStreamState:
         return (yield from self.dialect.read(response, type, self.known(type), context))
 
     def received(self, reading: ParsedResponse, now: float) -> list[Resource]:
-        """Take what is good, keep or drop what we had of what is not, and owe the server an answer.
+        """Apply a response, queue its ACK or NACK, and return the wanted resources that changed.
 
-        What nobody asked for is ignored, but its errors are reported like all others.
+        Good resources are accepted even if others are rejected. Resources that nobody requested are ignored, but their
+        errors are reported in the NACK.
         """
         stream, subscription = self._stream, self._subscriptions[reading.type]
         if stream is None:
@@ -281,16 +287,16 @@ class AdsStreamState:
         return [resource for resource in touched if resource.wanted]
 
     def _heard_of(self, type: ResourceType, name: str | None) -> Resource | None:
-        """The resource of that name, if anybody wants it. It is waited for no longer."""
+        """Return the resource of that name, if it is subscribed, and stop its timer."""
         resource = self._subscriptions[type].resources.get(name) if name is not None else None
         if resource is not None and self._stream is not None:
             self._stream.timers.stop(resource)
         return resource
 
     def _gone(self, reading: ParsedResponse, state: ResourceTypeState) -> list[Resource]:
-        """What the server says is gone, or had and leaves out of a response that is complete.
+        """Return the resources that the response deletes, by name or by leaving them out of a complete response.
 
-        A resource never seen may be left out: the response may answer an earlier request.
+        A resource that never came may be left out: the response may answer an earlier request.
         """
         resources = self._subscriptions[reading.type].resources
         gone = [resources[name] for name in reading.removed if name in resources]
@@ -306,7 +312,7 @@ class AdsStreamState:
 
     @property
     def unsent(self) -> int:
-        """Bytes of the answers that wait to be sent, about. In state of the world there are never many."""
+        """Return roughly the bytes of pending ACKs and NACKs. In state of the world there are never many."""
         if self.dialect.cumulative or self._stream is None:
             return 0
         return sum(state.unsent for state in self._stream.types.values())
@@ -315,16 +321,16 @@ class AdsStreamState:
 
     @property
     def has_pending_requests(self) -> bool:
-        """There may be a next request."""
+        """Return whether `next_request` may have a request."""
         return self._stream is not None and bool(self._stream.pending_types)
 
     @property
     def next_deadline(self) -> float:
-        """When `expire_timers` has something to say; infinite if never."""
+        """Return the time at which `expire_timers` has something to do; infinite if never."""
         return self._stream.next_deadline if self._stream is not None else math.inf
 
     def expire_timers(self, now: float) -> list[Resource]:
-        """The resources that did not come in time, neither from here nor from elsewhere."""
+        """Return the wanted resources that timed out: neither this server nor another one sent them."""
         late = [each for each in self._stream.expire_timers(now) if each.awaited] if self._stream is not None else []
         for resource in late:
             self._subscriptions[resource.type].forget(resource.name)
@@ -334,7 +340,7 @@ class AdsStreamState:
     # -- the end
 
     def stream_ended(self, reason: str, now: float) -> None:
-        """A stream that never answered is a failure; the end of one that did is not."""
+        """Note the end of the stream. It is a failure only if the server never answered on it (A57)."""
         stream, self._stream = self._stream, None
         self._drop_unsubscribed()
         # A57: a stream that ends after an answer is a reconnect, and watchers hear nothing of it.
@@ -344,7 +350,7 @@ class AdsStreamState:
             self.failure, self.answers = reason, False
 
     def close(self) -> None:
-        """This server is asked no longer."""
+        """End all subscriptions: this server is no longer used."""
         self._stream = None
         for subscription in self._subscriptions.values():
             subscription.unwanted.update(subscription.resources)

@@ -1,9 +1,9 @@
-"""The resources of one authority, and which of its servers are asked for them (A47, A71, A95).
+"""The resources of one authority, and the choice among its servers (A47, A71, A95).
 
-The first server is asked for everything. When it cannot be reached, and something is wanted that
-never came, so is the next, and so on; one that answers takes the place of all below it. That is
-decided anew, from what the servers do and what is known, whenever either has changed. An authority
-of resources that are soon out of date may do without the second condition (A95).
+Everything is requested from the first server. If it cannot be reached, and a wanted resource never came, everything is
+requested from the next server too, and so on. A server that answers replaces all servers below it. This is decided
+anew, from the state of the servers and resources, whenever either has changed. An authority whose resources are soon
+out of date may do without the second condition (A95).
 """
 
 from __future__ import annotations
@@ -26,14 +26,17 @@ log = logging.getLogger("trxds.xds")
 
 
 class StreamOwner(Protocol):
-    """Where conversations come from; authorities with equal servers share them."""
+    """The owner of the ADS streams. Authorities with equal servers share them."""
 
     def get_or_create_stream(self, server: ServerConfig) -> AdsStreamState: ...
     def release_stream(self, conversation: AdsStreamState) -> None: ...
 
 
 class Authority:
-    """`servers` have the highest priority first. `impatient` falls back though nothing is missing (A95)."""
+    """One authority of the bootstrap. `servers` have the highest priority first.
+
+    With `fallback_on_reachability_only` it falls back even if no resource is missing (A95).
+    """
 
     def __init__(
         self,
@@ -60,19 +63,19 @@ class Authority:
 
     @property
     def resources(self) -> Iterable[Resource]:
-        """All that are watched."""
+        """Return all watched resources."""
         return self._resources.values()
 
     @property
     def active_servers(self) -> tuple[str, ...]:
-        """The URIs of the servers that are asked, the most preferred first."""
+        """Return the URIs of the servers in use, the highest priority first."""
         return tuple(conversation.server.uri for conversation in self._asked)
 
     def uses(self, conversation: AdsStreamState) -> bool:
         return conversation in self._asked
 
     def describe_pending(self, key: Key) -> str:
-        """How a resource stands that has not come yet, in words; empty for one that nobody watches."""
+        """Describe why a resource has not come yet; the text is empty for one that nobody watches."""
         resource = self._resources.get(key)
         return self._still_awaited(resource).message if resource is not None else ""
 
@@ -84,7 +87,7 @@ class Authority:
     # -- what watchers want
 
     def watch(self, type: ResourceType, name: str, now: float) -> Changes:
-        """Want a resource. What is known of it is a change, and so is what it brings about."""
+        """Watch a resource, and return the changes: what is known of it, and what the watch brings about."""
         resource = self._resources.get((type, name)) or self._leaving.pop((type, name), None) or Resource(type, name)
         self._resources[type, name] = resource
         resource.wanted, resource.last_published = True, None
@@ -97,11 +100,11 @@ class Authority:
         return self.review([resource])
 
     def resource(self, type: ResourceType, name: str) -> Resource:
-        """One that is watched."""
+        """Return a watched resource."""
         return self._resources[type, name]
 
     def unwatch(self, type: ResourceType, name: str) -> Resource:
-        """Want it no longer; it is kept until the servers know, since a watcher may come back."""
+        """Watch a resource no longer. It is kept until the servers know, since a watcher may come back."""
         resource = self._resources.pop((type, name))
         resource.wanted = False
         for conversation in self._asked:
@@ -112,7 +115,7 @@ class Authority:
         return resource
 
     def close(self, now: float) -> Changes:
-        """Ask nobody any more. What is known stays; what is not known is in error from now on."""
+        """Use no server any more. Known resources stay in use; the others are in error from now on."""
         self._closed_since = self._time_of_day(now)
         for conversation in self._asked:
             conversation.close()
@@ -122,7 +125,7 @@ class Authority:
     # -- what servers do
 
     def review(self, touched: Iterable[Resource]) -> Changes:
-        """Something happened, to these resources or to a server: choose servers, and see what it means to watchers."""
+        """Choose the servers after an event of these resources or of a server, and return what changed for watchers."""
         self._return_to_higher_priority()
         while self._should_fall_back():
             self._fall_back()
@@ -133,7 +136,7 @@ class Authority:
         return self._changes(touched)
 
     def _return_to_higher_priority(self) -> None:
-        """The best server that answers is enough."""
+        """Drop all servers below the first one that answers."""
         for place, conversation in enumerate(self._asked, 1):
             # A71: at the first response, though all that is in use may still be from a server below.
             if conversation.answers:
@@ -172,7 +175,7 @@ class Authority:
         self._supply.release_stream(conversation)
 
     def _present_failure(self) -> ResourceFailure | None:
-        """That nobody can be reached; while there is one to hope for, watchers hear nothing (A71)."""
+        """Return the failure of all servers, or None while one of them may still answer (A71)."""
         if self._closed_since:
             return ResourceFailure("no server", f"the xDS client is closed since {self._closed_since}")
         if not self._asked or self._asked[-1].failure is None:

@@ -1,7 +1,7 @@
-"""The tokens that go with an ADS stream (A97).
+"""The tokens that are sent with an ADS stream (A97).
 
-They are fetched anew for each stream: those are rare, and whoever keeps a token fresh in its file
-has then not done so in vain.
+They are fetched anew for each stream. Streams begin rarely, and a token that another program refreshes in its file is
+current then.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
 
 async def authorization(server: ServerConfig) -> Headers:
-    """`authorization` for each of the server's call credentials; `OSError` says why one cannot be had."""
+    """Return an `authorization` header for each of the server's call credentials.
+
+    `OSError` has the reason if one fails.
+    """
     tokens = [await run_in_thread(partial(read_token, each.path)) for each in server.call_credentials]
     if isinstance(server.credentials, GoogleDefault):
         tokens.append(await run_in_thread(_google_token))  # the one library of Google's that fetches it blocks
@@ -31,7 +34,7 @@ async def authorization(server: ServerConfig) -> Headers:
 
 
 def read_token(path: str) -> str:
-    """The JWT in that file. The server judges it; we only see that it is one, with an expiry (A97)."""
+    """Return the JWT in that file. The server judges it; here it only has to be a JWT with an expiry (A97)."""
     try:
         token = Path(path).read_text("ascii").strip()
     except UnicodeDecodeError:
@@ -44,7 +47,7 @@ def read_token(path: str) -> str:
 
 
 def _sendable(token: str, source: str) -> str:
-    """Base64 decoders pass over a line end in the middle, and a header cannot have it."""
+    """Return the token, or raise `OSError` if a header cannot have it: base64 decoders ignore line ends in it."""
     if not token or (wrong := flaw(token)):
         raise OSError(f"{source}: its token {f'has {wrong}' if token else 'is empty'}, so it cannot be sent")
     return token

@@ -1,8 +1,7 @@
-"""The bootstrap: which control plane to ask, and who we say we are (A27, A47, A53).
+"""The bootstrap names the control planes and identifies the client to them (A27, A47, A53).
 
-Operators write this file by hand or by an injector, and a wrong one stops every channel, so all
-its problems are reported at once, each with its field and what to write instead. Fields that we
-do not know are left alone: other clients read the same file.
+Operators write this file by hand or by an injector, and a wrong one stops every channel. So all its problems are
+reported at once, each with its field and a remedy. Unknown fields are ignored: other clients read the same file.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _DEFAULT_PORT = 443  # as gRPC's own resolver has it
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """One control plane: where it is, how to speak to it, and what it asks of its clients."""
+    """One xDS server: its URI, its credentials, and its server features."""
 
     uri: str
     credentials: ChannelCredentials = INSECURE
@@ -56,7 +55,7 @@ class ServerConfig:
 
     @property
     def address(self) -> str:
-        """What to dial: `host:port` or `unix:/path`."""
+        """Return the address to connect to: `host:port` or `unix:/path`."""
         return dial_address(self.uri)
 
 
@@ -69,7 +68,7 @@ class Locality:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Who this client says it is; `metadata` is passed to the control plane as it stands."""
+    """The identity of this client in each discovery stream; `metadata` is sent to the control plane unchanged."""
 
     id: str = ""
     cluster: str = ""
@@ -79,9 +78,9 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """Another namespace of resources with its own servers (A47); no servers means the top-level ones.
+    """A namespace of resources with its own servers (A47); without servers the top-level ones are used.
 
-    With `fallback_on_reachability_only` the next server is asked though nothing is missing (A95).
+    With `fallback_on_reachability_only` the next server is used even if no resource is missing (A95).
     """
 
     listener_template: str
@@ -91,6 +90,8 @@ class Authority:
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap:
+    """A bootstrap that was checked. `listener_template` turns the name of a target into the name of its Listener."""
+
     servers: tuple[ServerConfig, ...]
     node: Node = Node()
     listener_template: str = "%s"
@@ -100,7 +101,10 @@ class Bootstrap:
 
 
 def load(environ: Mapping[str, str]) -> Bootstrap:
-    """The bootstrap that the environment names; a file wins over inline text, as in every gRPC client."""
+    """Return the bootstrap that the environment names. A file goes before inline text, as in every gRPC client.
+
+    `BootstrapError` says that there is none, or what is wrong with it.
+    """
     if path := environ.get(FILE_VARIABLE):
         return read(path, source=f"bootstrap file {path} (from {FILE_VARIABLE})")
     if text := environ.get(INLINE_VARIABLE):
@@ -112,7 +116,7 @@ def load(environ: Mapping[str, str]) -> Bootstrap:
 
 
 def read(path: str | Path, source: str | None = None) -> Bootstrap:
-    """The bootstrap in that file."""
+    """Return the bootstrap in that file. `BootstrapError` lists every problem."""
     source = source or f"bootstrap file {path}"
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -126,7 +130,7 @@ def read(path: str | Path, source: str | None = None) -> Bootstrap:
 
 
 def parse(document: str | Mapping[str, Any], source: str = "bootstrap") -> Bootstrap:
-    """The bootstrap in a JSON text or a dict of the same shape.
+    """Return the bootstrap in a JSON text or a mapping of the same shape.
 
     `BootstrapError` lists every problem, each as `field: what is wrong; what to write`.
     """
@@ -137,7 +141,7 @@ def parse(document: str | Mapping[str, Any], source: str = "bootstrap") -> Boots
 
 
 def examine(document: Any) -> tuple[Bootstrap, list[Problem]]:
-    """What the document says, as far as it can be read, and all that is wrong with it."""
+    """Return the bootstrap as far as it can be read, and all its problems."""
     problems: list[Problem] = []
     return _bootstrap(JsonNode(document, problems)), problems
 
@@ -151,7 +155,7 @@ def _json(text: str, source: str) -> Any:
 
 
 def dial_address(uri: str) -> str:
-    """`host:port` or `unix:/path` out of a gRPC target; `ValueError` for a scheme nobody can dial."""
+    """Return the `host:port` or `unix:/path` of a gRPC target; `ValueError` for an unsupported scheme."""
     scheme, colon, rest = uri.partition(":")
     if scheme == "unix" and colon:
         return "unix:" + (rest[2:] if rest.startswith("//") else rest)

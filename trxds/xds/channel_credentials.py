@@ -1,5 +1,7 @@
-"""How to come before a control plane, as the bootstrap has it: `channel_creds` (A27, A65), `call_creds` (A97),
-and the certificates that clusters refer to by name, `certificate_providers` (A29).
+"""The bootstrap's credentials for a control plane, and its certificate providers.
+
+These are the fields `channel_creds` (A27, A65), `call_creds` (A97) and `certificate_providers` (A29); clusters refer
+to the last by name.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ class GoogleDefault:
 
 @dataclass(frozen=True, slots=True)
 class JwtTokenFile:
-    """A token that somebody keeps fresh in a file (A97)."""
+    """A token in a file that another program keeps current (A97)."""
 
     path: str
 
@@ -34,7 +36,7 @@ CallCredentials: TypeAlias = JwtTokenFile
 
 
 def channel_credentials(place: JsonNode) -> ChannelCredentials:
-    """The first of the list that we can use; it is in order of preference. Each that we know must be right."""
+    """Return the first supported credentials of a list in order of preference. Each supported entry must be valid."""
     wanted = 'is missing; write [{"type": "insecure"}] or [{"type": "tls"}]'
     kinds: list[str] = []
     usable: list[ChannelCredentials] = []
@@ -60,7 +62,7 @@ def _usable_types() -> list[str]:
 
 
 def _google_auth_is_installed() -> bool:
-    """And the library that it fetches tokens with, which does not come along by itself."""
+    """Return whether google-auth is installed, and requests, the separate package that it fetches tokens with."""
     return all(map(_is_installed, ("google.auth", "requests")))
 
 
@@ -72,7 +74,7 @@ def _is_installed(module: str) -> bool:
 
 
 def secure_network(network: Network, credentials: ChannelCredentials, address: str) -> Network:
-    """The network over which to connect to the control plane at that address."""
+    """Return the network that connects to the control plane at that address by these credentials."""
     tls = Tls() if isinstance(credentials, GoogleDefault) else credentials
     return secured(network, tls, host_of(address))
 
@@ -100,7 +102,7 @@ CHANNEL_TYPES: Mapping[str, Callable[[JsonNode], ChannelCredentials]] = {
 
 
 def call_credentials(place: JsonNode, channel: ChannelCredentials) -> tuple[CallCredentials, ...]:
-    """All that we know of; others are passed over. None of them may go out as plain text."""
+    """Return all supported call credentials; others are ignored. None may be sent without TLS."""
     # A97: all that are known apply together, unlike channel_creds, of which the first one is taken.
     known = [item for item in place.items() if item.member("type").text() == JWT]
     if known and isinstance(channel, Insecure):
@@ -121,7 +123,7 @@ _CONTENT = re.compile(r"eyJ[^/\s]*\.[^/\s]*\.|-----BEGIN ")  # of a JWT, of PEM
 
 
 def _file(place: JsonNode) -> str:
-    """A path. The content in its place is refused here, before another error shows it as a path."""
+    """Return a path. Content in its place is rejected here, before another error shows it as a path."""
     path = place.text()
     if _CONTENT.match(path.strip()):
         place.error("is what should be in the file; write the path of the file")
@@ -130,7 +132,7 @@ def _file(place: JsonNode) -> str:
 
 
 def certificate_provider(place: JsonNode) -> CertificateFiles | None:
-    """None for a plugin we do not know: only a cluster that names it is in trouble (A29)."""
+    """Return the provider, or None for an unsupported plugin, which is an error only of clusters that name it (A29)."""
     if place.member("plugin_name").text() != FILE_WATCHER:
         place.object()
         return None

@@ -1,4 +1,4 @@
-"""One stream to an xDS server: from its share of the line to why it ended."""
+"""One stream to an xDS server for ADS or LRS (A27), from its share of the connection to the reason of its end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ MAX_RESPONSE_SIZE = 1 << 30  # bytes: the control plane is trusted, and a whole 
 
 @dataclass(frozen=True, slots=True)
 class ControlPlaneStream:
-    """`what` is the kind of stream, "ADS" or "LRS"; `path` its method; `remedy` helps against a server without it."""
+    """A kind of stream on one xDS channel: `what` is "ADS" or "LRS", and `path` is its method.
+
+    `remedy` is the advice against a server that does not have the method.
+    """
 
     what: str
     path: str
@@ -29,7 +32,7 @@ class ControlPlaneStream:
     line: XdsChannel
 
     async def hold(self, converse: Callable[[ClientStream], Awaitable[None]]) -> str:
-        """Connect, and `converse` over a stream until that returns; the value is why it ended."""
+        """Open a stream, call `converse` with it until that returns, and return the reason of the end."""
         tokens = await self._tokens()
         reason = tokens if isinstance(tokens, str) else await self._hold(tokens, converse)
         self.line.ended(reason)
@@ -81,6 +84,6 @@ class ControlPlaneStream:
 
 
 def ended_with(status: Status | None, remedy: str) -> str:
-    """The status, and the remedy against a server that does not have the method."""
+    """Describe the status, with the remedy against a server that does not have the method."""
     lacking = status is not None and status.code is StatusCode.UNIMPLEMENTED
     return f"{status}; {remedy}" if lacking else str(status)

@@ -1,8 +1,8 @@
-"""The incremental protocol: a request says what we want more or less, a response what has changed (A27's other half).
+"""The incremental variant of the xDS protocol: requests and responses have only the changes.
 
-With ten thousand clusters, one that changes is one resource on the wire and not ten thousand. A
-server has to speak it, so it is used where the bootstrap says so, by the server feature below;
-clients that do not know the feature ignore it.
+With ten thousand clusters, a change of one is one resource in the response and not ten thousand. A server has to
+support it, so it is used where the bootstrap has the server feature below. Clients that do not know the feature ignore
+it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PATH = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedRe
 
 
 class DeltaProtocol:
-    """The dialect in which each resource has a version of its own."""
+    """The protocol variant in which each resource has a version of its own."""
 
     path = PATH
     response = DeltaDiscoveryResponse
@@ -34,7 +34,7 @@ class DeltaProtocol:
 
     @staticmethod
     def request(ask: DiscoveryRequestParams) -> Any:
-        """A nonce is there only in an answer; a request of ours alone has none."""
+        """Return the request. Only an ACK or NACK has a nonce; a change of the subscription alone has none."""
         asked = ask.asked or frozenset()
         return DeltaDiscoveryRequest(
             type_url=ask.type.type_url,
@@ -49,7 +49,10 @@ class DeltaProtocol:
     def read(
         response: Any, type: ResourceType, known: Mapping[Raw, Parsed], context: ParseContext
     ) -> Slices[ParsedResponse]:
-        """What `known` has is not parsed again. Whatever is left out is as it was."""
+        """Parse a response in slices.
+
+        Resources in `known` are not parsed again; resources that it leaves out are unchanged.
+        """
         items: list[ParsedResource] = []
         names: set[str] = set()
         for resource in response.resources:
@@ -69,17 +72,17 @@ class DeltaProtocol:
 
 
 def _claimed(versions: Mapping[str, str]) -> dict[str, str]:
-    """What we tell a new stream that we have; of the first one, that we do not know which version.
+    """Return the versions to send with a new stream, but the first resource without its version.
 
-    If everything is as it was the server need not say anything, and silence cannot be told from a
-    server that is of no use. So there is always one thing to send.
+    If nothing has changed, the server need not answer, and silence cannot be told from a server that is of no use. So
+    there is always one resource to send.
     """
     claimed = dict(sorted(versions.items()))
     return claimed | dict.fromkeys(list(claimed)[:1], "")
 
 
 def _versioned(item: ParsedResource, resource: Any) -> ParsedResource:
-    """A resource that cannot be read still has the name that it was sent under."""
+    """Return the resource with its version. One that cannot be parsed still has the name that it was sent with."""
     parsed = item.parsed
     if parsed.name is None and resource.name:
         parsed = replace(parsed, name=canonical(resource.name))

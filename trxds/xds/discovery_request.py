@@ -1,4 +1,4 @@
-"""What a request to a control plane has to say, whichever protocol it is said in."""
+"""The content of a discovery request, whichever variant of the xDS protocol it is sent in (A27)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CLIENT_FEATURES = ("envoy.lb.does_not_support_overprovisioning", "xds.config.res
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryRequestParams:
-    """`answers` that it is the answer to the response of that nonce, and not only a change of what we want."""
+    """The content of one request. With `answers` it is the ACK or NACK of the response with that nonce."""
 
     type: ResourceType
     names: Collection[str]  # all that we want
@@ -34,7 +34,7 @@ class DiscoveryRequestParams:
 
 
 class ProtocolVariant(Protocol):
-    """One of the two protocols of ADS. Messages are `Any`: the generated classes have no types."""
+    """One of the two variants of the xDS protocol. Messages are `Any`: the generated classes have no types."""
 
     path: str
     response: Any
@@ -51,7 +51,7 @@ class ProtocolVariant(Protocol):
 
 
 def set_node(request: Any, node: Node) -> None:
-    """Who we are, and which xDS features we have beyond the baseline."""
+    """Set the node: the identity of the client, and the xDS features that it supports beyond the baseline."""
     to = request.node
     to.id, to.cluster = node.id, node.cluster
     to.locality.region, to.locality.zone = node.locality.region, node.locality.zone
@@ -62,6 +62,6 @@ def set_node(request: Any, node: Node) -> None:
 
 
 def set_nack(request: Any, errors: tuple[str, ...]) -> None:
-    """Make it a NACK, in the words of the C++ client."""
+    """Make the request a NACK, with the text of the C++ client."""
     request.error_detail.code = StatusCode.INVALID_ARGUMENT
     request.error_detail.message = f"xDS response validation errors: [{'; '.join(errors)}]"

@@ -1,4 +1,4 @@
-"""To which servers load is reported: those that sent a cluster that asks for it, while it is watched."""
+"""The servers that load is reported to: those that sent a watched cluster with `lrs_server` set (LRS, A27)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .resource import Changes, Key
 
 
 class LrsServers:
-    """`begin` is called for a server with the first of its clusters that asks, `end` after the last."""
+    """The clusters to report, by server. `begin` is called for a server's first such cluster, `end` after the last."""
 
     def __init__(self, begin: Callable[[ServerConfig], None], end: Callable[[ServerConfig], None]) -> None:
         self._begin = begin
@@ -24,13 +24,13 @@ class LrsServers:
         return f"<LoadServers {', '.join(f'{server.uri}: {len(names)}' for server, names in self._askers.items())}>"
 
     def changed(self, changes: Changes) -> None:
-        """What watchers are told."""
+        """Note which clusters the changes add or remove."""
         for (type, name), state in changes.items():
             if type is CDS:
                 self._note(name, _server(state.value))
 
     def left(self, key: Key) -> None:
-        """Nobody watches it any more."""
+        """Note that a resource is watched no longer."""
         type, name = key
         if type is CDS:
             self._note(name, None)

@@ -1,7 +1,7 @@
 """Load reports to one xDS server, for as long as any of its clusters asks for them (LRS; A27).
 
-We say who we are; the server says of which clusters it wants to hear and how often; and from then
-on every report has what was counted since the last one. While there is no stream counting goes on.
+The client identifies itself; the server names the clusters that it wants reports of, and the interval. From then on
+each report has the counts since the last one. While there is no stream, counting goes on.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TakeLoadReports: TypeAlias = Callable[[ServerConfig], tuple[ClusterLoad, ...]]
 
 
 class LrsStream:
-    """Keeps a stream on that `line`, which ADS may use too, for as long as `run` runs."""
+    """Keep an LRS stream open on an xDS channel that ADS may share, for as long as `run` runs."""
 
     kind = "lrs"
 
@@ -55,7 +55,7 @@ class LrsStream:
         self._scope = trio.CancelScope()
 
     def close(self) -> None:
-        """No cluster asks for reports any more. Plain; `run` returns."""
+        """End the stream for good, so that `run` returns: no cluster asks for reports any more."""
         self._scope.cancel(reason="no cluster asks for load reports any more")
 
     async def run(self) -> None:
@@ -103,7 +103,7 @@ class LrsStream:
             self._orders.put("order", order)
 
     async def _report(self, stream: ClientStream) -> None:
-        """At the server's pace; a new one begins when it comes, and the same one again changes nothing."""
+        """Send reports at the server's interval. A changed response restarts the interval, an equal one does not."""
         order: LrsResponse | None = None
         due = math.inf
         while True:
@@ -118,9 +118,10 @@ class LrsStream:
                 due = self._reported_at + order.interval
 
     def _compose(self, order: LrsResponse) -> bytes:
-        """Also when there is nothing to report: no load is news too.
+        """Return the next report, which is empty if there is no load: that is news too.
 
-        What the server does not want to know is forgotten. It might be told of years at once otherwise.
+        The counts of clusters that the server does not want are dropped. Otherwise it might get years of them at once
+        later.
         """
         now = trio.current_time()
         loads = [load for load in self._take(self.server) if order.wants(load.cluster)]

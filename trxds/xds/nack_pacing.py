@@ -1,9 +1,9 @@
-"""When a NACK may go out that says nothing new.
+"""A delay for NACKs that repeat an earlier NACK.
 
-go-control-plane sends a refused resource again as soon as it is refused: answered at once, that is thousands of
-NACKs a second for as long as nobody repairs the resource. So the first NACK goes at once, and those that repeat
-it wait, longer each time. What a NACK says is compared by resource, because the order of the resources in a
-response, and with it the index in the error's text, may differ each time.
+go-control-plane sends a rejected resource again as soon as it gets the NACK. Without a delay that makes thousands of
+NACKs a second until somebody repairs the resource. So the first NACK goes at once, and those that repeat it wait, each
+longer than the last. NACKs are compared by resource: the order of the resources in a response, and with it the index
+in the error's text, may differ each time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ AT_ONCE = -math.inf
 
 
 class NackPacing:
-    """For one type of resource on one stream."""
+    """The delay of NACKs for one type of resource on one stream."""
 
     __slots__ = ("_delay", "_due", "_refused")
 
@@ -29,7 +29,7 @@ class NackPacing:
         self._due = AT_ONCE  # of the last NACK
 
     def due(self, reading: ParsedResponse, now: float) -> float:
-        """Return when the answer to this response may go out. Those that wait already and the next one share a time."""
+        """Return when the answer to this response may go out. NACKs that wait already share that time with it."""
         # One that was good in between and is refused again is news: somebody has tried to repair it.
         repaired = self._refused.keys() & {item.parsed.name for item in reading.items if not item.parsed.errors}
         for name in repaired:

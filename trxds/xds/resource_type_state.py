@@ -1,13 +1,13 @@
-"""What was said about one type of resource on one stream: names, nonces, ACKs and NACKs.
+"""The state of one type of resource on one stream: requested names, nonces, ACKs and NACKs.
 
-In state of the world a request does three things at once: it names all that we want, it answers the response
-whose nonce it carries, and a name that it repeats tells the server that we have what it sent under that name. The
-server then sends it again only when it changes, and a server ignores a request with an older nonce. So there are
-two rules here, beyond the protocol's own (grpc/grpc-go#8125, grpc/grpc#38698):
+In state of the world a request does three things at once: it names all wanted resources, it answers the response whose
+nonce it has, and a name in it tells the server that the client has what was sent under that name. The server then
+sends that resource again only when it changes, and it ignores a request with an older nonce. So there are two rules
+here beyond the protocol's own (grpc/grpc-go#8125, grpc/grpc#38698):
 
-* A resource that nobody wants any more is kept until a request without its name has been sent that carries the
-  nonce of the last response with it. A name that comes back before that is served from what was kept.
-* An ACK leaves out the names that came when we did not take them. A request right behind it asks for them.
+* A resource that is wanted no longer is kept until a request without its name went out that has the nonce of the last
+  response with it. A name that is wanted again before that is served from what was kept.
+* An ACK leaves out the names that came while the client did not take them. The request after it asks for them.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class PendingAck:
 
     @property
     def size(self) -> int:
-        """How many bytes it takes while it waits, about."""
+        """Return roughly the bytes that the answer takes while it waits."""
         return _SIZE_OF_AN_ACK + len(self.nonce) + len(self.version) + sum(map(len, self.errors))
 
 
 @dataclass(frozen=True, slots=True)
 class NextRequest:
-    """The names that a request has, and the response that it answers, if any."""
+    """The names of a request, and the ACK or NACK that it is, if any."""
 
     names: Collection[str]
     ack: PendingAck | None
@@ -55,7 +55,7 @@ class _InFlight:
 
 
 class ResourceTypeState:
-    """`cumulative` is the protocol's: whether a request has all names, and answers all responses up to its nonce."""
+    """The state of one type. With `cumulative` a request has all names, and answers all responses up to its nonce."""
 
     def __init__(self, *, cumulative: bool) -> None:
         self.requested: frozenset[str] | None = None
@@ -80,7 +80,7 @@ class ResourceTypeState:
     # -- what we say
 
     def next_request(self, wanted_in_order: Collection[str], now: float) -> NextRequest | None:
-        """Return the next request of this type, or None if there is nothing to say now. It is taken for in flight."""
+        """Return the next request of this type, or None. The request counts as in flight from then on."""
         if not wanted_in_order and self.requested is None:
             return None  # an empty list as a type's first request would mean: everything
         names = wanted = self._as_set(wanted_in_order)
@@ -99,16 +99,16 @@ class ResourceTypeState:
 
     @property
     def has_more(self) -> bool:
-        """Another request of this type is to follow, now or later."""
+        """Return whether another request of this type is to follow, now or later."""
         return bool(self._pending_acks) or self._in_doubt
 
     @property
     def next_due(self) -> float:
-        """When the next NACK that waits may go out; infinite if none waits."""
+        """Return when the next delayed NACK may go out; infinite if none waits."""
         return min((ack.due for ack in self._pending_acks), default=inf)
 
     def sent(self) -> list[str]:
-        """The request in flight was handed over; return the names that it asks for no more."""
+        """Note that the request in flight went out, and return the names that it requests no longer."""
         sent, before = self._in_flight, self.requested or frozenset()
         self._may_be_unheard = sent.wanted is not self._wanted
         self.requested, self._wanted = sent.names, sent.wanted
@@ -125,27 +125,30 @@ class ResourceTypeState:
         return released
 
     def drop(self, name: str) -> None:
-        """We no longer have it. The server may still think so: a request may have crossed a response."""
+        """Note that a resource was dropped. The server may not know yet: a request may have crossed a response."""
         if self._held.pop(name, None) is not None and self._cumulative:
             self._not_held.add(name)
 
     def has_requested(self, name: str) -> bool:
-        """Our last request named it, and so does the one in flight. The first one is answered, so it has arrived."""
+        """Return whether the last request and the one in flight have the name.
+
+        The last one was answered, so it arrived.
+        """
         in_flight = self._in_flight.names
         return name in in_flight and (self.requested is None or name in self.requested)
 
     def may_forget(self, name: str) -> bool:
-        """The server knows that we do not want it, as far as we can tell."""
+        """Return whether the server knows, as far as the client can tell, that the resource is wanted no longer."""
         named = name in self._in_flight.names or (self.requested is not None and name in self.requested)
         return name not in self._held and not named
 
     def _as_set(self, wanted: Collection[str]) -> frozenset[str]:
-        """The same set as for the last request if it has the same names: most requests only answer."""
+        """Return the names as a set: the last request's object if it is equal, since most requests only answer."""
         last = self._wanted
         return last if len(wanted) == len(last) and last.issuperset(wanted) else frozenset(wanted)
 
     def _next_ack(self, now: float, *, at_once: bool) -> PendingAck | None:
-        """The next answer that need not wait any longer. In state of the world no other request may go before it."""
+        """Return the next answer that need not wait longer. In state of the world no other request may go before it."""
         for index, ack in enumerate(self._pending_acks):
             if ack.due <= now or (at_once and self._cumulative):
                 if not self._cumulative:
@@ -154,10 +157,10 @@ class ResourceTypeState:
         return None
 
     def _omitted(self, wanted: frozenset[str], ack: PendingAck | None) -> Set[str]:
-        """The names that this request leaves out, so that the next one asks for them.
+        """Return the names that this request leaves out, so that the next one asks for them.
 
-        A server that answers each request at once, because of a NACK or as it has changed again, ignores our next
-        one. So a NACK has all names, and so has an ACK if the last one had not; what they claim is taken back after.
+        A server that answers each request at once, because of a NACK or another change, ignores the next request. So a
+        NACK has all names, and so has an ACK if the last one had not; the request after it corrects what they claim.
         """
         doubtful = self._not_held & wanted if self.requested is not None else set[str]()
         self._in_doubt = bool(doubtful)
@@ -168,7 +171,7 @@ class ResourceTypeState:
     # -- what we hear
 
     def received(self, reading: ParsedResponse, version: str, subscribed: Container[str], now: float) -> None:
-        """Note what a response brings, and owe the server an answer. `version` is the last one accepted."""
+        """Note the names of a response, and queue its answer. `version` is the last one accepted."""
         self._responses += 1
         self.nonce = reading.nonce
         names = reading.names
@@ -186,12 +189,14 @@ class ResourceTypeState:
         )
 
     def lost(self, name: str) -> bool:
-        """A complete response does not have it; return whether an earlier one had."""
+        """Note that a complete response does not have a resource; return whether an earlier one had."""
         return self._held.pop(name, None) is not None
 
     def _queue_ack(self, ack: PendingAck) -> None:
-        """In state of the world the newest answer is enough, but no NACK is overtaken: the server would never
-        hear of it. One that waits repeats what the server has heard."""
+        """Queue an answer. In state of the world the newest is enough, but no NACK with news is replaced.
+
+        A replaced NACK would never reach the server. A delayed one only repeats what the server knows.
+        """
         if self._cumulative:
             first = self._pending_acks[0] if self._pending_acks else None
             is_news = first is not None and first.errors and first.due == AT_ONCE

@@ -1,4 +1,4 @@
-"""What the word of one server makes of a resource: accepted, refused, failed, deleted or late (A53, A57, A88)."""
+"""The effect of one server's response on a resource: accepted, rejected, failed, deleted or late (A53, A57, A88)."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ log = logging.getLogger("trxds.xds")
 
 @dataclass(frozen=True, slots=True)
 class ResourceUpdater:
-    """`server` is its address; `time_of_day` is asked only for what happens just then."""
+    """The updates from `server`, an address. `time_of_day` converts only the present time."""
 
     server: str
     rules: ResourceErrorPolicy
     time_of_day: TimeOfDay
 
     def came(self, version: str, now: float) -> UpdateMetadata:
-        """An event of now; of a resource that came it still lacks the bytes."""
+        """Return the metadata of an event of now; for a resource that came, the bytes are still missing."""
         return UpdateMetadata(version, NOTHING, now, self.server, self.time_of_day(now))
 
     def accept(
         self, resource: Resource, item: ParsedResource, came: UpdateMetadata, subscription: Subscription
     ) -> bool:
-        """Accept or refuse what came. False if it is what came the last time."""
+        """Accept or reject a resource. Return False if it is equal to the last one."""
         parsed = item.parsed
         if parsed is resource.parsed:
             return False
@@ -48,7 +48,7 @@ class ResourceUpdater:
         return True
 
     def fail(self, resource: Resource, failed: ResourceError, came: UpdateMetadata) -> None:
-        """The server says why it has nothing to give (xRFC TP3)."""
+        """Note the error that the server sent in place of the resource (xRFC TP3)."""
         resource.fail(
             CacheState.RECEIVED_ERROR,
             came,
@@ -58,13 +58,13 @@ class ResourceUpdater:
         )
 
     def delete(self, resource: Resource, came: UpdateMetadata) -> None:
-        """The server has it no longer."""
+        """Note that the server deleted the resource."""
         drop = self.rules.drop_deleted or resource.value is None
         reason = "does not exist, deleted by the server" + ("" if drop else "; the last one is kept")
         resource.fail(CacheState.DOES_NOT_EXIST, came, self._trouble(reason), drop=drop, absent=True)
 
     def on_resource_timeout(self, resource: Resource, now: float) -> None:
-        """It did not come in time."""
+        """Note that the resource did not come in time (A57)."""
         # A88: a server with resource_timer_is_transient_error may be slow, so the resource is late and not absent.
         absent = self.rules.late_is_absent
         resource.fail(

@@ -1,4 +1,4 @@
-"""The resources of one type that one server is asked for, and what it sent of them; this outlives its streams."""
+"""The resources of one type that are requested from one server, and what it sent of them; this outlives its streams."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .resource import Resource, UpdateMetadata
 
 @dataclass(slots=True, eq=False)
 class Subscription:
-    """`unwanted` are those of `resources` that nobody watches any more; they go when the server knows."""
+    """The subscribed resources by name. `unwanted` are those that nobody watches; they go when the server knows."""
 
     version: str = ""  # the last that we accepted whole
     resources: dict[str, Resource] = field(default_factory=dict)
@@ -23,13 +23,16 @@ class Subscription:
 
     @property
     def wanted(self) -> Collection[str]:
-        """The names that are to be asked for, in the order in which they came up."""
+        """Return the names to request, in the order in which they were subscribed."""
         if not self.unwanted:
             return self.resources.keys()
         return [name for name in self.resources if name not in self.unwanted]
 
     def versions(self) -> dict[str, str]:
-        """Of all that we have; empty for what is not from this server, or not as it sent it last."""
+        """Return the versions of all cached resources.
+
+        The version is "" for a resource from another server, or one that is not as this server sent it last.
+        """
         have = (resource for resource in self.resources.values() if resource.value is not None)
         return {resource.name: self._version(resource) for resource in have}
 
@@ -41,10 +44,12 @@ class Subscription:
 
     def note(self, name: str, update: UpdateMetadata, parsed: Parsed) -> None:
         # What the bytes of the copy before were parsed to goes with it, or every version would be kept for ever.
+        """Note the version of a resource that this server sent last, and what its bytes were parsed to."""
         self.forget(name)
         self.last_sent[name] = update
         self.parsed[update.raw] = parsed
 
     def forget(self, name: str) -> None:
+        """Forget the version of a resource that this server sent last."""
         if update := self.last_sent.pop(name, None):
             self.parsed.pop(update.raw, None)

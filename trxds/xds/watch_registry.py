@@ -1,7 +1,7 @@
-"""Who watches which resource: a Cell for each, and a letter in each watcher's mailbox.
+"""The watches of all resources: an Observable for each resource, and a message in each watcher's queue (A74).
 
-A watch costs a slot and no task. The states themselves belong to the conversation; a Cell only
-spreads them, so it goes with its last watcher and a new one begins with what is known by then.
+A watch costs a slot and no task. The states belong to `Authority`; an Observable only distributes them, so it goes
+with its last watcher, and a new one begins with what is known by then.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from .resource_update import ResourceUpdate
 
 
 class WatchRegistry:
-    """All watches of one client. `subscribe` is called for the first of a resource and returns what
-    this tells watchers, of that resource or of others; `unsubscribe` after the last. `published` hears all
-    that watchers are told."""
+    """All watches of one client.
+
+    `subscribe` is called for a resource's first watch and returns the changes for watchers, of that resource or of
+    others; `unsubscribe` is called after its last. `published` is called with everything that is sent to watchers.
+    """
 
     def __init__(
         self,
@@ -34,7 +36,7 @@ class WatchRegistry:
 
     @property
     def count(self) -> int:
-        """How many resources are watched."""
+        """Return how many resources are watched."""
         return len(self._cells)
 
     def add(self, key: Key, mailbox: ConflatingQueue[ResourceUpdate], sender: Hashable) -> Watch:
@@ -49,13 +51,13 @@ class WatchRegistry:
         self._published(changes)
 
     async def all_seen(self, keys: Iterable[Key]) -> None:
-        """Every watcher of these has read its letter and come back for the next, or left, or was late before."""
+        """Wait until every watcher of these has read its message and asks for the next, is gone, or is slow."""
         for follower in self._followers(keys):
             if follower not in self._late:
                 await follower.seen()
 
     def mark_slow(self, keys: Iterable[Key]) -> int:
-        """Wait no more for the watchers of these that have not seen them, until they have; returns how many."""
+        """Wait no more for watchers that have not read these, until they have; return how many there are."""
         late = {follower for follower in self._followers(keys) if not follower.has_seen} - self._late
         self._late |= late
         return len(late)
@@ -80,7 +82,7 @@ class WatchRegistry:
 
 
 class Watch:
-    """One watcher's interest in one resource, until it leaves."""
+    """One watcher's watch of one resource, until it is cancelled."""
 
     __slots__ = ("_following", "_key", "_watches")
 
@@ -90,9 +92,9 @@ class Watch:
         self._following: Subscription[ResourceUpdate] | None = following
 
     def cancel(self) -> None:
-        """Watch no longer; an unread letter is taken back. Plain and idempotent.
+        """End the watch, and take an unread message back. A second call changes nothing.
 
-        The last watcher's leaving unsubscribes, unless another comes in the same step.
+        The last watcher unsubscribes the resource, unless another one comes in the same step.
         """
         following, self._following = self._following, None
         if following is not None:

@@ -1,9 +1,8 @@
-"""The way to one xDS server: a connection that the streams there share, for as long as there is one of them.
+"""The connection to one xDS server that its ADS and LRS streams share, as in gRPC's other clients.
 
-ADS and load reports go over one connection, as in gRPC's other clients: the server sees one peer, and so does
-whatever stands before it. The first stream has it dialled, the last one ends it, and one that finds
-it lost, draining or full has another dialled: a server that allows one stream at a time would otherwise
-never hear of ADS again once load reports have come first.
+So the server, and any proxy before it, sees one peer. The first stream opens the connection and the last one closes
+it. A stream that finds it lost, draining or full opens another one: with a server that allows one stream at a time, an
+LRS stream would otherwise shut out ADS for ever.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ Start: TypeAlias = Callable[[Callable[[], Awaitable[None]], str], None]
 
 
 class ConnectionRef:
-    """One stream's share of a connection, from before it is dialled."""
+    """One stream's hold on a shared connection, from before it is connected."""
 
     def __init__(self, line: XdsChannel) -> None:
         self._line = line
         self._dialled, self._hold = line._join()
 
     async def connection(self) -> Connection | str:
-        """Once it is ready and has room for one stream more; a text says why there is none."""
+        """Return the connection once it is ready and has room for one more stream, or a text with its failure."""
         await self._dialled.answered.wait()
         # Two may have waited for one connection, to a server that allows one stream; the second has another dialled.
         while (found := self._dialled.connection) is not None and not _has_room(found):
@@ -51,13 +50,13 @@ class ConnectionRef:
         return found or self._dialled.failure
 
     def leave(self) -> None:
-        """Plain, and idempotent. The last one ends the connection."""
+        """Release the hold; the last one closes the connection. A second call changes nothing."""
         self._hold.release()
         self._line._left(self._dialled)
 
 
 class _SharedConnection:
-    """A connection or the attempt at one, and who is on it."""
+    """A connection or the attempt at one, with the lifetime that its streams hold."""
 
     def __init__(self, name: str) -> None:
         self.lifetime = Lifetime(name)
@@ -67,14 +66,14 @@ class _SharedConnection:
 
     @property
     def stands(self) -> bool:
-        """It is ready or may become so."""
+        """Return whether the connection is ready or may become so."""
         if self.lifetime.ended or self.failure:
             return False
         return self.connection is None or self.connection.ready
 
     @property
     def usable(self) -> bool:
-        """By one stream more."""
+        """Return whether one more stream can use it."""
         return self.stands and (self.connection is None or _has_room(self.connection))
 
     def answer(self, failure: str = "") -> None:
@@ -83,7 +82,7 @@ class _SharedConnection:
 
 
 class XdsChannel:
-    """How the way to `server` stands, for who asks (A14): between two streams it is in TRANSIENT_FAILURE."""
+    """The channel to the xDS server, as channelz shows it (A14): between two streams it is in TRANSIENT_FAILURE."""
 
     kind = "ads"
 
@@ -100,11 +99,11 @@ class XdsChannel:
         self._dialled: _SharedConnection | None = None
 
     def share(self) -> ConnectionRef:
-        """On the connection that there is, or on a new one. Plain."""
+        """Return a hold on the present connection, or on a new one."""
         return ConnectionRef(self)
 
     def ended(self, reason: str) -> None:
-        """A stream has left because of that."""
+        """Note that a stream ended for that reason."""
         # With another stream there the way is not lost, only this one.
         if not self._in_use and (self._dialled is None or not self._dialled.stands):
             self._set_state(Connectivity.TRANSIENT_FAILURE, reason)
@@ -123,7 +122,7 @@ class XdsChannel:
 
     @property
     def _in_use(self) -> bool:
-        """By a stream on one of the connections, which may be an older one that drains or is full."""
+        """Return whether a stream uses one of the connections, even an older one that drains or is full."""
         return any(connection.stream_count for connection in self.traffic.connections)
 
     async def _live(self, dialled: _SharedConnection) -> None:
@@ -172,12 +171,12 @@ class XdsChannel:
 
 
 def _has_room(connection: Connection) -> bool:
-    """For one stream more; who is alone may wait for it."""
+    """Return whether one more stream fits. If there is no other, it may wait for the server's limit to rise."""
     return connection.stream_count < max(connection.streams.max_streams, 1)
 
 
 def refused(error: OSError) -> str:
-    """What the system refuses has a number; what certificates and tokens are refused for has none."""
+    """Describe why there is no connection: a system error has a number, one of certificates or tokens has none."""
     cause = connect_error(error)
     if getattr(cause, "errno", None) is None:
         return f"{cause}; check the server's credentials in the bootstrap"
@@ -185,6 +184,6 @@ def refused(error: OSError) -> str:
 
 
 def unusable(connection: Connection) -> str:
-    """Why no stream can be opened there."""
+    """Describe why no stream can be opened on the connection."""
     cause = connection.error.message if connection.error else f"no HTTP/2 within {CONNECT_TIMEOUT:g} s"
     return f"{cause}; check server_uri in the bootstrap"

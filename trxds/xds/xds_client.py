@@ -1,7 +1,7 @@
-"""The xDS client: watches on one side, an ADS stream for each control plane on the other (A27, A47, A71).
+"""The xDS client: watches of resources, and an ADS stream to each control plane (A27, A47, A71).
 
-Its life is one call of `run`. Before it `watch` works too: what is asked early is asked of the
-server when the stream begins. What is known at the end stays known.
+It works during one call of `run`. `watch` may be called before: such resources are requested when the stream begins.
+What is known at the end stays known.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ log = logging.getLogger("trxds.xds")
 
 
 def _no_loads(server: ServerConfig) -> tuple[ClusterLoad, ...]:
-    """Nobody counts, so there is nothing to tell."""
+    """Return no loads: nobody counts any."""
     return ()
 
 
 class XdsClient:
     """Resources by name, from the servers of a bootstrap.
 
-    `data_error_handling` has bad news about a resource treated as A88 says, not as before it.
-    `take_loads` has the load of the clusters that are to be reported (LRS).
+    With `data_error_handling` the errors of a resource are handled by A88, otherwise by A53. `take_loads` returns the
+    loads of the clusters to report (LRS).
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class XdsClient:
         return f"<XdsClient {', '.join(map(repr, self._streams))}>"
 
     async def run(self) -> None:
-        """Talk to the control planes until cancelled; nothing is left when it returns."""
+        """Run the streams to the control planes until cancelled; nothing is left when it returns."""
         async with trio.open_nursery() as self._nursery:
             try:
                 for stream in self._streams.values():
@@ -107,7 +107,10 @@ class XdsClient:
                 self._nursery = None  # in here, for who still watches while it closes
 
     def close(self) -> None:
-        """Before `run` is cancelled, if watchers stay: they keep what they have, and wait for nothing more."""
+        """End all requests, before `run` is cancelled while watchers stay.
+
+        The watchers keep what they have and wait for nothing more.
+        """
         if self._watches.count:
             log.warning(
                 "the shared xDS client is closed; what its channels have stays as it is: %s",
@@ -118,33 +121,33 @@ class XdsClient:
 
     @property
     def node(self) -> Node:
-        """Who we say we are."""
+        """Return the identity that the client sends."""
         return self._bootstrap.node
 
     @property
     def resources(self) -> Iterable[Resource]:
-        """All that is watched, and what is known of it."""
+        """Return all watched resources with their state."""
         return chain.from_iterable(authority.resources for authority in self._authorities.values())
 
     def servers_for(self, name: str) -> tuple[str, ...]:
-        """The URIs of the servers that are asked for resources like this one, the most preferred first."""
+        """Return the URIs of the servers in use for resources like this one, the highest priority first."""
         authority = self._authorities.get(authority_of(name))
         return authority.active_servers if authority is not None else ()
 
     @property
     def xds_channels(self) -> Iterator[XdsChannel]:
-        """The ways to all servers that are asked or reported to."""
+        """Yield the channels to all servers that ADS or LRS uses."""
         yield from dict.fromkeys(stream.line for stream in self._all_streams())
 
     def watch(self, type: ResourceType, name: str, mailbox: ConflatingQueue[ResourceUpdate], sender: Hashable) -> Watch:
         """Put each state of the resource into `mailbox` as `sender`, and at once the one that is known.
 
-        As long as nothing is known there is no letter. Watchers of a resource share one subscription.
+        While nothing is known there is no message. Watchers of a resource share one subscription.
         """
         return self._watches.add((type, canonical(name)), mailbox, sender)
 
     def describe_pending(self, type: ResourceType, name: str) -> str:
-        """How a resource stands that has not come yet, in words; empty for one that nobody watches."""
+        """Describe why a resource has not come yet; the text is empty for one that nobody watches."""
         authority = self._authorities.get(authority_of(name))
         return authority.describe_pending((type, canonical(name))) if authority is not None else ""
 
@@ -161,7 +164,7 @@ class XdsClient:
         return changes
 
     def _problem(self, type: ResourceType, name: str) -> str | None:
-        """Why nobody can be asked for that name."""
+        """Return why no server can be asked for that name, or None."""
         authority = authority_of(name)
         if authority not in self._authorities:
             return f'authority "{authority}" is not in the bootstrap\'s authorities; add it there'
@@ -206,7 +209,7 @@ class XdsClient:
             stream.close()
 
     def _line(self, server: ServerConfig) -> XdsChannel:
-        """The way to it, the same for all that is said there."""
+        """Return the channel to the server, the same for all its streams."""
         for stream in self._all_streams():
             if stream.server == server:
                 return stream.line
@@ -224,7 +227,7 @@ class XdsClient:
             self._nursery.start_soon(run, name=name)
 
     def _review(self, conversation: AdsStreamState, touched: Iterable[Resource]) -> Changes:
-        """Something came of a conversation; what it means to watchers."""
+        """Have the authorities of a stream review its changes, and return what changed for watchers."""
         touched, changes = list(touched), Changes()
         self._tell_of(touched)
         for authority in self._authorities.values():

@@ -1,4 +1,4 @@
-"""What the xDS client tells those who watch it (`ground/observe.py`): messages and resources in a few plain words."""
+"""The events of the xDS client for observers (A78, `core/observe.py`): requests, responses and resources."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAY_BE_CACHED = frozenset({CacheState.NACKED, CacheState.DOES_NOT_EXIST, CacheS
 
 
 class XdsTelemetry:
-    """Of one server: what is said to it and what it says."""
+    """The events of one server."""
 
     def __init__(self, server: str, observers: Observers) -> None:
         self._server = server
@@ -34,12 +34,12 @@ class XdsTelemetry:
         self._observers.xds_disconnected(self._server)
 
     def requested(self, request: Any) -> None:
-        """A request of either protocol has been handed over."""
+        """Report a request of either protocol variant that was sent."""
         if self._observers.present:
             self._observers.xds_request_sent(self._in_words(request))
 
     def answered(self, reading: ParsedResponse) -> None:
-        """A response was read; who has judged it is us."""
+        """Report a response that was parsed."""
         if self._observers.present:
             self._observers.xds_response_received(_response(self._server, reading))
 
@@ -66,7 +66,7 @@ def _response(server: str, reading: ParsedResponse) -> XdsResponse:
 
 
 def resource_event(resource: Resource) -> XdsResource:
-    """As it stands."""
+    """Return the present state of a resource as an event."""
     state = resource.state.value if resource.wanted else ""
     cached = resource.state in _MAY_BE_CACHED and resource.value is not None
     version = resource.accepted.version if resource.accepted is not None else ""
