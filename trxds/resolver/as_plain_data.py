@@ -19,10 +19,10 @@ def as_plain_data(value: Any) -> Any:
     A value of one of several types, such as an RPC's outcome or a filter's configuration, has its type in `kind`.
     """
     match value:
-        # Before the numbers: an IntEnum is an int as well, and would be no more than that in JSON.
+        # Before the numbers: an IntEnum is an int too, and JSON would show its number only.
         case Enum():
             return value.name
-        # JSON has no infinity; json.dumps writes a word that other readers refuse.
+        # JSON has no infinity; json.dumps writes `Infinity`, which other parsers reject.
         case float() if math.isinf(value):
             return None
         case None | str() | bool() | int() | float():

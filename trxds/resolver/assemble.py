@@ -59,7 +59,7 @@ def assemble(
     names = set(held)
     if isinstance(routing, _Routing):
         names.update(cluster.name for route in routing.host.routes if route.action for cluster in route.action.clusters)
-    # Sorted, so that resources are asked for in an order that does not change from run to run.
+    # Sorted, so that resources are requested in the same order in each run.
     for name in sorted(names):
         walk.cluster(name)
     outcome = _outcome(routing, walk.outcomes, walk.missing)
@@ -80,7 +80,7 @@ def _outcome(
     clusters: dict[str, ClusterResult],
     missing: list[Key],
 ) -> XdsConfig | ConfigError | Missing:
-    # Before what is missing: without routes no new RPC gets as far as a cluster, so the error waits for none.
+    # Before the missing resources: without routes no new RPC reaches a cluster, so the error need not wait for any.
     if isinstance(routing, Status):
         return ConfigError(routing, clusters)
     if routing is None or missing:
@@ -101,7 +101,7 @@ class _Walk:
     def _look(self, kind: str, name: str) -> ResourceUpdate | None:
         key = (kind, name)
         state = self._known.get(key)
-        # Once: several clusters may have their endpoints from one resource.
+        # Each missing resource is listed once, although several clusters may share an EDS resource.
         if state is None and key not in self.visited:
             self.missing.append(key)
         self.visited.add(key)
@@ -116,9 +116,10 @@ class _Walk:
         listener = state.value
         assert isinstance(listener, Listener)
         standing = state.standing or ResourceStatus("LDS", name)
-        # A74: one of the errors that leave a channel without routes; another listener may follow, so it is watched on.
+        # A74: this error leaves the channel without routes. The resource stays watched, since a valid one may follow.
         if not listener.api:
             return resource_error(standing, "it is no API listener; a client needs one with `api_listener` set")
+        # A27: routes may be inline, and then there is no RDS resource to watch.
         if listener.route_config is not None:
             return _routing(listener, listener.route_config, authority, standing)
         return self._routes(listener, listener.rds_name or "", authority)
@@ -165,11 +166,11 @@ class _Walk:
         if state is None:
             return None
         if state.error is not None:
-            # A74: a cluster without endpoints and with a note why, not a cluster in error.
+            # A74: an EDS error leaves the cluster without endpoints, with a note; it is not a cluster in error.
             return ClusterConfig(cluster, None, state.error.message, standing)
         assert isinstance(state.value, ClusterLoadAssignment)
         before = self._before.get(cluster.name)
-        # Not equal ones but the same: the ADS client keeps a value for as long as its bytes are the same.
+        # Compared by identity, which is fast: the xDS client returns the same object for the same bytes.
         if isinstance(before, ClusterConfig) and before.cluster is cluster and before.endpoints is state.value:
             return before
         return ClusterConfig(cluster, state.value, "", standing, state.standing)
@@ -179,6 +180,7 @@ class _Walk:
         if state is None:
             return None
         if state.error is not None:
+            # A74: like an EDS error, a DNS error leaves the cluster without endpoints, with a note.
             note = resource_error(standing, state.error.message).message
             return ClusterConfig(cluster, None, note, standing)
         assert isinstance(state.value, tuple)
@@ -186,8 +188,7 @@ class _Walk:
             return ClusterConfig(
                 cluster, None, resource_error(standing, f'DNS name "{name}" has no addresses').message, standing
             )
-        # However many addresses a name has, they are one endpoint (A61).
-        # The name is its host name, with the port (A81).
+        # A61: all addresses of a name are one endpoint. A81: its host name is the name with the port.
         locality = Locality(LocalityId(), 1, (Endpoint(state.value, hostname=name),))
         return ClusterConfig(cluster, ClusterLoadAssignment(name, ((locality,),)), "", standing)
 
@@ -198,12 +199,12 @@ class _Walk:
         names = flatten(root, self._parts)
         if names is None:
             return _unusable(standing, f"it is nested more than {MAX_DEPTH - 1} aggregate clusters deep")
-        # All of them before any is found missing, or their endpoints would be asked for one after the other.
+        # All parts are visited before any is missed, or their endpoints would be requested one after the other.
         found = [self.cluster(name) for name in names]
-        # A74: not before every part is answered, or a slow one would be passed over as if it were gone.
+        # A74: the aggregate waits for every part, or a slow one would be skipped as if it did not exist.
         if None in found:
             return None
-        # A part that is missing or in error must not take the others along (A74).
+        # A74: a part that does not exist or is in error does not fail the others.
         errors = [part for part in found if isinstance(part, ClusterError)]
         note = "; ".join(error.status.message for error in errors)
         leaves = tuple(_balanced(part, lb_policy) for part in found if isinstance(part, ClusterConfig))
@@ -233,4 +234,5 @@ def _unusable(standing: ResourceStatus, reason: str) -> ClusterError:
 
 
 def _balanced(leaf: ClusterConfig, imposed: LbPolicyConfig | None) -> ClusterConfig:
+    # Before A75 the aggregate's policy balanced its leaves; the context says whether it still does.
     return leaf if imposed is None else replace(leaf, cluster=replace(leaf.cluster, lb_policy=imposed))

@@ -34,6 +34,7 @@ class Clusters:
         lifetime = self.alive.get(name)
         if lifetime is not None:
             return lifetime.hold()
+        # A lifetime that ended is gone from `alive` and cannot be held again, so the cluster gets a new one.
         lifetime = Lifetime(name, self.alive)
         self._nursery.start_soon(self._live, lifetime, name=f"cluster/{name}")
         return lifetime.maker
@@ -43,7 +44,7 @@ class Clusters:
             with lifetime.scope:
                 await trio.sleep_forever()
         finally:
-            # A31's second step: nobody holds it any more, so the next configuration goes without it.
+            # A31's second step: nothing holds it any more, so the next configuration leaves it out.
             self._mailbox.put("clusters", None)
 
 
@@ -71,6 +72,6 @@ class RouteTable:
             with self.lifetime.scope:
                 await trio.sleep_forever()
         finally:
-            # With its last RPC and not with the next table (A31): till then a cookie may name any of these (A60).
+            # A31: with its last RPC, not with the next table: until then a cookie may name any of these (A60).
             for hold in self._holds.values():
                 hold.release()

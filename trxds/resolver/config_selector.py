@@ -19,10 +19,10 @@ from .request_hash import request_hash
 from .route_explanation import Explanation, explain_chosen, explain_passed
 from .routes import BoundCluster, BoundRoute, BoundRoutes
 
-_MAX_CACHED_PATHS = 1024  # paths; programs call few
+_MAX_CACHED_PATHS = 1024  # programs call few paths
 
 
-@dataclass(slots=True)  # not frozen: many are made, and freezing costs more than the rest of it
+@dataclass(slots=True)  # not frozen: each RPC makes one, and a frozen one costs more than twice as much
 class Selection:
     """The route and cluster of an RPC before its filters run; it is never changed.
 
@@ -41,7 +41,7 @@ class RouteError:
 
     status: Status
     retryable: bool
-    route: BoundRoute | None = None  # that matches
+    route: BoundRoute | None = None  # the route that matches
 
 
 Explained: TypeAlias = tuple[Explanation, Selection | None]  # without a selection the RPC ends there
@@ -68,7 +68,7 @@ class ConfigSelector:
     def _choose(self, path: str, metadata: Metadata, random: Random) -> Selection | RouteError:
         routes = self.routes
         candidates = routes.candidates(path)
-        values: dict[str, str | None] = {}  # of headers, each looked up once however many routes ask for it
+        values: dict[str, str | None] = {}  # of headers, each looked up once for all routes
         for position in candidates:
             match = routes.routes[position].match
             if not match.headers and match.fraction is None:
@@ -81,9 +81,11 @@ class ConfigSelector:
     def _select(
         self, bound: BoundRoute, path: str, metadata: Metadata, random: Random, *, first: bool = False
     ) -> Selection | RouteError:
+        # A28: a route whose action gRPC does not support matches, and fails the RPC.
         if not bound.clusters:
             return RouteError(self.routes.no_action(path), False, bound)
         hashed = request_hash(bound.hash_policies, metadata, self.channel_id) if bound.hash_policies else None
+        # A31: the cluster is drawn here, once for the RPC, so retries stay in it and its connectivity does not count.
         selection = Selection(bound, bound.pick_cluster(random), self.table, hashed)
         if first and len(bound.clusters) == 1 and not bound.hash_policies and len(self.path_cache) < _MAX_CACHED_PATHS:
             self.path_cache[path] = selection
@@ -93,6 +95,7 @@ class ConfigSelector:
         routes, random = self.routes, copies.of(self.random)
         found = self._choose(path, metadata, random)
         passed = found.route.number if found.route is not None else len(routes.routes)
+        # The reasons come from the same random numbers as the choice, in the order in which it drew them.
         drawn = iter(random.numbers)
         told = explain_passed(routes, path, metadata, passed, drawn)
         if isinstance(found, RouteError):
@@ -107,12 +110,13 @@ class ConfigSelector:
 
 def _accepts(match: RouteMatch, metadata: Metadata, values: dict[str, str | None], random: Random) -> bool:
     """Return whether headers and runtime fraction match; the path is known to match."""
-    for header in match.headers:  # no `all`: its generator would cost more than the comparison
+    for header in match.headers:  # not `all()`: its generator costs more than the comparison
         name = header.name
         if name not in values:
             values[name] = header_value(metadata, name)
         if not header.accepts(values[name]):
             return False
+    # A28: the fraction is drawn last, only for RPCs that match otherwise.
     return match.fraction is None or random.randrange(MILLION) < match.fraction
 
 
@@ -132,6 +136,7 @@ class ErrorSelector:
         return self.error if self.present is None else self.present()
 
     def choose(self, path: str, metadata: Metadata) -> Selection | RouteError:
+        # A resource in error may be repaired, so RPCs that wait for ready wait for it.
         return RouteError(self.status, True)
 
     def explain(self, path: str, metadata: Metadata, copies: RandomCopies) -> Explained:

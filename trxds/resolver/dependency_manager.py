@@ -23,11 +23,11 @@ from .meanwhile import is_troubled, up_to_date
 from .snapshot import ClusterResult, ConfigError, Missing, XdsConfig
 from .update_rate_limiter import UpdateRateLimiter
 
-# Also the order in which new watches begin, so that requests leave in the order servers expect.
+# This is also the order in which new watches begin, so that requests are sent in the order that servers expect.
 _TYPES = {kind.kind: kind for kind in (LDS, RDS, CDS, EDS)}
 _ORDER = [*_TYPES, "DNS"]
 
-_SHOWN = 3  # of what is missing; there may be ten thousand
+_SHOWN = 3  # of the missing resources; there may be ten thousand
 
 
 class Watch(Protocol):
@@ -74,7 +74,7 @@ class DependencyManager:
         self._watches: dict[Key, Watch] = {}
         self._known: dict[Key, ResourceUpdate] = {}
         self._before: Mapping[str, ClusterResult] = {}
-        self._awaited: tuple[Key, ...] = ()  # what the last assembly lacked
+        self._awaited: tuple[Key, ...] = ()  # the missing resources of the last assembly
         self._is_complete = False
         self._has_news = True
         self._pace = UpdateRateLimiter()
@@ -102,8 +102,9 @@ class DependencyManager:
         self._is_complete = not isinstance(outcome, Missing)
         if not isinstance(outcome, Missing):
             self._before = outcome.clusters
-        # A74: a configuration comes into force complete or not at all. Until then the one before serves.
+        # A74: a configuration comes into force complete or not at all. Until then the one before it is used.
         newest = self._in_the_meantime() if isinstance(outcome, Missing) else self._with_held(outcome)
+        # Only a change takes a token of the rate limiter: resources may be sent again without one.
         if newest != self.newest:
             self._pace.take(now)
             self.newest = newest
@@ -121,14 +122,14 @@ class DependencyManager:
         incomplete = self._held.keys() - config.clusters.keys()
         if not incomplete:
             return config
-        assert self.newest is not None  # a cluster is held because a configuration had it
+        assert self.newest is not None  # only a cluster of a configuration is ever held
         had = {name: self.newest.clusters[name] for name in incomplete}
         return replace(config, clusters={**config.clusters, **self._up_to_date(had)})
 
     def _up_to_date(self, clusters: Mapping[str, ClusterResult]) -> Mapping[str, ClusterResult]:
         if not any(map(is_troubled, clusters.values())):
             return clusters
-        # The clusters as if all that is awaited were in error.
+        # This yields the clusters as if all awaited resources were in error.
         errors = {key: ResourceUpdate(error=unavailable(self._describe(*key))) for key in self._awaited}
         present = self._assembled(ChainMap(errors, self._known)).outcome
         assert not isinstance(present, Missing)
@@ -143,6 +144,7 @@ class DependencyManager:
         if self._is_complete:
             return ""
         shown = [self._describe(kind, name) for kind, name in self._awaited[:_SHOWN]]
+        # The text ends up in the status of RPCs, so it has a bound.
         more = len(self._awaited) - len(shown)
         return "; ".join([*shown, f"and {more} more"] if more else shown)
 
@@ -163,7 +165,7 @@ class DependencyManager:
         for key in self._watches.keys() - wanted:
             self._watches.pop(key).cancel()
             self._known.pop(key, None)
-        # Servers that answer in the order of requests give clusters before endpoints then, as the protocol advises.
+        # The xDS protocol advises clusters before endpoints; many servers answer in the order of the requests.
         for key in sorted(wanted - self._watches.keys(), key=lambda key: (_ORDER.index(key[0]), key[1])):
             self._watches[key] = self._watch(*key)
 

@@ -19,7 +19,7 @@ from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.status import unavailable
 from trxds.xds.resource_update import ResourceUpdate
 
-# As in the C++ client and in grpc-go: a fleet that fails asks for a look-up with each connection that it loses.
+# As in the C++ client and in grpc-go: a failing fleet requests a look-up with each lost connection.
 MIN_RESOLUTION_INTERVAL = 30.0  # seconds between two look-ups that succeed
 
 _log = logging.getLogger("trxds.resolver")
@@ -73,6 +73,7 @@ class DnsWatch:
             while True:
                 began = trio.current_time()
                 try:
+                    # getaddrinfo takes an IPv6 address without its brackets.
                     addresses = await look_up(host.strip("[]"), int(port))
                 except OSError as error:
                     self._failed(error)
@@ -84,19 +85,21 @@ class DnsWatch:
                 await self._wait_for_request(began + MIN_RESOLUTION_INTERVAL)
 
     async def _wait_for_request(self, earliest: float) -> None:
-        # What was asked during the look-up was asked of older addresses.
+        # A request during the look-up was about the addresses before it.
         self.asked = trio.Event()
         await self.asked.wait()
         await trio.sleep_until(earliest)
 
     def _failed(self, error: OSError) -> None:
+        # Only the first failure sets the time, or an equal error would look like news each time.
         since = self._failing_since = self._failing_since or time_of_day(trio.current_time())
+        # A37: a failure after a success keeps the addresses, and is an ambient error.
         status = unavailable(f'DNS name "{self._name}" cannot be resolved since {since}: {error.strerror or error}')
         addresses = self._state.value
         self._publish(ResourceUpdate(error=status) if addresses is None else ResourceUpdate(addresses, ambient=status))
 
     def _publish(self, state: ResourceUpdate) -> None:
-        # leave() has taken our letter back, and none may follow it.
+        # `cancel` has taken the unread message back, and none may follow.
         if state == self._state or self._scope.cancel_called:
             return
         problem = state.error or state.ambient

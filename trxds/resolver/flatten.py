@@ -16,11 +16,11 @@ def flatten(root: str, below: Callable[[str], tuple[str, ...] | None]) -> tuple[
     `below` returns the parts of an aggregate, and None for any other cluster.
     """
     leaves: list[str] = []
-    seen: set[str] = set()  # for this root alone: another one may need the same leaf
+    seen: set[str] = set()  # of this root alone: another root may have the same leaf
     todo = [(root, 0)]
     while todo:
         name, depth = todo.pop()
-        # A37: too deep anywhere fails the whole root, and not that branch alone.
+        # A37: a branch that is too deep fails the whole root, not that branch alone.
         if depth == MAX_DEPTH:
             return None
         if name in seen:
@@ -30,6 +30,6 @@ def flatten(root: str, below: Callable[[str], tuple[str, ...] | None]) -> tuple[
         if parts is None:
             leaves.append(name)
         else:
-            # Reversed, for a stack gives back the last one first: A37 wants depth first, in the order of each list.
+            # A37: depth first, in the order of each list; reversed, because the stack returns the last one first.
             todo.extend((part, depth + 1) for part in reversed(parts))
     return tuple(leaves)

@@ -18,7 +18,7 @@ from trxds.resources.route import Route, VirtualHost
 
 from .misplaced_overrides import belongs_to
 
-# Built above this floor from the merged configurations of a route's filters; opaque here.
+# The client makes it from a route's merged configurations; it is opaque here.
 FilterChain: TypeAlias = Any
 MakeChain: TypeAlias = Callable[[tuple[FilterConfig, ...]], FilterChain]
 
@@ -51,7 +51,7 @@ class FilterChains:
 
     def __init__(self, listener: Listener, host: VirtualHost, make: MakeChain) -> None:
         self._filters = tuple(each for each in listener.http_filters if not isinstance(each.config, RouterConfig))
-        # A39: the router is no filter that runs: it stands for what the call does itself, and `explain` shows it.
+        # The router filter does not run: the call itself does its work. `explain` shows it.
         self._router = tuple(each for each in listener.http_filters if isinstance(each.config, RouterConfig))
         self._host = host.filter_overrides
         self._make = make
@@ -59,6 +59,7 @@ class FilterChains:
 
     def chain(self, route: Route, cluster: WeightedCluster) -> FilterChain:
         configs = tuple(use.config for use in self._uses(route, cluster))
+        # Thousands of routes usually have the same few configurations, so their chains are shared.
         if configs not in self._made:
             self._made[configs] = self._make(configs)
         return self._made[configs]
@@ -82,6 +83,7 @@ class FilterChains:
 def _merge(
     http_filter: HttpFilter, scopes: tuple[tuple[str, Mapping[str, FilterConfig]], ...]
 ) -> EffectiveFilter | None:
+    # A39: the scopes are in order, the most specific first, and the first one that has the filter wins.
     for scope, overrides in scopes:
         override = overrides.get(http_filter.name)
         if override is not None and belongs_to(override, http_filter):

@@ -16,7 +16,7 @@ from trxds.resources.route_match import RouteMatch
 
 Text = TypeVar("Text", str, bytes)
 
-# How many positions are remembered before the memory starts afresh; programs call few paths.
+# How many positions are cached before the cache is cleared; programs call few paths.
 _ROOM = 65_536
 
 
@@ -26,7 +26,7 @@ class _Texts(Generic[Text]):
     def __init__(self) -> None:
         self._exact: dict[Text, list[int]] = {}
         self._prefixes: dict[Text, list[int]] = {}
-        # So a path costs as many look-ups as there are lengths, and not as many as there are prefixes.
+        # A path costs one look-up for each length, not one for each prefix.
         self._lengths: set[int] = set()  # of the prefixes
 
     def add(self, text: Text, position: int, is_prefix: bool) -> None:
@@ -76,7 +76,7 @@ class RouteIndex:
 
     def _remember(self, path: str) -> tuple[int, ...]:
         found = tuple(self._reachable(path))
-        # Not by paths alone: one may match thousands of routes that differ in headers.
+        # Positions count, not only paths: a path may match thousands of routes that differ in headers.
         self._room -= 1 + len(found)
         if self._room < 0:
             self._remembered.clear()
@@ -98,7 +98,7 @@ class RouteIndex:
         found: list[Iterable[int]] = [*self._plain.find(path)]
         if self._folded:
             found += self._folded.find(fold(path))
-        # Each of these ascends, the positions of the expressions too, so the first match comes first (A28).
+        # A28: the first route that matches wins. All of these lists ascend, so their merge does too.
         for position in merge(*found, self._patterns):
             pattern = self._patterns.get(position)
             if pattern is None or pattern.matches(path):

@@ -28,9 +28,10 @@ def up_to_date(cluster: ClusterResult, present: Mapping[str, ClusterResult]) -> 
     if isinstance(cluster, AggregateConfig) and can_serve(cluster):
         return _without_old_errors(cluster, present)
     now = present.get(_name(cluster), cluster)
+    # A cluster that begins to serve again takes effect at once: no RPC of it could succeed before.
     if can_serve(now) or not _has_endpoints(cluster):
         return now
-    # What it has are DRAINING hosts, which sessions use: only the reason why there are no others is another one.
+    # Its hosts are DRAINING, and sessions use them. Only the reason why there are no others has changed.
     reason = now.status.message if isinstance(now, ClusterError) else now.note
     return replace(cluster, note=reason) if reason and isinstance(cluster, ClusterConfig) else cluster
 

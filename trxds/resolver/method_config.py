@@ -12,7 +12,7 @@ from trxds.core.json_reader import JsonNode
 from trxds.core.status import StatusCode
 from trxds.resources.retry_policy import RetryPolicy
 
-MIN_ATTEMPTS = 2  # of a call, the first included (A6)
+MIN_ATTEMPTS = 2  # including the first (A6)
 MAX_ATTEMPTS = 5
 
 _CODES = {code.name: code for code in StatusCode}
@@ -52,7 +52,7 @@ def method_config(place: JsonNode) -> MethodConfig:
     """Read one entry of `methodConfig`; errors are noted, and the fields that have them are left out."""
     timeout, ready = place.member("timeout"), place.member("waitForReady")
     retry, hedging = place.member("retryPolicy"), place.member("hedgingPolicy")
-    # A6: one of them at most, for either says when the next attempt begins.
+    # A6: at most one of them, since both decide when the next attempt begins.
     if retry.value is not None and hedging.value is not None:
         hedging.error("stands beside retryPolicy; a method has one of them")
     return MethodConfig(
@@ -72,6 +72,7 @@ def _size(place: JsonNode) -> int | None:
 def retry_policy(place: JsonNode) -> RetryPolicy:
     multiplier = place.member("backoffMultiplier")
     factor = multiplier.number(0.0)
+    # A6 leaves a multiplier below 1 valid: then the delays shrink.
     if factor <= 0:
         multiplier.error("must be more than 0; write for example 2")
     return RetryPolicy(
@@ -92,11 +93,11 @@ def hedging_policy(place: JsonNode) -> HedgingPolicy:
 
 
 def _attempts(place: JsonNode) -> int:
-    # Only what is missing counts as too few here; of what is no number Place complains itself.
+    # A missing number counts as 0 here, so it is reported once; JsonNode reports a value that is no number.
     count = place.integer(0 if place.value is None else MIN_ATTEMPTS)
     if count < MIN_ATTEMPTS:
         place.error(f"must be at least {MIN_ATTEMPTS}, as the first counts; more than {MAX_ATTEMPTS} are cut")
-    # A6: more than five count as five, and are no error.
+    # A6: more than five count as five and are no error.
     return min(count, MAX_ATTEMPTS)
 
 

@@ -19,7 +19,7 @@ _SHOWN = 5  # of the places that have the same override
 
 def belongs_to(override: FilterConfig, http_filter: HttpFilter) -> bool:
     """Return whether the override is one for this type of filter."""
-    # A filter reads both of its messages into one class, so that an override can take the place of the other.
+    # A filter parses both of its messages into one class, so that an override can replace the listener's value.
     return type(override) is type(http_filter.config)
 
 
@@ -49,7 +49,7 @@ def misplaced_overrides(listener: Listener, host: VirtualHost) -> tuple[Misplace
         for key, override in overrides.items():
             its = filters.get(key)
             if its is not None and not belongs_to(override, its):
-                # By what is wrong and not by place, or ten thousand routes of one template were ten thousand warnings.
+                # Grouped by error, or ten thousand routes of one template would make ten thousand warnings.
                 found.setdefault((key, override.override_type, its.config.config_type), []).append(place)
     return tuple(MisplacedOverride(*which, tuple(places)) for which, places in found.items())
 

@@ -67,7 +67,7 @@ class NonXdsResolver:
                     self._read(await self.mailbox.next())
         finally:
             self.mailbox.close()
-            # Or the pool would wait for ever to let go what this change has left out.
+            # Otherwise the pool would keep subchannels for ever that this update leaves out.
             self._on_generation_done()
 
     def reset(self) -> None:
@@ -91,7 +91,7 @@ class NonXdsResolver:
         self._names.re_resolve(self._target.name)
 
     def _read(self, letters: Mapping[Hashable, Any]) -> None:
-        # The name first: a report in the same batch is of an older list of addresses, and settles nothing.
+        # The name goes first: a report in the same batch is about an older list of addresses.
         state = letters.get("name")
         if state is not None:
             self._configure(state.value or (), state.error.message if state.error else "")
@@ -103,17 +103,17 @@ class NonXdsResolver:
         """Give the tree a new list of addresses; `note` says why it may be empty."""
         place = Locality(_NOWHERE, 1, tuple(Endpoint((address,)) for address in addresses))
         self._generation += 1
-        # One change, however many lists come before the tree has answered.
+        # All lists before the tree has answered are one update.
         if not self._changing:
             self._changing = True
-            # Until the tree has answered no host is let go, so one that stays in the list keeps its connection.
+            # The pool closes no subchannel until the tree has answered, so an address that stays keeps its connection.
             self._downstream.pool.begin_update()
         self._downstream.configure(ResolvedAddress(place, note), self._generation)
 
     def _heard(self, report: RootReport) -> None:
         if report.generation >= self._generation:
             self._on_generation_done()
-        # At once, without A31's order: the selector never changes, and any picker will do for it.
+        # A31's order does not matter here: the selector never changes, and any picker fits it.
         self._downstream.publish(self._selector, report.picker)
 
     def _on_generation_done(self) -> None:

@@ -22,10 +22,10 @@ def request_hash(policies: Iterable[HashPolicy], metadata: Metadata, channel_id:
     for policy in policies:
         found = _hash(policy, metadata, channel_id)
         if found is not None:
-            # A42 leaves the way of combining free. This is Envoy's, so through either a request meets the same host.
+            # A42 leaves the combination open. This is Envoy's, so Envoy and trxds send a request to the same host.
             combined = found if combined is None else _rotate(combined) ^ found
         if policy.terminal and combined is not None:
-            break  # also when it was an earlier policy that yielded
+            break  # even if only an earlier policy yielded a hash (A42)
     return combined
 
 

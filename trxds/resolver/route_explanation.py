@@ -20,7 +20,7 @@ from .pick_outcomes import FaultStep, Outcome, PickDropped, PickedSubchannel, Pi
 from .route_timeout import RouteTimeout
 from .routes import BoundCluster, BoundRoute, BoundRoutes
 
-_SHOWN = 20  # of the routes that were passed, by `str`
+_SHOWN = 20  # skipped routes in `str`
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,5 +50,6 @@ def legacy_route_timeout(action: RouteAction, listener_limit: float | None) -> R
 def _first(*fields: tuple[float | None, str]) -> RouteTimeout:
     for seconds, source in fields:
         if seconds is not None:
+            # A31: an explicit 0 means no limit; it does not fall through to the next field.
             return RouteTimeout(seconds or math.inf, source)
     return NO_LIMIT

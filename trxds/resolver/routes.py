@@ -46,8 +46,8 @@ class BoundRoute:
     bounds: tuple[int, ...]  # running sums of the weights
     hash_policies: tuple[HashPolicy, ...] = ()
     config: MethodConfig = NO_METHOD_CONFIG
-    standing: ResourceStatus | None = None  # of the resource that has it
-    number: int = 0  # in its virtual host
+    standing: ResourceStatus | None = None  # the status of the route's resource
+    number: int = 0  # its position in the virtual host
 
     def allows_cluster(self, cluster: str) -> bool:
         """Return whether a cookie may send an RPC of this route to that cluster (A60)."""
@@ -63,7 +63,7 @@ class BoundRoute:
         """Return a random cluster by weight alone; whether its hosts can be reached does not count (A31)."""
         if len(self.clusters) == 1:
             return self.clusters[0]
-        # To the right: the number at a bound is the next cluster's, so each has as many numbers as its weight.
+        # `bisect` goes right of an equal bound, so each cluster has as many numbers as its weight.
         return self.clusters[bisect(self.bounds, random.randrange(self.bounds[-1]))]
 
 

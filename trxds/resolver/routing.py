@@ -31,7 +31,7 @@ class Routing:
         """Return whether a selector made from `config` would do the same."""
         mine = self.config
         if isinstance(mine, XdsConfig) and isinstance(config, XdsConfig):
-            # Since when is of no account: a resource may come anew with our part of it unchanged.
+            # Only `where` counts: a resource may come anew with this virtual host unchanged.
             return (
                 mine.listener == config.listener
                 and mine.virtual_host == config.virtual_host
@@ -74,6 +74,7 @@ class RoutingFactory:
             _log.warning("no routes: %s", config.status.message)
             return Routing(config, ErrorSelector(config.status, self.error))
         routes = BoundRoutes(config.listener, config.virtual_host, self.make_chain, self.limits, config.routes_standing)
+        # RPCs succeed with a flawed override, so without this log nobody would notice it.
         _warn_of(routes, in_force)
         table = self.clusters.route_table(sorted(routes.clusters))
         return Routing(config, ConfigSelector(routes, table, self.random, self.channel_id))

@@ -17,10 +17,10 @@ from trxds.core.json_reader import JsonNode, Problem, kind_of
 from .method_config import NO_METHOD_CONFIG, MethodConfig, method_config
 
 MethodName: TypeAlias = tuple[str, str]
-"""Service and method; an empty method stands for all of the service, an empty service for all there are."""
+"""Service and method; an empty method stands for all methods of the service, an empty service for all services."""
 
 ReadLbPolicy: TypeAlias = Callable[[JsonNode], Any]
-"""Reads the load balancing policy that the config names, from its outermost place; None where it names none."""
+"""Read the load balancing policy of a config, from its outermost node; None if the config names none."""
 
 _DEFAULT = ("", "")
 _MAX_TOKENS = 1000
@@ -52,6 +52,7 @@ class ServiceConfig:
     def method(self, path: str) -> MethodConfig:
         """Return the most specific entry for `/package.Service/Method`; entries are not merged."""
         service, _, name = path[1:].rpartition("/")
+        # doc/service_config.md: method, then service, then the default.
         for key in ((service, name), (service, ""), _DEFAULT):
             found = self.methods.get(key)
             if found is not None:
@@ -116,10 +117,10 @@ def _methods(place: JsonNode) -> dict[MethodName, MethodConfig]:
     for item in place.items():
         item.object()
         config = method_config(item)
-        # An entry without names is for nobody; it is read for its mistakes.
+        # An entry without names applies to no method; it is still validated.
         for name in item.member("name").items():
             key = _name(name)
-            # As in grpc-go and the C++ client: neither of the two entries would be the more specific one.
+            # As in grpc-go and the C++ client: neither of the two entries is more specific.
             if key in methods:
                 name.error("is the name of another entry already; give each name once")
             methods.setdefault(key, config)
@@ -140,7 +141,8 @@ def _throttling(place: JsonNode) -> RetryThrottling:
     # A6: an integer in the range (0, 1000].
     if tokens != int(tokens) or not 0 < tokens <= _MAX_TOKENS:
         most.error(f"must be a whole number, more than 0 and at most {_MAX_TOKENS}")
-    # Three decimals count, and no more (A6).
+    # A6: only three decimals count.
+    # The small term keeps binary rounding from cutting 0.001 to 0.
     returned = int(ratio.number(0.0) * 1000 + 1e-6) / 1000
     if returned <= 0:
         ratio.error("must be at least 0.001; write for example 0.1")

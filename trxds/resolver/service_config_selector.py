@@ -22,7 +22,7 @@ from .route_timeout import NO_LIMIT, RouteTimeout
 from .routes import BoundCluster, BoundRoute
 from .service_config import ServiceConfig
 
-# How many methods are remembered before the memory starts afresh; programs call few.
+# How many methods are cached before the cache is cleared; programs call few.
 _ROOM = 65_536
 
 
@@ -50,6 +50,7 @@ class MethodSelector:
         return self._bind(path) if found is None else found
 
     def _bind(self, path: str) -> BoundRoute:
+        # A program may make paths from input, so the cache has a bound.
         if len(self._bound) >= _ROOM:
             self._bound.clear()
         config = self._config.method(path)

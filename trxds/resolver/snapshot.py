@@ -105,7 +105,7 @@ class ClusterEntry:
     deleted: bool = False
 
     def same_as(self, cluster: ClusterResult, given_up: bool) -> bool:
-        # By identity: what did not change is the same object, and to compare ten thousand endpoints takes long.
+        # By identity: an unchanged cluster is the same object, and to compare ten thousand endpoints takes long.
         return self.cluster is cluster and self.deleted is given_up
 
 

@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote
 DEFAULT_PORT = 443
 XDS = "xds"
 
-# What `:authority` may have as it is; the "%" of an IPv6 zone, for one, is coded there.
+# Characters that `:authority` has without percent-coding; the "%" of an IPv6 zone is coded, for example.
 _AUTHORITY = ":@!$&'()*+,;=[]"
 
 
@@ -52,7 +52,7 @@ def parse_non_xds_target(target: str) -> NonXdsTarget | None:
             return _KINDS[scheme](target, rest)
         if rest.startswith("//"):
             raise _Mistake(f"unknown scheme {scheme!r}; trxds knows {', '.join((XDS, *_KINDS))}")
-        # naming.md: what has no scheme is a name for DNS, and "host:port" only looks as if it had one.
+        # naming.md: a target without a known scheme is a DNS name; "host:port" only looks as if it had a scheme.
         return _dns(target, f"///{target}")
     except _Mistake as mistake:
         raise ValueError(f"target {target!r}: {mistake}") from None
@@ -93,7 +93,7 @@ def _ipv6(text: str, rest: str) -> NonXdsTarget:
 
 def _known(text: str, rest: str, read: Callable[[str], str], example: str) -> NonXdsTarget:
     each = _path(rest, f"an address has no authority before it; write {example}").split(",")
-    # Not all of them, as in C-core: servers and certificates do not know what a list means there.
+    # Only the first address, as in C-core: servers and certificates have no use for a list.
     return NonXdsTarget(text, _authority(each[0]), tuple(_address(one, read, example) for one in each))
 
 
@@ -121,7 +121,7 @@ def _unix_abstract(text: str, rest: str) -> NonXdsTarget:
 
 
 def _socket(text: str, address: str) -> NonXdsTarget:
-    # As in grpc-go: a path, which C-core puts there, is no host to many a server.
+    # As in grpc-go: many servers reject the path, which C-core puts here.
     return NonXdsTarget(text, "localhost", (address,))
 
 
@@ -151,6 +151,7 @@ def _authority(path: str) -> str:
 
 def _host_and_port(text: str) -> tuple[str, int]:
     if text.startswith("["):
+        # RFC 3986: only brackets tell the colons of an IPv6 address from that of the port.
         host, bracket, port = text[1:].partition("]")
         if not bracket or (port and not port.startswith(":")):
             raise _Mistake(f"{text!r} has a bracket too few or too many; write [ADDRESS]:PORT")

@@ -6,15 +6,15 @@ the RPCs. Nothing is lost in between, since only the newest configuration counts
 
 from __future__ import annotations
 
-BURST = 100  # changes that may follow each other at once
-INTERVAL = 0.05  # seconds between those after that
+BURST = 100  # changes without a delay
+INTERVAL = 0.05  # seconds between later changes
 
 
 class UpdateRateLimiter:
     """A bucket of `BURST` tokens that gets one more every `INTERVAL`."""
 
     def __init__(self) -> None:
-        # When the bucket would be full again says how much is in it now: no count has to be topped up by a timer.
+        # The time at which the bucket is full again tells its level, so no timer has to refill it.
         self._full_at = 0.0
 
     def ready_at(self, now: float) -> float:

@@ -92,7 +92,7 @@ class XdsResolver:
     `mailbox` gets the resources' states, the root's reports as "root", and clusters' ends.
     """
 
-    request_re_resolution = None  # a cluster with a DNS name says so by itself
+    request_re_resolution = None  # policies of LOGICAL_DNS clusters call `re_resolve`
 
     def __init__(
         self,
@@ -110,9 +110,9 @@ class XdsResolver:
         self._downstream = downstream
         self._random = random
         self._stage: Stage = Waiting()
-        self._sent: Mapping[str, ClusterEntry] = {}  # to the root
+        self._sent: Mapping[str, ClusterEntry] = {}  # the entries that the root has
         self._generation = 0
-        self._dependencies: DependencyManager | None = None  # once it runs
+        self._dependencies: DependencyManager | None = None  # None until `run`
 
     async def run(self) -> None:
         """Run the resolver until cancelled."""
@@ -133,6 +133,7 @@ class XdsResolver:
                 )
                 while True:
                     look_at = dependencies.update(trio.current_time())
+                    # In every round: a report may have ended the generation that a newer configuration waited for.
                     self._start_generation(dependencies.newest)
                     self._take(await self.mailbox.next(look_at), dependencies)
         finally:
@@ -152,12 +153,13 @@ class XdsResolver:
     def reset(self) -> None:
         """Configure a new tree, which knows nothing, with the newest configuration."""
         stage = self._stage
-        if isinstance(stage, Settling):  # nobody was there to answer it
+        if isinstance(stage, Settling):  # the old tree ended before it answered
             self._downstream.pool.end_update()
+            # These routes never came into force, and nothing else would release the clusters that they hold.
             if stage.routing is not stage.in_force:
                 stage.routing.release()
         self._stage = Waiting(stage.in_force)
-        self._names.re_resolve_all()  # nobody has seen for long whether their addresses are good
+        self._names.re_resolve_all()  # an idle channel does not notice addresses that went bad
         self.mailbox.put("tree", None)
 
     def _take(self, letters: Mapping[Hashable, Any], dependencies: DependencyManager) -> None:
@@ -166,20 +168,21 @@ class XdsResolver:
                 self._on_report(letter)
             elif sender not in ("clusters", "tree"):
                 dependencies.take(sender, letter)
+        # Reports of hosts are frequent and change no configuration, so they alone assemble nothing.
         if letters.keys() != {"root"}:
             dependencies.note_news()
 
     def _on_report(self, report: RootReport) -> None:
         match self._stage:
             case Settling(in_force, generation, config, routing) if report.generation >= generation:
-                # A31: routes and a picker that knows their clusters come into force together, or RPCs would fail.
+                # A31: routes come into force together with a picker that has their clusters, or RPCs would fail.
                 self._downstream.pool.end_update()
-                # Routes that leave may leave a cluster to be given up: then the tree has to hear of it yet.
+                # If only the old routes named a cluster, its entry becomes `deleted`, which the tree has to get next.
                 self._serve(routing, report.picker, config if routing is in_force else None)
                 if in_force is not None and in_force is not routing:
                     in_force.release()
             case Waiting(in_force) | Settling(in_force):
-                # What hosts do meanwhile is news for the routes in force too; the picker still has their clusters.
+                # A change of hosts concerns the routes in force too; the picker still has their clusters.
                 if in_force is not None:
                     self._downstream.publish(in_force.selector, report.picker)
             case Serving(in_force, _, config):
@@ -197,31 +200,31 @@ class XdsResolver:
         if newest is None or isinstance(stage, Settling):
             return
         if isinstance(stage, Serving) and stage.config is newest:
-            return  # only the tree has had news
+            return  # only the tree has changed
         routing = self._routings.make(newest, stage.in_force)
         entries = self._entries(newest, routing, stage.in_force)
         if isinstance(stage, Waiting) or entries != self._sent:
             self._sent = entries
             self._generation += 1
             self._stage = Settling(stage.in_force, self._generation, newest, routing)
-            # A host that moves to another policy is let go before it is taken, and must not be closed in between.
+            # A host that moves to another policy is released before it is acquired, and must not be closed in between.
             self._downstream.pool.begin_update()
             self._downstream.configure(entries, self._generation)
         elif routing is stage.in_force:
             self._stage = Serving(routing, stage.picker, newest)
-        else:  # the tree has nothing to do for it, so its last picker is the answer
+        else:  # no entry changed, so the tree need not decide and its last picker fits
             self._serve(routing, stage.picker, None)
             stage.in_force.release()
-            self._start_generation(newest)  # a cluster that only the routes before named may have to be given up
+            self._start_generation(newest)  # a cluster that only the old routes named may be `deleted` now
 
     def _entries(
         self, config: XdsConfig | ConfigError, routing: Routing, in_force: Routing | None
     ) -> Mapping[str, ClusterEntry]:
         """Return an entry for every cluster alive: those of the routes, and those still held."""
         alive = self._clusters.alive
-        # Until the new routes are in force RPCs are still routed by those before them.
+        # RPCs use the old routes until the new ones are in force.
         routed = routing.clusters_among(alive) | (in_force.clusters_among(alive) if in_force else frozenset())
-        # A60: a cookie may name any cluster of a table that an RPC still holds, so all that are held stay in the tree.
+        # A60: a cookie may name any cluster of a table that an RPC holds, so all held clusters stay in the tree.
         clusters = {name: config.clusters[name] for name in alive}
         return {
             name: self._entry(name, its, name not in routed and not can_serve(its)) for name, its in clusters.items()

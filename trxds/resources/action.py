@@ -50,26 +50,26 @@ class Inherited:
 
     context: ParseContext
     retry_policy: RetryPolicy | None = None
-    # The RouteConfiguration's cluster specifier plugins; we run none, so these are the optional ones.
+    # The optional cluster specifier plugins of the RouteConfiguration; no plugin is supported.
     plugins: frozenset[str] = frozenset()
 
 
 def route_action(message: Any, inherited: Inherited, problems: ValidationErrors) -> RouteAction | None:
     """Return the action, or None if the route is to be skipped (or has a problem)."""
-    # Without clusters the route will be skipped. It is read to the end all the same: a NACK tells of every mistake.
+    # A route without clusters is skipped. It is read to the end all the same: a NACK has every error.
     clusters = _clusters(message, inherited, problems)
     header_max, most = _limits(message, problems)
     action = RouteAction(
         clusters=clusters,
         grpc_timeout_header_max=header_max,
         max_stream_duration=most,
-        # A31: Envoy begins to count this one at a time that gRPC does not know; only the first draft read it.
+        # Only A31's first draft reads `timeout`: Envoy starts it at the end of the request, which gRPC does not know.
         timeout=_early(message, "timeout"),
         max_grpc_timeout=_early(message, "max_grpc_timeout"),
         hash_policies=hash_policies(message.hash_policy, problems),
-        # A44: a route's policy hides its virtual host's even if nothing in it applies; so a route switches retries off.
+        # A44: a route's policy replaces its virtual host's even if no condition of it applies, to switch retries off.
         retry_policy=retry_policy(message, problems) if message.HasField("retry_policy") else inherited.retry_policy,
-        # A81: only a server that the bootstrap trusts may choose the name that a backend is asked for.
+        # A81: only a server that the bootstrap trusts may choose the `:authority` of RPCs.
         auto_host_rewrite=inherited.context.authority_rewrite and message.auto_host_rewrite.value,
     )
     return action if clusters else None
@@ -95,12 +95,12 @@ def _weighted_clusters(message: Any, context: ParseContext, problems: Validation
         _weighted_cluster(entry, context, problems.at(f"clusters[{index}]"))
         for index, entry in enumerate(message.clusters)
     ]
-    # Weight 0 takes a cluster out of a split: no RPC is drawn to it and, as in the C++ client, no cookie may name it.
+    # Weight 0 takes a cluster out of a split: no RPC is sent to it and, as in the C++ client, no cookie may name it.
     drawn = tuple(cluster for cluster in clusters if cluster.weight)
-    # Not where an entry has been complained of already: it may be the one that the list lacks.
+    # Only without errors in the entries: a bad entry may be the one that is missing.
     if not drawn and problems.count == before:
         problems.add("no valid clusters specified")
-    # `total_weight` is no longer looked at: the sum of the weights is what counts.
+    # `total_weight` is deprecated and ignored: only the sum of the weights counts.
     if sum(cluster.weight for cluster in drawn) > UINT32_MAX:
         problems.add("sum of cluster weights exceeds uint32 max")
     return drawn
@@ -109,7 +109,7 @@ def _weighted_clusters(message: Any, context: ParseContext, problems: Validation
 def _weighted_cluster(message: Any, context: ParseContext, problems: ValidationErrors) -> WeightedCluster:
     if not message.name:
         problems.at("name").add("must be non-empty")
-    # A wrapper: 0 is a wish and unset a mistake, as to the C++ client; grpc-go takes it for 0.
+    # A wrapper tells 0, which is valid, from unset, which is an error as in the C++ client; grpc-go takes it for 0.
     if not message.HasField("weight"):
         problems.at("weight").add("field not present")
     overrides = filter_overrides(message.typed_per_filter_config, context, problems)

@@ -16,12 +16,12 @@ def address_text(ip: str, port: int) -> str | None:
     An address has one text, whatever its spelling in the resource: texts are compared.
     """
     try:
-        # Not `ipaddress`, which takes about twenty times as long: each of ten thousand endpoints passes here.
+        # `ipaddress` takes about twenty times as long, and there may be ten thousand endpoints.
         socket.inet_pton(socket.AF_INET, ip)
-        return f"{ip}:{port}"  # its only spelling
+        return f"{ip}:{port}"  # inet_pton takes no other spelling of an IPv4 address
     except (OSError, ValueError):
         pass
-    # A link-local address may have a zone ("fe80::1%eth0"), of which inet_pton knows nothing.
+    # A link-local address may have a zone ("fe80::1%eth0"), which inet_pton does not parse.
     literal, percent, zone = ip.partition("%")
     try:
         ipv6 = socket.inet_ntop(socket.AF_INET6, socket.inet_pton(socket.AF_INET6, literal))
@@ -51,5 +51,5 @@ def check_address(parent: Any, problems: ValidationErrors) -> None:
         at.at("port_value").add("invalid port")
     elif parse_address(parent) is None:
         address = parent.address.socket_address
-        # A27: an IP address. A name would have to be looked up, and that is what LOGICAL_DNS is for.
+        # A27: it must be an IP address. A name has to be resolved, and LOGICAL_DNS is for that.
         at.add(f"Failed to parse address:{address.address}:{address.port_value}")

@@ -68,7 +68,7 @@ def cluster(message: Any, context: ParseContext, problems: ValidationErrors) -> 
     idle_timeout = _idle_timeout(message, problems)
     lrs = _load_reporting(message, context, problems)
     ejection = outlier_detection_settings(message, problems)
-    # Only now, when all has been read: a NACK names every mistake, and not the first one.
+    # Only after all fields were read: a NACK has every error, not the first one alone.
     if found is None or lb_policy is None:
         return None
     return Cluster(
@@ -88,7 +88,7 @@ def cluster(message: Any, context: ParseContext, problems: ValidationErrors) -> 
 
 
 def _lb_policy(message: Any, context: ParseContext, problems: ValidationErrors) -> LbPolicyConfig | None:
-    # A52: beside this field lb_policy and its configuration do not count, whatever they say.
+    # A52: if this field is set, lb_policy and its configuration are ignored, even if they are invalid.
     if message.HasField("load_balancing_policy"):
         at = problems.at("load_balancing_policy")
         return load_balancing_policy(message.load_balancing_policy, WrapperPolicy(context), at)
@@ -98,7 +98,7 @@ def _lb_policy(message: Any, context: ParseContext, problems: ValidationErrors) 
         case protos.Cluster.RING_HASH:  # one ring over all localities (A42)
             return cluster_ring_hash(message, problems)
         case protos.Cluster.LEAST_REQUEST:
-            # A48: localities by their weights as ever, and least_request among the hosts of each.
+            # A48: a locality is chosen by weight, and least_request among its hosts.
             return WrrLocality(cluster_least_request(message, problems))
     problems.at("lb_policy").add("LB policy is not supported")
     return None
@@ -116,7 +116,7 @@ def _override_statuses(common: Any, context: ParseContext) -> frozenset[HealthSt
     """Return the states in which a cookie may reach a host. A list that is set and empty means none (A55)."""
     if not common.HasField("override_host_status") or not context.override_host:
         return DEFAULT_OVERRIDE_STATUSES
-    # A55: other states are ignored and not refused, for a list must do for Envoy and gRPC alike.
+    # A55: other states are ignored and not rejected, so that one list serves Envoy and gRPC.
     known = known_health(override_host=context.override_host)
     return frozenset(known[each] for each in common.override_host_status.statuses if each in known)
 
@@ -125,7 +125,7 @@ def _override_statuses(common: Any, context: ParseContext) -> frozenset[HealthSt
 
 
 def _idle_timeout(message: Any, problems: ValidationErrors) -> float:
-    # A75 reads it here only, not in typed_extension_protocol_options, where Envoy's users have it.
+    # A75 has this field only, not typed_extension_protocol_options, which Envoy's users set.
     if not message.HasField("upstream_config"):
         return DEFAULT_IDLE_TIMEOUT
     config = extension(message.upstream_config, "typed_config", problems.at("upstream_config"))
@@ -150,7 +150,7 @@ def _max_requests(circuit_breakers: Any) -> int:
 
 def _transport_socket(message: Any, context: ParseContext, problems: ValidationErrors) -> UpstreamTls | None:
     """Return the TLS configuration. It is read and validated even if the channel does not use it (A29)."""
-    # A29 does not support it, and to ignore what says how hosts are secured would be less safe than what was meant.
+    # A29: not supported. To ignore it could make connections less safe than the control plane means.
     if message.transport_socket_matches:
         problems.at("transport_socket_matches").add("feature unsupported")
     if not message.HasField("transport_socket"):
@@ -167,7 +167,7 @@ def _load_reporting(message: Any, context: ParseContext, problems: ValidationErr
     """Return the settings of load reports; None if the cluster has none."""
     if not message.HasField("lrs_server"):
         return None
-    # A27: no other server than the one that sent the cluster may be named, so none other has to be dialled.
+    # A27: only `self` is allowed, so load is reported to the server that sent the cluster and to no other.
     if message.lrs_server.WhichOneof("config_source_specifier") != "self":
         problems.at("lrs_server").add("ConfigSource is not self")
     return LoadReporting(context.server, frozenset(message.lrs_report_endpoint_metrics))

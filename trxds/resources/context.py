@@ -33,8 +33,8 @@ class ParseContext:
     aggregate_lb_policy: bool = False
     server_features: frozenset[str] = frozenset()
     server: Hashable = None
-    # Endpoints in use, by their bytes: of ten thousand of which one has changed, one is parsed, and
-    # all others are the same objects, which compare at once.
+    # Endpoints in use, by their bytes: if one of ten thousand changes, one is parsed, and all others stay the same
+    # objects, which compare fast.
     endpoints: MutableMapping[bytes, Endpoint] = field(default_factory=WeakValueDictionary, repr=False, compare=False)
 
     @property

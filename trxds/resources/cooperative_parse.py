@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 Slices: TypeAlias = Generator[None, None, T]
 
-ITEMS_A_SLICE = 64  # routes or endpoints: less than 2 ms of them
+ITEMS_A_SLICE = 64  # routes or endpoints, which take less than 2 ms
 
 
 class TimeSlice:
@@ -32,7 +32,7 @@ class TimeSlice:
 
 def at_once(slices: Slices[T]) -> T:
     """Return the result of a parse without pauses."""
-    # Not a for loop, which would lose what the generator returns.
+    # A for loop would lose the generator's return value.
     while True:
         try:
             next(slices)

@@ -53,14 +53,14 @@ _LOGICAL_DNS = protos.Cluster.LOGICAL_DNS
 def discovery(message: Any, problems: ValidationErrors) -> Discovery | None:
     """Return the discovery type of an envoy.config.cluster.v3.Cluster, or None after a problem."""
     match message.WhichOneof("cluster_discovery_type"):
-        # A37 tells an aggregate by the type of its configuration; cluster_type.name is free text.
+        # A37: the type of its configuration marks an aggregate; cluster_type.name is free text.
         case "cluster_type":
             return _aggregate(message.cluster_type, problems.at("cluster_type"))
         case "type" if message.type == _EDS:
             return _eds(message, problems.at("eds_cluster_config"))
         case "type" if message.type == _LOGICAL_DNS:
             return _logical_dns(message, problems.at("load_assignment"))
-        case _:  # unset means STATIC, which gRPC does not have either
+        case _:  # unset means STATIC, which gRPC does not support either
             problems.at("type").add("unknown discovery type")
     return None
 
@@ -75,7 +75,7 @@ def _eds(message: Any, problems: ValidationErrors) -> Eds | None:
     elif not is_ads_or_self(config.eds_config):
         problems.at("eds_config").add("ConfigSource is not ads or self")
     if not config.service_name and message.name.startswith("xdstp:"):
-        # The name of one type of resource cannot be that of another (A47).
+        # A47: an xdstp name has its type, so the cluster's own name cannot be that of its EDS resource.
         problems.at("service_name").add("must be set if Cluster resource has an xdstp name")
     # A27: without a service_name the EDS resource has the cluster's name.
     return Eds(config.service_name or message.name)
@@ -86,7 +86,7 @@ def _logical_dns(message: Any, problems: ValidationErrors) -> LogicalDns | None:
     if not message.HasField("load_assignment"):
         problems.add("field not present for LOGICAL_DNS cluster")
         return None
-    # A37 wants exactly one of each: whatever the name's addresses are, they are one endpoint (A61).
+    # A37: exactly one of each. All addresses of the name are one endpoint (A61).
     locality = _only(message.load_assignment.endpoints, "endpoints", "one locality", problems)
     if locality is None:
         return None

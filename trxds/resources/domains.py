@@ -35,7 +35,7 @@ def domain_kind(domain: str) -> DomainKind | None:
     if domain == "*":
         return DomainKind.UNIVERSAL
     if domain.startswith("*"):
-        return DomainKind.SUFFIX  # also "*a*", which then matches nothing that is a host
+        return DomainKind.SUFFIX  # also "*a*", which then matches no host
     if domain.endswith("*"):
         return DomainKind.PREFIX
     return DomainKind.EXACT if domain and "*" not in domain else None
@@ -43,7 +43,7 @@ def domain_kind(domain: str) -> DomainKind | None:
 
 def domain_matches(domain: str, authority: str) -> bool:
     """Return whether the pattern matches. Case does not matter; a star stands for at least one character."""
-    # Host names have no case (RFC 4343), and the C++ client compares them so; grpc-go compares them as written.
+    # RFC 4343: host names ignore case, and so does the C++ client; grpc-go compares them as written.
     domain, authority = domain.lower(), authority.lower()
     match domain_kind(domain):
         case DomainKind.EXACT:
@@ -60,7 +60,7 @@ def domain_matches(domain: str, authority: str) -> bool:
 
 def find_virtual_host(virtual_hosts: Sequence[Host], authority: str) -> Host | None:
     """Return the virtual host for that authority; None if no domain matches it."""
-    # A28 has the domain "that most specifically matches": by kind, then the longest, then the first, as a tuple sorts.
+    # A28: the domain that "most specifically matches" wins: by kind, then the longest, then the first.
     matching = [
         (kind, -len(domain), index)
         for index, virtual_host in enumerate(virtual_hosts)

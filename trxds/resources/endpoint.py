@@ -24,7 +24,7 @@ class HealthStatus(enum.Enum):
     HEALTHY = "HEALTHY"
     DRAINING = "DRAINING"
 
-    __hash__ = object.__hash__  # members are singletons
+    __hash__ = object.__hash__  # fast, and correct since members are singletons
 
 
 def known_health(*, override_host: bool) -> Mapping[int, HealthStatus]:
@@ -171,7 +171,7 @@ def _locality(message: Any, reading: _ParseState, problems: ValidationErrors) ->
     endpoints: list[Endpoint] = []
     for index, each in enumerate(message.lb_endpoints):
         health = reading.health.get(each.health_status)
-        if health is not None:  # one that nobody may use is not worth a complaint either
+        if health is not None:  # A27: an endpoint in another state is ignored, errors included
             endpoint = _endpoint(each, health, reading, problems, index)
             if endpoint is not None:
                 endpoints.append(endpoint)
@@ -190,7 +190,7 @@ def _locality_id(message: Any) -> LocalityId:
 def _endpoint(
     message: Any, health: HealthStatus, reading: _ParseState, problems: ValidationErrors, index: int
 ) -> Endpoint | None:
-    # To write the bytes costs less than to read the fields, and of ten thousand endpoints most are as they were.
+    # To serialize costs less than to read the fields, and of ten thousand endpoints most have not changed.
     key = message.SerializeToString()
     endpoint = reading.known.get(key)
     if endpoint is None:
@@ -200,7 +200,7 @@ def _endpoint(
             return None
         reading.known[key] = endpoint
     for address in endpoint.addresses:
-        # A27: once in a cluster, over all priorities and localities; A61 holds the further addresses to the same rules.
+        # A27: an address may be in a cluster once, over all priorities and localities; A61: additional addresses too.
         if address in reading.addresses:
             at = problems.at(f"lb_endpoints[{index}]")
             at.add(f'duplicate endpoint address "{_scheme(address)}:{address}"')
@@ -210,7 +210,7 @@ def _endpoint(
 
 def _fresh_endpoint(message: Any, health: HealthStatus) -> Endpoint | None:
     """Return the endpoint, or None if it is invalid."""
-    # Unset is 1. An explicit 0 is refused, as by Envoy's own rule for the field (at least 1).
+    # Unset is 1. An explicit 0 is rejected, as by Envoy's own rule for the field (at least 1).
     weight = message.load_balancing_weight.value if message.HasField("load_balancing_weight") else 1
     addresses = _addresses(message.endpoint)
     if not addresses or not weight:
@@ -223,7 +223,7 @@ def _hash_key(message: Any) -> str:
         return ""
     struct = message.metadata.filter_metadata.get("envoy.lb")
     value = struct.fields.get("hash_key") if struct is not None else None
-    # A value that is no text reads as "", and then the first address is hashed (A76).
+    # A76: a value that is no text reads as "", and then the first address is hashed.
     return str(value.string_value) if value is not None else ""
 
 

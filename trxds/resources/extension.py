@@ -13,7 +13,7 @@ from typing import Any
 from . import protos
 from .validation_errors import ValidationErrors
 
-# The same message under two names: udpa's came first, and A52 takes either.
+# One message under two names: udpa's is the older one, and A52 takes both.
 _TYPED_STRUCTS = {protos.type_name(each): each for each in (protos.TypedStruct, protos.UdpaTypedStruct)}
 
 
@@ -23,7 +23,7 @@ class Extension:
 
     type_name: str
     value: bytes | None
-    problems: ValidationErrors  # at the value, for whoever parses it
+    problems: ValidationErrors  # at the value, for its parser
     fields: Mapping[str, Any] | None = None
 
     def parse(self, message_class: Any) -> Any | None:
@@ -82,7 +82,7 @@ def _strip_prefix(type_url: str, problems: ValidationErrors) -> str | None:
     if not type_url:
         problems.at("type_url").add("field not present")
         return None
-    # protobuf leaves it to the sender what stands before the last slash.
+    # protobuf leaves the prefix before the last slash to the sender.
     _, slash, name = type_url.rpartition("/")
     if not slash or not name:
         problems.at("type_url").add(f'invalid value "{type_url}"')

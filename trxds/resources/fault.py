@@ -13,7 +13,7 @@ from .filter_config import FilterConfig, HttpFilterType
 from .units import optional_duration
 from .validation_errors import ValidationErrors
 
-# By the number of FractionalPercent.DenominatorType; one that we do not know counts as a million.
+# By the number of FractionalPercent.DenominatorType; an unknown one counts as a million.
 _DENOMINATORS = {0: 100, 1: 10_000, 2: 1_000_000}
 
 
@@ -98,8 +98,8 @@ def _code(message: Any, problems: ValidationErrors) -> StatusCode:
         problems.at("grpc_status").add(f"invalid gRPC status code: {message.grpc_status}")
     elif message.grpc_status:
         return StatusCode(message.grpc_status)
-    # By A33's text 200 aborts with UNKNOWN, and a grpc_status of OK ends the RPC as if the server had said so. The
-    # C++ client aborts by neither, and so do we: nobody's RPC should end with OK that reached no server.
+    # By A33's text, 200 aborts with UNKNOWN, and a grpc_status of OK ends the RPC as if it came from the server. The
+    # C++ client aborts in neither case, and neither does this: no RPC should end with OK that reached no server.
     return StatusCode.OK if message.http_status in (0, 200) else from_http(message.http_status)
 
 
@@ -107,7 +107,7 @@ def _share(percent: Any) -> FractionalPercent:
     return FractionalPercent(percent.numerator, _DENOMINATORS.get(percent.denominator, 1_000_000))
 
 
-# A39 lets a filter use one type in both places, and Envoy has no other message for this filter's overrides.
+# A39 allows one type in both places, and Envoy has no other message for this filter's overrides.
 FAULT = HttpFilterType(
     config_type=FaultConfig.config_type,
     parse=_parse,

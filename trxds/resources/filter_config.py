@@ -30,9 +30,9 @@ class HttpFilterType:
 
     config_type: str
     parse: Callable[[Extension], FilterConfig | None]
-    # A39: some filters have one type for both, some have two, and some cannot be overridden at all.
+    # A39: some filters have one type for both, some have two, and some have no overrides.
     override_type: str | None = None
     parse_override: Callable[[Extension], FilterConfig | None] | None = None
     terminal: bool = False
     on_clients: bool = True
-    session_affinity: bool = False  # goes when A55's guard is off
+    session_affinity: bool = False  # such a filter is unknown when A55's guard is off

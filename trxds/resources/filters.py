@@ -52,8 +52,8 @@ def _not_parsed(config: Extension) -> None:
 
 
 ROUTER = HttpFilterType(config_type=RouterConfig.config_type, parse=_router, terminal=True)
-# A39: whoever checks a route table cannot know whether a client or a server will use it, so overrides of filters
-# that only servers run are let pass. In a client's listener the filter is refused.
+# A39: a route table may be for a client or for a server, which its validation does not know. So overrides of filters
+# that only servers run are valid. In a client's listener such a filter is rejected.
 RBAC = HttpFilterType(
     config_type="envoy.extensions.filters.http.rbac.v3.RBAC",
     parse=_not_parsed,
@@ -92,7 +92,7 @@ def http_filters(messages: Iterable[Any], context: FilterContext, problems: Vali
     """Return the filters of an HttpConnectionManager that the client runs, the terminal one last."""
     before = problems.count
     chain: list[HttpFilter] = []
-    kinds: list[tuple[HttpFilterType, ValidationErrors]] = []  # of the chain and of what could not be parsed
+    kinds: list[tuple[HttpFilterType, ValidationErrors]] = []  # also of filters that could not be parsed
     names: set[str] = set()
     for index, message in enumerate(messages):
         at = problems.at(f"[{index}]")
@@ -101,12 +101,12 @@ def http_filters(messages: Iterable[Any], context: FilterContext, problems: Vali
         kind = _usable(config, message.is_optional, context) if config is not None else None
         if config is None or kind is None:
             continue
-        # Before it is parsed: behind a router that cannot be read, "must be the last" is still true of the others.
+        # Before it is parsed: after a router that cannot be parsed, "must be the last" still holds for the others.
         kinds.append((kind, at))
         parsed = kind.parse(config)
         if parsed is not None:
             chain.append(HttpFilter(message.name, parsed, message.disabled))
-    # A39: also if all of them were optional and unknown, for no chain ends without a router.
+    # A39: also if all of them were optional and unknown, since every chain ends with a router.
     if not kinds and problems.count == before:
         problems.add("expected at least one HTTP filter")
     _check_order(kinds)
@@ -159,7 +159,7 @@ def filter_overrides(
     if not messages:
         return _NOTHING
     overrides: dict[str, FilterConfig] = {}
-    # A proto map has no order: a NACK's text would differ from one response to the next, and look like news.
+    # A proto map has no order: a NACK's text would differ between responses, and look like a new error.
     for name in sorted(messages):
         at = problems.at(f"typed_per_filter_config[{name}]")
         if not name:
@@ -189,7 +189,7 @@ def _override(packed: Any, context: FilterContext, problems: ValidationErrors) -
         config.problems.add(f"{kind.config_type} does not support overrides")
         return None
     if kind.override_type != config.type_name:
-        # The listener's own type is no override (A39), whatever its bytes would parse as.
+        # A39: the listener's type is no override, even if its bytes can be parsed as one.
         config.problems.add(f"an override of this filter is a {kind.override_type}")
         return None
     return kind.parse_override(config)

@@ -43,7 +43,7 @@ def _hash_policy(message: Any, problems: ValidationErrors) -> HashPolicy | None:
             return _header(message.header, message.terminal, problems.at("header"))
         case "filter_state" if message.filter_state.key == _CHANNEL_ID:
             return ChannelIdHash(message.terminal)
-    # A42: a kind that we do not know yields nothing, where Envoy refuses it, so that newer ones may be sent to all.
+    # A42: an unknown kind yields nothing, so that newer kinds may be sent to all clients; Envoy rejects it.
     return None
 
 
@@ -53,7 +53,7 @@ def _header(message: Any, terminal: bool, problems: ValidationErrors) -> HeaderH
     rewrite = (
         _rewrite(message.regex_rewrite, problems.at("regex_rewrite")) if message.HasField("regex_rewrite") else None
     )
-    # A42: headers are looked up as for matching a route, and metadata keys are lower case.
+    # A42: headers are looked up as for route matches, and metadata keys are lower case.
     return HeaderHash(message.header_name.lower(), rewrite, terminal)
 
 
@@ -62,7 +62,7 @@ def _rewrite(message: Any, problems: ValidationErrors) -> Rewrite | None:
     if not message.HasField("pattern"):
         at.add("field not present")
         return None
-    # Refused as by the C++ client: an empty expression matches between any two characters.
+    # Rejected as by the C++ client: an empty expression matches between any two characters.
     if not message.pattern.regex:
         at.at("regex").add("must be non-empty")
         return None

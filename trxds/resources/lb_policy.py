@@ -80,11 +80,11 @@ StructPolicy: TypeAlias = Callable[[Extension], LbPolicyConfig | None]
 
 def load_balancing_policy(message: Any, nesting: WrapperPolicy, problems: ValidationErrors) -> LbPolicyConfig | None:
     """Return the first policy in the list that the registry has; None (and a problem) if there is none."""
-    # A52: 16 levels at most, or whoever sends the resource decides how deep we recur.
+    # A52: 16 levels at most, or the control plane could make the parser recur too deep.
     if nesting.depth >= _MAX_DEPTH:
         problems.add(f"exceeded max recursion depth of {_MAX_DEPTH}")
         return None
-    # A52: the first one that we know decides. If its configuration is bad the resource is; no other one is tried.
+    # A52: the first known policy is used. If its configuration is invalid, so is the resource; no other one is tried.
     for index, policy in enumerate(message.policies):
         at = problems.at(f"policies[{index}].typed_extension_config")
         if not policy.HasField("typed_extension_config"):
@@ -142,7 +142,7 @@ def _custom_policy(config: Extension, parse: ParseSettings) -> CustomPolicy | No
     assert config.fields is not None
     try:
         return CustomPolicy(config.type_name, parse(config.fields))
-    except Exception as error:  # the user's code, which may raise what it likes: a bad resource, not a bad channel
+    except Exception as error:  # the user's code may raise anything: that rejects the resource, not the channel
         config.problems.add(f"{type(error).__name__}: {error}")
         return None
 

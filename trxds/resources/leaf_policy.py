@@ -12,11 +12,11 @@ from .units import optional_duration
 from .validation_errors import ValidationErrors
 
 MIN_RING_SIZE = 1024
-MAX_RING_SIZE = 4096  # unless configured; xDS has the largest for that (A42)
+MAX_RING_SIZE = 4096  # the default cap on rings, below what a resource may ask for (A42)
 RING_SIZE_LIMIT = 8 * 1024 * 1024
 DEFAULT_CHOICE_COUNT = 2
 MAX_CHOICE_COUNT = 10
-MIN_UPDATE_PERIOD = 0.1  # seconds between two looks at the weights
+MIN_UPDATE_PERIOD = 0.1  # seconds between updates of the weights (A58)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class LbPolicyConfig:
     A policy that needs no other configuration is configured by this value (`lb/config_builder.py`).
     """
 
-    if TYPE_CHECKING:  # each form has it in its own way, as a constant of its class or as a field
+    if TYPE_CHECKING:  # a subclass has it as a constant or as a field
 
         @property
         def policy(self) -> str: ...
@@ -101,7 +101,7 @@ def ring_hash(config: Extension) -> RingHash | None:
     message = _message(config, protos.RingHash, "RingHash")
     if message is None:
         return None
-    # A42 has XX_HASH only. It is what the default means in this message, and the zero value of the cluster's older one.
+    # A42 supports XX_HASH only. That is also the default of this message, and the zero value of the older field.
     known = (protos.RingHash.DEFAULT_HASH, protos.RingHash.XX_HASH)
     return _ring(message, message.hash_function in known, config.problems)
 
@@ -123,7 +123,7 @@ def client_side_weighted_round_robin(config: Extension) -> ClientSideWeightedRou
     return ClientSideWeightedRoundRobin(
         _seconds(message, "blackout_period", 10.0, config.problems),
         _seconds(message, "weight_expiration_period", 180.0, config.problems),
-        # A58: a shorter period is raised and not refused; each update looks at the weights of all hosts.
+        # A58: a shorter period is raised and not rejected; each update reads the weights of all hosts.
         max(_seconds(message, "weight_update_period", 1.0, config.problems), MIN_UPDATE_PERIOD),
         penalty,
         _seconds(message, "oob_reporting_period", 10.0, config.problems)
@@ -165,7 +165,7 @@ def _ring(message: Any, known_hash: bool, problems: ValidationErrors) -> RingHas
         problems.at("hash_function").add("unsupported value (must be XX_HASH)")
     largest = _size(message, "maximum_ring_size", RING_SIZE_LIMIT, problems)
     smallest = _size(message, "minimum_ring_size", MIN_RING_SIZE, problems)
-    # As they are configured: what this client builds at most (A42) caps both of them later, and refuses nothing.
+    # The configured sizes are checked. The client's cap (A42) applies to both later, and rejects nothing.
     if smallest > largest:
         problems.at("minimum_ring_size").add("cannot be greater than maximum_ring_size")
     return RingHash(smallest, largest)
@@ -182,5 +182,5 @@ def _choices(message: Any, problems: ValidationErrors) -> LeastRequest:
     choices = int(message.choice_count.value) if message.HasField("choice_count") else DEFAULT_CHOICE_COUNT
     if choices < DEFAULT_CHOICE_COUNT:
         problems.at("choice_count").add(f"must be at least {DEFAULT_CHOICE_COUNT}")
-    # More would cost more than they are worth, and who sets this may not be trusted (A48).
+    # A48: a high number costs more than it is worth, so it is capped.
     return LeastRequest(min(choices, MAX_CHOICE_COUNT))

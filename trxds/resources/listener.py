@@ -56,7 +56,7 @@ def listener(message: Any, context: ParseContext, problems: ValidationErrors) ->
 
 def _connection_manager(name: str, message: Any, context: ParseContext, problems: ValidationErrors) -> Slices[Listener]:
     _check_trust(message, problems)
-    # A31: the default for all routes that have no max_stream_duration of their own.
+    # A31: the default of all routes without a max_stream_duration.
     limit = optional_duration(
         message.common_http_protocol_options, "max_stream_duration", problems.at("common_http_protocol_options")
     )
@@ -86,5 +86,5 @@ def _rds_name(rds: Any, problems: ValidationErrors) -> str:
         at.add("field not present")
     elif not is_ads_or_self(rds.config_source):
         at.add("ConfigSource does not specify ADS or SELF")
-    # An empty name is let pass, as by the C++ client: it is that of a resource which does not exist.
+    # An empty name is valid, as in the C++ client: no resource has it, so it will not exist.
     return str(rds.route_config_name)

@@ -9,7 +9,7 @@ from typing import Any
 from . import protos
 from .endpoint import LocalityId
 
-# Those of a host's own metrics for which the message has a field; the others go by name.
+# The hosts' metrics for which the message has a field; the others go into load_metric_stats.
 _FIELDS = frozenset({"cpu_utilization", "mem_utilization", "application_utilization"})
 
 
@@ -55,7 +55,7 @@ def load_stats(loads: Iterable[ClusterLoad], interval: float) -> Any:
 def _cluster(load: ClusterLoad, interval: float) -> Any:
     message = protos.ClusterStats(
         cluster_name=load.cluster,
-        # A cluster that gives no name for EDS has its own there, but reports none.
+        # A cluster without an EDS service name uses its own name for EDS, but reports none.
         cluster_service_name=load.service if load.service != load.cluster else "",
         upstream_locality_stats=[_locality(each) for each in load.localities],
         total_dropped_requests=sum(load.drops.values()) + load.uncategorised,
@@ -95,7 +95,7 @@ class LrsResponse:
         return self.clusters is None or cluster in self.clusters
 
 
-MIN_INTERVAL = 1.0  # seconds, however often the server would like to hear
+MIN_INTERVAL = 1.0  # seconds between reports, even if the server asks for more
 
 
 def reporting_order(message: Any) -> LrsResponse:

@@ -94,9 +94,9 @@ def string_match(message: Any, problems: ValidationErrors) -> TextMatch | None:
         case "contains":
             return Contains(message.contains, message.ignore_case)
         case "safe_regex":
-            # ignore_case does not concern expressions (A63): they say (?i) themselves.
+            # A63: ignore_case does not apply to expressions, which have (?i).
             return pattern(message.safe_regex, "cannot create string matcher", problems)
-        # Also `custom`, and a kind that is younger than our messages, which protobuf shows as unset.
+        # Also `custom`, and a newer kind than the generated messages have, which protobuf shows as unset.
         case _:
             problems.add("invalid string matcher")
             return None
@@ -113,7 +113,7 @@ def pattern(message: Any, subject: str, problems: ValidationErrors) -> Pattern |
 
 # -- headers
 
-# What the C++ client's parser takes. int() takes more: "1_000", and the digits of every script.
+# The syntax of the C++ client's parser. int() takes more: "1_000", and the digits of every script.
 _INTEGER = re.compile(r"[ \t\n\v\f\r]*([+-]?[0-9]+)[ \t\n\v\f\r]*\Z")
 _MOST = 2**63
 
@@ -121,7 +121,7 @@ _MOST = 2**63
 def integer(value: str) -> int | None:
     """Return a decimal 64-bit integer or None; "+3" and " 09" are integers, "1.5" is not."""
     number = _INTEGER.match(value)
-    # Longer than any 64-bit number in whatever spelling: int() is quadratic in its digits.
+    # Longer than any 64-bit number: int() is quadratic in its digits.
     if number is None or len(number[1].lstrip("+-0")) > 19:
         return None
     parsed = int(number[1])
@@ -176,7 +176,7 @@ def header_value(metadata: Metadata, name: str) -> str | None:
         return None
     if name == "content-type":
         return "application/grpc"
-    # Joined before they are matched, as in the C++ client; Envoy's matchers may look at one value alone.
+    # Joined before the match, as in the C++ client; Envoy's matchers may see a single value.
     values: list[Value] = metadata.all(name)
     return ",".join(value for value in values if isinstance(value, str)) if values else None
 

@@ -57,7 +57,7 @@ def chosen_metrics(value: bytes, names: frozenset[str]) -> Iterator[tuple[str, f
     for name in _UTILIZATIONS & names:
         if number := _amount(getattr(message, name)):
             yield name, number
-    # A85: with a prefix, and so an application's own "cpu_utilization" is not taken for the field of that name.
+    # A85: the prefix tells an application's own "cpu_utilization" from the field of that name.
     for key, number in message.named_metrics.items():
         if math.isfinite(number) and (f"{_NAMED}{key}" in names or f"{_NAMED}*" in names):
             yield f"{_NAMED}{key}", number

@@ -68,7 +68,7 @@ def outlier_detection_settings(cluster: Any, problems: ValidationErrors) -> Outl
     base = optional_duration(message, "base_ejection_time", at)
     longest = optional_duration(message, "max_ejection_time", at)
     for field in _PERCENTAGES:
-        # A50: above 100 the resource is refused, and not capped.
+        # A50: above 100 the resource is rejected, and the value is not capped.
         if getattr(message, field).value > 100:
             at.at(field).add("value must be <= 100")
     success_rate, failure_percentage = _success_rate(message), _failure_percentage(message)
@@ -79,7 +79,7 @@ def outlier_detection_settings(cluster: Any, problems: ValidationErrors) -> Outl
     return OutlierDetectionSettings(
         default.interval if interval is None else interval,
         base,
-        # A50: unset, it is 300 s or the base time, whichever is longer: what nobody has set cuts no ejection short.
+        # A50: unset, it is 300 s or the base time, whichever is longer, so that a default cuts no ejection short.
         max(default.max_ejection_time, base) if longest is None else longest,
         _number(message, "max_ejection_percent", default.max_ejection_percent),
         success_rate,
@@ -88,7 +88,7 @@ def outlier_detection_settings(cluster: Any, problems: ValidationErrors) -> Outl
 
 
 def _success_rate(message: Any) -> SuccessRate | None:
-    # Unset means on, as A50 and Envoy have it; the C++ client takes it for off.
+    # Unset means on, by A50 and in Envoy; the C++ client takes it for off.
     default = SuccessRate()
     enforcement = _number(message, "enforcing_success_rate", default.enforcement)
     if enforcement == 0:
@@ -103,7 +103,7 @@ def _success_rate(message: Any) -> SuccessRate | None:
 
 def _failure_percentage(message: Any) -> FailurePercentage | None:
     default = FailurePercentage()
-    # A50: 0 and unset both switch it off, unlike the success rate, which is on unless it says 0.
+    # A50: 0 and unset both switch it off; the success rate is on unless it is 0.
     enforcement = _number(message, "enforcing_failure_percentage", 0)
     if enforcement == 0:
         return None

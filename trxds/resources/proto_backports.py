@@ -21,7 +21,7 @@ def _random_subsetting() -> Any:
     parent, _, _ = _PACKAGE.rpartition(".")
     if importlib.util.find_spec(parent) is not None:
         return importlib.import_module(f"{_PACKAGE}.random_subsetting_pb2").RandomSubsetting
-    # In the default pool, because it refers to messages of xds-protos.
+    # It has to be in the default pool, because it refers to messages of xds-protos.
     pool = descriptor_pool.Default()
     (file,) = load_descriptor_files("trxds.resources", "random_subsetting")
     file.name = f"{_PACKAGE.replace('.', '/')}/random_subsetting.proto"

@@ -82,7 +82,7 @@ def plain(struct: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    # json_format would raise for a number that JSON does not have.
+    # json_format raises for NaN and infinity, which JSON does not have.
     match value.WhichOneof("kind"):
         case "struct_value":
             return plain(value.struct_value)
@@ -105,7 +105,7 @@ def from_json(resource: Mapping[str, Any]) -> AnyProto:
         return json_format.ParseDict(dict(resource), AnyProto())
     except json_format.ParseError as error:
         raise ValueError(_where_and_what(str(error))) from None
-    except AttributeError:  # json_format splits whatever it finds there
+    except AttributeError:  # json_format calls `split` on `@type` even if it is no text
         raise ValueError(f"field:@type error:must be a text such as {TYPE_PREFIX}{type_name(Cluster)}") from None
 
 

@@ -42,7 +42,7 @@ class Regex:
         for match in self._compiled.finditer(text):
             start = match.start()
             if start == match.end() == end:
-                continue  # nothing, right after something that was replaced
+                continue  # RE2 does not replace an empty match right after another match
             pieces += text[max(end, 0) : start], _expand(substitution, match)
             end = match.end()
         return "".join([*pieces, text[max(end, 0) :]])

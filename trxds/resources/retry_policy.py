@@ -40,20 +40,20 @@ def retry_policy(parent: Any, problems: ValidationErrors) -> RetryPolicy | None:
     if not parent.HasField("retry_policy"):
         return None
     message, at = parent.retry_policy, problems.at("retry_policy")
-    # Envoy's conditions on HTTP ("5xx", "reset") mean nothing to gRPC and are passed over.
-    # per_try_timeout is ignored until xDS has hedging for gRPC: its meaning will be another one then (A44).
+    # A44: Envoy's HTTP conditions ("5xx", "reset") do not apply to gRPC and are ignored.
+    # A44: per_try_timeout is ignored until xDS has hedging for gRPC, which will change its meaning.
     codes = frozenset(_RETRYABLE[word] for word in _words(message.retry_on) if word in _RETRYABLE)
     retries = message.num_retries.value if message.HasField("num_retries") else 1
     if retries < 1:
         at.at("num_retries").add("must be greater than 0")
-    # Read even if nothing is retried in the end: A44 has a bad policy refused, whatever its conditions.
+    # Validated even if no condition applies: A44 rejects a bad policy in any case.
     base, most = _intervals(message, at)
-    # A44: num_retries does not count the first attempt, and A6 takes more than five attempts for five.
+    # A44: num_retries does not include the first attempt. A6: more than five attempts count as five.
     return RetryPolicy(codes, min(retries + 1, _MOST_ATTEMPTS), base, most) if codes else None
 
 
 def _words(conditions: str) -> list[str]:
-    # As grpc-go reads the list; the C++ client passes over a word with a blank before it.
+    # Blanks are stripped as in grpc-go; the C++ client ignores a word with a blank before it.
     return [word.strip().lower() for word in conditions.split(",")]
 
 
@@ -67,7 +67,7 @@ def _intervals(message: Any, problems: ValidationErrors) -> tuple[float, float]:
         at.at("base_interval").add("field not present")
     elif base is not None and most is not None and most < base:
         at.at("max_interval").add("must not be less than base_interval")
-    # A44: a max_interval that is unset is ten times the base; only with no retry_back_off at all it is 250 ms.
+    # A44: an unset max_interval is ten times the base interval, and 250 ms without any retry_back_off.
     base = max(base or 0.0, _LEAST_INTERVAL)
     return base, max(most or 0.0, _LEAST_INTERVAL) if back_off.HasField("max_interval") else 10 * base
 

@@ -90,10 +90,10 @@ def _route(message: Any, inherited: Inherited, problems: ValidationErrors) -> Ro
     if match is None:
         return None
     action = None
-    # A route with any other action stays, and its RPCs fail: to skip it would send them on to a later route.
+    # A28: a route with another action stays, and its RPCs fail: without it they would match a later route.
     if message.HasField("route"):
         action = route_action(message.route, inherited, problems.at("route"))
-        # A28: a route without a cluster that we can use is skipped, and the next one may match.
+        # A28: a route without a supported cluster specifier is skipped, and the next one may match.
         if action is None:
             return None
     return Route(match, action, filter_overrides(message.typed_per_filter_config, inherited.context, problems))

@@ -83,7 +83,7 @@ def _parse_override(config: Extension) -> StatefulSessionConfig | None:
     if message is None:
         config.problems.add("could not parse stateful session filter override config")
         return None
-    # Envoy refuses an override with neither, and `disabled: false`; to the C++ client both mean off.
+    # Envoy rejects an override with neither field, and `disabled: false`; in the C++ client both mean off.
     if message.WhichOneof("override") != "stateful_session":
         return OFF
     return _stateful_session(message.stateful_session, config.problems.at("stateful_session"))
@@ -122,7 +122,7 @@ def _header_state(packed: Extension) -> HeaderConfig | None:
     name, at = message.name.lower(), packed.problems.at("name")
     if not name:
         at.add("field not present")
-    # The session is base64 text already; under a name in -bin gRPC would code it once more.
+    # The value is base64 text already; under a name in -bin gRPC would code it again.
     elif not _HEADER_NAME.fullmatch(name) or name.endswith("-bin"):
         at.add("not a name of ASCII metadata")
     return HeaderConfig(name)
@@ -137,7 +137,7 @@ def _cookie(state: Any, problems: ValidationErrors) -> CookieConfig | None:
     if not cookie.name:
         at.at("name").add("field not present")
     ttl = optional_duration(cookie, "ttl", at) or 0.0
-    # A55 has these three; Envoy's further attributes are ignored, as in the C++ client.
+    # A55 has these three attributes; Envoy's others are ignored, as in the C++ client.
     return CookieConfig(cookie.name, cookie.path, ttl)
 
 

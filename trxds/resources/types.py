@@ -112,7 +112,7 @@ class ResourceType:
                 inner.name, None, (f"incorrect resource type {inner.type_url!r} (should be {self.type_url!r})",)
             )
         parsed = yield from self.parse_in_slices(inner.value, context)
-        # A resource that cannot be decoded has no name of its own; the wrapper's says which one is refused.
+        # A resource that cannot be decoded has no name of its own; the wrapper's name tells which one is rejected.
         return Parsed(inner.name, None, parsed.errors) if parsed.name is None else parsed
 
     def validation_message(self, errors: tuple[str, ...]) -> str:
@@ -130,8 +130,8 @@ def _in_one_slice(convert: Callable[[Any, ParseContext, ValidationErrors], objec
     return in_one_slice
 
 
-# By the xDS protocol LDS and CDS responses list all there is, so what they leave out was deleted; what an RDS or
-# EDS response leaves out is as it was.
+# xDS protocol: LDS and CDS responses have all resources, so the others were deleted; a resource that an RDS or EDS
+# response leaves out is unchanged.
 LDS = ResourceType("LDS", "Listener", True, protos.Listener, "name", listener)
 RDS = ResourceType("RDS", "RouteConfiguration", False, protos.RouteConfiguration, "name", route_config)
 CDS = ResourceType("CDS", "Cluster", True, protos.Cluster, "name", _in_one_slice(cluster))
@@ -139,5 +139,5 @@ EDS = ResourceType(
     "EDS", "ClusterLoadAssignment", False, protos.ClusterLoadAssignment, "cluster_name", cluster_load_assignment
 )
 
-# In the order in which they are asked for.
+# In the order in which they are requested.
 RESOURCE_TYPES: Mapping[str, ResourceType] = MappingProxyType({each.type_url: each for each in (LDS, RDS, CDS, EDS)})

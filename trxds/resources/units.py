@@ -10,14 +10,14 @@ _MAX_SECONDS = 315_576_000_000  # google.protobuf.Duration: about ten thousand y
 _MAX_NANOS = 999_999_999
 UINT32_MAX = 2**32 - 1
 
-# By the number of FractionalPercent.DenominatorType: what one part of it is per million.
+# How many millionths one part is, by the number of FractionalPercent.DenominatorType.
 _PER_MILLION = {0: 10_000, 1: 100, 2: 1}
 MILLION = 1_000_000
 
 
 def duration(message: Any, problems: ValidationErrors) -> float | None:
     """Return the seconds of a google.protobuf.Duration; None if it is out of range."""
-    # Duration itself may be negative. No field that we read has a use for that, so gRPC refuses it (A50, A55, A75).
+    # A Duration may be negative. No field here has a use for that, so gRPC rejects it (A50, A55, A75).
     right = True
     if not 0 <= message.seconds <= _MAX_SECONDS:
         problems.at("seconds").add(f"value must be in the range [0, {_MAX_SECONDS}]")
@@ -35,10 +35,10 @@ def optional_duration(parent: Any, field: str, problems: ValidationErrors) -> fl
 
 def per_million(fraction: Any, problems: ValidationErrors) -> int | None:
     """Return a FractionalPercent in parts per million; None if the denominator is unknown."""
-    # Enums of proto3 are open: the server may know a denominator that is younger than our messages.
+    # Enums of proto3 are open: the server may send a denominator that is newer than the generated messages.
     scale = _PER_MILLION.get(fraction.denominator)
     if scale is None:
         problems.at("denominator").add("unknown denominator type")
         return None
-    # A28: a numerator above its denominator is capped at all RPCs, and not refused.
+    # A28: a numerator above its denominator is capped at all RPCs, and not rejected.
     return min(int(fraction.numerator) * scale, MILLION)

@@ -37,7 +37,7 @@ class UpstreamTls:
         """Return the configuration for the endpoint of that name, which may be empty or have a port."""
         if not self.auto_sni:
             return self
-        # A101: the host's name may have a port, which :authority would have (A81) and an SNI may not.
+        # A101: the host's name may have a port, which belongs in :authority (A81) and not in an SNI.
         return replace(self, sni=hostname.partition(":")[0] or self.sni, auto_sni=False)
 
 
@@ -86,7 +86,7 @@ def _roots(
         return _provider(combined, older, context, problems.at("combined_validation_context"))
     if common.HasField(older):
         return _provider(common, older, context, problems)
-    # A82: asked only where no provider is named. Without either there is nothing to check a certificate against.
+    # A82: used only if no provider is named. Without either, certificates could not be verified.
     if not validation.HasField("system_root_certs"):
         problems.add("no CA certificate provider instance configured")
     return ""
@@ -96,14 +96,14 @@ def _identity(common: Any, context: ParseContext, problems: ValidationErrors) ->
     for field in ("tls_certificate_provider_instance", "tls_certificate_certificate_provider_instance"):
         if common.HasField(field):
             return _provider(common, field, context, problems)
-    # A29 refuses certificates in another form only where no provider is named; beside one they are ignored.
+    # A29: certificates in another form are rejected only if no provider is named; otherwise they are ignored.
     _refuse(common, ("tls_certificates", "tls_certificate_sds_secret_configs"), problems)
     return ""
 
 
 def _provider(parent: Any, field: str, context: ParseContext, problems: ValidationErrors) -> str:
     name = str(getattr(parent, field).instance_name)
-    # A29: refused here, where the control plane hears of it, and not by a handshake that fails on each client.
+    # A29: rejected here, where the control plane gets a NACK, and not by a failed handshake of each client.
     if name not in context.certificate_providers:
         at = problems.at(field).at("instance_name")
         at.add(f"unrecognized certificate provider instance name: {name}")
@@ -112,7 +112,7 @@ def _provider(parent: Any, field: str, context: ParseContext, problems: Validati
 
 def _names(validation: Any, problems: ValidationErrors) -> tuple[TextMatch, ...]:
     fields = ("verify_certificate_spki", "verify_certificate_hash", "require_signed_certificate_timestamp", "crl")
-    # The last one is younger than A29, which could not name it; to ignore it would let in peers that it keeps out.
+    # The last field is newer than A29; to ignore it would accept peers that it excludes.
     _refuse(validation, (*fields, "custom_validator_config", "match_typed_subject_alt_names"), problems)
     found: list[TextMatch] = []
     for index, each in enumerate(validation.match_subject_alt_names):

@@ -18,7 +18,7 @@ class ValidationErrors:
 
     def at(self, field: str) -> ValidationErrors:
         """Return the same errors as seen from a field below: `name`, `name[3]`, or `[key]`."""
-        # Past __init__, which would begin an empty account of its own.
+        # Without __init__, which would begin an empty list of errors.
         below = ValidationErrors.__new__(ValidationErrors)
         below._path = f"{self._path}.{field}" if self._path and field[0] != "[" else self._path + field
         below._found = self._found

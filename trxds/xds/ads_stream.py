@@ -34,9 +34,9 @@ from .xds_telemetry import XdsTelemetry
 
 log = logging.getLogger("trxds.xds")
 
-WATCHER_TIMEOUT = 1.0  # seconds that a watcher may take to read what changed, before it is left behind
-SLICE_TIME = 0.005  # seconds that parsing may hold up everyone else
-# Bytes of answers, some 20,000 ACKs. A server that reads only after it has sent a whole mesh is not held up by it.
+WATCHER_TIMEOUT = 1.0  # seconds that the reader waits for a watcher to read an update
+SLICE_TIME = 0.005  # seconds that parsing may hold up other tasks
+# Bytes of ACKs, some 20,000 of them. A server that first sends a whole mesh and only then reads does not reach it.
 MAX_UNSENT = 4 * 1024 * 1024
 
 T = TypeVar("T")
@@ -67,8 +67,8 @@ class AdsStream:
         self._context = context
         self._told = XdsTelemetry(self.server.uri, observers)
         self._backoff = Backoff(random)
-        self._to_say: ConflatingQueue[None] = ConflatingQueue()  # wakes who writes
-        self._to_wait: ConflatingQueue[None] = ConflatingQueue()  # wakes who watches the clock
+        self._to_say: ConflatingQueue[None] = ConflatingQueue()  # wakes the writer
+        self._to_wait: ConflatingQueue[None] = ConflatingQueue()  # wakes the timers
         self._clock_is_set_to = math.inf
         self._can_send = True  # the stream may still take requests
         self._sent_one = trio.lowlevel.ParkingLot()  # the reader waits there while much is unsent
@@ -92,15 +92,15 @@ class AdsStream:
             await self._wait_until_wanted()
             reason = await self._talk.hold(self._run_stream)
             self._conversation.stream_ended(reason, trio.current_time())
-            # A57: the end of a stream that answered is no failure, and is not counted as one (A78).
+            # A57: the end of a stream that got a response is no failure, and is not counted as one (A78).
             if self._conversation.failure is not None:
                 self._told.failed(reason)
             changes = self._review(self._conversation, ())
             self._watches.publish(changes)
-            # A57 wants backoff only after a stream without an answer. The shortest delay after any other keeps a server
-            # that ends each stream as soon as it has answered from making a busy loop of us.
+            # A57 wants backoff only after a stream without a response. The shortest delay after any other one prevents
+            # a busy loop with a server that ends each stream right after its response.
             delay = self._backoff.next()
-            # Not a warning for each resource, and none while there is no news of the same outage.
+            # One warning for the server and not for each resource, and no second one for the same outage.
             level = logging.WARNING if changes else logging.INFO
             log.log(level, "xDS server %s: %s; trying again in %.1f s", self.server.uri, reason, delay)
             await trio.sleep(delay)
@@ -114,7 +114,9 @@ class AdsStream:
         self._conversation.stream_opened()
         self._can_send = True
         self._told.connected()
+        # The reader alone sees the end of the stream, so writer and timers end with it.
         async with trio.open_nursery() as nursery:
+            # The reader sees the end of the stream, so writer and timers end with it.
             nursery.start_soon(self._write, stream, name=f"ads/{self.server.uri}/write")
             nursery.start_soon(self._watch_the_clock, name=f"ads/{self.server.uri}/clock")
             await self._read(stream)
@@ -126,7 +128,7 @@ class AdsStream:
                 if not await stream.send(request.SerializeToString()):
                     self._can_send = False
                     self._sent_one.unpark_all()
-                    return  # the reader will find out why
+                    return  # the reader gets the reason
                 self._sent(request)
             await self._to_say.next()
 
@@ -159,11 +161,11 @@ class AdsStream:
         while (message := await stream.receive()) is not None:
             changes = self._review(self._conversation, await self._drain_messages(stream, message))
             self._notify_watchers(changes)
-            # The ACK does not wait for the watchers: it says that the resources are valid, not that they are in use.
+            # The ACK does not wait for the watchers: it means that the resources are valid, not that they are in use.
             self._to_say.put("answer", None)
             await self._all_have_seen(changes)
-            # In delta each response has an answer of its own, and none may be left out. So a server that does not read
-            # its answers is not read either.
+            # In delta each response needs an ACK or NACK of its own. So the ACKs for a server that does not read
+            # them would pile up without end; while there are many, its responses are not read either.
             while self._can_send and self._has_much_unsent():
                 await self._sent_one.park()
 
@@ -185,7 +187,7 @@ class AdsStream:
         if isinstance(reading, UnknownResponse):
             log.warning("xDS server %s: %s; ignored", self.server.uri, reading.reason)
             return []
-        # A57: a response ends an outage, even one that is refused; to be connected does not.
+        # A57: a response ends an outage, even one that is rejected; a connection alone does not.
         self._backoff.reset()
         self._told.answered(reading)
         return self._conversation.received(reading, trio.current_time())
@@ -195,6 +197,7 @@ class AdsStream:
         with trio.move_on_after(WATCHER_TIMEOUT) as waiting:
             await self._watches.all_seen(changes)
         if waiting.cancelled_caught:
+            # One slow watcher must not delay the updates of all others for longer than this.
             late = self._watches.mark_slow(changes)
             text = "%s read nothing for %g s; the others go on without them"
             log.warning(text, plural(late, "watcher"), WATCHER_TIMEOUT)

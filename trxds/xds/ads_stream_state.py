@@ -45,10 +45,10 @@ log = logging.getLogger("trxds.xds")
 @dataclass(slots=True, eq=False)
 class _Stream:
     types: dict[ResourceType, ResourceTypeState]
-    pending_types: dict[ResourceType, None]  # types that may have something to say, in the order it came up
-    waiting: dict[ResourceType, float] = field(default_factory=dict)  # types whose next NACK has to wait, until when
-    introduced: bool = False  # the node goes with the first request only
-    received_response: bool = False  # the end of a stream that answered is no failure
+    pending_types: dict[ResourceType, None]  # types that may have a request to send, in the order in which it came up
+    waiting: dict[ResourceType, float] = field(default_factory=dict)  # when each type's delayed NACK may go
+    introduced: bool = False  # only the first request of a stream has the node
+    received_response: bool = False  # after a response, the stream's end is no failure (A57)
     timers: ResourceTimers = field(default_factory=ResourceTimers)
 
     @property
@@ -96,7 +96,7 @@ class AdsStreamState:
         self._node = node
         self._time_of_day = time_of_day
         self._updater = ResourceUpdater(server.uri, data_errors or ResourceErrorPolicy(), time_of_day)
-        # In the order in which a new stream asks: LDS, RDS, CDS, EDS.
+        # In the order of the first requests on a stream: LDS, RDS, CDS, EDS.
         self._subscriptions = {type: Subscription() for type in RESOURCE_TYPES.values()}
         self._stream: _Stream | None = None
 
@@ -109,7 +109,7 @@ class AdsStreamState:
         """Return whether there is a stream."""
         return self._stream is not None
 
-    # -- what watchers want
+    # -- subscriptions
 
     @property
     def wanted(self) -> bool:
@@ -145,7 +145,7 @@ class AdsStreamState:
             subscription.last_sent.clear()
             subscription.parsed.clear()
 
-    # -- what we say
+    # -- requests
 
     def stream_opened(self) -> None:
         """Begin a stream: request everything anew, with the versions in the cache and no nonce."""
@@ -156,6 +156,7 @@ class AdsStreamState:
         """Return the next request, with every change since the last one, or None."""
         stream = self._stream
         while stream is not None and stream.pending_types:
+            # In the order in which changes came up, so that no busy type delays the others for ever.
             type = next(iter(stream.pending_types))
             del stream.pending_types[type]
             request = self._build_request(type, stream, now)
@@ -180,7 +181,7 @@ class AdsStreamState:
         requested = state.requested or frozenset[str]()
         for name in requested - before if requested is not before else ():
             resource = subscription.resources.get(name)
-            # A57: the time runs from the request and not from the watch, and not for what another server gave already.
+            # A57: the timer runs from the request and not from the watch; a resource from another server needs none.
             if resource is not None and resource.awaited:
                 stream.timers.start(resource, now + self._updater.rules.wait)
 
@@ -198,10 +199,12 @@ class AdsStreamState:
             return None
         ack = following.ack
         version, nonce = (ack.version, ack.nonce) if ack else (subscription.version, state.nonce)
-        # A delta server that is told what we have sends what is new. It may be told with a stream's first request only.
+        # A delta server that gets the versions of cached resources sends only newer ones. A stream's first request of
+        # the type alone may have them.
         versions = subscription.versions() if asked is None else {}
         ask = DiscoveryRequestParams(type, following.names, asked, version, versions, nonce, answers=ack is not None)
         request = self.dialect.request(ask)
+        # xDS protocol: only a stream's first request needs the node.
         if not stream.introduced:
             stream.introduced = True
             set_node(request, self._node)
@@ -223,6 +226,7 @@ class AdsStreamState:
         subscription.forget(resource.name)
         resource.server_refcount -= 1
         if not resource.wanted and not resource.server_refcount:
+            # A53 wants a log when an ignored deletion ends, either way.
             if resource.ignored_deletion:
                 text = '%s resource "%s", which the server deleted, is wanted no longer'  # A53
                 log.info(text, type.kind, resource.name)
@@ -231,7 +235,7 @@ class AdsStreamState:
             self._stream.timers.stop(resource)
             self._stream.types[type].drop(resource.name)
 
-    # -- what we hear
+    # -- responses
 
     def known(self, type: ResourceType) -> Mapping[Raw, Parsed]:
         """Return the parsed form of resources by their bytes, so that equal bytes need not be parsed again."""
@@ -256,16 +260,16 @@ class AdsStreamState:
         """
         stream, subscription = self._stream, self._subscriptions[reading.type]
         if stream is None:
-            return []  # closed while it was being read
+            return []  # the stream was closed while this response was parsed
         stream.received_response = True
-        # A request names the last version that was accepted whole: a NACK repeats the one before (xDS protocol), though
-        # the good resources of a refused response are taken all the same (A46).
+        # A request has the last version that was accepted as a whole: a NACK repeats the one before (xDS protocol). The
+        # good resources of a rejected response are used all the same (A46).
         if not reading.errors:
             subscription.version = reading.version
         gone = self._gone(reading, stream.types[reading.type])
         stream.types[reading.type].received(reading, subscription.version, subscription.resources, now)
         self._mark_dirty(reading.type)
-        # One that is refused counts as well: the server can be reached, so there is no reason to fall back (A71).
+        # A rejected response counts too: the server can be reached, so there is no reason to fall back (A71).
         self.failure, self.answers = None, True
         came = self._updater.came(reading.version, now)
         touched = []
@@ -276,6 +280,7 @@ class AdsStreamState:
         for failed in reading.failed:
             resource = self._heard_of(reading.type, failed.name)
             if resource is not None:
+                # Its version goes too, so that a delta server sends the resource again on the next stream.
                 subscription.forget(resource.name)
                 self._updater.fail(resource, failed, came)
                 touched.append(resource)
@@ -284,6 +289,7 @@ class AdsStreamState:
             subscription.forget(resource.name)
             self._updater.delete(resource, came)
             touched.append(resource)
+        # An unwatched resource is kept up to date for a watcher that comes back, but nobody needs to know.
         return [resource for resource in touched if resource.wanted]
 
     def _heard_of(self, type: ResourceType, name: str | None) -> Resource | None:
@@ -304,10 +310,11 @@ class AdsStreamState:
             for name in resources.keys() - reading.names:
                 was_held = state.lost(name)
                 if not state.has_requested(name):
-                    if was_held:  # it may be left out because our last request did not name it
+                    if was_held:  # it may be left out because the last request did not name it
                         resources[name].request_again()
                 elif resources[name].seen:
                     gone.append(resources[name])
+        # A repeated deletion is no news; watchers have had the first.
         return [resource for resource in gone if resource.state is not CacheState.DOES_NOT_EXIST]
 
     @property
@@ -317,7 +324,7 @@ class AdsStreamState:
             return 0
         return sum(state.unsent for state in self._stream.types.values())
 
-    # -- what time tells
+    # -- timers
 
     @property
     def has_pending_requests(self) -> bool:
@@ -331,26 +338,29 @@ class AdsStreamState:
 
     def expire_timers(self, now: float) -> list[Resource]:
         """Return the wanted resources that timed out: neither this server nor another one sent them."""
+        # A71: while several servers are in use, another one may have sent the resource since this one's request.
         late = [each for each in self._stream.expire_timers(now) if each.awaited] if self._stream is not None else []
         for resource in late:
             self._subscriptions[resource.type].forget(resource.name)
             self._updater.on_resource_timeout(resource, now)
         return [resource for resource in late if resource.wanted]
 
-    # -- the end
+    # -- the end of a stream
 
     def stream_ended(self, reason: str, now: float) -> None:
         """Note the end of the stream. It is a failure only if the server never answered on it (A57)."""
         stream, self._stream = self._stream, None
         self._drop_unsubscribed()
-        # A57: a stream that ends after an answer is a reconnect, and watchers hear nothing of it.
+        # A57: a stream that ends after a response is a reconnect, and watchers get no error.
         if stream is None or not stream.received_response:
+            # The time of an outage is that of its first failure.
             if self.failure is None:
                 self.failing_since = self._time_of_day(now)
             self.failure, self.answers = reason, False
 
     def close(self) -> None:
         """End all subscriptions: this server is no longer used."""
+        # Without a stream the server cannot be told, so resources that nobody watches may be forgotten at once.
         self._stream = None
         for subscription in self._subscriptions.values():
             subscription.unwanted.update(subscription.resources)

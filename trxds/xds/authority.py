@@ -54,7 +54,7 @@ class Authority:
         self._time_of_day = time_of_day
         self._asked: list[AdsStreamState] = []  # the first of `servers`
         self._resources: dict[Key, Resource] = {}
-        self._leaving: dict[Key, Resource] = {}  # no longer watched; some server has still to be told
+        self._leaving: dict[Key, Resource] = {}  # watched no longer, but some server does not know yet
         self._failure: ResourceFailure | None = None
         self._closed_since = ""
 
@@ -84,15 +84,16 @@ class Authority:
         why = "the server has sent nothing of it yet" if connected else "there is no stream to the server yet"
         return resource_error(resource.standing(self._where(self._asked), self._node), why)
 
-    # -- what watchers want
+    # -- watches
 
     def watch(self, type: ResourceType, name: str, now: float) -> Changes:
         """Watch a resource, and return the changes: what is known of it, and what the watch brings about."""
+        # A resource that the servers still send is taken back with what is known of it, and not requested anew.
         resource = self._resources.get((type, name)) or self._leaving.pop((type, name), None) or Resource(type, name)
         self._resources[type, name] = resource
         resource.wanted, resource.last_published = True, None
         resource.since = resource.since or self._time_of_day(now)
-        # Not before anything is wanted: the bootstrap may have authorities that no target of the program's needs.
+        # Only now: the bootstrap may have authorities that no target of the program uses.
         if not self._asked and not self._closed_since:
             self._fall_back()
         for conversation in self._asked:
@@ -109,7 +110,7 @@ class Authority:
         resource.wanted = False
         for conversation in self._asked:
             conversation.unsubscribe(resource)
-        # Those of which every server knows are let go, or a program that watches ever new names would fill this.
+        # Resources without a subscription at any server go, or a program that watches ever new names would leak them.
         self._leaving = {key: each for key, each in self._leaving.items() if each.server_refcount}
         self._leaving[type, name] = resource
         return resource
@@ -122,7 +123,7 @@ class Authority:
         self._asked = []
         return self.review([])
 
-    # -- what servers do
+    # -- servers
 
     def review(self, touched: Iterable[Resource]) -> Changes:
         """Choose the servers after an event of these resources or of a server, and return what changed for watchers."""
@@ -138,7 +139,7 @@ class Authority:
     def _return_to_higher_priority(self) -> None:
         """Drop all servers below the first one that answers."""
         for place, conversation in enumerate(self._asked, 1):
-            # A71: at the first response, though all that is in use may still be from a server below.
+            # A71: its first response is enough, although resources in use may still be from a server below.
             if conversation.answers:
                 below, self._asked = self._asked[place:], self._asked[:place]
                 for each in below:
@@ -147,17 +148,19 @@ class Authority:
                 return
 
     def _should_fall_back(self) -> bool:
-        # A71: as long as the last one asked has not failed there is hope, and the next one is left alone.
+        # A71: as long as the last server in use has not failed, it may still answer, and the next one is not used.
         if not self._asked or self._asked[-1].failure is None or len(self._asked) == len(self._servers):
             return False
-        # What is known of a route may be used for long; what is known of endpoints goes out of date (A95).
+        # A71: without a server, cached resources are good enough. A95: endpoints go out of date, so their authority may
+        # fall back without this condition.
         never_came = (each.state is CacheState.REQUESTED and each.value is None for each in self._resources.values())
         return self._impatient or any(never_came)
 
     def _fall_back(self) -> None:
         for above in self._asked:
+            # The new server may replace resources, so a delta server above has to send all of them when it returns.
             above.forget_versions()
-        # A71: those above are asked as well as before, or their return would not be noticed.
+        # A71: the servers above stay in use, or their return would not be noticed.
         conversation = self._supply.get_or_create_stream(self._servers[len(self._asked)])
         if self._asked:
             failed = self._asked[-1]
@@ -165,11 +168,12 @@ class Authority:
                 "xDS server %s: %s; using %s as well", failed.server.uri, failed.failure, conversation.server.uri
             )
         self._asked.append(conversation)
-        # Everything, and not what is missing: resources of two servers need not make a whole (A71).
+        # A71: everything is requested, not only what is missing: resources of two servers need not fit together.
         for resource in self._resources.values():
             conversation.subscribe(resource)
 
     def _drop(self, conversation: AdsStreamState) -> None:
+        # Another authority may share the stream, so it cannot just end.
         for resource in (*self._resources.values(), *self._leaving.values()):
             conversation.unsubscribe(resource)
         self._supply.release_stream(conversation)
@@ -181,7 +185,7 @@ class Authority:
         if not self._asked or self._asked[-1].failure is None:
             return None
         failing = [each for each in self._asked if each.failure]
-        since = max(each.failing_since for each in failing)  # until then there was one to hope for
+        since = max(each.failing_since for each in failing)  # the last one could still answer until then
         if len(failing) == 1:
             return ResourceFailure(
                 self._where(failing), f"cannot reach the xDS server since {since}: {failing[0].failure}"
@@ -193,7 +197,7 @@ class Authority:
         uris = ", ".join(each.server.uri for each in asked)
         return f"server{'s' * (len(asked) > 1)} {uris}"
 
-    # -- what watchers hear
+    # -- updates for watchers
 
     def _changes(self, touched: Iterable[Resource]) -> Changes:
         changes: Changes = {}
@@ -205,9 +209,9 @@ class Authority:
 
     def _state(self, resource: Resource) -> ResourceUpdate | None:
         if self._resources.get(resource.key) is not resource:
-            return None  # another authority's, or nobody's
+            return None  # it belongs to another authority, or nobody watches it
         state = resource.watcher_state(self._failure, self._node)
         if state is None and resource.last_published is not None:
-            # Watchers were told that nobody can be reached, and that is over.
+            # Watchers got the error that no server can be reached, which is over.
             return ResourceUpdate(error=self._still_awaited(resource))
         return state

@@ -29,7 +29,7 @@ async def authorization(server: ServerConfig) -> Headers:
     """
     tokens = [await run_in_thread(partial(read_token, each.path)) for each in server.call_credentials]
     if isinstance(server.credentials, GoogleDefault):
-        tokens.append(await run_in_thread(_google_token))  # the one library of Google's that fetches it blocks
+        tokens.append(await run_in_thread(_google_token))  # Google's library for these tokens blocks
     return [(b"authorization", b"Bearer " + token.encode()) for token in tokens]
 
 
@@ -55,7 +55,7 @@ def _sendable(token: str, source: str) -> str:
 
 def _expires(token: str) -> bool:
     try:
-        # JWTs leave the padding of base64 out (RFC 7515, 2), and b64decode wants it.
+        # JWTs omit the padding of base64 (RFC 7515, 2), and b64decode requires it.
         payload = token.split(".")[1]
         claims = parse_json(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
         return isinstance(claims, dict) and isinstance(claims.get("exp"), int | float)
@@ -67,10 +67,10 @@ def _google_token() -> str:
     auth, transport = import_module("google.auth"), import_module("google.auth.transport.requests")
     try:
         credentials, _ = auth.default(scopes=[_SCOPE])
-    except Exception as error:  # its own, and whatever else it has for a file of credentials that is none
+    except Exception as error:  # google.auth raises many types for a bad file of credentials
         raise OSError(f"google_default: no token: {str(error) or type(error).__name__}") from None
     try:
         credentials.refresh(transport.Request())
-    except Exception as error:  # by its kind alone: its text may quote what the token's endpoint answered
+    except Exception as error:  # only its type is shown: its text may quote the token endpoint's response
         raise OSError(f"google_default: no token: to fetch one ended in {type(error).__name__}") from None
     return _sendable(credentials.token or "", "google_default")

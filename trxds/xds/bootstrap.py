@@ -29,7 +29,7 @@ from .channel_credentials import (
 FILE_VARIABLE = "GRPC_XDS_BOOTSTRAP"
 INLINE_VARIABLE = "GRPC_XDS_BOOTSTRAP_CONFIG"
 
-DELTA = "trxds.delta"  # the server feature that asks for the incremental protocol
+DELTA = "trxds.delta"  # the server feature that selects the incremental protocol variant
 
 FEATURES = (
     "xds_v3",
@@ -39,9 +39,9 @@ FEATURES = (
     "resource_timer_is_transient_error",
     DELTA,
 )
-"""The server features that we know; `trusted_xds_server` has no effect yet (A81)."""
+"""The supported server features; `trusted_xds_server` has no effect yet (A81)."""
 
-_DEFAULT_PORT = 443  # as gRPC's own resolver has it
+_DEFAULT_PORT = 443  # as in gRPC's DNS resolver
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Bootstrap:
     listener_template: str = "%s"
     authorities: Mapping[str, Authority] = field(default_factory=dict)
     certificate_providers: Mapping[str, CertificateFiles] = field(default_factory=dict)
-    """By the name that clusters call them by (A29)."""
+    """The providers by the name that clusters use for them (A29)."""
 
 
 def load(environ: Mapping[str, str]) -> Bootstrap:
@@ -105,6 +105,7 @@ def load(environ: Mapping[str, str]) -> Bootstrap:
 
     `BootstrapError` says that there is none, or what is wrong with it.
     """
+    # A27: the file goes first; the inline text is for environments without one.
     if path := environ.get(FILE_VARIABLE):
         return read(path, source=f"bootstrap file {path} (from {FILE_VARIABLE})")
     if text := environ.get(INLINE_VARIABLE):
@@ -160,7 +161,7 @@ def dial_address(uri: str) -> str:
     if scheme == "unix" and colon:
         return "unix:" + (rest[2:] if rest.startswith("//") else rest)
     if scheme in {"dns", "ipv4", "ipv6", "passthrough"} and colon:
-        # dns://resolver/name: the name is what follows the last slash
+        # In dns://resolver/name the name is the part after the last slash.
         uri = rest.rpartition("/")[2] if rest.startswith("//") else rest
     elif "://" in uri:
         raise ValueError(f"scheme {scheme!r} is not supported; write host:port")
@@ -204,7 +205,7 @@ def _server(place: JsonNode) -> ServerConfig:
     return ServerConfig(
         uri=uri,
         credentials=credentials,
-        # What is not known is ignored, and two servers that differ in nothing else are one, with one stream.
+        # Unknown features are dropped: servers that differ only in those are equal, and share a stream (A71).
         features=frozenset(f for f in FEATURES if f in features) if isinstance(features, list) else frozenset(),
         call_credentials=call_credentials(place.member("call_creds"), credentials),
     )
@@ -244,7 +245,7 @@ def _authority(name: str, place: JsonNode) -> Authority:
     prefix = f"xdstp://{name}/"
     template = place.member("client_listener_resource_name_template")
     text = template.text(f"{prefix}envoy.config.listener.v3.Listener/%s")
-    # A47: an error of the bootstrap, where its operator sees it, and not of the first channel that uses the authority.
+    # A47: the bootstrap is rejected, where its operator sees it, and not the first channel that uses the authority.
     if not text.startswith(prefix):
         template.error(f"is {text!r}; it must begin with {prefix!r}")
     servers = place.member("xds_servers")

@@ -47,7 +47,7 @@ def channel_credentials(place: JsonNode) -> ChannelCredentials:
             usable.append(CHANNEL_TYPES[kind](item.member("config")))
     if kinds and not usable:
         place.error(_none_usable(kinds))
-    # INSECURE is not used: without anything usable a problem was noted, and the bootstrap is refused as a whole.
+    # INSECURE is never used here: a list without supported credentials is a problem, so the bootstrap is rejected.
     return usable[0] if usable else INSECURE
 
 
@@ -69,7 +69,7 @@ def _google_auth_is_installed() -> bool:
 def _is_installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ModuleNotFoundError:  # not even its parent
+    except ModuleNotFoundError:  # its parent is missing too
         return False
 
 
@@ -85,7 +85,7 @@ def _insecure(config: JsonNode) -> Insecure:
 
 
 def _tls(config: JsonNode) -> Tls:
-    # A65: neither roots nor a certificate need be named, unlike in a file_watcher; then the system's roots are used.
+    # A65: unlike a file_watcher, this may have neither roots nor a certificate; then the system's roots are used.
     return Tls(_files(config))
 
 
@@ -103,7 +103,7 @@ CHANNEL_TYPES: Mapping[str, Callable[[JsonNode], ChannelCredentials]] = {
 
 def call_credentials(place: JsonNode, channel: ChannelCredentials) -> tuple[CallCredentials, ...]:
     """Return all supported call credentials; others are ignored. None may be sent without TLS."""
-    # A97: all that are known apply together, unlike channel_creds, of which the first one is taken.
+    # A97: all supported call_creds apply together; of channel_creds only the first one is used.
     known = [item for item in place.items() if item.member("type").text() == JWT]
     if known and isinstance(channel, Insecure):
         place.error("may not be sent as plain text; use tls in channel_creds")
@@ -119,7 +119,7 @@ def _path(place: JsonNode) -> str:
     return _file(place)
 
 
-_CONTENT = re.compile(r"eyJ[^/\s]*\.[^/\s]*\.|-----BEGIN ")  # of a JWT, of PEM
+_CONTENT = re.compile(r"eyJ[^/\s]*\.[^/\s]*\.|-----BEGIN ")  # how a JWT and a PEM file begin
 
 
 def _file(place: JsonNode) -> str:

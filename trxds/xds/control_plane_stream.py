@@ -16,7 +16,7 @@ from trxds.transport.request import Request
 from .authorization import authorization
 from .xds_channel import CONNECT_TIMEOUT, ConnectionRef, XdsChannel, refused, unusable
 
-MAX_RESPONSE_SIZE = 1 << 30  # bytes: the control plane is trusted, and a whole mesh comes in one message
+MAX_RESPONSE_SIZE = 1 << 30  # bytes: the control plane is trusted, and one message may have a whole mesh
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,7 @@ class ControlPlaneStream:
 
     async def hold(self, converse: Callable[[ClientStream], Awaitable[None]]) -> str:
         """Open a stream, call `converse` with it until that returns, and return the reason of the end."""
+        # Tokens come before the connection, so that a missing one is not reported as a server that cannot be reached.
         tokens = await self._tokens()
         reason = tokens if isinstance(tokens, str) else await self._hold(tokens, converse)
         self.line.ended(reason)
@@ -40,7 +41,7 @@ class ControlPlaneStream:
 
     async def _tokens(self) -> Headers | str:
         try:
-            # A token may be long in coming, from a file system that hangs say, and ADS must not wait without a word.
+            # A file system that hangs may delay the token for ever, and ADS must not wait without an error.
             with trio.fail_after(CONNECT_TIMEOUT):
                 return await authorization(self.line.server)
         except trio.TooSlowError:
@@ -61,14 +62,14 @@ class ControlPlaneStream:
         connection = await share.connection()
         if not isinstance(connection, Connection):
             return connection
-        # No checkpoint since there was room for it: another stream may take it at the next one.
+        # There must be no checkpoint since the connection had room: another stream could take it.
         stream = connection.open_stream(self._request(tokens))
         if stream is None:
             return unusable(connection)
         try:
             await converse(stream)
         finally:
-            # Plain, so that a cancelled task says it too: the server need not wait for keepalive to find out.
+            # This does not await, so a cancelled task does it too: the server need not wait for keepalive to notice.
             stream.cancel()
         return f"the {self.what} stream ended with {ended_with(stream.status, self.remedy)}"
 
@@ -76,7 +77,7 @@ class ControlPlaneStream:
         address = self.line.server.address
         return Request(
             path=self.path,
-            # As in grpc-go: a path, which the C++ client puts there, is no host to many a server.
+            # As in grpc-go: many servers reject the path, which the C++ client puts here.
             authority="localhost" if address.startswith("unix:") else address,
             metadata=tokens,
             max_receive_size=MAX_RESPONSE_SIZE,

@@ -39,8 +39,9 @@ class DeltaProtocol:
         return DeltaDiscoveryRequest(
             type_url=ask.type.type_url,
             resource_names_subscribe=[name for name in ask.names if name not in asked],
+            # Sorted: the same change makes the same bytes in each run.
             resource_names_unsubscribe=sorted(asked.difference(ask.names)),
-            # Only a type's first request on a stream may have any (DeltaDiscoveryRequest); later ones get none.
+            # Only a type's first request on a stream may have versions (DeltaDiscoveryRequest); later ones have none.
             initial_resource_versions=_claimed(ask.versions),
             response_nonce=ask.nonce if ask.answers else "",
         )
@@ -56,7 +57,7 @@ class DeltaProtocol:
         items: list[ParsedResource] = []
         names: set[str] = set()
         for resource in response.resources:
-            if resource.HasField("resource"):  # without, it only says that the resource still lives
+            if resource.HasField("resource"):  # without the field it is a heartbeat of a resource with a TTL
                 item = yield from read_item(resource.resource, type, known, context, names)
                 items.append(_versioned(item, resource))
                 yield

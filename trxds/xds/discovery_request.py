@@ -15,8 +15,8 @@ from .bootstrap import Node
 from .discovery_response import ParsedResponse, Raw
 
 USER_AGENT_NAME = "trxds"
-# A27: gRPC shifts no load by overprovisioning_factor, and servers should know. And we take resources in the wrapper
-# of the incremental protocol.
+# A27: gRPC ignores overprovisioning_factor, and servers should know. The second feature means that resources may come
+# in the Resource wrapper in state of the world too.
 CLIENT_FEATURES = ("envoy.lb.does_not_support_overprovisioning", "xds.config.resource-in-sotw")
 
 
@@ -25,10 +25,10 @@ class DiscoveryRequestParams:
     """The content of one request. With `answers` it is the ACK or NACK of the response with that nonce."""
 
     type: ResourceType
-    names: Collection[str]  # all that we want
-    asked: frozenset[str] | None  # those that the server was told on this stream; None: nothing yet
-    version: str  # of the type, the last that was accepted
-    versions: Mapping[str, str]  # of the resources that we have, each by itself; empty if this server did not give it
+    names: Collection[str]  # all wanted resources
+    asked: frozenset[str] | None  # the names of the type's last request on this stream; None before the first
+    version: str  # the type's last accepted version
+    versions: Mapping[str, str]  # the version of each cached resource; "" if it is not from this server
     nonce: str
     answers: bool
 
@@ -39,9 +39,9 @@ class ProtocolVariant(Protocol):
     path: str
     response: Any
     remedy: str
-    """What to do about a server that does not speak it."""
+    """The advice for a server that does not support it."""
     cumulative: bool
-    """Each request has all names, and its nonce answers all responses up to that one."""
+    """Whether each request has all names, and its nonce answers all responses up to that one."""
 
     def request(self, ask: DiscoveryRequestParams) -> Any: ...
 

@@ -32,7 +32,7 @@ class ParsedResource:
 
     raw: Raw
     parsed: Parsed
-    version: str | None = None  # its own, where a server counts each resource for itself
+    version: str | None = None  # the resource's own version, which only delta has
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +123,10 @@ def read_item(
 ) -> Slices[ParsedResource]:
     """Parse one resource of a response. `names` are those read before it in this response; its own name is added."""
     raw = resource.type_url, resource.value
+    # A resent resource with the same bytes is the same object, which is compared at once everywhere.
     parsed = known.get(raw) or _named((yield from type.read_in_slices(resource, context)), type)
     if parsed.name in names:
-        # The first one stands. Without a name the second touches nothing, but is refused.
+        # The first one is used. The second gets no name, so it changes no resource, but the response is rejected.
         parsed = Parsed(None, None, (f"{parsed.name}: duplicate resource name",))
     elif parsed.name is not None:
         names.add(parsed.name)

@@ -29,11 +29,11 @@ log = logging.getLogger("trxds.xds")
 
 PATH = "/envoy.service.load_stats.v3.LoadReportingService/StreamLoadStats"
 REMEDY = "take lrs_server out of its clusters, or have it take load reports"
-# Without it a server may not ask for all clusters (LoadStatsResponse.send_all_clusters) and has to name them.
+# Without this feature a server may not set LoadStatsResponse.send_all_clusters, and has to name the clusters.
 SEND_ALL = "envoy.lrs.supports_send_all_clusters"
 
 TakeLoadReports: TypeAlias = Callable[[ServerConfig], tuple[ClusterLoad, ...]]
-"""What that server has not been told yet. What is taken counts as told."""
+"""Return the loads since the last report to that server; they count as reported from then on."""
 
 
 class LrsStream:
@@ -50,8 +50,8 @@ class LrsStream:
         self._backoff = Backoff(random)
         self._orders: ConflatingQueue[LrsResponse] = ConflatingQueue()
         self._reported_at = -math.inf
-        self._answered = False  # the present stream
-        self._trouble = ""  # the outage that has been told
+        self._answered = False  # whether the present stream got a response
+        self._trouble = ""  # the outage that was logged
         self._scope = trio.CancelScope()
 
     def close(self) -> None:
@@ -68,7 +68,7 @@ class LrsStream:
             self._answered = False
             reason = await self._talk.hold(self._converse)
             delay = self._backoff.next()
-            # The same outage is told once, and the end of a stream that was of use is none.
+            # The same outage is logged once, and the end of a stream that got a response is no outage.
             level = logging.INFO if self._answered or reason == self._trouble else logging.WARNING
             log.log(level, "no load reports to %s: %s; trying again in %.1f s", self.server.uri, reason, delay)
             self._trouble = "" if self._answered else reason
@@ -77,7 +77,7 @@ class LrsStream:
     async def _converse(self, stream: ClientStream) -> None:
         if not await stream.send(self._introduction()):
             return
-        # Another for each stream: what the server asked for on the last one is no order on the next.
+        # A new queue for each stream: the server's request on the last one does not hold for the next.
         self._orders = ConflatingQueue()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._report, stream, name=f"lrs/{self.server.uri}/report")
@@ -87,6 +87,7 @@ class LrsStream:
     def _introduction(self) -> bytes:
         request = LoadStatsRequest()
         set_node(request, self._node)
+        # Only the LRS request has this feature; ADS servers have no use for it.
         request.node.client_features.append(SEND_ALL)
         return _bytes(request)
 
@@ -97,7 +98,7 @@ class LrsStream:
             except DecodeError:
                 log.warning("xDS server %s: bytes that are no LoadStatsResponse; ignored", self.server.uri)
                 continue
-            # As for ADS (A57): a stream is a success once the server has said something.
+            # As for ADS (A57): a stream is a success once it got a response.
             self._backoff.reset()
             self._answered = True
             self._orders.put("order", order)
@@ -113,8 +114,8 @@ class LrsStream:
                 due = trio.current_time() + order.interval
             elif order is not None and due <= trio.current_time():
                 if not await stream.send(self._compose(order)):
-                    return  # the reader will find out why
-                # From report to report: to send this one may have waited for the server's window.
+                    return  # the reader gets the reason
+                # The interval is from report to report: this one may have waited for the server's flow control.
                 due = self._reported_at + order.interval
 
     def _compose(self, order: LrsResponse) -> bytes:
@@ -124,6 +125,7 @@ class LrsStream:
         later.
         """
         now = trio.current_time()
+        # All loads are taken, wanted or not, so that their counts begin anew.
         loads = [load for load in self._take(self.server) if order.wants(load.cluster)]
         interval, self._reported_at = now - self._reported_at, now
         return _bytes(load_stats(loads, interval))

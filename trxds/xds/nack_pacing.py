@@ -24,13 +24,13 @@ class NackPacing:
     __slots__ = ("_delay", "_due", "_refused")
 
     def __init__(self) -> None:
-        self._refused: dict[str | None, tuple[str, ...]] = {}  # the errors that the server was told, by resource
+        self._refused: dict[str | None, tuple[str, ...]] = {}  # the errors of earlier NACKs, by resource
         self._delay = MIN_DELAY
-        self._due = AT_ONCE  # of the last NACK
+        self._due = AT_ONCE  # when the last NACK may go or went
 
     def due(self, reading: ParsedResponse, now: float) -> float:
         """Return when the answer to this response may go out. NACKs that wait already share that time with it."""
-        # One that was good in between and is refused again is news: somebody has tried to repair it.
+        # A resource that was valid in between and is rejected again is news: somebody has tried to repair it.
         repaired = self._refused.keys() & {item.parsed.name for item in reading.items if not item.parsed.errors}
         for name in repaired:
             del self._refused[name]
@@ -41,7 +41,7 @@ class NackPacing:
         self._refused |= refused
         if is_new:
             self._delay, self._due = MIN_DELAY, now
-        # One that waits already keeps its time, or responses that come faster would put it off for ever.
+        # A NACK that waits already keeps its time, or responses that come faster would delay it for ever.
         elif self._due <= now:
             self._due, self._delay = max(now, self._due + self._delay), min(2 * self._delay, MAX_DELAY)
         return self._due if self._due > now else AT_ONCE

@@ -68,14 +68,14 @@ class Resource:
     state: CacheState = CacheState.REQUESTED
     since: str = ""
     value: object | None = None
-    accepted: UpdateMetadata | None = None  # what `value` came as
-    failed: UpdateMetadata | None = None  # what `trouble` is about
+    accepted: UpdateMetadata | None = None  # the update that has `value`
+    failed: UpdateMetadata | None = None  # the update or event that `failure` is about
     failure: ResourceFailure | None = None
     absent: bool = False
-    parsed: Parsed | None = None  # what it last came as; the same again is no news
+    parsed: Parsed | None = None  # the last update's result; the same object again is no news
     last_published: ResourceUpdate | None = None
-    wanted: bool = True  # somebody watches it
-    server_refcount: int = 0  # how many servers
+    wanted: bool = True  # whether somebody watches it
+    server_refcount: int = 0  # how many servers are subscribed to it
 
     def __repr__(self) -> str:
         return f"<Resource {self.type.kind} {self.name} {self.state.name}{'' if self.value is None else ', cached'}>"
@@ -126,11 +126,11 @@ class Resource:
         """Note a failure. `drop` takes the value too; without it the value is used as before (A88)."""
         if state is not self.state:
             self.since = update.when
-        # Without what it was parsed to, so that the same bytes are news when they come again.
+        # `parsed` is cleared so that the same bytes are news when they come again.
         self.state, self.failed, self.failure, self.parsed = state, update, trouble, None
         if drop:
             self.value = self.accepted = None
-        # A value that is kept is used on (A53, A88), so nothing is absent for watchers.
+        # A value that is kept stays in use (A53, A88), so the resource is not absent for watchers.
         self.absent = absent and self.value is None
 
     def forget(self) -> None:
@@ -144,7 +144,7 @@ class Resource:
 
         The value is used until it answers.
         """
-        # What is absent counts as known (A71): to ask for it again is no reason to fall back, or for RPCs to wait.
+        # A71: an absent resource counts as known, so a second request is no reason to fall back or for RPCs to wait.
         if self.state is not CacheState.DOES_NOT_EXIST:
             self.state, self.parsed = CacheState.REQUESTED, None
             self.failed, self.failure, self.absent = None, None, False
@@ -156,7 +156,7 @@ class Resource:
         it.
         """
         if self.value is not None:
-            # The outage first: as long as it lasts nothing can come that would mend the rest.
+            # The outage goes first: while it lasts, no update can repair the resource.
             trouble = failure or self.failure
             ambient = self._status(trouble, node) if trouble else None
             return ResourceUpdate(self.value, ambient=ambient, standing=self._standing_of_value(node))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 VARIABLE = "GRPC_EXPERIMENTAL_XDS_DATA_ERROR_HANDLING"
 
-# google.rpc codes that say something of the data; any other is the server's own trouble, and passes.
+# A88: these google.rpc codes are about the resource; any other is a passing failure of the server.
 NOT_FOUND = 5
 PERMISSION_DENIED = 7
 
@@ -40,5 +40,5 @@ def resource_error_policy(features: Set[str], *, a88: bool) -> ResourceErrorPoli
     if not a88:
         return ResourceErrorPolicy(drop_deleted="ignore_resource_deletion" not in features)
     fail, late = "fail_on_data_errors" in features, "resource_timer_is_transient_error" in features
-    # A88: a server that tells of absence itself is not guessed at after 15 s; its silence only says that it is late.
+    # A88: such a server reports absence itself, so its silence only means that the resource is late.
     return ResourceErrorPolicy(30.0 if late else 15.0, late_is_absent=not late, drop_deleted=fail, drop_refused=fail)

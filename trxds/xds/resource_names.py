@@ -15,9 +15,9 @@ from .bootstrap import Bootstrap
 
 _XDSTP = "xdstp:"
 
-# RFC 3986 path characters that xdstp names leave as they are; "/" is one (A47).
+# RFC 3986 path characters, which xdstp names have without percent-coding; "/" is one (A47).
 _PATH = "/:@!$&'()*+,;="
-# An authority may not hold a slash, so ":authority" has it percent-coded.
+# ":authority" may have no slash, so it is percent-coded there.
 _AUTHORITY = ":@!$&'()*+,;=[]"
 
 
@@ -51,9 +51,10 @@ def canonical(name: str) -> str:
     """
     if not name.startswith(_XDSTP) or "?" not in name:
         return name
-    uri, mark, fragment = name.partition("#")  # in which a "?" is like any other character
+    uri, mark, fragment = name.partition("#")  # a "?" in the fragment begins no query
     path, _, query = uri.partition("?")
     parameters = {each.partition("=")[0]: each for each in query.split("&") if each}
+    # A name without parameters has no "?", since "name?" and "name" are the same resource.
     return path + "?" * bool(parameters) + "&".join(parameters[key] for key in sorted(parameters)) + mark + fragment
 
 
@@ -82,7 +83,7 @@ def _split(target: str) -> tuple[str, str]:
     authority = ""
     if rest.startswith("//"):
         authority, _, rest = rest[2:].partition("/")
-    # A target is a URI; what is percent-coded there is coded anew by the rules of the place where it goes (A47).
+    # A target is a URI; it is decoded here and coded again by the rules of an xdstp name or of `:authority` (A47).
     name = unquote(rest.removeprefix("/"))
     if not name or name.endswith("/"):
         raise ValueError(f"target {target!r} names no service; write xds:///NAME, where NAME does not end in a slash")

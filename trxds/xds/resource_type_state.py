@@ -19,7 +19,7 @@ from math import inf
 from .discovery_response import ParsedResponse
 from .nack_pacing import AT_ONCE, NackPacing
 
-_SIZE_OF_AN_ACK = 200  # bytes, beside its texts
+_SIZE_OF_AN_ACK = 200  # bytes, without its texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,9 @@ class PendingAck:
     """The answer to one response, not sent yet; with errors it is a NACK."""
 
     nonce: str
-    version: str  # the last of the type that was accepted by then
+    version: str  # the type's last accepted version at that time
     errors: tuple[str, ...]
-    response: int  # which one of the type's on this stream, from 1
+    response: int  # the number of the response of this type on this stream, from 1
     due: float
 
     @property
@@ -49,8 +49,8 @@ class NextRequest:
 @dataclass(frozen=True, slots=True)
 class _InFlight:
     names: frozenset[str]
-    wanted: frozenset[str]  # some of which may have been left out
-    response: float  # whose nonce it carries
+    wanted: frozenset[str]  # all wanted names; the request may leave some out
+    response: float  # the number of the response whose nonce it has
     answers: bool
 
 
@@ -61,38 +61,38 @@ class ResourceTypeState:
         self.requested: frozenset[str] | None = None
         """The names in the last request that was sent; None before the first."""
         self.nonce = ""
-        """Of the last response."""
+        """The nonce of the last response."""
         self._cumulative = cumulative
         self._responses = 0
         self._pending_acks: list[PendingAck] = []
         self.unsent = 0
-        """Bytes of the answers that wait, about; not counted in state of the world, where there are never many."""
+        """Roughly the bytes of pending answers; not counted in state of the world, where there are never many."""
         self._pacing = NackPacing()
-        self._held: dict[str, int] = {}  # names that the server knows us to have: in which response each came last
-        self._not_held: set[str] = set()  # names that came and that we do not have; the server may think that we do
-        self._not_in_ack: set[str] = set()  # of those, the ones that our last ACK or NACK did not name
-        self._left_out: set[str] = set()  # and the ones that any request with its nonce did not name
+        self._held: dict[str, int] = {}  # the number of the last response with each name that the client has
+        self._not_held: set[str] = set()  # names that came and were not taken; the server may think that they were
+        self._not_in_ack: set[str] = set()  # those of them that the last ACK or NACK did not name
+        self._left_out: set[str] = set()  # those of them that some request with its nonce did not name
         self._in_flight = _InFlight(frozenset(), frozenset(), 0, answers=False)
         self._in_doubt = False
-        self._wanted: frozenset[str] = frozenset()  # when the last request was composed
-        self._may_be_unheard = False  # that was a change, and the request may have crossed a response
+        self._wanted: frozenset[str] = frozenset()  # the wanted names at the last request
+        self._may_be_unheard = False  # that request had a change, and may have crossed a response
 
-    # -- what we say
+    # -- requests
 
     def next_request(self, wanted_in_order: Collection[str], now: float) -> NextRequest | None:
         """Return the next request of this type, or None. The request counts as in flight from then on."""
         if not wanted_in_order and self.requested is None:
-            return None  # an empty list as a type's first request would mean: everything
+            return None  # a type's first request without names would subscribe to all resources
         names = wanted = self._as_set(wanted_in_order)
         ack = self._next_ack(now, at_once=wanted is not self._wanted or self._may_be_unheard)
         if ack is None and self._pending_acks and self._cumulative:
-            return None  # it would carry the nonce without the error, which would be an ACK
+            return None  # it would have the nonce without the error, so it would be an ACK
         if omitted := self._omitted(wanted, ack):
             wanted_in_order = [name for name in wanted_in_order if name not in omitted]
             names = wanted - omitted
         if ack is None and (names is self.requested or names == self.requested):
             return None
-        # A request of the incremental protocol says what it says whatever has crossed it.
+        # In delta a request has its effect no matter which responses it crosses.
         response = inf if not self._cumulative else ack.response if ack else self._responses
         self._in_flight = _InFlight(names, wanted, response, answers=ack is not None)
         return NextRequest(wanted_in_order, ack)
@@ -113,6 +113,7 @@ class ResourceTypeState:
         self._may_be_unheard = sent.wanted is not self._wanted
         self.requested, self._wanted = sent.names, sent.wanted
         no_more = set() if sent.names is before else set(before - sent.names)
+        # Most requests only answer; for those this check saves a set of thousands of names.
         if not self._held.keys() <= sent.names:
             no_more |= self._held.keys() - sent.names
         released = [name for name in no_more if self._held.get(name, 0) <= sent.response]
@@ -168,7 +169,7 @@ class ResourceTypeState:
             return doubtful - self._left_out
         return set[str]() if ack.errors else doubtful - self._not_in_ack
 
-    # -- what we hear
+    # -- responses
 
     def received(self, reading: ParsedResponse, version: str, subscribed: Container[str], now: float) -> None:
         """Note the names of a response, and queue its answer. `version` is the last one accepted."""
@@ -201,6 +202,6 @@ class ResourceTypeState:
             first = self._pending_acks[0] if self._pending_acks else None
             is_news = first is not None and first.errors and first.due == AT_ONCE
             del self._pending_acks[1 if is_news else 0 :]
-        else:  # a server may choose a long nonce, and a NACK is as long as what is wrong
+        else:  # nonces and errors may be long, so bytes are counted and not answers
             self.unsent += ack.size
         self._pending_acks.append(ack)

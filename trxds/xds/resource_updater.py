@@ -34,7 +34,7 @@ class ResourceUpdater:
         parsed = item.parsed
         if parsed is resource.parsed:
             return False
-        # In delta each resource has a version of its own; in state of the world all have the response's.
+        # In delta each resource has its own version; in state of the world all have the response's.
         version = came.version if item.version is None else item.version
         update = UpdateMetadata(version, item.raw, came.at, came.server, came.when)
         subscription.note(resource.name, update, parsed)

@@ -15,11 +15,11 @@ from .resource import Resource, UpdateMetadata
 class Subscription:
     """The subscribed resources by name. `unwanted` are those that nobody watches; they go when the server knows."""
 
-    version: str = ""  # the last that we accepted whole
+    version: str = ""  # the last one that was accepted as a whole
     resources: dict[str, Resource] = field(default_factory=dict)
     unwanted: set[str] = field(default_factory=set)
-    last_sent: dict[str, UpdateMetadata] = field(default_factory=dict)  # what each came as, last
-    parsed: dict[Raw, Parsed] = field(default_factory=dict)  # and what the bytes of those were parsed to
+    last_sent: dict[str, UpdateMetadata] = field(default_factory=dict)  # the last update of each
+    parsed: dict[Raw, Parsed] = field(default_factory=dict)  # the parsed form of those updates
 
     @property
     def wanted(self) -> Collection[str]:
@@ -38,12 +38,12 @@ class Subscription:
 
     def _version(self, resource: Resource) -> str:
         update = self.last_sent.get(resource.name)
-        # With the version of a copy that was refused, or came from elsewhere, the server would take us for up to date.
+        # With the version of a rejected update, or another server's, the server would take the client for up to date.
         same = update is not None and update is resource.accepted and not resource.awaited
         return update.version if update is not None and same else ""
 
     def note(self, name: str, update: UpdateMetadata, parsed: Parsed) -> None:
-        # What the bytes of the copy before were parsed to goes with it, or every version would be kept for ever.
+        # The last version's parsed form goes first, or all versions would be kept for ever.
         """Note the version of a resource that this server sent last, and what its bytes were parsed to."""
         self.forget(name)
         self.last_sent[name] = update

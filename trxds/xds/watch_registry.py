@@ -43,7 +43,7 @@ class WatchRegistry:
         return Watch(self, key, self._cell(key).subscribe(mailbox, sender))
 
     def publish(self, changes: Changes) -> None:
-        # Who has caught up is waited for again: it was slow once, which may have been a busy moment.
+        # A watcher that has caught up is waited for again: it may have been slow in a busy moment only.
         self._late = {follower for follower in self._late if not follower.has_seen}
         for key, state in changes.items():
             if cell := self._cells.get(key):
@@ -69,7 +69,7 @@ class WatchRegistry:
     def _cell(self, key: Key) -> Observable[ResourceUpdate]:
         cell = self._cells.get(key)
         if cell is None:
-            # Before the subscription: if its state is known already, this watcher is to hear of it by the same way.
+            # It has to exist before `_subscribe`: a state that is known already is published to it like any other.
             cell = self._cells[key] = Observable()
             self.publish(self._subscribe(*key))
         return cell
@@ -96,6 +96,7 @@ class Watch:
 
         The last watcher unsubscribes the resource, unless another one comes in the same step.
         """
+        # Cleared first, so that a second call finds nothing to do.
         following, self._following = self._following, None
         if following is not None:
             following.unsubscribe()

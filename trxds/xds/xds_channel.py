@@ -24,12 +24,12 @@ from trxds.transport.keepalive import Keepalive
 from .bootstrap import ServerConfig
 
 CONNECT_TIMEOUT = 20.0  # seconds, as for any gRPC connection
-KEEPALIVE_TIME = 300.0  # seconds without a byte before it is asked whether it lives, as in gRPC's other xDS clients
+KEEPALIVE_TIME = 300.0  # seconds without a byte before a PING, as in gRPC's other xDS clients
 
 KEEPALIVE_TIMEOUT = f"no connection within {CONNECT_TIMEOUT:g} s; check server_uri in the bootstrap and the network"
 
 Start: TypeAlias = Callable[[Callable[[], Awaitable[None]], str], None]
-"""Have a task run, by that name."""
+"""Start a task with that name."""
 
 
 class ConnectionRef:
@@ -42,7 +42,7 @@ class ConnectionRef:
     async def connection(self) -> Connection | str:
         """Return the connection once it is ready and has room for one more stream, or a text with its failure."""
         await self._dialled.answered.wait()
-        # Two may have waited for one connection, to a server that allows one stream; the second has another dialled.
+        # Two streams may have waited for one connection to a server that allows one stream; the second opens another.
         while (found := self._dialled.connection) is not None and not _has_room(found):
             self._hold.release()
             self._dialled, self._hold = self._line._join()
@@ -51,6 +51,7 @@ class ConnectionRef:
 
     def leave(self) -> None:
         """Release the hold; the last one closes the connection. A second call changes nothing."""
+        # The channel's state is set after the release: only then it is known whether the connection ends.
         self._hold.release()
         self._line._left(self._dialled)
 
@@ -90,9 +91,9 @@ class XdsChannel:
         self.server = server
         self.uri = server.uri
         self.state = Connectivity.IDLE
-        self.error = ""  # why the last stream ended, until the next is up
+        self.error = ""  # the reason of the last stream's end, until the next one is open
         self.created_at = trio.current_time()
-        self.changed_at = -math.inf  # when it came to its state, on Trio's clock
+        self.changed_at = -math.inf  # the time of the last change of state, on Trio's clock
         self.traffic = ConnectionStats()
         self._network = network
         self._start = start
@@ -104,7 +105,7 @@ class XdsChannel:
 
     def ended(self, reason: str) -> None:
         """Note that a stream ended for that reason."""
-        # With another stream there the way is not lost, only this one.
+        # If another stream is open, only this one failed and not the channel.
         if not self._in_use and (self._dialled is None or not self._dialled.stands):
             self._set_state(Connectivity.TRANSIENT_FAILURE, reason)
 
@@ -126,7 +127,7 @@ class XdsChannel:
         return any(connection.stream_count for connection in self.traffic.connections)
 
     async def _live(self, dialled: _SharedConnection) -> None:
-        # The dialling is in here too: it is given up when nobody waits for it any more.
+        # The attempt to connect is inside too, so it ends when no stream waits for it any more.
         with dialled.lifetime.scope:
             transport = await self._connect()
             if isinstance(transport, str):
@@ -150,7 +151,7 @@ class XdsChannel:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(connection.run, name=f"{self.kind}/{self.uri}/frames")
-                # To accept is not enough: a server that never sends its SETTINGS is as bad as one that refuses.
+                # A TCP connection is not enough: a server that never sends SETTINGS is as bad as one that refuses it.
                 with trio.move_on_after(CONNECT_TIMEOUT):
                     await connection.wait_ready()
                 if connection.ready:

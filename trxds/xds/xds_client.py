@@ -75,7 +75,7 @@ class XdsClient:
         self._data_error_handling = data_error_handling
         self._take_loads = take_loads
         self.observers = observers or Observers()
-        """Who watches, for who wants to."""
+        """The observers of its events."""
         self._time_of_day = time_of_day
         self._load_servers = LrsServers(self._begin_reports, self._end_reports)
         self._watches = WatchRegistry(self._subscribe, self._unsubscribe, self._load_servers.changed)
@@ -104,7 +104,7 @@ class XdsClient:
                     self._begin(load_stream)
                 await trio.sleep_forever()
             finally:
-                self._nursery = None  # in here, for who still watches while it closes
+                self._nursery = None  # before the nursery closes: watchers that stay must start no task in it
 
     def close(self) -> None:
         """End all requests, before `run` is cancelled while watchers stay.
@@ -153,6 +153,7 @@ class XdsClient:
 
     def _subscribe(self, type: ResourceType, name: str) -> Changes:
         now = trio.current_time()
+        # Such a watch gets its error at once, and no server is asked for the name.
         if problem := self._problem(type, name):
             since = self._time_of_day(now)
             standing = ResourceStatus(type.kind, name, "no server", self._bootstrap.node.id, "REQUESTED", since)
@@ -182,17 +183,18 @@ class XdsClient:
             if authority.uses(conversation):
                 stream.subscription_changed()
 
-    # -- servers, each once: authorities with an equal one share its stream
+    # -- streams, one for each server: authorities with equal servers share one (A71)
 
     def get_or_create_stream(self, server: ServerConfig) -> AdsStreamState:
         for conversation, stream in self._streams.items():
             if conversation.server == server:
+                # The caller subscribes to more resources in this step, so the writer has to wake.
                 stream.subscription_changed()
                 return conversation
         rules = resource_error_policy(server.features, a88=self._data_error_handling)
         dialect = DeltaProtocol() if delta.FEATURE in server.features else SotwProtocol()
         conversation = AdsStreamState(server, self._bootstrap.node, dialect, rules, self._time_of_day)
-        # The server decides what is read of its resources (A81), and is the one that `self` means in them (A27).
+        # The server's features decide which fields are read (A81), and `self` in its resources means this server (A27).
         context = replace(self._context, server_features=server.features, server=server)
         line = self._line(server)
         stream = AdsStream(conversation, self._watches, self._review, line, self._random, context, self.observers)
@@ -201,7 +203,7 @@ class XdsClient:
         return conversation
 
     def release_stream(self, conversation: AdsStreamState) -> None:
-        # Another authority may go on asking this server: then the names of this one have to be taken back.
+        # If another authority still uses this server, the names of this one have to be unsubscribed.
         stream = self._streams[conversation]
         stream.subscription_changed()
         if not any(authority.uses(conversation) for authority in self._authorities.values()):
@@ -228,6 +230,7 @@ class XdsClient:
 
     def _review(self, conversation: AdsStreamState, touched: Iterable[Resource]) -> Changes:
         """Have the authorities of a stream review its changes, and return what changed for watchers."""
+        # Several authorities read it, so it cannot be an iterator.
         touched, changes = list(touched), Changes()
         self._tell_of(touched)
         for authority in self._authorities.values():
@@ -236,6 +239,7 @@ class XdsClient:
         return changes
 
     def _tell_of(self, resources: Iterable[Resource]) -> None:
+        # Without observers, thousands of resources should cost nothing here.
         if self.observers.present:
             for resource in resources:
                 self.observers.xds_resource(resource_event(resource))

@@ -11,7 +11,7 @@ from .discovery_response import ParsedResponse
 from .resource import CacheState, Resource
 from .resource_names import authority_of
 
-# Those that A78 and A88 tell from the same without an older version in use.
+# States that have a label of their own while an older version is in use (A78, A88).
 _MAY_BE_CACHED = frozenset({CacheState.NACKED, CacheState.DOES_NOT_EXIST, CacheState.RECEIVED_ERROR})
 
 
@@ -21,7 +21,7 @@ class XdsTelemetry:
     def __init__(self, server: str, observers: Observers) -> None:
         self._server = server
         self._observers = observers
-        self._answered: dict[str, str] = {}  # by type, the nonce that was answered last on this stream
+        self._answered: dict[str, str] = {}  # the last nonce that was answered on this stream, by type
 
     def connected(self) -> None:
         self._answered.clear()
@@ -45,7 +45,7 @@ class XdsTelemetry:
 
     def _in_words(self, request: Any) -> XdsRequest:
         type, nonce = _name(request.type_url), request.response_nonce
-        # Who asks for something else says the last nonce again, but for delta.
+        # A request that only changes the subscription repeats the last nonce, except in delta.
         answers = bool(nonce) and self._answered.get(type) != nonce
         self._answered[type] = nonce
         error = request.error_detail.message if request.HasField("error_detail") else ""
