@@ -35,7 +35,7 @@ def aggregate(*leaves, **more):
 
 @pytest.mark.parametrize("before", [GONE, AWAITED, EMPTY, UNHEALTHY])
 @pytest.mark.parametrize("now", [GONE, AWAITED, EMPTY, GOOD])
-def test_a_cluster_without_endpoints_is_as_it_would_be_now(before, now):
+def test_a_cluster_that_cannot_serve_is_replaced_by_its_present_result(before, now):
     assert up_to_date(before, {"a": now}) is now
 
 
@@ -47,7 +47,7 @@ def test_draining_hosts_stay_for_their_sessions_and_the_reason_is_the_present_on
     assert up_to_date(aggregate(DRAINING), {"both": aggregate(AWAITED)}) == aggregate(DRAINING)
 
 
-def test_an_aggregate_that_serves_keeps_its_leaves_and_forgets_what_is_over():
+def test_an_aggregate_that_serves_keeps_its_leaves_and_drops_old_errors():
     b, c = (ClusterError(name, unavailable(f"{name} is gone")) for name in "bc")
     both = aggregate(GOOD, note="b is gone; c is gone", skipped_clusters=("b", "c"))
     assert up_to_date(both, {"a": BETTER, "b": cluster("b"), "c": c}) == aggregate(
@@ -56,11 +56,11 @@ def test_an_aggregate_that_serves_keeps_its_leaves_and_forgets_what_is_over():
     assert up_to_date(both, {"a": GOOD, "b": b, "c": c}) == both
 
 
-def test_a_cluster_of_which_nothing_is_known_any_more_stays():
+def test_a_cluster_without_a_present_result_stays():
     assert up_to_date(GONE, {}) is GONE
 
 
-def test_only_what_calls_may_be_told_of_is_looked_at():
+def test_only_clusters_with_errors_that_rpcs_may_get_are_updated():
     assert [is_troubled(each) for each in (GOOD, aggregate(GOOD))] == [False, False]
     troubled = (
         GONE,
@@ -74,6 +74,6 @@ def test_only_what_calls_may_be_told_of_is_looked_at():
     assert all(map(is_troubled, troubled))
 
 
-def test_who_can_serve():
+def test_can_serve_needs_an_endpoint_for_new_requests():
     served = [can_serve(each) for each in (GOOD, aggregate(EMPTY, GOOD), GONE, AWAITED, EMPTY, UNHEALTHY, DRAINING)]
     assert served == [True, True, False, False, False, False, False]

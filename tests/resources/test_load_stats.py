@@ -63,7 +63,7 @@ def test_a_cluster_without_a_name_for_eds_reports_none() -> None:
         ({}, set(), 1.0),
     ],
 )
-def test_a_server_names_clusters_or_all_and_waits_a_second_at_least(
+def test_an_lrs_response_names_clusters_or_all_and_an_interval_of_a_second_at_least(
     response: dict[str, object], wanted: set[str], interval: float
 ) -> None:
     order = reporting_order(json_format.ParseDict(response, protos.LoadStatsResponse()))
@@ -82,7 +82,7 @@ def test_a_server_names_clusters_or_all_and_waits_a_second_at_least(
         ({"rps_fractional", "*"}, {}),
     ],
 )
-def test_only_the_metrics_that_a_cluster_names_are_chosen(names: set[str], chosen: dict[str, float]) -> None:
+def test_a_load_report_has_only_the_metrics_that_the_cluster_names(names: set[str], chosen: dict[str, float]) -> None:
     assert dict(chosen_metrics(REPORT, frozenset(names))) == chosen
 
 

@@ -271,7 +271,7 @@ SERVERS: dict[str, Callable[[], Incremental]] = {
 
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("type", [CDS, EDS], ids=["CDS", "EDS"])
-def test_when_all_is_said_watchers_have_what_the_server_has(type: ResourceType, server: str) -> None:
+def test_watchers_finally_have_the_servers_resources_for_any_order_of_messages(type: ResourceType, server: str) -> None:
     random = Random(14)
     for _ in range(SCHEDULES):
         steps = schedule(random)

@@ -28,7 +28,7 @@ def tell(servers, name, server=None):
     servers.changed({(CDS, name): ResourceUpdate(cluster)})
 
 
-def test_a_server_counts_from_its_first_cluster_that_asks_to_its_last(servers, history):
+def test_load_is_reported_from_the_first_cluster_with_lrs_server_to_the_last(servers, history):
     tell(servers, "a", ONE)
     tell(servers, "b", ONE)
     servers.left((CDS, "a"))
@@ -37,13 +37,13 @@ def test_a_server_counts_from_its_first_cluster_that_asks_to_its_last(servers, h
     assert history == ["+one:1", "-one:1"]
 
 
-def test_clusters_that_do_not_ask_bring_nobody(servers, history):
+def test_a_cluster_without_lrs_server_starts_no_load_reports(servers, history):
     tell(servers, "a")
     servers.left((CDS, "a"))
     assert history == []
 
 
-def test_a_cluster_may_begin_to_ask_and_stop(servers, history):
+def test_an_update_of_a_cluster_may_start_and_stop_load_reports(servers, history):
     tell(servers, "a")
     tell(servers, "a", ONE)
     tell(servers, "a", ONE)
@@ -51,7 +51,7 @@ def test_a_cluster_may_begin_to_ask_and_stop(servers, history):
     assert history == ["+one:1", "-one:1"]
 
 
-def test_a_cluster_that_is_lost_asks_no_longer(servers, history):
+def test_a_cluster_in_error_stops_its_load_reports(servers, history):
     tell(servers, "a", ONE)
     servers.changed({(CDS, "a"): ResourceUpdate(error=unavailable("gone"), absent=True)})
     assert history == ["+one:1", "-one:1"]
@@ -63,7 +63,7 @@ def test_a_cluster_that_another_server_sends_is_reported_there(servers, history)
     assert history == ["+one:1", "+other:1", "-one:1"]
 
 
-def test_resources_of_other_types_are_none_of_its_business(servers, history):
+def test_resources_of_other_types_do_not_change_load_reports(servers, history):
     servers.changed({(LDS, "a"): ResourceUpdate(object())})
     servers.left((LDS, "a"))
     assert history == []
