@@ -48,7 +48,7 @@ def test_the_cache_of_the_route_index_is_bounded():
     index = RouteIndex([RouteMatch(Prefix(""), (HeaderMatch("h", Present()),))] * 40)
     for number in range(5_000):
         assert len(index.candidates(f"/s/{number}")) == 40
-    assert sum(len(found) for found in index._remembered.values()) < 65_536
+    assert sum(len(found) for found in index._cache.values()) < 65_536
 
 
 class CountingPattern(Pattern):

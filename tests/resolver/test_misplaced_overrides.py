@@ -5,7 +5,7 @@ from random import Random
 from trxds.core.metadata import EMPTY
 from trxds.core.resource_status import ResourceStatus
 from trxds.resolver.config_selector import ConfigSelector
-from trxds.resolver.misplaced_overrides import MisplacedOverride, misplaced_overrides
+from trxds.resolver.misplaced_overrides import MisplacedOverride, find_misplaced_overrides
 from trxds.resolver.routes import BoundRoutes
 from trxds.resources.action import RouteAction, WeightedCluster
 from trxds.resources.fault import Abort, FaultConfig
@@ -55,7 +55,7 @@ def test_a_misplaced_override_does_not_switch_a_disabled_filter_on():
 
 
 def test_the_warning_of_a_misplaced_override_has_its_places_key_and_both_types():
-    found = misplaced_overrides(LISTENER, host({"s": FAULT}, {"s": FAULT}, {"s": FAULT}))
+    found = find_misplaced_overrides(LISTENER, host({"s": FAULT}, {"s": FAULT}, {"s": FAULT}))
     v = 'virtual host "v"'
     assert found == (
         MisplacedOverride("s", OVERRIDE, FILTER, (v, f"route 0 of {v}", f'cluster "a" of route 0 of {v}')),
@@ -73,13 +73,13 @@ def test_the_warning_of_a_misplaced_override_has_its_places_key_and_both_types()
 
 def test_the_warning_of_a_misplaced_override_shows_a_few_of_many_places():
     routes = host(route={"s": FAULT}).routes * 1000
-    [found] = misplaced_overrides(LISTENER, VirtualHost("v", ("*",), routes))
+    [found] = find_misplaced_overrides(LISTENER, VirtualHost("v", ("*",), routes))
     assert str(found).startswith('route 0 of virtual host "v", route 1 of')
     assert 'route 4 of virtual host "v" and 995 more: ' in str(found)
 
 
 def test_an_override_of_a_key_that_the_listener_does_not_have_is_not_misplaced():
-    assert misplaced_overrides(LISTENER, host(route={"other": FAULT, "s": session("route")})) == ()
+    assert find_misplaced_overrides(LISTENER, host(route={"other": FAULT, "s": session("route")})) == ()
 
 
 def test_the_warning_begins_with_the_resource_that_has_the_routes():

@@ -20,7 +20,7 @@ def talk() -> Talk:
 
 
 def keeps(talk: Talk, name: str) -> bool:
-    return any(raw[1].startswith(name.encode()) for raw in talk.conversation.known(TYPES["EDS"]))
+    return any(raw[1].startswith(name.encode()) for raw in talk.conversation.parsed_resources(TYPES["EDS"]))
 
 
 # -- a dropped resource is kept until the server knows
@@ -92,9 +92,9 @@ def test_a_dropped_resource_that_was_never_requested_goes_at_once(talk: Talk) ->
     talk.wants("CDS", "c")
     talk.drops("CDS", "c")
     assert talk.says() == []
-    assert talk.conversation.wanted
+    assert talk.conversation.has_subscriptions
     talk.drops("EDS", "a", "b")
-    assert not talk.conversation.wanted, "what is kept holds no stream open"
+    assert not talk.conversation.has_subscriptions, "what is kept holds no stream open"
 
 
 def test_a_dropped_resource_goes_with_the_stream(talk: Talk) -> None:

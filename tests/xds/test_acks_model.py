@@ -225,7 +225,7 @@ class Crossing:
     def item(self, name: str, text: str) -> ParsedResource:
         raw = name, text.encode()
         parsed = Parsed(name, None, ("bad",)) if text == "bad" else Parsed(name, text, ())
-        return ParsedResource(raw, self.conversation.known(self.type).get(raw) or parsed)
+        return ParsedResource(raw, self.conversation.parsed_resources(self.type).get(raw) or parsed)
 
     def hear(self, changes: Changes) -> None:
         for (_, name), state in changes.items():

@@ -26,7 +26,7 @@ from trxds.transport.certificates import CertificateFiles
 from trxds.transport.tls import contexts
 from trxds.transport.transport_credentials import Insecure, Tls
 from trxds.xds import channel_credentials
-from trxds.xds.authorization import authorization, read_token
+from trxds.xds.authorization import fetch_authorization, read_token
 from trxds.xds.bootstrap import Bootstrap, ServerConfig, parse
 from trxds.xds.channel_credentials import GoogleDefault, JwtTokenFile
 from trxds.xds.resource_update import ResourceUpdate
@@ -194,7 +194,7 @@ async def test_google_default_fetches_a_token(monkeypatch: pytest.MonkeyPatch) -
     requests.__dict__["Request"] = object
     monkeypatch.setitem(sys.modules, "google.auth", auth)
     monkeypatch.setitem(sys.modules, "google.auth.transport.requests", requests)
-    headers = await authorization(ServerConfig(PLANE, GoogleDefault()))
+    headers = await fetch_authorization(ServerConfig(PLANE, GoogleDefault()))
     assert headers == [(b"authorization", b"Bearer from-google")]
 
 
@@ -207,7 +207,7 @@ async def test_a_failure_of_google_default_to_fetch_a_token_is_an_oserror(monkey
     monkeypatch.setitem(sys.modules, "google.auth", auth)
     monkeypatch.setitem(sys.modules, "google.auth.transport.requests", ModuleType("google.auth.transport.requests"))
     with pytest.raises(OSError, match="google_default: no token: 'list' object has no attribute 'get'"):
-        await authorization(ServerConfig(PLANE, GoogleDefault()))
+        await fetch_authorization(ServerConfig(PLANE, GoogleDefault()))
 
 
 # -- ADS over TLS
@@ -279,7 +279,7 @@ async def test_a_slow_token_file_delays_no_other_task(tmp_path: Path) -> None:
     found: list[Any] = []
 
     async def read() -> None:
-        found.extend(await authorization(ServerConfig(PLANE, call_credentials=(JwtTokenFile(str(pipe)),))))
+        found.extend(await fetch_authorization(ServerConfig(PLANE, call_credentials=(JwtTokenFile(str(pipe)),))))
 
     with trio.fail_after(10):
         async with trio.open_nursery() as nursery:
@@ -315,7 +315,7 @@ async def test_a_task_that_waits_for_a_slow_file_can_be_cancelled(tmp_path: Path
     with trio.fail_after(10), trio.CancelScope() as scope:
         async with trio.open_nursery() as nursery:
             credentials = (JwtTokenFile(str(pipe)),)
-            nursery.start_soon(authorization, ServerConfig(PLANE, call_credentials=credentials))
+            nursery.start_soon(fetch_authorization, ServerConfig(PLANE, call_credentials=credentials))
             await trio.testing.wait_all_tasks_blocked()
             scope.cancel()
     assert scope.cancelled_caught

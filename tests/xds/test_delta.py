@@ -7,7 +7,7 @@ from support.talk import TYPES, Bad, Talk
 
 from trxds.resources import protos
 from trxds.resources.context import ParseContext
-from trxds.resources.cooperative_parse import at_once
+from trxds.resources.cooperative_parse import run_at_once
 from trxds.resources.types import CDS, RDS
 from trxds.testing import resources
 from trxds.xds.delta import DeltaProtocol
@@ -123,7 +123,7 @@ def test_a_resource_that_another_server_may_have_replaced_has_no_version(talk: D
 
 def read(**fields: object) -> object:
     response = protos.DeltaDiscoveryResponse(type_url=CDS.type_url, nonce="n", system_version_info="7", **fields)
-    return at_once(DeltaProtocol.read(response, CDS, {}, ParseContext()))
+    return run_at_once(DeltaProtocol.read(response, CDS, {}, ParseContext()))
 
 
 def packed(name: str) -> protos.AnyProto:

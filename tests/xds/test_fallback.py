@@ -130,7 +130,7 @@ def test_no_fallback_happens_while_all_resources_are_cached(mesh: Mesh) -> None:
 @pytest.fixture
 def impatient(mesh: Mesh) -> Mesh:
     """One whose authority has `fallback_on_reachability_only` (A95)."""
-    mesh.authority = Authority(SERVERS, mesh, "n", impatient=True)
+    mesh.authority = Authority(SERVERS, mesh, "n", fallback_on_reachability_only=True)
     return mesh
 
 

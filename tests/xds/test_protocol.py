@@ -200,7 +200,7 @@ def test_a_parsed_resource_is_cached_while_it_is_subscribed(talk: Talk) -> None:
     talk.opens()
     talk.hears("CDS", "1", a="x", b=Bad("no"))
     talk.hears("CDS", "2", a="y", b=Bad("no"))
-    known = talk.conversation.known(TYPES["CDS"])
+    known = talk.conversation.parsed_resources(TYPES["CDS"])
     assert set(known) == {("", b"a=y"), ("", b"b=no")}
     talk.drops("CDS", "a", "b")
     talk.says()

@@ -40,5 +40,5 @@ def as_plain_data(value: Any) -> Any:
 
 
 def _kind(value: Any) -> dict[str, Any]:
-    told = isinstance(value, _OUTCOMES) or type(value).__name__.endswith("Config")
-    return {"kind": type(value).__name__} if told else {}
+    has_kind = isinstance(value, _OUTCOMES) or type(value).__name__.endswith("Config")
+    return {"kind": type(value).__name__} if has_kind else {}

@@ -98,7 +98,7 @@ class _Walk:
         self.missing: list[Key] = []
         self.outcomes: dict[str, ClusterResult] = {}
 
-    def _look(self, kind: str, name: str) -> ResourceUpdate | None:
+    def _lookup(self, kind: str, name: str) -> ResourceUpdate | None:
         key = (kind, name)
         state = self._known.get(key)
         # Each missing resource is listed once, although several clusters may share an EDS resource.
@@ -108,7 +108,7 @@ class _Walk:
         return state
 
     def routing(self, name: str, authority: str) -> _Routing | Status | None:
-        state = self._look("LDS", name)
+        state = self._lookup("LDS", name)
         if state is None:
             return None
         if state.error is not None:
@@ -121,17 +121,17 @@ class _Walk:
             return resource_error(standing, "it is no API listener; a client needs one with `api_listener` set")
         # A27: routes may be inline, and then there is no RDS resource to watch.
         if listener.route_config is not None:
-            return _routing(listener, listener.route_config, authority, standing)
+            return _find_routing(listener, listener.route_config, authority, standing)
         return self._routes(listener, listener.rds_name or "", authority)
 
     def _routes(self, listener: Listener, name: str, authority: str) -> _Routing | Status | None:
-        state = self._look("RDS", name)
+        state = self._lookup("RDS", name)
         if state is None:
             return None
         if state.error is not None:
             return state.error
         assert isinstance(state.value, RouteConfig)
-        return _routing(listener, state.value, authority, state.standing or ResourceStatus("RDS", name))
+        return _find_routing(listener, state.value, authority, state.standing or ResourceStatus("RDS", name))
 
     # -- clusters
 
@@ -143,7 +143,7 @@ class _Walk:
         return outcome
 
     def _cluster(self, name: str) -> ClusterResult | None:
-        state = self._look("CDS", name)
+        state = self._lookup("CDS", name)
         if state is None:
             return None
         if state.error is not None:
@@ -162,7 +162,7 @@ class _Walk:
                 assert_never(never)
 
     def _with_endpoints(self, cluster: Cluster, name: str, standing: ResourceStatus | None) -> ClusterConfig | None:
-        state = self._look("EDS", name)
+        state = self._lookup("EDS", name)
         if state is None:
             return None
         if state.error is not None:
@@ -176,7 +176,7 @@ class _Walk:
         return ClusterConfig(cluster, state.value, "", standing, state.standing)
 
     def _with_addresses(self, cluster: Cluster, name: str, standing: ResourceStatus | None) -> ClusterConfig | None:
-        state = self._look("DNS", name)
+        state = self._lookup("DNS", name)
         if state is None:
             return None
         if state.error is not None:
@@ -196,9 +196,9 @@ class _Walk:
         self, standing: ResourceStatus, lb_policy: LbPolicyConfig | None
     ) -> AggregateConfig | ClusterError | None:
         root = standing.name
-        names = flatten(root, self._parts)
+        names = flatten(root, self._aggregate_parts)
         if names is None:
-            return _unusable(standing, f"it is nested more than {MAX_DEPTH - 1} aggregate clusters deep")
+            return _cluster_error(standing, f"it is nested more than {MAX_DEPTH - 1} aggregate clusters deep")
         # All parts are visited before any is missed, or their endpoints would be requested one after the other.
         found = [self.cluster(name) for name in names]
         # A74: the aggregate waits for every part, or a slow one would be skipped as if it did not exist.
@@ -207,21 +207,23 @@ class _Walk:
         # A74: a part that does not exist or is in error does not fail the others.
         errors = [part for part in found if isinstance(part, ClusterError)]
         note = "; ".join(error.status.message for error in errors)
-        leaves = tuple(_balanced(part, lb_policy) for part in found if isinstance(part, ClusterConfig))
+        leaves = tuple(_with_policy(part, lb_policy) for part in found if isinstance(part, ClusterConfig))
         if not leaves:
-            return _unusable(standing, f"its aggregate cluster graph has no leaf clusters{note and f' ({note})'}")
+            return _cluster_error(standing, f"its aggregate cluster graph has no leaf clusters{note and f' ({note})'}")
         return AggregateConfig(root, leaves, note, tuple(error.name for error in errors))
 
-    def _parts(self, name: str) -> tuple[str, ...] | None:
+    def _aggregate_parts(self, name: str) -> tuple[str, ...] | None:
         """Return the clusters of an aggregate; None for any other cluster and for one that is not known yet."""
-        state = self._look("CDS", name)
+        state = self._lookup("CDS", name)
         if state is None or not isinstance(state.value, Cluster):
             return None
         discovery = state.value.discovery
         return discovery.clusters if isinstance(discovery, Aggregate) else None
 
 
-def _routing(listener: Listener, routes: RouteConfig, authority: str, standing: ResourceStatus) -> _Routing | Status:
+def _find_routing(
+    listener: Listener, routes: RouteConfig, authority: str, standing: ResourceStatus
+) -> _Routing | Status:
     host = find_virtual_host(routes.virtual_hosts, authority)
     if host is None:
         remedy = "add that domain to one of its virtual hosts"
@@ -229,10 +231,10 @@ def _routing(listener: Listener, routes: RouteConfig, authority: str, standing: 
     return _Routing(listener, host, standing)
 
 
-def _unusable(standing: ResourceStatus, reason: str) -> ClusterError:
+def _cluster_error(standing: ResourceStatus, reason: str) -> ClusterError:
     return ClusterError(standing.name, resource_error(standing, reason))
 
 
-def _balanced(leaf: ClusterConfig, imposed: LbPolicyConfig | None) -> ClusterConfig:
+def _with_policy(leaf: ClusterConfig, imposed: LbPolicyConfig | None) -> ClusterConfig:
     # Before A75 the aggregate's policy balanced its leaves; the context says whether it still does.
     return leaf if imposed is None else replace(leaf, cluster=replace(leaf.cluster, lb_policy=imposed))

@@ -36,10 +36,10 @@ class Clusters:
             return lifetime.hold()
         # A lifetime that ended is gone from `alive` and cannot be held again, so the cluster gets a new one.
         lifetime = Lifetime(name, self.alive)
-        self._nursery.start_soon(self._live, lifetime, name=f"cluster/{name}")
+        self._nursery.start_soon(self._run_cluster, lifetime, name=f"cluster/{name}")
         return lifetime.maker
 
-    async def _live(self, lifetime: Lifetime) -> None:
+    async def _run_cluster(self, lifetime: Lifetime) -> None:
         try:
             with lifetime.scope:
                 await trio.sleep_forever()
@@ -55,7 +55,7 @@ class RouteTable:
         self.lifetime = Lifetime(f"route table {number}")
         self._holds = {name: clusters.hold(name) for name in names}
         self._lifetimes = {name: clusters.alive[name] for name in self._holds}
-        nursery.start_soon(self._live, name=f"route table/{number}")
+        nursery.start_soon(self._run_table, name=f"route table/{number}")
 
     @property
     def clusters(self) -> frozenset[str]:
@@ -67,7 +67,7 @@ class RouteTable:
         lifetime.acquire()
         return lifetime
 
-    async def _live(self) -> None:
+    async def _run_table(self) -> None:
         try:
             with self.lifetime.scope:
                 await trio.sleep_forever()

@@ -16,7 +16,7 @@ from trxds.resources.units import MILLION
 
 from .clusters import RouteTable
 from .request_hash import request_hash
-from .route_explanation import Explanation, explain_chosen, explain_passed
+from .route_explanation import Explanation, explain_chosen, explain_skipped
 from .routes import BoundCluster, BoundRoute, BoundRoutes
 
 _MAX_CACHED_PATHS = 1024  # programs call few paths
@@ -62,8 +62,8 @@ class ConfigSelector:
     path_cache: dict[str, Selection] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def choose(self, path: str, metadata: Metadata) -> Selection | RouteError:
-        settled = self.path_cache.get(path)
-        return self._choose(path, metadata, self.random) if settled is None else settled
+        cached = self.path_cache.get(path)
+        return self._choose(path, metadata, self.random) if cached is None else cached
 
     def _choose(self, path: str, metadata: Metadata, random: Random) -> Selection | RouteError:
         routes = self.routes
@@ -97,11 +97,11 @@ class ConfigSelector:
         passed = found.route.number if found.route is not None else len(routes.routes)
         # The reasons come from the same random numbers as the choice, in the order in which it drew them.
         drawn = iter(random.numbers)
-        told = explain_passed(routes, path, metadata, passed, drawn)
+        explanation = explain_skipped(routes, path, metadata, passed, drawn)
         if isinstance(found, RouteError):
-            return replace(told, refusal=found.status), None
+            return replace(explanation, refusal=found.status), None
         chosen = explain_chosen(routes, path, metadata, found.route, found.cluster, found.hash, drawn)
-        return replace(told, chosen=chosen), found
+        return replace(explanation, chosen=chosen), found
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -128,12 +128,12 @@ class ErrorSelector:
     """
 
     error: Status
-    present: Callable[[], Status] | None = None
+    current_error: Callable[[], Status] | None = None
 
     @property
     def status(self) -> Status:
         """Return the reason why RPCs fail now."""
-        return self.error if self.present is None else self.present()
+        return self.error if self.current_error is None else self.current_error()
 
     def choose(self, path: str, metadata: Metadata) -> Selection | RouteError:
         # A resource in error may be repaired, so RPCs that wait for ready wait for it.

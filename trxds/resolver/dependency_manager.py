@@ -19,7 +19,7 @@ from trxds.resources.types import CDS, EDS, LDS, RDS, ResourceType
 from trxds.xds.resource_update import ResourceUpdate
 
 from .assemble import Assembly, Key, Known, assemble
-from .meanwhile import is_troubled, up_to_date
+from .meanwhile import may_fail_rpcs, with_present_errors
 from .snapshot import ClusterResult, ConfigError, Missing, XdsConfig
 from .update_rate_limiter import UpdateRateLimiter
 
@@ -27,7 +27,7 @@ from .update_rate_limiter import UpdateRateLimiter
 _TYPES = {kind.kind: kind for kind in (LDS, RDS, CDS, EDS)}
 _ORDER = [*_TYPES, "DNS"]
 
-_SHOWN = 3  # of the missing resources; there may be ten thousand
+MAX_SHOWN = 3  # of the missing resources; there may be ten thousand
 
 
 class Watch(Protocol):
@@ -44,7 +44,7 @@ class Source(Protocol):
         ...
 
 
-class Names(Protocol):
+class NameResolver(Protocol):
     """The source of addresses of DNS names."""
 
     def watch(self, name: str, mailbox: ConflatingQueue[Any], sender: Hashable) -> Watch: ...
@@ -59,7 +59,7 @@ class DependencyManager:
     def __init__(
         self,
         source: Source,
-        names: Names,
+        names: NameResolver,
         mailbox: ConflatingQueue[Any],
         listener: str,
         authority: str,
@@ -73,17 +73,17 @@ class DependencyManager:
         self._held = held
         self._watches: dict[Key, Watch] = {}
         self._known: dict[Key, ResourceUpdate] = {}
-        self._before: Mapping[str, ClusterResult] = {}
+        self._last_clusters: Mapping[str, ClusterResult] = {}
         self._awaited: tuple[Key, ...] = ()  # the missing resources of the last assembly
         self._is_complete = False
         self._has_news = True
-        self._pace = UpdateRateLimiter()
+        self._rate_limiter = UpdateRateLimiter()
 
     def note_news(self) -> None:
         """Make the next `update` assemble a configuration."""
         self._has_news = True
 
-    def take(self, key: Hashable, state: ResourceUpdate) -> None:
+    def note_state(self, key: Hashable, state: ResourceUpdate) -> None:
         """Note the state of a resource or a name."""
         if key in self._watches:
             self._known[key] = state
@@ -92,27 +92,27 @@ class DependencyManager:
         """Assemble a configuration if there is news. Return when to try again: `inf` for not before there is news."""
         if not self._has_news:
             return math.inf
-        if self._pace.ready_at(now) > now:
-            return self._pace.ready_at(now)
+        if self._rate_limiter.ready_at(now) > now:
+            return self._rate_limiter.ready_at(now)
         self._has_news = False
-        assembly = self._assembled(self._known)
+        assembly = self._assemble(self._known)
         self._watch_exactly(assembly.visited)
         self._awaited = assembly.awaited
         outcome = assembly.outcome
         self._is_complete = not isinstance(outcome, Missing)
         if not isinstance(outcome, Missing):
-            self._before = outcome.clusters
+            self._last_clusters = outcome.clusters
         # A74: a configuration comes into force complete or not at all. Until then the one before it is used.
-        newest = self._in_the_meantime() if isinstance(outcome, Missing) else self._with_held(outcome)
+        newest = self._newest_with_present_errors() if isinstance(outcome, Missing) else self._with_held(outcome)
         # Only a change takes a token of the rate limiter: resources may be sent again without one.
         if newest != self.newest:
-            self._pace.take(now)
+            self._rate_limiter.take(now)
             self.newest = newest
         return math.inf
 
-    def _in_the_meantime(self) -> XdsConfig | ConfigError | None:
+    def _newest_with_present_errors(self) -> XdsConfig | ConfigError | None:
         newest = self.newest
-        return replace(newest, clusters=self._up_to_date(newest.clusters)) if newest is not None else None
+        return replace(newest, clusters=self._with_present_errors(newest.clusters)) if newest is not None else None
 
     def _with_held(self, config: XdsConfig | ConfigError) -> XdsConfig | ConfigError:
         """Return the configuration with all held clusters.
@@ -123,27 +123,30 @@ class DependencyManager:
         if not incomplete:
             return config
         assert self.newest is not None  # only a cluster of a configuration is ever held
-        had = {name: self.newest.clusters[name] for name in incomplete}
-        return replace(config, clusters={**config.clusters, **self._up_to_date(had)})
+        kept = {name: self.newest.clusters[name] for name in incomplete}
+        return replace(config, clusters={**config.clusters, **self._with_present_errors(kept)})
 
-    def _up_to_date(self, clusters: Mapping[str, ClusterResult]) -> Mapping[str, ClusterResult]:
-        if not any(map(is_troubled, clusters.values())):
+    def _with_present_errors(self, clusters: Mapping[str, ClusterResult]) -> Mapping[str, ClusterResult]:
+        if not any(map(may_fail_rpcs, clusters.values())):
             return clusters
         # This yields the clusters as if all awaited resources were in error.
-        errors = {key: ResourceUpdate(error=unavailable(self._describe(*key))) for key in self._awaited}
-        present = self._assembled(ChainMap(errors, self._known)).outcome
+        errors = {key: ResourceUpdate(error=unavailable(self._describe_resource(*key))) for key in self._awaited}
+        present = self._assemble(ChainMap(errors, self._known)).outcome
         assert not isinstance(present, Missing)
-        return {name: up_to_date(its, present.clusters) if is_troubled(its) else its for name, its in clusters.items()}
+        return {
+            name: with_present_errors(result, present.clusters) if may_fail_rpcs(result) else result
+            for name, result in clusters.items()
+        }
 
-    def _assembled(self, known: Known) -> Assembly:
-        return assemble(known, *self._target, self._held, self._before)
+    def _assemble(self, known: Known) -> Assembly:
+        return assemble(known, *self._target, self._held, self._last_clusters)
 
     @property
     def describe_pending(self) -> str:
         """Describe what the next configuration waits for; the text is empty if that is nothing known."""
         if self._is_complete:
             return ""
-        shown = [self._describe(kind, name) for kind, name in self._awaited[:_SHOWN]]
+        shown = [self._describe_resource(kind, name) for kind, name in self._awaited[:MAX_SHOWN]]
         # The text ends up in the status of RPCs, so it has a bound.
         more = len(self._awaited) - len(shown)
         return "; ".join([*shown, f"and {more} more"] if more else shown)
@@ -156,7 +159,7 @@ class DependencyManager:
             return unavailable(self.describe_pending)
         return self.newest.status
 
-    def _describe(self, kind: str, name: str) -> str:
+    def _describe_resource(self, kind: str, name: str) -> str:
         if kind == "DNS":
             return f'DNS name "{name}": it is being looked up'
         return self._source.describe_pending(_TYPES[kind], name)

@@ -46,23 +46,25 @@ class DnsResolver:
     def re_resolve(self, name: str) -> None:
         """Resolve the name again soon, if it is watched: its addresses seem to be out of date."""
         if name in self._watched:
-            self._watched[name].asked.set()
+            self._watched[name].resolution_requested.set()
 
     def re_resolve_all(self) -> None:
         """Resolve all names again soon."""
         for watch in self._watched.values():
-            watch.asked.set()
+            watch.resolution_requested.set()
 
 
 class DnsWatch:
     """The watch of one name, until it is cancelled."""
 
-    def __init__(self, name: str, mailbox: ConflatingQueue[Any], sender: Hashable, left: Callable[[], object]) -> None:
-        self.asked = trio.Event()
+    def __init__(
+        self, name: str, mailbox: ConflatingQueue[Any], sender: Hashable, on_cancel: Callable[[], object]
+    ) -> None:
+        self.resolution_requested = trio.Event()
         self._name = name
         self._mailbox = mailbox
         self._sender = sender
-        self._left = left
+        self._on_cancel = on_cancel
         self._scope = trio.CancelScope()
         self._state = ResourceUpdate()
         self._failing_since = ""
@@ -76,7 +78,7 @@ class DnsWatch:
                     # getaddrinfo takes an IPv6 address without its brackets.
                     addresses = await look_up(host.strip("[]"), int(port))
                 except OSError as error:
-                    self._failed(error)
+                    self._on_failure(error)
                     await trio.sleep(backoff.next())
                     continue
                 backoff.reset()
@@ -86,11 +88,11 @@ class DnsWatch:
 
     async def _wait_for_request(self, earliest: float) -> None:
         # A request during the look-up was about the addresses before it.
-        self.asked = trio.Event()
-        await self.asked.wait()
+        self.resolution_requested = trio.Event()
+        await self.resolution_requested.wait()
         await trio.sleep_until(earliest)
 
-    def _failed(self, error: OSError) -> None:
+    def _on_failure(self, error: OSError) -> None:
         # Only the first failure sets the time, or an equal error would look like news each time.
         since = self._failing_since = self._failing_since or time_of_day(trio.current_time())
         # A37: a failure after a success keeps the addresses, and is an ambient error.
@@ -113,7 +115,7 @@ class DnsWatch:
         if not self._scope.cancel_called:
             self._scope.cancel(reason=f"no cluster needs {self._name} any more")
             self._mailbox.discard(self._sender)
-            self._left()
+            self._on_cancel()
 
     def __repr__(self) -> str:
-        return f"<NameWatch {self._name}{' left' if self._scope.cancel_called else ''}>"
+        return f"<DnsWatch {self._name}{' left' if self._scope.cancel_called else ''}>"

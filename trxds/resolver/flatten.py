@@ -10,7 +10,7 @@ from collections.abc import Callable
 MAX_DEPTH = 16  # levels; the root is at 0
 
 
-def flatten(root: str, below: Callable[[str], tuple[str, ...] | None]) -> tuple[str, ...] | None:
+def flatten(root: str, parts_of: Callable[[str], tuple[str, ...] | None]) -> tuple[str, ...] | None:
     """Return the clusters under `root` that are no aggregates; None if any is too deep.
 
     `below` returns the parts of an aggregate, and None for any other cluster.
@@ -26,7 +26,7 @@ def flatten(root: str, below: Callable[[str], tuple[str, ...] | None]) -> tuple[
         if name in seen:
             continue
         seen.add(name)
-        parts = below(name)
+        parts = parts_of(name)
         if parts is None:
             leaves.append(name)
         else:

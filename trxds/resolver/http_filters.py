@@ -16,7 +16,7 @@ from trxds.resources.filters import HttpFilter, RouterConfig
 from trxds.resources.listener import Listener
 from trxds.resources.route import Route, VirtualHost
 
-from .misplaced_overrides import belongs_to
+from .misplaced_overrides import has_type_of
 
 # The client makes it from a route's merged configurations; it is opaque here.
 FilterChain: TypeAlias = Any
@@ -55,21 +55,21 @@ class FilterChains:
         self._router = tuple(each for each in listener.http_filters if isinstance(each.config, RouterConfig))
         self._host = host.filter_overrides
         self._make = make
-        self._made: dict[tuple[FilterConfig, ...], FilterChain] = {}
+        self._chains: dict[tuple[FilterConfig, ...], FilterChain] = {}
 
     def chain(self, route: Route, cluster: WeightedCluster) -> FilterChain:
-        configs = tuple(use.config for use in self._uses(route, cluster))
+        configs = tuple(use.config for use in self._merged_filters(route, cluster))
         # Thousands of routes usually have the same few configurations, so their chains are shared.
-        if configs not in self._made:
-            self._made[configs] = self._make(configs)
-        return self._made[configs]
+        if configs not in self._chains:
+            self._chains[configs] = self._make(configs)
+        return self._chains[configs]
 
     def effective_filters(self, route: Route, cluster: WeightedCluster) -> tuple[EffectiveFilter, ...]:
         """Return the filters that `explain` shows, with the two that end every chain."""
         router = (EffectiveFilter(each.name, each.config, "listener") for each in self._router)
-        return (*self._uses(route, cluster), _CLUSTER_SELECTION, *router)
+        return (*self._merged_filters(route, cluster), _CLUSTER_SELECTION, *router)
 
-    def _uses(self, route: Route, cluster: WeightedCluster) -> tuple[EffectiveFilter, ...]:
+    def _merged_filters(self, route: Route, cluster: WeightedCluster) -> tuple[EffectiveFilter, ...]:
         """Return the filters in the listener's order, without those that are disabled there and have no override."""
         scopes = (
             ("weighted cluster", cluster.filter_overrides),
@@ -86,6 +86,6 @@ def _merge(
     # A39: the scopes are in order, the most specific first, and the first one that has the filter wins.
     for scope, overrides in scopes:
         override = overrides.get(http_filter.name)
-        if override is not None and belongs_to(override, http_filter):
+        if override is not None and has_type_of(override, http_filter):
             return EffectiveFilter(http_filter.name, override, scope)
     return None if http_filter.disabled else EffectiveFilter(http_filter.name, http_filter.config, "listener")

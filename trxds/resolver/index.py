@@ -17,7 +17,7 @@ from trxds.resources.route_match import RouteMatch
 Text = TypeVar("Text", str, bytes)
 
 # How many positions are cached before the cache is cleared; programs call few paths.
-_ROOM = 65_536
+MAX_CACHED_POSITIONS = 65_536
 
 
 class _Texts(Generic[Text]):
@@ -53,11 +53,11 @@ class RouteIndex:
 
     def __init__(self, matches: Iterable[RouteMatch]) -> None:
         self._matches = tuple(matches)
-        self._plain: _Texts[str] = _Texts()
-        self._folded: _Texts[bytes] = _Texts()
+        self._case_sensitive: _Texts[str] = _Texts()
+        self._case_insensitive: _Texts[bytes] = _Texts()
         self._patterns: dict[int, Pattern] = {}
-        self._remembered: dict[str, tuple[int, ...]] = {}
-        self._room = _ROOM
+        self._cache: dict[str, tuple[int, ...]] = {}
+        self._cache_room = MAX_CACHED_POSITIONS
         for position, match in enumerate(self._matches):
             self._add(position, match.path)
 
@@ -65,39 +65,39 @@ class RouteIndex:
         if isinstance(path, Pattern):
             self._patterns[position] = path
         elif path.ignore_case:
-            self._folded.add(fold(path.text), position, isinstance(path, Prefix))
+            self._case_insensitive.add(fold(path.text), position, isinstance(path, Prefix))
         else:
-            self._plain.add(path.text, position, isinstance(path, Prefix))
+            self._case_sensitive.add(path.text, position, isinstance(path, Prefix))
 
     def candidates(self, path: str) -> tuple[int, ...]:
         """Return the routes whose path matches, in order, up to the first without another condition."""
-        found = self._remembered.get(path)
-        return self._remember(path) if found is None else found
+        found = self._cache.get(path)
+        return self._find_candidates(path) if found is None else found
 
-    def _remember(self, path: str) -> tuple[int, ...]:
+    def _find_candidates(self, path: str) -> tuple[int, ...]:
         found = tuple(self._reachable(path))
         # Positions count, not only paths: a path may match thousands of routes that differ in headers.
-        self._room -= 1 + len(found)
-        if self._room < 0:
-            self._remembered.clear()
-            self._room = _ROOM
-        self._remembered[path] = found
+        self._cache_room -= 1 + len(found)
+        if self._cache_room < 0:
+            self._cache.clear()
+            self._cache_room = MAX_CACHED_POSITIONS
+        self._cache[path] = found
         return found
 
     def _reachable(self, path: str) -> Iterator[int]:
         for position in self._matching(path):
             yield position
-            if self._takes_all(position):
+            if self._matches_every_rpc(position):
                 return
 
-    def _takes_all(self, position: int) -> bool:
+    def _matches_every_rpc(self, position: int) -> bool:
         match = self._matches[position]
         return not match.headers and match.fraction is None
 
     def _matching(self, path: str) -> Iterator[int]:
-        found: list[Iterable[int]] = [*self._plain.find(path)]
-        if self._folded:
-            found += self._folded.find(fold(path))
+        found: list[Iterable[int]] = [*self._case_sensitive.find(path)]
+        if self._case_insensitive:
+            found += self._case_insensitive.find(fold(path))
         # A28: the first route that matches wins. All of these lists ascend, so their merge does too.
         for position in merge(*found, self._patterns):
             pattern = self._patterns.get(position)

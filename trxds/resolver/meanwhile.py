@@ -15,12 +15,12 @@ from typing import assert_never
 from .snapshot import AggregateConfig, ClusterConfig, ClusterError, ClusterResult, can_serve
 
 
-def is_troubled(cluster: ClusterResult) -> bool:
+def may_fail_rpcs(cluster: ClusterResult) -> bool:
     """Return whether RPCs may fail with an error of the cluster's resources."""
     return not can_serve(cluster) or (isinstance(cluster, AggregateConfig) and bool(cluster.skipped_clusters))
 
 
-def up_to_date(cluster: ClusterResult, present: Mapping[str, ClusterResult]) -> ClusterResult:
+def with_present_errors(cluster: ClusterResult, present: Mapping[str, ClusterResult]) -> ClusterResult:
     """Return the cluster that replaces `cluster`.
 
     `present` has the clusters as they would be if all awaited resources were in error.

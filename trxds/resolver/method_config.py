@@ -48,76 +48,76 @@ class MethodConfig:
 NO_METHOD_CONFIG = MethodConfig()
 
 
-def method_config(place: JsonNode) -> MethodConfig:
+def parse_method_config(node: JsonNode) -> MethodConfig:
     """Read one entry of `methodConfig`; errors are noted, and the fields that have them are left out."""
-    timeout, ready = place.member("timeout"), place.member("waitForReady")
-    retry, hedging = place.member("retryPolicy"), place.member("hedgingPolicy")
+    timeout, ready = node.member("timeout"), node.member("waitForReady")
+    retry, hedging = node.member("retryPolicy"), node.member("hedgingPolicy")
     # A6: at most one of them, since both decide when the next attempt begins.
     if retry.value is not None and hedging.value is not None:
         hedging.error("stands beside retryPolicy; a method has one of them")
     return MethodConfig(
         timeout.duration(0.0) if timeout.value is not None else None,
         ready.boolean(False) if ready.value is not None else None,
-        _size(place.member("maxRequestMessageBytes")),
-        _size(place.member("maxResponseMessageBytes")),
-        retry_policy(retry) if retry.has_object() else None,
-        hedging_policy(hedging) if hedging.has_object() else None,
+        _size(node.member("maxRequestMessageBytes")),
+        _size(node.member("maxResponseMessageBytes")),
+        parse_retry_policy(retry) if retry.has_object() else None,
+        parse_hedging_policy(hedging) if hedging.has_object() else None,
     )
 
 
-def _size(place: JsonNode) -> int | None:
-    return place.integer(0) if place.value is not None else None
+def _size(node: JsonNode) -> int | None:
+    return node.integer(0) if node.value is not None else None
 
 
-def retry_policy(place: JsonNode) -> RetryPolicy:
-    multiplier = place.member("backoffMultiplier")
+def parse_retry_policy(node: JsonNode) -> RetryPolicy:
+    multiplier = node.member("backoffMultiplier")
     factor = multiplier.number(0.0)
     # A6 leaves a multiplier below 1 valid: then the delays shrink.
     if factor <= 0:
         multiplier.error("must be more than 0; write for example 2")
     return RetryPolicy(
-        _codes(place.member("retryableStatusCodes"), at_least_one=True),
-        _attempts(place.member("maxAttempts")),
-        _backoff(place.member("initialBackoff"), "0.1s"),
-        _backoff(place.member("maxBackoff"), "1s"),
+        _codes(node.member("retryableStatusCodes"), at_least_one=True),
+        _attempts(node.member("maxAttempts")),
+        _backoff(node.member("initialBackoff"), "0.1s"),
+        _backoff(node.member("maxBackoff"), "1s"),
         factor,
     )
 
 
-def hedging_policy(place: JsonNode) -> HedgingPolicy:
+def parse_hedging_policy(node: JsonNode) -> HedgingPolicy:
     return HedgingPolicy(
-        _attempts(place.member("maxAttempts")),
-        place.member("hedgingDelay").duration(0.0),
-        _codes(place.member("nonFatalStatusCodes"), at_least_one=False),
+        _attempts(node.member("maxAttempts")),
+        node.member("hedgingDelay").duration(0.0),
+        _codes(node.member("nonFatalStatusCodes"), at_least_one=False),
     )
 
 
-def _attempts(place: JsonNode) -> int:
+def _attempts(node: JsonNode) -> int:
     # A missing number counts as 0 here, so it is reported once; JsonNode reports a value that is no number.
-    count = place.integer(0 if place.value is None else MIN_ATTEMPTS)
+    count = node.integer(0 if node.value is None else MIN_ATTEMPTS)
     if count < MIN_ATTEMPTS:
-        place.error(f"must be at least {MIN_ATTEMPTS}, as the first counts; more than {MAX_ATTEMPTS} are cut")
+        node.error(f"must be at least {MIN_ATTEMPTS}, as the first counts; more than {MAX_ATTEMPTS} are cut")
     # A6: more than five count as five and are no error.
     return min(count, MAX_ATTEMPTS)
 
 
-def _backoff(place: JsonNode, example: str) -> float:
-    if place.value is None:
-        place.error(f'is missing; write for example "{example}"')
-    return place.seconds(1.0)
+def _backoff(node: JsonNode, example: str) -> float:
+    if node.value is None:
+        node.error(f'is missing; write for example "{example}"')
+    return node.seconds(1.0)
 
 
-def _codes(place: JsonNode, *, at_least_one: bool) -> frozenset[StatusCode]:
+def _codes(node: JsonNode, *, at_least_one: bool) -> frozenset[StatusCode]:
     names = 'needs at least one status code; write for example ["UNAVAILABLE"]'
-    return frozenset(_code(item) for item in place.items(names if at_least_one else ""))
+    return frozenset(_code(item) for item in node.items(names if at_least_one else ""))
 
 
-def _code(place: JsonNode) -> StatusCode:
+def _code(node: JsonNode) -> StatusCode:
     """Read a status code: a name in upper or lower case, or a number (A6)."""
-    value = place.value
+    value = node.value
     if isinstance(value, str) and value.upper() in _CODES:
         return _CODES[value.upper()]
     if isinstance(value, int) and not isinstance(value, bool) and value in _CODES.values():
         return StatusCode(value)
-    place.error(f'is {value!r}, which is no status code; write a name such as "UNAVAILABLE", or its number')
+    node.error(f'is {value!r}, which is no status code; write a name such as "UNAVAILABLE", or its number')
     return StatusCode.UNKNOWN

@@ -30,7 +30,7 @@ _NOWHERE = LocalityId()
 class ResolvedAddress:
     """The endpoints of a target; `note` says why there may be none."""
 
-    place: Locality
+    locality: Locality
     note: str = ""
 
 
@@ -42,17 +42,17 @@ class NonXdsResolver:
         target: NonXdsTarget,
         config: ServiceConfig,
         look_up: Resolve,
-        downstream: ResolverResultHandler,
+        result_handler: ResolverResultHandler,
         random: Random,
     ) -> None:
         self.mailbox: ConflatingQueue[Any] = ConflatingQueue()
         self._target = target
         self._config = config
         self._look_up = look_up
-        self._downstream = downstream
+        self._result_handler = result_handler
         self._random = random
         self._generation = 0
-        self._changing = False
+        self._is_updating = False
         self._watch: DnsWatch | None = None
 
     async def run(self) -> None:
@@ -64,7 +64,7 @@ class NonXdsResolver:
                 self._names = DnsResolver(nursery, self._look_up, self._random)
                 self._start_generation()
                 while True:
-                    self._read(await self.mailbox.next())
+                    self._handle_messages(await self.mailbox.next())
         finally:
             self.mailbox.close()
             # Otherwise the pool would keep subchannels for ever that this update leaves out.
@@ -90,33 +90,33 @@ class NonXdsResolver:
         """Resolve the target's name again soon, if it has one."""
         self._names.re_resolve(self._target.name)
 
-    def _read(self, letters: Mapping[Hashable, Any]) -> None:
+    def _handle_messages(self, messages: Mapping[Hashable, Any]) -> None:
         # The name goes first: a report in the same batch is about an older list of addresses.
-        state = letters.get("name")
+        state = messages.get("name")
         if state is not None:
             self._configure(state.value or (), state.error.message if state.error else "")
-        report = letters.get("root")
+        report = messages.get("root")
         if report is not None:
-            self._heard(report)
+            self._on_report(report)
 
     def _configure(self, addresses: tuple[str, ...], note: str = "") -> None:
         """Give the tree a new list of addresses; `note` says why it may be empty."""
-        place = Locality(_NOWHERE, 1, tuple(Endpoint((address,)) for address in addresses))
+        locality = Locality(_NOWHERE, 1, tuple(Endpoint((address,)) for address in addresses))
         self._generation += 1
         # All lists before the tree has answered are one update.
-        if not self._changing:
-            self._changing = True
+        if not self._is_updating:
+            self._is_updating = True
             # The pool closes no subchannel until the tree has answered, so an address that stays keeps its connection.
-            self._downstream.pool.begin_update()
-        self._downstream.configure(ResolvedAddress(place, note), self._generation)
+            self._result_handler.pool.begin_update()
+        self._result_handler.configure(ResolvedAddress(locality, note), self._generation)
 
-    def _heard(self, report: RootReport) -> None:
+    def _on_report(self, report: RootReport) -> None:
         if report.generation >= self._generation:
             self._on_generation_done()
         # A31's order does not matter here: the selector never changes, and any picker fits it.
-        self._downstream.publish(self._selector, report.picker)
+        self._result_handler.publish(self._selector, report.picker)
 
     def _on_generation_done(self) -> None:
-        if self._changing:
-            self._changing = False
-            self._downstream.pool.end_update()
+        if self._is_updating:
+            self._is_updating = False
+            self._result_handler.pool.end_update()

@@ -20,7 +20,7 @@ from .pick_outcomes import FaultStep, Outcome, PickDropped, PickedSubchannel, Pi
 from .route_timeout import RouteTimeout
 from .routes import BoundCluster, BoundRoute, BoundRoutes
 
-_SHOWN = 20  # skipped routes in `str`
+MAX_SHOWN = 20  # skipped routes in `str`
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +126,9 @@ class Explanation:
 
     def _lines(self) -> Iterator[str]:
         yield f'{self.method} in virtual host "{self.virtual_host}"' if self.virtual_host else self.method
-        yield from map(str, self.passed[:_SHOWN])
-        if len(self.passed) > _SHOWN:
-            yield f"{len(self.passed) - _SHOWN} more routes do not match"
+        yield from map(str, self.passed[:MAX_SHOWN])
+        if len(self.passed) > MAX_SHOWN:
+            yield f"{len(self.passed) - MAX_SHOWN} more routes do not match"
         if self.chosen is not None:
             yield from self.chosen.lines()
         yield from map(str, self.faults)
@@ -140,7 +140,7 @@ class Explanation:
             yield f"so the RPC {self.outcome}"
 
 
-def explain_passed(
+def explain_skipped(
     routes: BoundRoutes, path: str, metadata: Metadata, number: int, drawn: Iterator[int]
 ) -> Explanation:
     """Explain why the selector skipped the first `number` routes, by the numbers that it drew."""

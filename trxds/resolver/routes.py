@@ -20,7 +20,7 @@ from trxds.resources.route import Route, VirtualHost
 from .http_filters import EffectiveFilter, FilterChain, FilterChains, MakeChain
 from .index import RouteIndex
 from .method_config import NO_METHOD_CONFIG, MethodConfig
-from .misplaced_overrides import misplaced_overrides
+from .misplaced_overrides import find_misplaced_overrides
 from .route_timeout import NO_LIMIT, RouteTimeout, TimeoutRule, max_stream_duration
 
 
@@ -53,7 +53,7 @@ class BoundRoute:
         """Return whether a cookie may send an RPC of this route to that cluster (A60)."""
         return any(bound.name == cluster for bound in self.clusters)
 
-    def of_filter(self, status: Status) -> Status:
+    def annotate_filter_status(self, status: Status) -> Status:
         """Return the status with which a filter fails an RPC, with the resource that configures it."""
         if self.standing is None:
             return status
@@ -84,7 +84,7 @@ class BoundRoutes:
         self._listener_limit = listener.max_stream_duration
         self._limits = limits
         self.standing = standing
-        self.misplaced = misplaced_overrides(listener, host)
+        self.misplaced = find_misplaced_overrides(listener, host)
         self._chains = FilterChains(listener, host, make_chain)
         self._bound: dict[int, BoundRoute] = {}
 

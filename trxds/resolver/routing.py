@@ -75,12 +75,12 @@ class RoutingFactory:
             return Routing(config, ErrorSelector(config.status, self.error))
         routes = BoundRoutes(config.listener, config.virtual_host, self.make_chain, self.limits, config.routes_standing)
         # RPCs succeed with a flawed override, so without this log nobody would notice it.
-        _warn_of(routes, in_force)
+        _log_warnings(routes, in_force)
         table = self.clusters.route_table(sorted(routes.clusters))
         return Routing(config, ConfigSelector(routes, table, self.random, self.channel_id))
 
 
-def _warn_of(routes: BoundRoutes, in_force: Routing | None) -> None:
+def _log_warnings(routes: BoundRoutes, in_force: Routing | None) -> None:
     """Log the flaws that the routes in force did not have, so that unchanged ones are not logged again."""
     selector = in_force.selector if in_force is not None else None
     before = selector.routes.misplaced if isinstance(selector, ConfigSelector) else ()

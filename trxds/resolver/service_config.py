@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from trxds.core.json_parse import parse_json
 from trxds.core.json_reader import JsonNode, Problem, kind_of
 
-from .method_config import NO_METHOD_CONFIG, MethodConfig, method_config
+from .method_config import NO_METHOD_CONFIG, MethodConfig, parse_method_config
 
 MethodName: TypeAlias = tuple[str, str]
 """Service and method; an empty method stands for all methods of the service, an empty service for all services."""
@@ -63,11 +63,13 @@ class ServiceConfig:
 EMPTY_SERVICE_CONFIG = ServiceConfig()
 
 
-def _unread(top: JsonNode) -> None:
+def _ignore_lb_policy(top: JsonNode) -> None:
     """Read no load balancing policy."""
 
 
-def parse_service_config(document: str | Mapping[str, Any], read_lb_policy: ReadLbPolicy = _unread) -> ServiceConfig:
+def parse_service_config(
+    document: str | Mapping[str, Any], read_lb_policy: ReadLbPolicy = _ignore_lb_policy
+) -> ServiceConfig:
     """Return the service config in a JSON text or a mapping of the same shape.
 
     `read_lb_policy` reads its load balancing policy. `ValueError` lists every problem, each as
@@ -89,8 +91,8 @@ def _json(text: str) -> Any:
     try:
         return parse_json(text)
     except json.JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno}"
-        raise ValueError(f"service config: no valid JSON at {place}: {error.msg}; correct the text there") from error
+        position = f"line {error.lineno}, column {error.colno}"
+        raise ValueError(f"service config: no valid JSON at {position}: {error.msg}; correct the text there") from error
 
 
 def _service_config(top: JsonNode, read_lb_policy: ReadLbPolicy) -> ServiceConfig:
@@ -106,17 +108,17 @@ def _service_config(top: JsonNode, read_lb_policy: ReadLbPolicy) -> ServiceConfi
     )
 
 
-def _health_checks(place: JsonNode) -> bool:
-    asked = place.has_object() and place.member("serviceName").value is not None
-    place.member("serviceName").text()
-    return asked
+def _health_checks(node: JsonNode) -> bool:
+    is_requested = node.has_object() and node.member("serviceName").value is not None
+    node.member("serviceName").text()
+    return is_requested
 
 
-def _methods(place: JsonNode) -> dict[MethodName, MethodConfig]:
+def _methods(node: JsonNode) -> dict[MethodName, MethodConfig]:
     methods: dict[MethodName, MethodConfig] = {}
-    for item in place.items():
+    for item in node.items():
         item.object()
-        config = method_config(item)
+        config = parse_method_config(item)
         # An entry without names applies to no method; it is still validated.
         for name in item.member("name").items():
             key = _name(name)
@@ -127,20 +129,20 @@ def _methods(place: JsonNode) -> dict[MethodName, MethodConfig]:
     return methods
 
 
-def _name(place: JsonNode) -> MethodName:
-    place.object()
-    service, method = place.member("service").text(), place.member("method").text()
+def _name(node: JsonNode) -> MethodName:
+    node.object()
+    service, method = node.member("service").text(), node.member("method").text()
     if method and not service:
-        place.error("has a method and no service; write both, or neither for the default of all methods")
+        node.error("has a method and no service; write both, or neither for the default of all methods")
     return service, method
 
 
-def _throttling(place: JsonNode) -> RetryThrottling:
-    most, ratio = place.member("maxTokens"), place.member("tokenRatio")
-    tokens = most.number(0.0)
+def _throttling(node: JsonNode) -> RetryThrottling:
+    max_tokens, ratio = node.member("maxTokens"), node.member("tokenRatio")
+    tokens = max_tokens.number(0.0)
     # A6: an integer in the range (0, 1000].
     if tokens != int(tokens) or not 0 < tokens <= _MAX_TOKENS:
-        most.error(f"must be a whole number, more than 0 and at most {_MAX_TOKENS}")
+        max_tokens.error(f"must be a whole number, more than 0 and at most {_MAX_TOKENS}")
     # A6: only three decimals count.
     # The small term keeps binary rounding from cutting 0.001 to 0.
     returned = int(ratio.number(0.0) * 1000 + 1e-6) / 1000

@@ -23,7 +23,7 @@ from .routes import BoundCluster, BoundRoute
 from .service_config import ServiceConfig
 
 # How many methods are cached before the cache is cleared; programs call few.
-_ROOM = 65_536
+MAX_CACHED_METHODS = 65_536
 
 
 class MethodSelector:
@@ -42,16 +42,16 @@ class MethodSelector:
         return ()
 
     def choose(self, path: str, metadata: Metadata) -> Selection:
-        return Selection(self.bound(path), self._cluster, self.table)
+        return Selection(self.bound_route(path), self._cluster, self.table)
 
-    def bound(self, path: str) -> BoundRoute:
+    def bound_route(self, path: str) -> BoundRoute:
         """Return the route of that method, which has its options."""
         found = self._bound.get(path)
         return self._bind(path) if found is None else found
 
     def _bind(self, path: str) -> BoundRoute:
         # A program may make paths from input, so the cache has a bound.
-        if len(self._bound) >= _ROOM:
+        if len(self._bound) >= MAX_CACHED_METHODS:
             self._bound.clear()
         config = self._config.method(path)
         limit = _limit(config).seconds

@@ -104,9 +104,9 @@ class ClusterEntry:
     cluster: ClusterResult
     deleted: bool = False
 
-    def same_as(self, cluster: ClusterResult, given_up: bool) -> bool:
+    def same_as(self, cluster: ClusterResult, deleted: bool) -> bool:
         # By identity: an unchanged cluster is the same object, and to compare ten thousand endpoints takes long.
-        return self.cluster is cluster and self.deleted is given_up
+        return self.cluster is cluster and self.deleted is deleted
 
 
 @dataclass(frozen=True, slots=True)

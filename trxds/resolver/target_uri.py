@@ -35,7 +35,7 @@ class NonXdsTarget:
     name: str = ""
 
 
-class _Mistake(ValueError):
+class _TargetError(ValueError):
     """An error in a part of a target; the caller adds the whole target."""
 
 
@@ -51,10 +51,10 @@ def parse_non_xds_target(target: str) -> NonXdsTarget | None:
         if scheme in _KINDS:
             return _KINDS[scheme](target, rest)
         if rest.startswith("//"):
-            raise _Mistake(f"unknown scheme {scheme!r}; trxds knows {', '.join((XDS, *_KINDS))}")
+            raise _TargetError(f"unknown scheme {scheme!r}; trxds knows {', '.join((XDS, *_KINDS))}")
         # naming.md: a target without a known scheme is a DNS name; "host:port" only looks as if it had a scheme.
         return _dns(target, f"///{target}")
-    except _Mistake as mistake:
+    except _TargetError as mistake:
         raise ValueError(f"target {target!r}: {mistake}") from None
 
 
@@ -78,7 +78,7 @@ def _dns(text: str, rest: str) -> NonXdsTarget:
     path = _path(rest, "the platform's resolver is asked, and no DNS server of a target's own; write dns:///HOST:PORT")
     host, port = _host_and_port(path)
     if not host or any(character in "/?#@" or character.isspace() for character in host):
-        raise _Mistake(f"{path!r} has no host name; write dns:///HOST or dns:///HOST:PORT")
+        raise _TargetError(f"{path!r} has no host name; write dns:///HOST or dns:///HOST:PORT")
     name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     return NonXdsTarget(text, _authority(path), name=name)
 
@@ -102,21 +102,21 @@ def _address(text: str, read: Callable[[str], str], example: str) -> str:
     try:
         return f"{read(host)}:{port}"
     except ValueError:
-        raise _Mistake(f"{host!r} is no address of this kind; write for example {example}") from None
+        raise _TargetError(f"{host!r} is no address of this kind; write for example {example}") from None
 
 
 def _unix(text: str, rest: str) -> NonXdsTarget:
     if rest.startswith("//") and not rest.startswith("///"):
-        raise _Mistake("a path after // begins at the root; write unix:///PATH, or unix:PATH for a relative one")
+        raise _TargetError("a path after // begins at the root; write unix:///PATH, or unix:PATH for a relative one")
     path = unquote(rest.removeprefix("//"))
     if not path:
-        raise _Mistake("no path; write unix:///PATH")
+        raise _TargetError("no path; write unix:///PATH")
     return _socket(text, f"unix:{path}")
 
 
 def _unix_abstract(text: str, rest: str) -> NonXdsTarget:
     if not rest:
-        raise _Mistake("no name; write unix-abstract:NAME")
+        raise _TargetError("no name; write unix-abstract:NAME")
     return _socket(text, f"unix-abstract:{unquote(rest)}")
 
 
@@ -138,7 +138,7 @@ def _path(rest: str, no_authority: str) -> str:
     if rest.startswith("//"):
         authority, _, rest = rest[2:].partition("/")
         if authority:
-            raise _Mistake(f"{authority!r} stands where nothing may; {no_authority}")
+            raise _TargetError(f"{authority!r} stands where nothing may; {no_authority}")
         return unquote(rest)
     return unquote(rest.removeprefix("/"))
 
@@ -154,7 +154,7 @@ def _host_and_port(text: str) -> tuple[str, int]:
         # RFC 3986: only brackets tell the colons of an IPv6 address from that of the port.
         host, bracket, port = text[1:].partition("]")
         if not bracket or (port and not port.startswith(":")):
-            raise _Mistake(f"{text!r} has a bracket too few or too many; write [ADDRESS]:PORT")
+            raise _TargetError(f"{text!r} has a bracket too few or too many; write [ADDRESS]:PORT")
         return host, _port(port[1:]) if port else DEFAULT_PORT
     if text.count(":") != 1:  # no port, or an IPv6 address without brackets and so without a port
         return text, DEFAULT_PORT
@@ -164,5 +164,5 @@ def _host_and_port(text: str) -> tuple[str, int]:
 
 def _port(text: str) -> int:
     if not (text.isascii() and text.isdigit()) or not 0 < int(text) < 2**16:
-        raise _Mistake(f"{text!r} is no port; write a number from 1 to 65535, or none for {DEFAULT_PORT}")
+        raise _TargetError(f"{text!r} is no port; write a number from 1 to 65535, or none for {DEFAULT_PORT}")
     return int(text)

@@ -100,14 +100,14 @@ class XdsResolver:
         look_up: Resolve,
         listener: str,
         authority: str,
-        downstream: ResolverResultHandler,
+        result_handler: ResolverResultHandler,
         random: Random,
     ) -> None:
         self.mailbox: ConflatingQueue[Any] = ConflatingQueue()
         self._source = source
         self._look_up = look_up
         self._target = listener, authority
-        self._downstream = downstream
+        self._result_handler = result_handler
         self._random = random
         self._stage: Stage = Waiting()
         self._sent: Mapping[str, ClusterEntry] = {}  # the entries that the root has
@@ -124,18 +124,18 @@ class XdsResolver:
                     self._source, self._names, self.mailbox, *self._target, self._clusters.alive
                 )
                 self._routings = RoutingFactory(
-                    self._downstream.make_chain,
-                    self._downstream.limits,
+                    self._result_handler.make_chain,
+                    self._result_handler.limits,
                     self._clusters,
                     self._random,
                     self._random.getrandbits(64),
                     dependencies.error,
                 )
                 while True:
-                    look_at = dependencies.update(trio.current_time())
+                    deadline = dependencies.update(trio.current_time())
                     # In every round: a report may have ended the generation that a newer configuration waited for.
                     self._start_generation(dependencies.newest)
-                    self._take(await self.mailbox.next(look_at), dependencies)
+                    self._handle_messages(await self.mailbox.next(deadline), dependencies)
         finally:
             self.mailbox.close()
             if self._dependencies is not None:
@@ -154,7 +154,7 @@ class XdsResolver:
         """Configure a new tree, which knows nothing, with the newest configuration."""
         stage = self._stage
         if isinstance(stage, Settling):  # the old tree ended before it answered
-            self._downstream.pool.end_update()
+            self._result_handler.pool.end_update()
             # These routes never came into force, and nothing else would release the clusters that they hold.
             if stage.routing is not stage.in_force:
                 stage.routing.release()
@@ -162,21 +162,21 @@ class XdsResolver:
         self._names.re_resolve_all()  # an idle channel does not notice addresses that went bad
         self.mailbox.put("tree", None)
 
-    def _take(self, letters: Mapping[Hashable, Any], dependencies: DependencyManager) -> None:
-        for sender, letter in letters.items():
+    def _handle_messages(self, messages: Mapping[Hashable, Any], dependencies: DependencyManager) -> None:
+        for sender, message in messages.items():
             if sender == "root":
-                self._on_report(letter)
+                self._on_report(message)
             elif sender not in ("clusters", "tree"):
-                dependencies.take(sender, letter)
+                dependencies.note_state(sender, message)
         # Reports of hosts are frequent and change no configuration, so they alone assemble nothing.
-        if letters.keys() != {"root"}:
+        if messages.keys() != {"root"}:
             dependencies.note_news()
 
     def _on_report(self, report: RootReport) -> None:
         match self._stage:
             case Settling(in_force, generation, config, routing) if report.generation >= generation:
                 # A31: routes come into force together with a picker that has their clusters, or RPCs would fail.
-                self._downstream.pool.end_update()
+                self._result_handler.pool.end_update()
                 # If only the old routes named a cluster, its entry becomes `deleted`, which the tree has to get next.
                 self._serve(routing, report.picker, config if routing is in_force else None)
                 if in_force is not None and in_force is not routing:
@@ -184,7 +184,7 @@ class XdsResolver:
             case Waiting(in_force) | Settling(in_force):
                 # A change of hosts concerns the routes in force too; the picker still has their clusters.
                 if in_force is not None:
-                    self._downstream.publish(in_force.selector, report.picker)
+                    self._result_handler.publish(in_force.selector, report.picker)
             case Serving(in_force, _, config):
                 self._serve(in_force, report.picker, config)
             case _ as never:
@@ -192,7 +192,7 @@ class XdsResolver:
 
     def _serve(self, routing: Routing, picker: Any, config: XdsConfig | ConfigError | None) -> None:
         self._stage = Serving(routing, picker, config)
-        self._downstream.publish(routing.selector, picker)
+        self._result_handler.publish(routing.selector, picker)
 
     def _start_generation(self, newest: XdsConfig | ConfigError | None) -> None:
         """Turn the newest configuration into a generation, unless one is still on its way."""
@@ -208,8 +208,8 @@ class XdsResolver:
             self._generation += 1
             self._stage = Settling(stage.in_force, self._generation, newest, routing)
             # A host that moves to another policy is released before it is acquired, and must not be closed in between.
-            self._downstream.pool.begin_update()
-            self._downstream.configure(entries, self._generation)
+            self._result_handler.pool.begin_update()
+            self._result_handler.configure(entries, self._generation)
         elif routing is stage.in_force:
             self._stage = Serving(routing, stage.picker, newest)
         else:  # no entry changed, so the tree need not decide and its last picker fits
@@ -227,10 +227,11 @@ class XdsResolver:
         # A60: a cookie may name any cluster of a table that an RPC holds, so all held clusters stay in the tree.
         clusters = {name: config.clusters[name] for name in alive}
         return {
-            name: self._entry(name, its, name not in routed and not can_serve(its)) for name, its in clusters.items()
+            name: self._entry(name, cluster, name not in routed and not can_serve(cluster))
+            for name, cluster in clusters.items()
         }
 
-    def _entry(self, name: str, cluster: ClusterResult, given_up: bool) -> ClusterEntry:
+    def _entry(self, name: str, cluster: ClusterResult, deleted: bool) -> ClusterEntry:
         """Return the cluster's entry, the same object while it is equal: entries are compared by identity."""
         sent = self._sent.get(name)
-        return sent if sent is not None and sent.same_as(cluster, given_up) else ClusterEntry(cluster, given_up)
+        return sent if sent is not None and sent.same_as(cluster, deleted) else ClusterEntry(cluster, deleted)

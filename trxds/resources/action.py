@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .filter_config import FilterConfig
-from .filters import filter_overrides
-from .hash_policy import HashPolicy, hash_policies
-from .retry_policy import RetryPolicy, retry_policy
-from .units import UINT32_MAX, duration, optional_duration
+from .filters import parse_filter_overrides
+from .hash_policy import HashPolicy, parse_hash_policies
+from .retry_policy import RetryPolicy, parse_retry_policy
+from .units import UINT32_MAX, parse_duration, parse_optional_duration
 from .validation_errors import ValidationErrors
 
 if TYPE_CHECKING:
@@ -54,21 +54,23 @@ class Inherited:
     plugins: frozenset[str] = frozenset()
 
 
-def route_action(message: Any, inherited: Inherited, problems: ValidationErrors) -> RouteAction | None:
+def parse_route_action(message: Any, inherited: Inherited, problems: ValidationErrors) -> RouteAction | None:
     """Return the action, or None if the route is to be skipped (or has a problem)."""
     # A route without clusters is skipped. It is read to the end all the same: a NACK has every error.
     clusters = _clusters(message, inherited, problems)
-    header_max, most = _limits(message, problems)
+    header_max, max_duration = _parse_max_stream_duration(message, problems)
     action = RouteAction(
         clusters=clusters,
         grpc_timeout_header_max=header_max,
-        max_stream_duration=most,
+        max_stream_duration=max_duration,
         # Only A31's first draft reads `timeout`: Envoy starts it at the end of the request, which gRPC does not know.
-        timeout=_early(message, "timeout"),
-        max_grpc_timeout=_early(message, "max_grpc_timeout"),
-        hash_policies=hash_policies(message.hash_policy, problems),
+        timeout=_parse_legacy_timeout(message, "timeout"),
+        max_grpc_timeout=_parse_legacy_timeout(message, "max_grpc_timeout"),
+        hash_policies=parse_hash_policies(message.hash_policy, problems),
         # A44: a route's policy replaces its virtual host's even if no condition of it applies, to switch retries off.
-        retry_policy=retry_policy(message, problems) if message.HasField("retry_policy") else inherited.retry_policy,
+        retry_policy=parse_retry_policy(message, problems)
+        if message.HasField("retry_policy")
+        else inherited.retry_policy,
         # A81: only a server that the bootstrap trusts may choose the `:authority` of RPCs.
         auto_host_rewrite=inherited.context.authority_rewrite and message.auto_host_rewrite.value,
     )
@@ -112,7 +114,7 @@ def _weighted_cluster(message: Any, context: ParseContext, problems: ValidationE
     # A wrapper tells 0, which is valid, from unset, which is an error as in the C++ client; grpc-go takes it for 0.
     if not message.HasField("weight"):
         problems.at("weight").add("field not present")
-    overrides = filter_overrides(message.typed_per_filter_config, context, problems)
+    overrides = parse_filter_overrides(message.typed_per_filter_config, context, problems)
     return WeightedCluster(message.name, message.weight.value, overrides)
 
 
@@ -123,16 +125,16 @@ def _check_plugin(name: str, inherited: Inherited, problems: ValidationErrors) -
         problems.add(f'unknown cluster specifier plugin name "{name}"')
 
 
-def _limits(message: Any, problems: ValidationErrors) -> tuple[float | None, float | None]:
+def _parse_max_stream_duration(message: Any, problems: ValidationErrors) -> tuple[float | None, float | None]:
     """Return `grpc_timeout_header_max` and `max_stream_duration`; the config selector chooses between them (A31)."""
     if not message.HasField("max_stream_duration"):
         return None, None
     limits, at = message.max_stream_duration, problems.at("max_stream_duration")
-    return optional_duration(limits, "grpc_timeout_header_max", at), optional_duration(
+    return parse_optional_duration(limits, "grpc_timeout_header_max", at), parse_optional_duration(
         limits, "max_stream_duration", at
     )
 
 
-def _early(message: Any, name: str) -> float | None:
+def _parse_legacy_timeout(message: Any, name: str) -> float | None:
     """Read a field that only A31's first draft has. gRPC ignores it today, so a bad value counts as unset."""
-    return duration(getattr(message, name), ValidationErrors()) if message.HasField(name) else None
+    return parse_duration(getattr(message, name), ValidationErrors()) if message.HasField(name) else None

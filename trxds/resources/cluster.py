@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from . import protos
-from .discovery import Aggregate, Discovery, discovery
+from .discovery import Aggregate, Discovery, parse_discovery
 from .endpoint import HealthStatus, known_health
 from .extension import extension
-from .lb_policy import WRR_LOCALITY, WrapperPolicy, WrrLocality, load_balancing_policy
+from .lb_policy import WRR_LOCALITY, WrapperPolicy, WrrLocality, parse_load_balancing_policy
 from .leaf_policy import LbPolicyConfig, cluster_least_request, cluster_ring_hash
-from .outlier_detection import OutlierDetectionSettings, outlier_detection_settings
-from .units import optional_duration
-from .upstream_tls import UpstreamTls, upstream_tls
+from .outlier_detection import OutlierDetectionSettings, parse_outlier_detection
+from .units import parse_optional_duration
+from .upstream_tls import UpstreamTls, parse_upstream_tls
 from .validation_errors import ValidationErrors
 
 if TYPE_CHECKING:
@@ -57,17 +57,17 @@ class Cluster:
     tls: UpstreamTls | None = None
 
 
-def cluster(message: Any, context: ParseContext, problems: ValidationErrors) -> Cluster | None:
-    found = discovery(message, problems)
+def parse_cluster(message: Any, context: ParseContext, problems: ValidationErrors) -> Cluster | None:
+    found = parse_discovery(message, problems)
     lb_policy: LbPolicyConfig | None = WRR_LOCALITY
     if isinstance(found, Aggregate):
-        found = replace(found, lb_policy=_imposed(message, context))
+        found = replace(found, lb_policy=_aggregate_lb_policy(message, context))
     else:
         lb_policy = _lb_policy(message, context, problems)
     tls = _transport_socket(message, context, problems)
     idle_timeout = _idle_timeout(message, problems)
     lrs = _load_reporting(message, context, problems)
-    ejection = outlier_detection_settings(message, problems)
+    ejection = parse_outlier_detection(message, problems)
     # Only after all fields were read: a NACK has every error, not the first one alone.
     if found is None or lb_policy is None:
         return None
@@ -91,7 +91,7 @@ def _lb_policy(message: Any, context: ParseContext, problems: ValidationErrors) 
     # A52: if this field is set, lb_policy and its configuration are ignored, even if they are invalid.
     if message.HasField("load_balancing_policy"):
         at = problems.at("load_balancing_policy")
-        return load_balancing_policy(message.load_balancing_policy, WrapperPolicy(context), at)
+        return parse_load_balancing_policy(message.load_balancing_policy, WrapperPolicy(context), at)
     match message.lb_policy:
         case protos.Cluster.ROUND_ROBIN:
             return WRR_LOCALITY
@@ -104,7 +104,7 @@ def _lb_policy(message: Any, context: ParseContext, problems: ValidationErrors) 
     return None
 
 
-def _imposed(message: Any, context: ParseContext) -> LbPolicyConfig | None:
+def _aggregate_lb_policy(message: Any, context: ParseContext) -> LbPolicyConfig | None:
     """Return the policy of an aggregate, if the context asks for it.
 
     Without that the field is not read: Envoy demands CLUSTER_PROVIDED there, which has no meaning in gRPC (A75).
@@ -131,12 +131,12 @@ def _idle_timeout(message: Any, problems: ValidationErrors) -> float:
     config = extension(message.upstream_config, "typed_config", problems.at("upstream_config"))
     if config is None:
         return DEFAULT_IDLE_TIMEOUT
-    complaints = "unsupported upstream config type", "can't decode HttpProtocolOptions"
-    options = config.only(protos.HttpProtocolOptions, *complaints)
+    error_texts = "unsupported upstream config type", "can't decode HttpProtocolOptions"
+    options = config.parse_only(protos.HttpProtocolOptions, *error_texts)
     if options is None:
         return DEFAULT_IDLE_TIMEOUT
     at = config.problems.at("common_http_protocol_options")
-    seconds = optional_duration(options.common_http_protocol_options, "idle_timeout", at)
+    seconds = parse_optional_duration(options.common_http_protocol_options, "idle_timeout", at)
     return seconds if seconds is not None else DEFAULT_IDLE_TIMEOUT
 
 
@@ -158,9 +158,9 @@ def _transport_socket(message: Any, context: ParseContext, problems: ValidationE
     config = extension(message.transport_socket, "typed_config", problems.at("transport_socket"))
     if config is None:
         return None
-    complaints = "unrecognized transport socket type", "can't decode UpstreamTlsContext"
-    parsed = config.only(protos.UpstreamTlsContext, *complaints)
-    return upstream_tls(parsed, context, config.problems) if parsed is not None else None
+    error_texts = "unrecognized transport socket type", "can't decode UpstreamTlsContext"
+    parsed = config.parse_only(protos.UpstreamTlsContext, *error_texts)
+    return parse_upstream_tls(parsed, context, config.problems) if parsed is not None else None
 
 
 def _load_reporting(message: Any, context: ParseContext, problems: ValidationErrors) -> LoadReporting | None:

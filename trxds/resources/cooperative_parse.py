@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 Slices: TypeAlias = Generator[None, None, T]
 
-ITEMS_A_SLICE = 64  # routes or endpoints, which take less than 2 ms
+MAX_ITEMS_PER_SLICE = 64  # routes or endpoints, which take less than 2 ms
 
 
 class TimeSlice:
@@ -27,10 +27,10 @@ class TimeSlice:
     def is_used_up(self) -> bool:
         """Count one more item, and return whether it is time to yield."""
         self._items += 1
-        return self._items % ITEMS_A_SLICE == 0
+        return self._items % MAX_ITEMS_PER_SLICE == 0
 
 
-def at_once(slices: Slices[T]) -> T:
+def run_at_once(slices: Slices[T]) -> T:
     """Return the result of a parse without pauses."""
     # A for loop would lose the generator's return value.
     while True:

@@ -50,7 +50,7 @@ _EDS = protos.Cluster.EDS
 _LOGICAL_DNS = protos.Cluster.LOGICAL_DNS
 
 
-def discovery(message: Any, problems: ValidationErrors) -> Discovery | None:
+def parse_discovery(message: Any, problems: ValidationErrors) -> Discovery | None:
     """Return the discovery type of an envoy.config.cluster.v3.Cluster, or None after a problem."""
     match message.WhichOneof("cluster_discovery_type"):
         # A37: the type of its configuration marks an aggregate; cluster_type.name is free text.
@@ -125,7 +125,7 @@ def _aggregate(message: Any, problems: ValidationErrors) -> Aggregate | None:
     if kind is None:
         return None
     complaints = "unknown cluster_type extension type", "can't parse aggregate cluster config"
-    config = kind.only(protos.AggregateConfig, *complaints)
+    config = kind.parse_only(protos.AggregateConfig, *complaints)
     if config is None:
         return None
     if not config.clusters:

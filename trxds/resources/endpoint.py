@@ -100,7 +100,7 @@ class _ParseState:
     health: Mapping[int, HealthStatus]
     known: MutableMapping[bytes, Endpoint]
     addresses: set[str] = field(default_factory=set)
-    pace: TimeSlice = field(default_factory=TimeSlice)
+    time_slice: TimeSlice = field(default_factory=TimeSlice)
 
 
 class EndpointContext(Protocol):
@@ -112,17 +112,17 @@ class EndpointContext(Protocol):
     def endpoints(self) -> MutableMapping[bytes, Endpoint]: ...
 
 
-def cluster_load_assignment(
+def parse_cluster_load_assignment(
     message: Any, context: EndpointContext, problems: ValidationErrors
 ) -> Slices[ClusterLoadAssignment]:
-    reading = _ParseState(known_health(override_host=context.override_host), context.endpoints)
+    state = _ParseState(known_health(override_host=context.override_host), context.endpoints)
     priorities: dict[int, dict[LocalityId, Locality]] = {}
     for index, each in enumerate(message.endpoints):
         at = problems.at(f"endpoints[{index}]")
-        locality = yield from _locality(each, reading, at)
-        if locality is not None and _sane_priority(each.priority, len(message.endpoints), at):
-            _place(locality, each.priority, priorities, at)
-        if reading.pace.is_used_up():
+        locality = yield from _locality(each, state, at)
+        if locality is not None and _check_priority(each.priority, len(message.endpoints), at):
+            _add_locality(locality, each.priority, priorities, at)
+        if state.time_slice.is_used_up():
             yield
     _check_priorities(priorities, problems.at("endpoints"))
     drops = _drops(message.policy.drop_overloads, problems.at("policy"))
@@ -134,7 +134,7 @@ def cluster_load_assignment(
 # -- priorities
 
 
-def _sane_priority(priority: int, localities: int, problems: ValidationErrors) -> bool:
+def _check_priority(priority: int, localities: int, problems: ValidationErrors) -> bool:
     """Check the priority: since priorities have no gaps, there cannot be more of them than localities."""
     if priority < localities:
         return True
@@ -142,7 +142,7 @@ def _sane_priority(priority: int, localities: int, problems: ValidationErrors) -
     return False
 
 
-def _place(
+def _add_locality(
     locality: Locality, priority: int, priorities: dict[int, dict[LocalityId, Locality]], problems: ValidationErrors
 ) -> None:
     localities = priorities.setdefault(priority, {})
@@ -163,19 +163,19 @@ def _check_priorities(priorities: Mapping[int, Mapping[LocalityId, Locality]], p
 # -- localities and endpoints
 
 
-def _locality(message: Any, reading: _ParseState, problems: ValidationErrors) -> Slices[Locality | None]:
+def _locality(message: Any, state: _ParseState, problems: ValidationErrors) -> Slices[Locality | None]:
     """Return the locality; None if its weight is 0 or unset, and then its endpoints are not checked (A27)."""
     weight = message.load_balancing_weight.value
     if not weight:
         return None
     endpoints: list[Endpoint] = []
     for index, each in enumerate(message.lb_endpoints):
-        health = reading.health.get(each.health_status)
+        health = state.health.get(each.health_status)
         if health is not None:  # A27: an endpoint in another state is ignored, errors included
-            endpoint = _endpoint(each, health, reading, problems, index)
+            endpoint = _known_or_parsed_endpoint(each, health, state, problems, index)
             if endpoint is not None:
                 endpoints.append(endpoint)
-        if reading.pace.is_used_up():
+        if state.time_slice.is_used_up():
             yield
     if not message.HasField("locality"):
         problems.at("locality").add("field not present")
@@ -187,28 +187,28 @@ def _locality_id(message: Any) -> LocalityId:
     return LocalityId(message.region, message.zone, message.sub_zone)
 
 
-def _endpoint(
-    message: Any, health: HealthStatus, reading: _ParseState, problems: ValidationErrors, index: int
+def _known_or_parsed_endpoint(
+    message: Any, health: HealthStatus, state: _ParseState, problems: ValidationErrors, index: int
 ) -> Endpoint | None:
     # To serialize costs less than to read the fields, and of ten thousand endpoints most have not changed.
     key = message.SerializeToString()
-    endpoint = reading.known.get(key)
+    endpoint = state.known.get(key)
     if endpoint is None:
-        endpoint = _fresh_endpoint(message, health)
+        endpoint = _parse_endpoint(message, health)
         if endpoint is None:
-            _complain(message, problems.at(f"lb_endpoints[{index}]"))
+            _note_errors(message, problems.at(f"lb_endpoints[{index}]"))
             return None
-        reading.known[key] = endpoint
+        state.known[key] = endpoint
     for address in endpoint.addresses:
         # A27: an address may be in a cluster once, over all priorities and localities; A61: additional addresses too.
-        if address in reading.addresses:
+        if address in state.addresses:
             at = problems.at(f"lb_endpoints[{index}]")
             at.add(f'duplicate endpoint address "{_scheme(address)}:{address}"')
-        reading.addresses.add(address)
+        state.addresses.add(address)
     return endpoint
 
 
-def _fresh_endpoint(message: Any, health: HealthStatus) -> Endpoint | None:
+def _parse_endpoint(message: Any, health: HealthStatus) -> Endpoint | None:
     """Return the endpoint, or None if it is invalid."""
     # Unset is 1. An explicit 0 is rejected, as by Envoy's own rule for the field (at least 1).
     weight = message.load_balancing_weight.value if message.HasField("load_balancing_weight") else 1
@@ -236,7 +236,7 @@ def _addresses(endpoint: Any) -> tuple[str, ...]:
     return () if None in others else (first, *filter(None, others))
 
 
-def _complain(message: Any, problems: ValidationErrors) -> None:
+def _note_errors(message: Any, problems: ValidationErrors) -> None:
     """Check an invalid endpoint again, this time with a path for each field."""
     if message.HasField("load_balancing_weight") and not message.load_balancing_weight.value:
         problems.at("load_balancing_weight").add("must be greater than 0")

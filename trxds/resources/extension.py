@@ -30,17 +30,17 @@ class Extension:
         """Return the message, or None if it cannot be parsed (or is a TypedStruct)."""
         return parse(message_class, self.value) if self.value is not None else None
 
-    def only(self, message_class: Any, otherwise: str, broken: str) -> Any | None:
+    def parse_only(self, message_class: Any, wrong_type: str, undecodable: str) -> Any | None:
         """Return the message if it has this type.
 
         The error is `otherwise` for another type, and `broken` for bad bytes.
         """
         if self.type_name != protos.type_name(message_class):
-            self.problems.add(otherwise)
+            self.problems.add(wrong_type)
             return None
         message = self.parse(message_class)
         if message is None:
-            self.problems.add(broken)
+            self.problems.add(undecodable)
         return message
 
 

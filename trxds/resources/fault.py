@@ -10,7 +10,7 @@ from trxds.core.status import StatusCode, from_http
 from . import protos
 from .extension import Extension
 from .filter_config import FilterConfig, HttpFilterType
-from .units import optional_duration
+from .units import parse_optional_duration
 from .validation_errors import ValidationErrors
 
 # By the number of FractionalPercent.DenominatorType; an unknown one counts as a million.
@@ -64,8 +64,8 @@ class FaultConfig(FilterConfig):
     max_active: int | None = None
 
     def __str__(self) -> str:
-        most = f"at most {self.max_active} at a time" if self.max_active is not None else None
-        return ", ".join(str(each) for each in (self.delay, self.abort, most) if each is not None) or "off"
+        limit = f"at most {self.max_active} at a time" if self.max_active is not None else None
+        return ", ".join(str(each) for each in (self.delay, self.abort, limit) if each is not None) or "off"
 
 
 def _parse(config: Extension) -> FaultConfig | None:
@@ -85,7 +85,7 @@ def _parse(config: Extension) -> FaultConfig | None:
 
 
 def _delay(message: Any, problems: ValidationErrors) -> Delay:
-    seconds = optional_duration(message, "fixed_delay", problems) or 0.0
+    seconds = parse_optional_duration(message, "fixed_delay", problems) or 0.0
     return Delay(seconds, message.HasField("header_delay"), _share(message.percentage))
 
 

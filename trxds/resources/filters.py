@@ -88,7 +88,9 @@ class FilterContext(Protocol):
     def override_host(self) -> bool: ...
 
 
-def http_filters(messages: Iterable[Any], context: FilterContext, problems: ValidationErrors) -> tuple[HttpFilter, ...]:
+def parse_http_filters(
+    messages: Iterable[Any], context: FilterContext, problems: ValidationErrors
+) -> tuple[HttpFilter, ...]:
     """Return the filters of an HttpConnectionManager that the client runs, the terminal one last."""
     before = problems.count
     chain: list[HttpFilter] = []
@@ -149,7 +151,7 @@ def _check_order(kinds: list[tuple[HttpFilterType, ValidationErrors]]) -> None:
 # -- overrides in virtual hosts, routes and weighted clusters
 
 
-def filter_overrides(
+def parse_filter_overrides(
     messages: Mapping[str, Any], context: FilterContext, problems: ValidationErrors
 ) -> Mapping[str, FilterConfig]:
     """Return the configurations of a `typed_per_filter_config` by filter name.
@@ -157,7 +159,7 @@ def filter_overrides(
     A name that no filter of the listener has is valid: one route table may serve many listeners.
     """
     if not messages:
-        return _NOTHING
+        return _NO_OVERRIDES
     overrides: dict[str, FilterConfig] = {}
     # A proto map has no order: a NACK's text would differ between responses, and look like a new error.
     for name in sorted(messages):
@@ -170,7 +172,7 @@ def filter_overrides(
     return overrides
 
 
-_NOTHING: Mapping[str, FilterConfig] = MappingProxyType({})
+_NO_OVERRIDES: Mapping[str, FilterConfig] = MappingProxyType({})
 
 
 def _override(packed: Any, context: FilterContext, problems: ValidationErrors) -> FilterConfig | None:

@@ -31,7 +31,7 @@ class ChannelIdHash:
 HashPolicy: TypeAlias = HeaderHash | ChannelIdHash
 
 
-def hash_policies(messages: Iterable[Any], problems: ValidationErrors) -> tuple[HashPolicy, ...]:
+def parse_hash_policies(messages: Iterable[Any], problems: ValidationErrors) -> tuple[HashPolicy, ...]:
     """Return the supported policies in order; others, such as cookies and addresses, are ignored."""
     policies = (_hash_policy(each, problems.at(f"hash_policy[{index}]")) for index, each in enumerate(messages))
     return tuple(policy for policy in policies if policy is not None)

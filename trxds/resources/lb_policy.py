@@ -71,14 +71,16 @@ class WrapperPolicy:
 
     def child(self, policy: Any, problems: ValidationErrors) -> LbPolicyConfig | None:
         """Return the policy inside this one, an envoy.config.cluster.v3.LoadBalancingPolicy."""
-        return load_balancing_policy(policy, WrapperPolicy(self.context, self.depth + 1), problems)
+        return parse_load_balancing_policy(policy, WrapperPolicy(self.context, self.depth + 1), problems)
 
 
 LbPolicyType: TypeAlias = Callable[[Extension, WrapperPolicy], LbPolicyConfig | None]
 StructPolicy: TypeAlias = Callable[[Extension], LbPolicyConfig | None]
 
 
-def load_balancing_policy(message: Any, nesting: WrapperPolicy, problems: ValidationErrors) -> LbPolicyConfig | None:
+def parse_load_balancing_policy(
+    message: Any, nesting: WrapperPolicy, problems: ValidationErrors
+) -> LbPolicyConfig | None:
     """Return the first policy in the list that the registry has; None (and a problem) if there is none."""
     # A52: 16 levels at most, or the control plane could make the parser recur too deep.
     if nesting.depth >= _MAX_DEPTH:

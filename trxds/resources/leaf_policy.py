@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from . import protos
 from .extension import Extension
-from .units import optional_duration
+from .units import parse_optional_duration
 from .validation_errors import ValidationErrors
 
 MIN_RING_SIZE = 1024
@@ -133,7 +133,7 @@ def client_side_weighted_round_robin(config: Extension) -> ClientSideWeightedRou
 
 
 def _seconds(message: Any, field: str, default: float, problems: ValidationErrors) -> float:
-    seconds = optional_duration(message, field, problems)
+    seconds = parse_optional_duration(message, field, problems)
     return default if seconds is None else seconds
 
 
@@ -163,12 +163,12 @@ def cluster_least_request(cluster: Any, problems: ValidationErrors) -> LeastRequ
 def _ring(message: Any, known_hash: bool, problems: ValidationErrors) -> RingHash:
     if not known_hash:
         problems.at("hash_function").add("unsupported value (must be XX_HASH)")
-    largest = _size(message, "maximum_ring_size", RING_SIZE_LIMIT, problems)
-    smallest = _size(message, "minimum_ring_size", MIN_RING_SIZE, problems)
+    max_size = _size(message, "maximum_ring_size", RING_SIZE_LIMIT, problems)
+    min_size = _size(message, "minimum_ring_size", MIN_RING_SIZE, problems)
     # The configured sizes are checked. The client's cap (A42) applies to both later, and rejects nothing.
-    if smallest > largest:
+    if min_size > max_size:
         problems.at("minimum_ring_size").add("cannot be greater than maximum_ring_size")
-    return RingHash(smallest, largest)
+    return RingHash(min_size, max_size)
 
 
 def _size(message: Any, field: str, default: int, problems: ValidationErrors) -> int:

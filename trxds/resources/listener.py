@@ -9,9 +9,9 @@ from . import protos
 from .config_source import is_ads_or_self
 from .cooperative_parse import Slices
 from .extension import extension
-from .filters import HttpFilter, http_filters
-from .route import RouteConfig, route_config
-from .units import optional_duration
+from .filters import HttpFilter, parse_http_filters
+from .route import RouteConfig, parse_route_config
+from .units import parse_optional_duration
 from .validation_errors import ValidationErrors
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Listener:
     api: bool = True
 
 
-def listener(message: Any, context: ParseContext, problems: ValidationErrors) -> Slices[Listener]:
+def parse_listener(message: Any, context: ParseContext, problems: ValidationErrors) -> Slices[Listener]:
     if not message.HasField("api_listener"):
         if not message.HasField("address"):
             problems.add("Listener has neither address nor ApiListener")
@@ -57,16 +57,16 @@ def listener(message: Any, context: ParseContext, problems: ValidationErrors) ->
 def _connection_manager(name: str, message: Any, context: ParseContext, problems: ValidationErrors) -> Slices[Listener]:
     _check_trust(message, problems)
     # A31: the default of all routes without a max_stream_duration.
-    limit = optional_duration(
+    limit = parse_optional_duration(
         message.common_http_protocol_options, "max_stream_duration", problems.at("common_http_protocol_options")
     )
-    filters = http_filters(message.http_filters, context, problems.at("http_filters"))
+    filters = parse_http_filters(message.http_filters, context, problems.at("http_filters"))
     rds_name, inline = None, None
     match message.WhichOneof("route_specifier"):
         case "rds":
             rds_name = _rds_name(message.rds, problems.at("rds"))
         case "route_config":
-            inline = yield from route_config(message.route_config, context, problems.at("route_config"))
+            inline = yield from parse_route_config(message.route_config, context, problems.at("route_config"))
         case _:
             problems.add("neither route_config nor rds is set")
     return Listener(name, rds_name, inline, limit, filters)

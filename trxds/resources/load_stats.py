@@ -47,7 +47,7 @@ class ClusterLoad:
     uncategorised: int = 0
 
 
-def load_stats(loads: Iterable[ClusterLoad], interval: float) -> Any:
+def make_load_stats_request(loads: Iterable[ClusterLoad], interval: float) -> Any:
     """Return the LoadStatsRequest that reports these, `interval` seconds after the last report."""
     return protos.LoadStatsRequest(cluster_stats=[_cluster(load, interval) for load in loads])
 
@@ -69,9 +69,9 @@ def _cluster(load: ClusterLoad, interval: float) -> Any:
 
 
 def _locality(load: LocalityLoad) -> Any:
-    place = load.locality
+    locality = load.locality
     message = protos.UpstreamLocalityStats(
-        locality=protos.Locality(region=place.region, zone=place.zone, sub_zone=place.sub_zone),
+        locality=protos.Locality(region=locality.region, zone=locality.zone, sub_zone=locality.sub_zone),
         total_issued_requests=load.issued,
         total_successful_requests=load.succeeded,
         total_error_requests=load.failed,
@@ -98,7 +98,7 @@ class LrsResponse:
 MIN_INTERVAL = 1.0  # seconds between reports, even if the server asks for more
 
 
-def reporting_order(message: Any) -> LrsResponse:
+def parse_lrs_response(message: Any) -> LrsResponse:
     """Return the content of a LoadStatsResponse."""
     clusters = None if message.send_all_clusters else frozenset(message.clusters)
     return LrsResponse(clusters, max(message.load_reporting_interval.ToNanoseconds() / 1e9, MIN_INTERVAL))

@@ -82,7 +82,7 @@ TextMatch: TypeAlias = Exact | Prefix | Suffix | Contains | Pattern
 PathMatch: TypeAlias = Exact | Prefix | Pattern
 
 
-def string_match(message: Any, problems: ValidationErrors) -> TextMatch | None:
+def parse_string_matcher(message: Any, problems: ValidationErrors) -> TextMatch | None:
     """Return the matcher of a StringMatcher; None, and a problem, if it is of an unknown kind."""
     match message.WhichOneof("match_pattern"):
         case "exact":
@@ -95,14 +95,14 @@ def string_match(message: Any, problems: ValidationErrors) -> TextMatch | None:
             return Contains(message.contains, message.ignore_case)
         case "safe_regex":
             # A63: ignore_case does not apply to expressions, which have (?i).
-            return pattern(message.safe_regex, "cannot create string matcher", problems)
+            return parse_regex_matcher(message.safe_regex, "cannot create string matcher", problems)
         # Also `custom`, and a newer kind than the generated messages have, which protobuf shows as unset.
         case _:
             problems.add("invalid string matcher")
             return None
 
 
-def pattern(message: Any, subject: str, problems: ValidationErrors) -> Pattern | None:
+def parse_regex_matcher(message: Any, subject: str, problems: ValidationErrors) -> Pattern | None:
     """Return the matcher of a RegexMatcher; `subject` begins the problem of an invalid expression."""
     try:
         return Pattern(Regex(message.regex))
@@ -115,17 +115,17 @@ def pattern(message: Any, subject: str, problems: ValidationErrors) -> Pattern |
 
 # The syntax of the C++ client's parser. int() takes more: "1_000", and the digits of every script.
 _INTEGER = re.compile(r"[ \t\n\v\f\r]*([+-]?[0-9]+)[ \t\n\v\f\r]*\Z")
-_MOST = 2**63
+INT64_LIMIT = 2**63
 
 
-def integer(value: str) -> int | None:
+def parse_integer(value: str) -> int | None:
     """Return a decimal 64-bit integer or None; "+3" and " 09" are integers, "1.5" is not."""
     number = _INTEGER.match(value)
     # Longer than any 64-bit number: int() is quadratic in its digits.
     if number is None or len(number[1].lstrip("+-0")) > 19:
         return None
     parsed = int(number[1])
-    return parsed if -_MOST <= parsed < _MOST else None
+    return parsed if -INT64_LIMIT <= parsed < INT64_LIMIT else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class Range:
     end: int
 
     def matches(self, value: str) -> bool:
-        number = integer(value)
+        number = parse_integer(value)
         return number is not None and self.start <= number < self.end
 
 
@@ -181,7 +181,7 @@ def header_value(metadata: Metadata, name: str) -> str | None:
     return ",".join(value for value in values if isinstance(value, str)) if values else None
 
 
-def in_words(test: TextMatch | Range | Present) -> str:
+def describe_matcher(test: TextMatch | Range | Present) -> str:
     """Describe what a matcher accepts."""
     match test:
         case Exact(text):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .units import optional_duration
+from .units import parse_optional_duration
 from .validation_errors import ValidationErrors
 
 
@@ -59,14 +59,14 @@ _PERCENTAGES = (
 )
 
 
-def outlier_detection_settings(cluster: Any, problems: ValidationErrors) -> OutlierDetectionSettings | None:
+def parse_outlier_detection(cluster: Any, problems: ValidationErrors) -> OutlierDetectionSettings | None:
     """Return the settings; None if the cluster uses neither algorithm, so that nothing has to be counted."""
     if not cluster.HasField("outlier_detection"):
         return None
     message, at = cluster.outlier_detection, problems.at("outlier_detection")
-    interval = optional_duration(message, "interval", at)
-    base = optional_duration(message, "base_ejection_time", at)
-    longest = optional_duration(message, "max_ejection_time", at)
+    interval = parse_optional_duration(message, "interval", at)
+    base = parse_optional_duration(message, "base_ejection_time", at)
+    max_ejection_time = parse_optional_duration(message, "max_ejection_time", at)
     for field in _PERCENTAGES:
         # A50: above 100 the resource is rejected, and the value is not capped.
         if getattr(message, field).value > 100:
@@ -80,7 +80,7 @@ def outlier_detection_settings(cluster: Any, problems: ValidationErrors) -> Outl
         default.interval if interval is None else interval,
         base,
         # A50: unset, it is 300 s or the base time, whichever is longer, so that a default cuts no ejection short.
-        max(default.max_ejection_time, base) if longest is None else longest,
+        max(default.max_ejection_time, base) if max_ejection_time is None else max_ejection_time,
         _number(message, "max_ejection_percent", default.max_ejection_percent),
         success_rate,
         failure_percentage,

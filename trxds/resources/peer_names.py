@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Mapping
 from typing import Any
 
-from .matchers import Exact, TextMatch, in_words
+from .matchers import Exact, TextMatch, describe_matcher
 from .upstream_tls import UpstreamTls
 
 
@@ -22,7 +22,7 @@ def wrong_peer(tls: UpstreamTls, certificate: Mapping[str, Any]) -> str | None:
     if not allowed or any(_matches(each, *pair) for each in allowed for pair in names):
         return None
     shown = ", ".join(name for _, name in names) or "none at all"
-    wanted = " or ".join(map(in_words, allowed))
+    wanted = " or ".join(map(describe_matcher, allowed))
     return f"certificate check failure: the cluster allows none of the peer's names ({shown}), but {wanted}"
 
 

@@ -115,7 +115,7 @@ _PATH = re.compile(r" at \"?Any\.?(\S*?)\"?$")
 
 def _where_and_what(text: str) -> str:
     """Return field and error, from a text that has "Failed to parse" once for each level."""
-    complaint = _NESTING.sub("", text).partition("\n")[0].rstrip(".")
-    path = _PATH.search(complaint)
+    error = _NESTING.sub("", text).partition("\n")[0].rstrip(".")
+    path = _PATH.search(error)
     field = path[1] if path else ".".join(_NESTING.findall(text))
-    return f"field:{field or '@type'} error:{_PATH.sub('', complaint)}"
+    return f"field:{field or '@type'} error:{_PATH.sub('', error)}"

@@ -15,8 +15,8 @@ from .matchers import (
     Range,
     Suffix,
     TextMatch,
-    pattern,
-    string_match,
+    parse_regex_matcher,
+    parse_string_matcher,
 )
 from .units import per_million
 from .validation_errors import ValidationErrors
@@ -31,7 +31,7 @@ class RouteMatch:
     fraction: int | None = None
 
 
-def route_match(route: Any, problems: ValidationErrors) -> RouteMatch | None:
+def parse_route_match(route: Any, problems: ValidationErrors) -> RouteMatch | None:
     """Return the match; None if gRPC skips the route, or if it has a problem."""
     at = problems.at("match")
     if not route.HasField("match"):
@@ -56,7 +56,7 @@ def _path_match(match: Any, problems: ValidationErrors) -> PathMatch | None:
         case "path":
             return Exact(match.path, ignore_case) if _can_be_a_method(match.path) else None
         case "safe_regex":
-            return pattern(match.safe_regex, "error creating path matcher", problems)
+            return parse_regex_matcher(match.safe_regex, "error creating path matcher", problems)
         # A28: this rejects the resource, while an unknown cluster specifier only skips the route.
         case _:
             problems.add("invalid path specifier")
@@ -100,13 +100,13 @@ def _header_test(message: Any, problems: ValidationErrors) -> TextMatch | Range 
         case "contains_match":
             return Contains(message.contains_match)
         case "safe_regex_match":
-            return pattern(message.safe_regex_match, "cannot create header matcher", problems)
+            return parse_regex_matcher(message.safe_regex_match, "cannot create header matcher", problems)
         case "range_match":
             return _range(message.range_match, problems)
         case "present_match":
             return Present(message.present_match)
         case "string_match":
-            return string_match(message.string_match, problems.at("string_match"))
+            return parse_string_matcher(message.string_match, problems.at("string_match"))
         # A28: also for the unsafe regex_match. Without the test the route would match too many RPCs.
         case _:
             problems.add("invalid header matcher")

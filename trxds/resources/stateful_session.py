@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeAlias
 from . import protos
 from .extension import Extension, extension
 from .filter_config import FilterConfig, HttpFilterType
-from .units import optional_duration
+from .units import parse_optional_duration
 from .validation_errors import ValidationErrors
 
 _COOKIE = protos.type_name(protos.CookieBasedSessionState)
@@ -136,7 +136,7 @@ def _cookie(state: Any, problems: ValidationErrors) -> CookieConfig | None:
     cookie = state.cookie
     if not cookie.name:
         at.at("name").add("field not present")
-    ttl = optional_duration(cookie, "ttl", at) or 0.0
+    ttl = parse_optional_duration(cookie, "ttl", at) or 0.0
     # A55 has these three attributes; Envoy's others are ignored, as in the C++ client.
     return CookieConfig(cookie.name, cookie.path, ttl)
 

@@ -12,13 +12,13 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from . import protos
-from .cluster import cluster
+from .cluster import parse_cluster
 from .context import ParseContext
-from .cooperative_parse import Slices, at_once
-from .endpoint import cluster_load_assignment
+from .cooperative_parse import Slices, run_at_once
+from .endpoint import parse_cluster_load_assignment
 from .extension import parse
-from .listener import listener
-from .route import route_config
+from .listener import parse_listener
+from .route import parse_route_config
 from .validation_errors import ValidationErrors
 
 __all__ = [
@@ -88,7 +88,7 @@ class ResourceType:
 
     def parse(self, value: bytes, context: ParseContext) -> Parsed:
         """Parse the bytes of a message of this type."""
-        return at_once(self.parse_in_slices(value, context))
+        return run_at_once(self.parse_in_slices(value, context))
 
     def parse_in_slices(self, value: bytes, context: ParseContext) -> Slices[Parsed]:
         message = parse(self._message, value)
@@ -101,7 +101,7 @@ class ResourceType:
 
     def read(self, resource: Any, context: ParseContext) -> Parsed:
         """Parse a resource of a response, a google.protobuf.Any."""
-        return at_once(self.read_in_slices(resource, context))
+        return run_at_once(self.read_in_slices(resource, context))
 
     def read_in_slices(self, resource: Any, context: ParseContext) -> Slices[Parsed]:
         inner = unwrap(resource)
@@ -132,11 +132,11 @@ def _in_one_slice(convert: Callable[[Any, ParseContext, ValidationErrors], objec
 
 # xDS protocol: LDS and CDS responses have all resources, so the others were deleted; a resource that an RDS or EDS
 # response leaves out is unchanged.
-LDS = ResourceType("LDS", "Listener", True, protos.Listener, "name", listener)
-RDS = ResourceType("RDS", "RouteConfiguration", False, protos.RouteConfiguration, "name", route_config)
-CDS = ResourceType("CDS", "Cluster", True, protos.Cluster, "name", _in_one_slice(cluster))
+LDS = ResourceType("LDS", "Listener", True, protos.Listener, "name", parse_listener)
+RDS = ResourceType("RDS", "RouteConfiguration", False, protos.RouteConfiguration, "name", parse_route_config)
+CDS = ResourceType("CDS", "Cluster", True, protos.Cluster, "name", _in_one_slice(parse_cluster))
 EDS = ResourceType(
-    "EDS", "ClusterLoadAssignment", False, protos.ClusterLoadAssignment, "cluster_name", cluster_load_assignment
+    "EDS", "ClusterLoadAssignment", False, protos.ClusterLoadAssignment, "cluster_name", parse_cluster_load_assignment
 )
 
 # In the order in which they are requested.

@@ -15,7 +15,7 @@ _PER_MILLION = {0: 10_000, 1: 100, 2: 1}
 MILLION = 1_000_000
 
 
-def duration(message: Any, problems: ValidationErrors) -> float | None:
+def parse_duration(message: Any, problems: ValidationErrors) -> float | None:
     """Return the seconds of a google.protobuf.Duration; None if it is out of range."""
     # A Duration may be negative. No field here has a use for that, so gRPC rejects it (A50, A55, A75).
     right = True
@@ -28,9 +28,9 @@ def duration(message: Any, problems: ValidationErrors) -> float | None:
     return message.seconds + message.nanos / 1e9 if right else None
 
 
-def optional_duration(parent: Any, field: str, problems: ValidationErrors) -> float | None:
+def parse_optional_duration(parent: Any, field: str, problems: ValidationErrors) -> float | None:
     """Return the seconds of that field of `parent`; None if it is unset (or wrong)."""
-    return duration(getattr(parent, field), problems.at(field)) if parent.HasField(field) else None
+    return parse_duration(getattr(parent, field), problems.at(field)) if parent.HasField(field) else None
 
 
 def per_million(fraction: Any, problems: ValidationErrors) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from .matchers import TextMatch, string_match
+from .matchers import TextMatch, parse_string_matcher
 from .validation_errors import ValidationErrors
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class UpstreamTls:
         return replace(self, sni=hostname.partition(":")[0] or self.sni, auto_sni=False)
 
 
-def upstream_tls(message: Any, context: ParseContext, problems: ValidationErrors) -> UpstreamTls:
+def parse_upstream_tls(message: Any, context: ParseContext, problems: ValidationErrors) -> UpstreamTls:
     """Parse an UpstreamTlsContext; `problems` is at it."""
     if len(message.sni) > _MAX_SNI_LENGTH:
         problems.at("sni").add(f"longer than {_MAX_SNI_LENGTH} characters")
@@ -119,7 +119,7 @@ def _names(validation: Any, problems: ValidationErrors) -> tuple[TextMatch, ...]
         at = problems.at(f"match_subject_alt_names[{index}]")
         if each.WhichOneof("match_pattern") == "safe_regex" and each.ignore_case:
             at.at("ignore_case").add("not supported for regex matcher")
-        matcher = string_match(each, at)
+        matcher = parse_string_matcher(each, at)
         if matcher is not None:
             found.append(matcher)
     return tuple(found)

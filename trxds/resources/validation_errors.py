@@ -42,7 +42,7 @@ class ValidationErrors:
         return bool(self._found)
 
     def __repr__(self) -> str:
-        return f"<Problems at {self._path or 'the resource'!r}: {'; '.join(self.texts) or 'none'}>"
+        return f"<ValidationErrors at {self._path or 'the resource'!r}: {'; '.join(self.texts) or 'none'}>"
 
 
 def _text(path: str, errors: list[str]) -> str:

@@ -46,31 +46,31 @@ log = logging.getLogger("trxds.xds")
 class _Stream:
     types: dict[ResourceType, ResourceTypeState]
     pending_types: dict[ResourceType, None]  # types that may have a request to send, in the order in which it came up
-    waiting: dict[ResourceType, float] = field(default_factory=dict)  # when each type's delayed NACK may go
-    introduced: bool = False  # only the first request of a stream has the node
+    delayed_nacks: dict[ResourceType, float] = field(default_factory=dict)  # when each type's delayed NACK may go
+    node_sent: bool = False  # only the first request of a stream has the node
     received_response: bool = False  # after a response, the stream's end is no failure (A57)
     timers: ResourceTimers = field(default_factory=ResourceTimers)
 
     @property
     def next_deadline(self) -> float:
         """Return the time at which `expire_timers` has something to do; infinite if never."""
-        return min(self.timers.next_deadline, *self.waiting.values(), math.inf)
+        return min(self.timers.next_deadline, *self.delayed_nacks.values(), math.inf)
 
     def expire_timers(self, now: float) -> list[Resource]:
         """Return the resources that timed out, and mark the types whose delayed NACK may go now."""
-        for type in [type for type, when in self.waiting.items() if when <= now]:
-            del self.waiting[type]
+        for type in [type for type, when in self.delayed_nacks.items() if when <= now]:
+            del self.delayed_nacks[type]
             self.pending_types[type] = None
         return self.timers.expire(now)
 
-    def follow_up(self, type: ResourceType, *, said: bool) -> None:
+    def schedule_next(self, type: ResourceType, *, sent: bool) -> None:
         """Mark the type for another request if there is more to send, or note when its delayed NACK may go."""
         state = self.types[type]
-        self.waiting.pop(type, None)
-        if said and state.has_more:
+        self.delayed_nacks.pop(type, None)
+        if sent and state.has_more:
             self.pending_types[type] = None
         elif state.next_due < math.inf:
-            self.waiting[type] = state.next_due
+            self.delayed_nacks[type] = state.next_due
 
 
 class AdsStreamState:
@@ -84,35 +84,35 @@ class AdsStreamState:
         self,
         server: ServerConfig,
         node: Node,
-        dialect: ProtocolVariant | None = None,
-        data_errors: ResourceErrorPolicy | None = None,
+        protocol: ProtocolVariant | None = None,
+        error_policy: ResourceErrorPolicy | None = None,
         time_of_day: TimeOfDay = since_1970,
     ) -> None:
         self.server = server
-        self.dialect: ProtocolVariant = dialect or SotwProtocol()
+        self.protocol: ProtocolVariant = protocol or SotwProtocol()
         self.failure: str | None = None
         self.failing_since = ""
-        self.answers = False
+        self.is_answering = False
         self._node = node
         self._time_of_day = time_of_day
-        self._updater = ResourceUpdater(server.uri, data_errors or ResourceErrorPolicy(), time_of_day)
+        self._updater = ResourceUpdater(server.uri, error_policy or ResourceErrorPolicy(), time_of_day)
         # In the order of the first requests on a stream: LDS, RDS, CDS, EDS.
         self._subscriptions = {type: Subscription() for type in RESOURCE_TYPES.values()}
         self._stream: _Stream | None = None
 
     def __repr__(self) -> str:
         names = sum(len(s.wanted) for s in self._subscriptions.values())
-        return f"<Conversation {self.server.uri} {'open' if self._stream else 'closed'}, {names} resources>"
+        return f"<AdsStreamState {self.server.uri} {'open' if self._stream else 'closed'}, {names} resources>"
 
     @property
-    def connected(self) -> bool:
+    def is_connected(self) -> bool:
         """Return whether there is a stream."""
         return self._stream is not None
 
     # -- subscriptions
 
     @property
-    def wanted(self) -> bool:
+    def has_subscriptions(self) -> bool:
         """Return whether anything is subscribed, so that a stream has something to request."""
         return any(len(s.resources) > len(s.unwanted) for s in self._subscriptions.values())
 
@@ -149,7 +149,7 @@ class AdsStreamState:
 
     def stream_opened(self) -> None:
         """Begin a stream: request everything anew, with the versions in the cache and no nonce."""
-        types = {type: ResourceTypeState(cumulative=self.dialect.cumulative) for type in self._subscriptions}
+        types = {type: ResourceTypeState(cumulative=self.protocol.cumulative) for type in self._subscriptions}
         self._stream = _Stream(types, pending_types=dict.fromkeys(types))
 
     def next_request(self, now: float) -> Any | None:
@@ -192,21 +192,23 @@ class AdsStreamState:
     def _build_request(self, type: ResourceType, stream: _Stream, now: float) -> Any | None:
         self._forget_unwanted(type)
         subscription, state = self._subscriptions[type], stream.types[type]
-        asked = state.requested
-        following = state.next_request(subscription.wanted, now)
-        stream.follow_up(type, said=following is not None)
-        if following is None:
+        requested = state.requested
+        next_request = state.next_request(subscription.wanted, now)
+        stream.schedule_next(type, sent=next_request is not None)
+        if next_request is None:
             return None
-        ack = following.ack
+        ack = next_request.ack
         version, nonce = (ack.version, ack.nonce) if ack else (subscription.version, state.nonce)
         # A delta server that gets the versions of cached resources sends only newer ones. A stream's first request of
         # the type alone may have them.
-        versions = subscription.versions() if asked is None else {}
-        ask = DiscoveryRequestParams(type, following.names, asked, version, versions, nonce, answers=ack is not None)
-        request = self.dialect.request(ask)
+        versions = subscription.versions() if requested is None else {}
+        params = DiscoveryRequestParams(
+            type, next_request.names, requested, version, versions, nonce, is_answer=ack is not None
+        )
+        request = self.protocol.request(params)
         # xDS protocol: only a stream's first request needs the node.
-        if not stream.introduced:
-            stream.introduced = True
+        if not stream.node_sent:
+            stream.node_sent = True
             set_node(request, self._node)
         if ack and ack.errors:
             set_nack(request, ack.errors)
@@ -237,92 +239,92 @@ class AdsStreamState:
 
     # -- responses
 
-    def known(self, type: ResourceType) -> Mapping[Raw, Parsed]:
+    def parsed_resources(self, type: ResourceType) -> Mapping[Raw, Parsed]:
         """Return the parsed form of resources by their bytes, so that equal bytes need not be parsed again."""
         return self._subscriptions[type].parsed
 
     def read(self, message: bytes, context: ParseContext) -> Slices[ParsedResponse | UnknownResponse]:
         """Parse a message of the stream in slices; the result is for `received`."""
         try:
-            response = self.dialect.response.FromString(message)
+            response = self.protocol.response.FromString(message)
         except DecodeError:
-            return UnknownResponse(f"{len(message)} bytes that are no {self.dialect.response.DESCRIPTOR.name}")
+            return UnknownResponse(f"{len(message)} bytes that are no {self.protocol.response.DESCRIPTOR.name}")
         type = known_type(response)
         if type is None:
             return UnknownResponse(f"a response of unknown type {response.type_url!r}")
-        return (yield from self.dialect.read(response, type, self.known(type), context))
+        return (yield from self.protocol.read(response, type, self.parsed_resources(type), context))
 
-    def received(self, reading: ParsedResponse, now: float) -> list[Resource]:
+    def received(self, response: ParsedResponse, now: float) -> list[Resource]:
         """Apply a response, queue its ACK or NACK, and return the wanted resources that changed.
 
         Good resources are accepted even if others are rejected. Resources that nobody requested are ignored, but their
         errors are reported in the NACK.
         """
-        stream, subscription = self._stream, self._subscriptions[reading.type]
+        stream, subscription = self._stream, self._subscriptions[response.type]
         if stream is None:
             return []  # the stream was closed while this response was parsed
         stream.received_response = True
         # A request has the last version that was accepted as a whole: a NACK repeats the one before (xDS protocol). The
         # good resources of a rejected response are used all the same (A46).
-        if not reading.errors:
-            subscription.version = reading.version
-        gone = self._gone(reading, stream.types[reading.type])
-        stream.types[reading.type].received(reading, subscription.version, subscription.resources, now)
-        self._mark_dirty(reading.type)
+        if not response.errors:
+            subscription.version = response.version
+        deleted = self._find_deleted(response, stream.types[response.type])
+        stream.types[response.type].received(response, subscription.version, subscription.resources, now)
+        self._mark_dirty(response.type)
         # A rejected response counts too: the server can be reached, so there is no reason to fall back (A71).
-        self.failure, self.answers = None, True
-        came = self._updater.came(reading.version, now)
+        self.failure, self.is_answering = None, True
+        metadata = self._updater.new_metadata(response.version, now)
         touched = []
-        for item in reading.items:
-            resource = self._heard_of(reading.type, item.parsed.name)
-            if resource is not None and self._updater.accept(resource, item, came, subscription):
+        for item in response.items:
+            resource = self._note_arrival(response.type, item.parsed.name)
+            if resource is not None and self._updater.accept(resource, item, metadata, subscription):
                 touched.append(resource)
-        for failed in reading.failed:
-            resource = self._heard_of(reading.type, failed.name)
+        for failed in response.failed:
+            resource = self._note_arrival(response.type, failed.name)
             if resource is not None:
                 # Its version goes too, so that a delta server sends the resource again on the next stream.
                 subscription.forget(resource.name)
-                self._updater.fail(resource, failed, came)
+                self._updater.fail(resource, failed, metadata)
                 touched.append(resource)
-        for resource in gone:
-            self._heard_of(reading.type, resource.name)
+        for resource in deleted:
+            self._note_arrival(response.type, resource.name)
             subscription.forget(resource.name)
-            self._updater.delete(resource, came)
+            self._updater.delete(resource, metadata)
             touched.append(resource)
         # An unwatched resource is kept up to date for a watcher that comes back, but nobody needs to know.
         return [resource for resource in touched if resource.wanted]
 
-    def _heard_of(self, type: ResourceType, name: str | None) -> Resource | None:
+    def _note_arrival(self, type: ResourceType, name: str | None) -> Resource | None:
         """Return the resource of that name, if it is subscribed, and stop its timer."""
         resource = self._subscriptions[type].resources.get(name) if name is not None else None
         if resource is not None and self._stream is not None:
             self._stream.timers.stop(resource)
         return resource
 
-    def _gone(self, reading: ParsedResponse, state: ResourceTypeState) -> list[Resource]:
+    def _find_deleted(self, response: ParsedResponse, state: ResourceTypeState) -> list[Resource]:
         """Return the resources that the response deletes, by name or by leaving them out of a complete response.
 
         A resource that never came may be left out: the response may answer an earlier request.
         """
-        resources = self._subscriptions[reading.type].resources
-        gone = [resources[name] for name in reading.removed if name in resources]
-        if reading.is_complete:
-            for name in resources.keys() - reading.names:
-                was_held = state.lost(name)
+        resources = self._subscriptions[response.type].resources
+        deleted = [resources[name] for name in response.removed if name in resources]
+        if response.is_complete:
+            for name in resources.keys() - response.names:
+                was_held = state.note_left_out(name)
                 if not state.has_requested(name):
                     if was_held:  # it may be left out because the last request did not name it
                         resources[name].request_again()
-                elif resources[name].seen:
-                    gone.append(resources[name])
+                elif resources[name].has_arrived:
+                    deleted.append(resources[name])
         # A repeated deletion is no news; watchers have had the first.
-        return [resource for resource in gone if resource.state is not CacheState.DOES_NOT_EXIST]
+        return [resource for resource in deleted if resource.state is not CacheState.DOES_NOT_EXIST]
 
     @property
-    def unsent(self) -> int:
+    def unsent_bytes(self) -> int:
         """Return roughly the bytes of pending ACKs and NACKs. In state of the world there are never many."""
-        if self.dialect.cumulative or self._stream is None:
+        if self.protocol.cumulative or self._stream is None:
             return 0
-        return sum(state.unsent for state in self._stream.types.values())
+        return sum(state.unsent_bytes for state in self._stream.types.values())
 
     # -- timers
 
@@ -356,7 +358,7 @@ class AdsStreamState:
             # The time of an outage is that of its first failure.
             if self.failure is None:
                 self.failing_since = self._time_of_day(now)
-            self.failure, self.answers = reason, False
+            self.failure, self.is_answering = reason, False
 
     def close(self) -> None:
         """End all subscriptions: this server is no longer used."""

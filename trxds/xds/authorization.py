@@ -22,14 +22,14 @@ from .channel_credentials import GoogleDefault
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
 
-async def authorization(server: ServerConfig) -> Headers:
+async def fetch_authorization(server: ServerConfig) -> Headers:
     """Return an `authorization` header for each of the server's call credentials.
 
     `OSError` has the reason if one fails.
     """
     tokens = [await run_in_thread(partial(read_token, each.path)) for each in server.call_credentials]
     if isinstance(server.credentials, GoogleDefault):
-        tokens.append(await run_in_thread(_google_token))  # Google's library for these tokens blocks
+        tokens.append(await run_in_thread(_fetch_google_token))  # Google's library for these tokens blocks
     return [(b"authorization", b"Bearer " + token.encode()) for token in tokens]
 
 
@@ -41,19 +41,19 @@ def read_token(path: str) -> str:
         raise OSError(f"jwt_token_file {path} holds no JWT; write a token there") from None
     except OSError as error:
         raise OSError(f"jwt_token_file {path} cannot be read: {error.strerror or error}") from None
-    if not _expires(token):
+    if not _has_expiry(token):
         raise OSError(f"jwt_token_file {path} holds no JWT with an exp field; write a token there")
-    return _sendable(token, f"jwt_token_file {path}")
+    return _check_sendable(token, f"jwt_token_file {path}")
 
 
-def _sendable(token: str, source: str) -> str:
+def _check_sendable(token: str, source: str) -> str:
     """Return the token, or raise `OSError` if a header cannot have it: base64 decoders ignore line ends in it."""
-    if not token or (wrong := flaw(token)):
-        raise OSError(f"{source}: its token {f'has {wrong}' if token else 'is empty'}, so it cannot be sent")
+    if not token or (error_text := flaw(token)):
+        raise OSError(f"{source}: its token {f'has {error_text}' if token else 'is empty'}, so it cannot be sent")
     return token
 
 
-def _expires(token: str) -> bool:
+def _has_expiry(token: str) -> bool:
     try:
         # JWTs omit the padding of base64 (RFC 7515, 2), and b64decode requires it.
         payload = token.split(".")[1]
@@ -63,7 +63,7 @@ def _expires(token: str) -> bool:
         return False
 
 
-def _google_token() -> str:
+def _fetch_google_token() -> str:
     auth, transport = import_module("google.auth"), import_module("google.auth.transport.requests")
     try:
         credentials, _ = auth.default(scopes=[_SCOPE])
@@ -73,4 +73,4 @@ def _google_token() -> str:
         credentials.refresh(transport.Request())
     except Exception as error:  # only its type is shown: its text may quote the token endpoint's response
         raise OSError(f"google_default: no token: to fetch one ended in {type(error).__name__}") from None
-    return _sendable(credentials.token or "", "google_default")
+    return _check_sendable(credentials.token or "", "google_default")

@@ -151,8 +151,8 @@ def _json(text: str, source: str) -> Any:
     try:
         return parse_json(text)
     except json.JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno}"
-        raise BootstrapError(f"{source}: no valid JSON at {place}: {error.msg}; correct the text there") from error
+        position = f"line {error.lineno}, column {error.colno}"
+        raise BootstrapError(f"{source}: no valid JSON at {position}: {error.msg}; correct the text there") from error
 
 
 def dial_address(uri: str) -> str:
@@ -187,70 +187,70 @@ def _bootstrap(top: JsonNode) -> Bootstrap:
         servers=_servers(top.member("xds_servers")),
         node=_node(top.member("node")),
         listener_template=top.member("client_default_listener_resource_name_template").text("%s"),
-        authorities={name: _authority(name, place) for name, place in top.member("authorities").members().items()},
+        authorities={name: _authority(name, node) for name, node in top.member("authorities").members().items()},
         certificate_providers=_providers(top.member("certificate_providers")),
     )
 
 
-def _servers(place: JsonNode) -> tuple[ServerConfig, ...]:
+def _servers(node: JsonNode) -> tuple[ServerConfig, ...]:
     wanted = 'needs at least one server; write [{"server_uri": "host:port", "channel_creds": [{"type": "insecure"}]}]'
-    return tuple(_server(item) for item in place.items(wanted))
+    return tuple(_server(item) for item in node.items(wanted))
 
 
-def _server(place: JsonNode) -> ServerConfig:
-    place.object()
-    features = place.member("server_features").value
-    uri = _uri(place.member("server_uri"))
-    credentials = channel_credentials(place.member("channel_creds"))
+def _server(node: JsonNode) -> ServerConfig:
+    node.object()
+    features = node.member("server_features").value
+    uri = _uri(node.member("server_uri"))
+    credentials = channel_credentials(node.member("channel_creds"))
     return ServerConfig(
         uri=uri,
         credentials=credentials,
         # Unknown features are dropped: servers that differ only in those are equal, and share a stream (A71).
         features=frozenset(f for f in FEATURES if f in features) if isinstance(features, list) else frozenset(),
-        call_credentials=call_credentials(place.member("call_creds"), credentials),
+        call_credentials=call_credentials(node.member("call_creds"), credentials),
     )
 
 
-def _uri(place: JsonNode) -> str:
-    uri = place.text()
-    if place.value is None or place.value == "":
-        place.error("is missing; write the control plane's host:port")
+def _uri(node: JsonNode) -> str:
+    uri = node.text()
+    if node.value is None or node.value == "":
+        node.error("is missing; write the control plane's host:port")
     elif uri:
         try:
             dial_address(uri)
         except ValueError as error:
-            place.error(str(error))
+            node.error(str(error))
     return uri
 
 
-def _node(place: JsonNode) -> Node:
-    place.object()
-    locality = place.member("locality")
+def _node(node: JsonNode) -> Node:
+    node.object()
+    locality = node.member("locality")
     locality.object()
     return Node(
-        id=place.member("id").text(),
-        cluster=place.member("cluster").text(),
+        id=node.member("id").text(),
+        cluster=node.member("cluster").text(),
         locality=Locality(*(locality.member(part).text() for part in ("region", "zone", "sub_zone"))),
-        metadata=place.member("metadata").object(),
+        metadata=node.member("metadata").object(),
     )
 
 
-def _providers(place: JsonNode) -> dict[str, CertificateFiles]:
-    found = {name: certificate_provider(each) for name, each in place.members().items()}
+def _providers(node: JsonNode) -> dict[str, CertificateFiles]:
+    found = {name: certificate_provider(each) for name, each in node.members().items()}
     return {name: files for name, files in found.items() if files is not None}
 
 
-def _authority(name: str, place: JsonNode) -> Authority:
-    place.object()
+def _authority(name: str, node: JsonNode) -> Authority:
+    node.object()
     prefix = f"xdstp://{name}/"
-    template = place.member("client_listener_resource_name_template")
+    template = node.member("client_listener_resource_name_template")
     text = template.text(f"{prefix}envoy.config.listener.v3.Listener/%s")
     # A47: the bootstrap is rejected, where its operator sees it, and not the first channel that uses the authority.
     if not text.startswith(prefix):
         template.error(f"is {text!r}; it must begin with {prefix!r}")
-    servers = place.member("xds_servers")
+    servers = node.member("xds_servers")
     return Authority(
         listener_template=text,
         servers=_servers(servers) if servers.value not in (None, []) else (),
-        fallback_on_reachability_only=place.member("fallback_on_reachability_only").boolean(False),
+        fallback_on_reachability_only=node.member("fallback_on_reachability_only").boolean(False),
     )

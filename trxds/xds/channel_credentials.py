@@ -35,29 +35,29 @@ ChannelCredentials: TypeAlias = Insecure | Tls | GoogleDefault
 CallCredentials: TypeAlias = JwtTokenFile
 
 
-def channel_credentials(place: JsonNode) -> ChannelCredentials:
+def channel_credentials(node: JsonNode) -> ChannelCredentials:
     """Return the first supported credentials of a list in order of preference. Each supported entry must be valid."""
     wanted = 'is missing; write [{"type": "insecure"}] or [{"type": "tls"}]'
     kinds: list[str] = []
     usable: list[ChannelCredentials] = []
-    for item in place.items(wanted):
+    for item in node.items(wanted):
         kind = item.member("type").text()
         kinds.append(kind)
-        if kind in _usable_types():
+        if kind in _supported_types():
             usable.append(CHANNEL_TYPES[kind](item.member("config")))
     if kinds and not usable:
-        place.error(_none_usable(kinds))
+        node.error(_unsupported_message(kinds))
     # INSECURE is never used here: a list without supported credentials is a problem, so the bootstrap is rejected.
     return usable[0] if usable else INSECURE
 
 
-def _none_usable(kinds: list[str]) -> str:
+def _unsupported_message(kinds: list[str]) -> str:
     if "google_default" in kinds:
         return "google_default needs google-auth and requests; install google-auth[requests], or add tls or insecure"
-    return f"none of {', '.join(map(repr, kinds))} is supported; add one of {', '.join(_usable_types())}"
+    return f"none of {', '.join(map(repr, kinds))} is supported; add one of {', '.join(_supported_types())}"
 
 
-def _usable_types() -> list[str]:
+def _supported_types() -> list[str]:
     return [kind for kind in CHANNEL_TYPES if kind != "google_default" or _google_auth_is_installed()]
 
 
@@ -101,42 +101,42 @@ CHANNEL_TYPES: Mapping[str, Callable[[JsonNode], ChannelCredentials]] = {
 }
 
 
-def call_credentials(place: JsonNode, channel: ChannelCredentials) -> tuple[CallCredentials, ...]:
+def call_credentials(node: JsonNode, channel: ChannelCredentials) -> tuple[CallCredentials, ...]:
     """Return all supported call credentials; others are ignored. None may be sent without TLS."""
     # A97: all supported call_creds apply together; of channel_creds only the first one is used.
-    known = [item for item in place.items() if item.member("type").text() == JWT]
+    known = [item for item in node.items() if item.member("type").text() == JWT]
     if known and isinstance(channel, Insecure):
-        place.error("may not be sent as plain text; use tls in channel_creds")
+        node.error("may not be sent as plain text; use tls in channel_creds")
     return tuple(JwtTokenFile(_path(item.member("config").member("jwt_token_file"))) for item in known)
 
 
 JWT = "jwt_token_file"
 
 
-def _path(place: JsonNode) -> str:
-    if place.value is None or place.value == "":
-        place.error("is missing; write the path of the file with the token")
-    return _file(place)
+def _path(node: JsonNode) -> str:
+    if node.value is None or node.value == "":
+        node.error("is missing; write the path of the file with the token")
+    return _file(node)
 
 
 _CONTENT = re.compile(r"eyJ[^/\s]*\.[^/\s]*\.|-----BEGIN ")  # how a JWT and a PEM file begin
 
 
-def _file(place: JsonNode) -> str:
+def _file(node: JsonNode) -> str:
     """Return a path. Content in its place is rejected here, before another error shows it as a path."""
-    path = place.text()
+    path = node.text()
     if _CONTENT.match(path.strip()):
-        place.error("is what should be in the file; write the path of the file")
+        node.error("is what should be in the file; write the path of the file")
         return ""
     return path
 
 
-def certificate_provider(place: JsonNode) -> CertificateFiles | None:
+def certificate_provider(node: JsonNode) -> CertificateFiles | None:
     """Return the provider, or None for an unsupported plugin, which is an error only of clusters that name it (A29)."""
-    if place.member("plugin_name").text() != FILE_WATCHER:
-        place.object()
+    if node.member("plugin_name").text() != FILE_WATCHER:
+        node.object()
         return None
-    config = place.member("config")
+    config = node.member("config")
     files = _files(config)
     if not files.roots and not files.certificate:
         config.error("has no certificates; write ca_certificate_file, or certificate_file and private_key_file")

@@ -17,7 +17,7 @@ from trxds.resources.types import ParseContext, Parsed, ResourceType
 
 from .bootstrap import DELTA
 from .discovery_request import DiscoveryRequestParams
-from .discovery_response import ParsedResource, ParsedResponse, Raw, failures, read_item
+from .discovery_response import ParsedResource, ParsedResponse, Raw, read_resource, read_resource_errors
 from .resource_names import canonical
 
 FEATURE = DELTA
@@ -33,17 +33,17 @@ class DeltaProtocol:
     cumulative = False
 
     @staticmethod
-    def request(ask: DiscoveryRequestParams) -> Any:
+    def request(params: DiscoveryRequestParams) -> Any:
         """Return the request. Only an ACK or NACK has a nonce; a change of the subscription alone has none."""
-        asked = ask.asked or frozenset()
+        requested = params.requested or frozenset()
         return DeltaDiscoveryRequest(
-            type_url=ask.type.type_url,
-            resource_names_subscribe=[name for name in ask.names if name not in asked],
+            type_url=params.type.type_url,
+            resource_names_subscribe=[name for name in params.names if name not in requested],
             # Sorted: the same change makes the same bytes in each run.
-            resource_names_unsubscribe=sorted(asked.difference(ask.names)),
+            resource_names_unsubscribe=sorted(requested.difference(params.names)),
             # Only a type's first request on a stream may have versions (DeltaDiscoveryRequest); later ones have none.
-            initial_resource_versions=_claimed(ask.versions),
-            response_nonce=ask.nonce if ask.answers else "",
+            initial_resource_versions=_initial_versions(params.versions),
+            response_nonce=params.nonce if params.is_answer else "",
         )
 
     @staticmethod
@@ -58,21 +58,21 @@ class DeltaProtocol:
         names: set[str] = set()
         for resource in response.resources:
             if resource.HasField("resource"):  # without the field it is a heartbeat of a resource with a TTL
-                item = yield from read_item(resource.resource, type, known, context, names)
-                items.append(_versioned(item, resource))
+                item = yield from read_resource(resource.resource, type, known, context, names)
+                items.append(_with_version(item, resource))
                 yield
         return ParsedResponse(
             type,
             response.system_version_info,
             response.nonce,
             tuple(items),
-            failures(response),
+            read_resource_errors(response),
             tuple(map(canonical, response.removed_resources)),
             partial=True,
         )
 
 
-def _claimed(versions: Mapping[str, str]) -> dict[str, str]:
+def _initial_versions(versions: Mapping[str, str]) -> dict[str, str]:
     """Return the versions to send with a new stream, but the first resource without its version.
 
     If nothing has changed, the server need not answer, and silence cannot be told from a server that is of no use. So
@@ -82,7 +82,7 @@ def _claimed(versions: Mapping[str, str]) -> dict[str, str]:
     return claimed | dict.fromkeys(list(claimed)[:1], "")
 
 
-def _versioned(item: ParsedResource, resource: Any) -> ParsedResource:
+def _with_version(item: ParsedResource, resource: Any) -> ParsedResource:
     """Return the resource with its version. One that cannot be parsed still has the name that it was sent with."""
     parsed = item.parsed
     if parsed.name is None and resource.name:

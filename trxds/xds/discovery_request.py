@@ -26,11 +26,11 @@ class DiscoveryRequestParams:
 
     type: ResourceType
     names: Collection[str]  # all wanted resources
-    asked: frozenset[str] | None  # the names of the type's last request on this stream; None before the first
+    requested: frozenset[str] | None  # the names of the type's last request on this stream; None before the first
     version: str  # the type's last accepted version
     versions: Mapping[str, str]  # the version of each cached resource; "" if it is not from this server
     nonce: str
-    answers: bool
+    is_answer: bool
 
 
 class ProtocolVariant(Protocol):
@@ -43,7 +43,7 @@ class ProtocolVariant(Protocol):
     cumulative: bool
     """Whether each request has all names, and its nonce answers all responses up to that one."""
 
-    def request(self, ask: DiscoveryRequestParams) -> Any: ...
+    def request(self, params: DiscoveryRequestParams) -> Any: ...
 
     def read(
         self, response: Any, type: ResourceType, known: Mapping[Raw, Parsed], context: ParseContext

@@ -18,7 +18,7 @@ from trxds.resources.types import RESOURCE_TYPES, ParseContext, Parsed, Resource
 from .resource_names import canonical, check_type
 
 Raw: TypeAlias = tuple[str, bytes]  # the type URL and the bytes of an Any
-NOTHING: Raw = ("", b"")
+NO_BYTES: Raw = ("", b"")
 
 _CODES = frozenset(int(code) for code in StatusCode)
 
@@ -68,7 +68,7 @@ class ParsedResponse:
     def errors(self) -> tuple[str, ...]:
         """Return a text for each bad resource, worded as in the C++ client: people search for these texts."""
         return tuple(
-            _text(index, item.parsed, self.type) for index, item in enumerate(self.items) if item.parsed.errors
+            _error_text(index, item.parsed, self.type) for index, item in enumerate(self.items) if item.parsed.errors
         )
 
     @property
@@ -78,7 +78,7 @@ class ParsedResponse:
         return {name for name in names if name is not None}
 
     @property
-    def refused(self) -> dict[str | None, tuple[str, ...]]:
+    def rejected(self) -> dict[str | None, tuple[str, ...]]:
         """Return the errors of each bad resource; resources without a name are together under None."""
         refused: dict[str | None, tuple[str, ...]] = {}
         for item in self.items:
@@ -113,18 +113,18 @@ def read(
     items: list[ParsedResource] = []
     names: set[str] = set()
     for resource in response.resources:
-        items.append((yield from read_item(resource, type, known, context, names)))
+        items.append((yield from read_resource(resource, type, known, context, names)))
         yield
-    return ParsedResponse(type, response.version_info, response.nonce, tuple(items), failures(response))
+    return ParsedResponse(type, response.version_info, response.nonce, tuple(items), read_resource_errors(response))
 
 
-def read_item(
+def read_resource(
     resource: AnyProto, type: ResourceType, known: Mapping[Raw, Parsed], context: ParseContext, names: set[str]
 ) -> Slices[ParsedResource]:
     """Parse one resource of a response. `names` are those read before it in this response; its own name is added."""
     raw = resource.type_url, resource.value
     # A resent resource with the same bytes is the same object, which is compared at once everywhere.
-    parsed = known.get(raw) or _named((yield from type.read_in_slices(resource, context)), type)
+    parsed = known.get(raw) or _with_canonical_name((yield from type.read_in_slices(resource, context)), type)
     if parsed.name in names:
         # The first one is used. The second gets no name, so it changes no resource, but the response is rejected.
         parsed = Parsed(None, None, (f"{parsed.name}: duplicate resource name",))
@@ -133,7 +133,7 @@ def read_item(
     return ParsedResource(raw, parsed)
 
 
-def _named(parsed: Parsed, type: ResourceType) -> Parsed:
+def _with_canonical_name(parsed: Parsed, type: ResourceType) -> Parsed:
     """Return the resource by its canonical name. A name of another type counts as no name: nobody can request it."""
     if parsed.name is None:
         return parsed
@@ -143,7 +143,7 @@ def _named(parsed: Parsed, type: ResourceType) -> Parsed:
     return parsed if name == parsed.name else replace(parsed, name=name)
 
 
-def failures(response: Any) -> tuple[ResourceError, ...]:
+def read_resource_errors(response: Any) -> tuple[ResourceError, ...]:
     """Return the resource errors of a response, of either protocol variant."""
     return tuple(
         ResourceError(canonical(error.resource_name.name), error.error_detail.code, error.error_detail.message)
@@ -151,11 +151,11 @@ def failures(response: Any) -> tuple[ResourceError, ...]:
     )
 
 
-def invalid(errors: tuple[str, ...], type: ResourceType) -> str:
+def describe_errors(errors: tuple[str, ...], type: ResourceType) -> str:
     return f"INVALID_ARGUMENT: {type.validation_message(errors)}"
 
 
-def _text(index: int, parsed: Parsed, type: ResourceType) -> str:
+def _error_text(index: int, parsed: Parsed, type: ResourceType) -> str:
     if parsed.name is None:
         return f"resource index {index}: {'; '.join(parsed.errors)}"
-    return f"resource index {index}: {parsed.name}: {invalid(parsed.errors, type)}"
+    return f"resource index {index}: {parsed.name}: {describe_errors(parsed.errors, type)}"

@@ -16,7 +16,7 @@ import trio
 
 from trxds.core.backoff import Backoff
 from trxds.core.conflating_queue import ConflatingQueue
-from trxds.resources.load_stats import ClusterLoad, LrsResponse, load_stats, reporting_order
+from trxds.resources.load_stats import ClusterLoad, LrsResponse, make_load_stats_request, parse_lrs_response
 from trxds.resources.protos import DecodeError, LoadStatsRequest, LoadStatsResponse
 from trxds.transport.client_stream import ClientStream
 
@@ -41,17 +41,17 @@ class LrsStream:
 
     kind = "lrs"
 
-    def __init__(self, line: XdsChannel, node: Node, take: TakeLoadReports, random: Random) -> None:
-        self.server = line.server
+    def __init__(self, xds_channel: XdsChannel, node: Node, take_loads: TakeLoadReports, random: Random) -> None:
+        self.server = xds_channel.server
         self._node = node
-        self._take = take
-        self.line = line
-        self._talk = ControlPlaneStream("LRS", PATH, REMEDY, line)
+        self._take_loads = take_loads
+        self.xds_channel = xds_channel
+        self._control_plane_stream = ControlPlaneStream("LRS", PATH, REMEDY, xds_channel)
         self._backoff = Backoff(random)
-        self._orders: ConflatingQueue[LrsResponse] = ConflatingQueue()
+        self._responses: ConflatingQueue[LrsResponse] = ConflatingQueue()
         self._reported_at = -math.inf
-        self._answered = False  # whether the present stream got a response
-        self._trouble = ""  # the outage that was logged
+        self._received_response = False  # whether the present stream got a response
+        self._logged_outage = ""  # the outage that was logged
         self._scope = trio.CancelScope()
 
     def close(self) -> None:
@@ -65,60 +65,60 @@ class LrsStream:
 
     async def _run(self) -> None:
         while True:
-            self._answered = False
-            reason = await self._talk.hold(self._converse)
+            self._received_response = False
+            reason = await self._control_plane_stream.run(self._run_stream)
             delay = self._backoff.next()
             # The same outage is logged once, and the end of a stream that got a response is no outage.
-            level = logging.INFO if self._answered or reason == self._trouble else logging.WARNING
+            level = logging.INFO if self._received_response or reason == self._logged_outage else logging.WARNING
             log.log(level, "no load reports to %s: %s; trying again in %.1f s", self.server.uri, reason, delay)
-            self._trouble = "" if self._answered else reason
+            self._logged_outage = "" if self._received_response else reason
             await trio.sleep(delay)
 
-    async def _converse(self, stream: ClientStream) -> None:
-        if not await stream.send(self._introduction()):
+    async def _run_stream(self, stream: ClientStream) -> None:
+        if not await stream.send(self._first_request()):
             return
         # A new queue for each stream: the server's request on the last one does not hold for the next.
-        self._orders = ConflatingQueue()
+        self._responses = ConflatingQueue()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._report, stream, name=f"lrs/{self.server.uri}/report")
             await self._read(stream)
             nursery.cancel_scope.cancel(reason="the LRS stream ended")
 
-    def _introduction(self) -> bytes:
+    def _first_request(self) -> bytes:
         request = LoadStatsRequest()
         set_node(request, self._node)
         # Only the LRS request has this feature; ADS servers have no use for it.
         request.node.client_features.append(SEND_ALL)
-        return _bytes(request)
+        return _serialize(request)
 
     async def _read(self, stream: ClientStream) -> None:
         while (message := await stream.receive()) is not None:
             try:
-                order = reporting_order(LoadStatsResponse.FromString(message))
+                response = parse_lrs_response(LoadStatsResponse.FromString(message))
             except DecodeError:
                 log.warning("xDS server %s: bytes that are no LoadStatsResponse; ignored", self.server.uri)
                 continue
             # As for ADS (A57): a stream is a success once it got a response.
             self._backoff.reset()
-            self._answered = True
-            self._orders.put("order", order)
+            self._received_response = True
+            self._responses.put("order", response)
 
     async def _report(self, stream: ClientStream) -> None:
         """Send reports at the server's interval. A changed response restarts the interval, an equal one does not."""
-        order: LrsResponse | None = None
+        response: LrsResponse | None = None
         due = math.inf
         while True:
-            letters = await self._orders.next(due)
-            if letters.get("order", order) != order:
-                order = letters["order"]
-                due = trio.current_time() + order.interval
-            elif order is not None and due <= trio.current_time():
-                if not await stream.send(self._compose(order)):
+            messages = await self._responses.next(due)
+            if messages.get("order", response) != response:
+                response = messages["order"]
+                due = trio.current_time() + response.interval
+            elif response is not None and due <= trio.current_time():
+                if not await stream.send(self._build_report(response)):
                     return  # the reader gets the reason
                 # The interval is from report to report: this one may have waited for the server's flow control.
-                due = self._reported_at + order.interval
+                due = self._reported_at + response.interval
 
-    def _compose(self, order: LrsResponse) -> bytes:
+    def _build_report(self, response: LrsResponse) -> bytes:
         """Return the next report, which is empty if there is no load: that is news too.
 
         The counts of clusters that the server does not want are dropped. Otherwise it might get years of them at once
@@ -126,10 +126,10 @@ class LrsStream:
         """
         now = trio.current_time()
         # All loads are taken, wanted or not, so that their counts begin anew.
-        loads = [load for load in self._take(self.server) if order.wants(load.cluster)]
+        loads = [load for load in self._take_loads(self.server) if response.wants(load.cluster)]
         interval, self._reported_at = now - self._reported_at, now
-        return _bytes(load_stats(loads, interval))
+        return _serialize(make_load_stats_request(loads, interval))
 
 
-def _bytes(message: Any) -> bytes:
+def _serialize(message: Any) -> bytes:
     return bytes(message.SerializeToString())

@@ -21,24 +21,24 @@ AT_ONCE = -math.inf
 class NackPacing:
     """The delay of NACKs for one type of resource on one stream."""
 
-    __slots__ = ("_delay", "_due", "_refused")
+    __slots__ = ("_delay", "_due", "_rejected")
 
     def __init__(self) -> None:
-        self._refused: dict[str | None, tuple[str, ...]] = {}  # the errors of earlier NACKs, by resource
+        self._rejected: dict[str | None, tuple[str, ...]] = {}  # the errors of earlier NACKs, by resource
         self._delay = MIN_DELAY
         self._due = AT_ONCE  # when the last NACK may go or went
 
-    def due(self, reading: ParsedResponse, now: float) -> float:
+    def due(self, response: ParsedResponse, now: float) -> float:
         """Return when the answer to this response may go out. NACKs that wait already share that time with it."""
         # A resource that was valid in between and is rejected again is news: somebody has tried to repair it.
-        repaired = self._refused.keys() & {item.parsed.name for item in reading.items if not item.parsed.errors}
+        repaired = self._rejected.keys() & {item.parsed.name for item in response.items if not item.parsed.errors}
         for name in repaired:
-            del self._refused[name]
-        refused = reading.refused
+            del self._rejected[name]
+        refused = response.rejected
         if not refused:
             return AT_ONCE
-        is_new = any(self._refused.get(name) != errors for name, errors in refused.items())
-        self._refused |= refused
+        is_new = any(self._rejected.get(name) != errors for name, errors in refused.items())
+        self._rejected |= refused
         if is_new:
             self._delay, self._due = MIN_DELAY, now
         # A NACK that waits already keeps its time, or responses that come faster would delay it for ever.

@@ -85,7 +85,7 @@ class Resource:
         return self.type, self.name
 
     @property
-    def seen(self) -> bool:
+    def has_arrived(self) -> bool:
         """Return whether the resource came, valid or not, and was neither lost nor requested again since."""
         if self.state is CacheState.REQUESTED:
             return False
@@ -109,16 +109,16 @@ class Resource:
         self.since = update.when
         self.failed, self.failure, self.absent = None, None, False
 
-    def refuse(self, update: UpdateMetadata, parsed: Parsed, trouble: ResourceFailure, *, drop: bool) -> None:
+    def reject(self, update: UpdateMetadata, parsed: Parsed, failure: ResourceFailure, *, drop: bool) -> None:
         """Note that a version came and was rejected. `drop` takes the value too."""
-        self.fail(CacheState.NACKED, update, trouble, drop=drop)
+        self.fail(CacheState.NACKED, update, failure, drop=drop)
         self.parsed = parsed
 
     def fail(
         self,
         state: CacheState,
         update: UpdateMetadata,
-        trouble: ResourceFailure,
+        failure: ResourceFailure,
         *,
         drop: bool = True,
         absent: bool = False,
@@ -127,7 +127,7 @@ class Resource:
         if state is not self.state:
             self.since = update.when
         # `parsed` is cleared so that the same bytes are news when they come again.
-        self.state, self.failed, self.failure, self.parsed = state, update, trouble, None
+        self.state, self.failed, self.failure, self.parsed = state, update, failure, None
         if drop:
             self.value = self.accepted = None
         # A value that is kept stays in use (A53, A88), so the resource is not absent for watchers.
@@ -157,13 +157,13 @@ class Resource:
         """
         if self.value is not None:
             # The outage goes first: while it lasts, no update can repair the resource.
-            trouble = failure or self.failure
-            ambient = self._status(trouble, node) if trouble else None
+            reported = failure or self.failure
+            ambient = self._status(reported, node) if reported else None
             return ResourceUpdate(self.value, ambient=ambient, standing=self._standing_of_value(node))
-        trouble = self.failure or failure
-        if trouble is None:
+        reported = self.failure or failure
+        if reported is None:
             return None
-        return ResourceUpdate(error=self._status(trouble, node), absent=self.absent)
+        return ResourceUpdate(error=self._status(reported, node), absent=self.absent)
 
     def standing(self, where: str, node: str) -> ResourceStatus:
         """Return the resource's status for messages; `where` is the source of the statement."""
@@ -177,15 +177,15 @@ class Resource:
         acked = CacheState.ACKED.name
         return ResourceStatus(self.type.kind, self.name, f"server {update.server}", node, acked, update.when)
 
-    def _status(self, trouble: ResourceFailure, node: str) -> Status:
-        return resource_error(self.standing(trouble.where, node), trouble.reason)
+    def _status(self, failure: ResourceFailure, node: str) -> Status:
+        return resource_error(self.standing(failure.where, node), failure.reason)
 
 
-def differs(state: ResourceUpdate, told: ResourceUpdate | None) -> bool:
+def differs(state: ResourceUpdate, published: ResourceUpdate | None) -> bool:
     """Return whether two states differ for a watcher.
 
     Values are compared by identity: equal bytes have the same value, and to compare large ones takes long.
     """
-    if told is None or state.value is not told.value:
+    if published is None or state.value is not published.value:
         return True
-    return (state.error, state.absent, state.ambient) != (told.error, told.absent, told.ambient)
+    return (state.error, state.absent, state.ambient) != (published.error, published.absent, published.ambient)

@@ -23,11 +23,11 @@ class ResourceErrorPolicy:
     wait: float = 15.0
     late_is_absent: bool = True
     drop_deleted: bool = True
-    drop_refused: bool = False
+    drop_rejected: bool = False
 
     def drop_failed(self, code: int) -> bool:
         """Return whether an error in a resource's place (xRFC TP3) drops the value."""
-        return self.drop_refused and code in (NOT_FOUND, PERMISSION_DENIED)
+        return self.drop_rejected and code in (NOT_FOUND, PERMISSION_DENIED)
 
 
 def is_a88_enabled(environ: Mapping[str, str]) -> bool:
@@ -41,4 +41,4 @@ def resource_error_policy(features: Set[str], *, a88: bool) -> ResourceErrorPoli
         return ResourceErrorPolicy(drop_deleted="ignore_resource_deletion" not in features)
     fail, late = "fail_on_data_errors" in features, "resource_timer_is_transient_error" in features
     # A88: such a server reports absence itself, so its silence only means that the resource is late.
-    return ResourceErrorPolicy(30.0 if late else 15.0, late_is_absent=not late, drop_deleted=fail, drop_refused=fail)
+    return ResourceErrorPolicy(30.0 if late else 15.0, late_is_absent=not late, drop_deleted=fail, drop_rejected=fail)

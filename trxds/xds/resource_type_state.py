@@ -19,7 +19,7 @@ from math import inf
 from .discovery_response import ParsedResponse
 from .nack_pacing import AT_ONCE, NackPacing
 
-_SIZE_OF_AN_ACK = 200  # bytes, without its texts
+ACK_SIZE = 200  # bytes, without its texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class PendingAck:
     @property
     def size(self) -> int:
         """Return roughly the bytes that the answer takes while it waits."""
-        return _SIZE_OF_AN_ACK + len(self.nonce) + len(self.version) + sum(map(len, self.errors))
+        return ACK_SIZE + len(self.nonce) + len(self.version) + sum(map(len, self.errors))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class ResourceTypeState:
         self._cumulative = cumulative
         self._responses = 0
         self._pending_acks: list[PendingAck] = []
-        self.unsent = 0
+        self.unsent_bytes = 0
         """Roughly the bytes of pending answers; not counted in state of the world, where there are never many."""
         self._pacing = NackPacing()
         self._held: dict[str, int] = {}  # the number of the last response with each name that the client has
@@ -75,7 +75,7 @@ class ResourceTypeState:
         self._in_flight = _InFlight(frozenset(), frozenset(), 0, answers=False)
         self._in_doubt = False
         self._wanted: frozenset[str] = frozenset()  # the wanted names at the last request
-        self._may_be_unheard = False  # that request had a change, and may have crossed a response
+        self._may_be_ignored = False  # that request had a change, and may have crossed a response
 
     # -- requests
 
@@ -84,7 +84,7 @@ class ResourceTypeState:
         if not wanted_in_order and self.requested is None:
             return None  # a type's first request without names would subscribe to all resources
         names = wanted = self._as_set(wanted_in_order)
-        ack = self._next_ack(now, at_once=wanted is not self._wanted or self._may_be_unheard)
+        ack = self._next_ack(now, at_once=wanted is not self._wanted or self._may_be_ignored)
         if ack is None and self._pending_acks and self._cumulative:
             return None  # it would have the nonce without the error, so it would be an ACK
         if omitted := self._omitted(wanted, ack):
@@ -110,7 +110,7 @@ class ResourceTypeState:
     def sent(self) -> list[str]:
         """Note that the request in flight went out, and return the names that it requests no longer."""
         sent, before = self._in_flight, self.requested or frozenset()
-        self._may_be_unheard = sent.wanted is not self._wanted
+        self._may_be_ignored = sent.wanted is not self._wanted
         self.requested, self._wanted = sent.names, sent.wanted
         no_more = set() if sent.names is before else set(before - sent.names)
         # Most requests only answer; for those this check saves a set of thousands of names.
@@ -153,7 +153,7 @@ class ResourceTypeState:
         for index, ack in enumerate(self._pending_acks):
             if ack.due <= now or (at_once and self._cumulative):
                 if not self._cumulative:
-                    self.unsent -= ack.size
+                    self.unsent_bytes -= ack.size
                 return self._pending_acks.pop(index)
         return None
 
@@ -171,13 +171,13 @@ class ResourceTypeState:
 
     # -- responses
 
-    def received(self, reading: ParsedResponse, version: str, subscribed: Container[str], now: float) -> None:
+    def received(self, response: ParsedResponse, version: str, subscribed: Container[str], now: float) -> None:
         """Note the names of a response, and queue its answer. `version` is the last one accepted."""
         self._responses += 1
-        self.nonce = reading.nonce
-        names = reading.names
+        self.nonce = response.nonce
+        names = response.names
         self._not_in_ack -= names
-        if reading.is_complete:
+        if response.is_complete:
             self._not_held &= names
         for name in names:
             if name in subscribed:
@@ -186,10 +186,10 @@ class ResourceTypeState:
             elif self._cumulative:
                 self._not_held.add(name)
         self._queue_ack(
-            PendingAck(reading.nonce, version, reading.errors, self._responses, self._pacing.due(reading, now))
+            PendingAck(response.nonce, version, response.errors, self._responses, self._pacing.due(response, now))
         )
 
-    def lost(self, name: str) -> bool:
+    def note_left_out(self, name: str) -> bool:
         """Note that a complete response does not have a resource; return whether an earlier one had."""
         return self._held.pop(name, None) is not None
 
@@ -203,5 +203,5 @@ class ResourceTypeState:
             is_news = first is not None and first.errors and first.due == AT_ONCE
             del self._pending_acks[1 if is_news else 0 :]
         else:  # nonces and errors may be long, so bytes are counted and not answers
-            self.unsent += ack.size
+            self.unsent_bytes += ack.size
         self._pending_acks.append(ack)

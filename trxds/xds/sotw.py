@@ -23,14 +23,14 @@ class SotwProtocol:
     read = staticmethod(read)
 
     @staticmethod
-    def request(ask: DiscoveryRequestParams) -> DiscoveryRequest:
+    def request(params: DiscoveryRequestParams) -> DiscoveryRequest:
         """Return the request.
 
         It has the type's last nonce even if it answers nothing, to say which names it is based on.
         """
         return DiscoveryRequest(
-            type_url=ask.type.type_url,
-            version_info=ask.version,
-            response_nonce=ask.nonce,
-            resource_names=ask.names,
+            type_url=params.type.type_url,
+            version_info=params.version,
+            response_nonce=params.nonce,
+            resource_names=params.names,
         )

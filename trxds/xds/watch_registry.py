@@ -31,65 +31,65 @@ class WatchRegistry:
         self._subscribe = subscribe
         self._unsubscribe = unsubscribe
         self._published = published
-        self._cells: dict[Key, Observable[ResourceUpdate]] = {}
-        self._late: set[Subscription[ResourceUpdate]] = set()
+        self._observables: dict[Key, Observable[ResourceUpdate]] = {}
+        self._slow: set[Subscription[ResourceUpdate]] = set()
 
     @property
     def count(self) -> int:
         """Return how many resources are watched."""
-        return len(self._cells)
+        return len(self._observables)
 
     def add(self, key: Key, mailbox: ConflatingQueue[ResourceUpdate], sender: Hashable) -> Watch:
-        return Watch(self, key, self._cell(key).subscribe(mailbox, sender))
+        return Watch(self, key, self._observable(key).subscribe(mailbox, sender))
 
     def publish(self, changes: Changes) -> None:
         # A watcher that has caught up is waited for again: it may have been slow in a busy moment only.
-        self._late = {follower for follower in self._late if not follower.has_seen}
+        self._slow = {subscription for subscription in self._slow if not subscription.has_seen}
         for key, state in changes.items():
-            if cell := self._cells.get(key):
-                cell.set(state)
+            if observable := self._observables.get(key):
+                observable.set(state)
         self._published(changes)
 
-    async def all_seen(self, keys: Iterable[Key]) -> None:
+    async def wait_until_seen(self, keys: Iterable[Key]) -> None:
         """Wait until every watcher of these has read its message and asks for the next, is gone, or is slow."""
-        for follower in self._followers(keys):
-            if follower not in self._late:
-                await follower.seen()
+        for subscription in self._subscriptions(keys):
+            if subscription not in self._slow:
+                await subscription.seen()
 
     def mark_slow(self, keys: Iterable[Key]) -> int:
         """Wait no more for watchers that have not read these, until they have; return how many there are."""
-        late = {follower for follower in self._followers(keys) if not follower.has_seen} - self._late
-        self._late |= late
-        return len(late)
+        slow = {subscription for subscription in self._subscriptions(keys) if not subscription.has_seen} - self._slow
+        self._slow |= slow
+        return len(slow)
 
-    def _followers(self, keys: Iterable[Key]) -> list[Subscription[ResourceUpdate]]:
-        cells = (self._cells.get(key) for key in keys)
-        return [follower for cell in cells if cell for follower in cell.subscribers]
+    def _subscriptions(self, keys: Iterable[Key]) -> list[Subscription[ResourceUpdate]]:
+        observables = (self._observables.get(key) for key in keys)
+        return [subscription for observable in observables if observable for subscription in observable.subscribers]
 
-    def _cell(self, key: Key) -> Observable[ResourceUpdate]:
-        cell = self._cells.get(key)
-        if cell is None:
+    def _observable(self, key: Key) -> Observable[ResourceUpdate]:
+        observable = self._observables.get(key)
+        if observable is None:
             # It has to exist before `_subscribe`: a state that is known already is published to it like any other.
-            cell = self._cells[key] = Observable()
+            observable = self._observables[key] = Observable()
             self.publish(self._subscribe(*key))
-        return cell
+        return observable
 
-    def _left(self, key: Key) -> None:
-        cell = self._cells.get(key)
-        if cell is not None and not cell.has_subscribers:
-            del self._cells[key]
+    def _on_cancelled(self, key: Key) -> None:
+        observable = self._observables.get(key)
+        if observable is not None and not observable.has_subscribers:
+            del self._observables[key]
             self._unsubscribe(*key)
 
 
 class Watch:
     """One watcher's watch of one resource, until it is cancelled."""
 
-    __slots__ = ("_following", "_key", "_watches")
+    __slots__ = ("_key", "_subscription", "_watches")
 
-    def __init__(self, watches: WatchRegistry, key: Key, following: Subscription[ResourceUpdate]) -> None:
+    def __init__(self, watches: WatchRegistry, key: Key, subscription: Subscription[ResourceUpdate]) -> None:
         self._watches = watches
         self._key = key
-        self._following: Subscription[ResourceUpdate] | None = following
+        self._subscription: Subscription[ResourceUpdate] | None = subscription
 
     def cancel(self) -> None:
         """End the watch, and take an unread message back. A second call changes nothing.
@@ -97,11 +97,11 @@ class Watch:
         The last watcher unsubscribes the resource, unless another one comes in the same step.
         """
         # Cleared first, so that a second call finds nothing to do.
-        following, self._following = self._following, None
+        following, self._subscription = self._subscription, None
         if following is not None:
             following.unsubscribe()
-            self._watches._left(self._key)
+            self._watches._on_cancelled(self._key)
 
     def __repr__(self) -> str:
         type, name = self._key
-        return f"<Watch {type.kind} {name}{' left' if self._following is None else ''}>"
+        return f"<Watch {type.kind} {name}{' left' if self._subscription is None else ''}>"

@@ -77,19 +77,30 @@ class XdsClient:
         self.observers = observers or Observers()
         """The observers of its events."""
         self._time_of_day = time_of_day
-        self._load_servers = LrsServers(self._begin_reports, self._end_reports)
-        self._watches = WatchRegistry(self._subscribe, self._unsubscribe, self._load_servers.changed)
+        self._lrs_servers = LrsServers(self._start_reports, self._stop_reports)
+        self._watches = WatchRegistry(self._subscribe, self._unsubscribe, self._lrs_servers.update)
         self._streams: dict[AdsStreamState, AdsStream] = {}
-        self._load_streams: dict[ServerConfig, LrsStream] = {}
+        self._lrs_streams: dict[ServerConfig, LrsStream] = {}
         self._nursery: trio.Nursery | None = None
-        self._authorities: dict[str | None, Authority] = {None: self._authority(bootstrap.servers, impatient=False)}
+        self._authorities: dict[str | None, Authority] = {
+            None: self._authority(bootstrap.servers, fallback_on_reachability_only=False)
+        }
         self._authorities |= {
-            name: self._authority(its.servers or bootstrap.servers, impatient=its.fallback_on_reachability_only)
-            for name, its in bootstrap.authorities.items()
+            name: self._authority(
+                configured.servers or bootstrap.servers,
+                fallback_on_reachability_only=configured.fallback_on_reachability_only,
+            )
+            for name, configured in bootstrap.authorities.items()
         }
 
-    def _authority(self, servers: Sequence[ServerConfig], *, impatient: bool) -> Authority:
-        return Authority(servers, self, self._bootstrap.node.id, self._time_of_day, impatient=impatient)
+    def _authority(self, servers: Sequence[ServerConfig], *, fallback_on_reachability_only: bool) -> Authority:
+        return Authority(
+            servers,
+            self,
+            self._bootstrap.node.id,
+            self._time_of_day,
+            fallback_on_reachability_only=fallback_on_reachability_only,
+        )
 
     def __repr__(self) -> str:
         return f"<XdsClient {', '.join(map(repr, self._streams))}>"
@@ -99,9 +110,9 @@ class XdsClient:
         async with trio.open_nursery() as self._nursery:
             try:
                 for stream in self._streams.values():
-                    self._begin(stream)
-                for load_stream in self._load_streams.values():
-                    self._begin(load_stream)
+                    self._start_stream(stream)
+                for load_stream in self._lrs_streams.values():
+                    self._start_stream(load_stream)
                 await trio.sleep_forever()
             finally:
                 self._nursery = None  # before the nursery closes: watchers that stay must start no task in it
@@ -137,7 +148,7 @@ class XdsClient:
     @property
     def xds_channels(self) -> Iterator[XdsChannel]:
         """Yield the channels to all servers that ADS or LRS uses."""
-        yield from dict.fromkeys(stream.line for stream in self._all_streams())
+        yield from dict.fromkeys(stream.xds_channel for stream in self._all_streams())
 
     def watch(self, type: ResourceType, name: str, mailbox: ConflatingQueue[ResourceUpdate], sender: Hashable) -> Watch:
         """Put each state of the resource into `mailbox` as `sender`, and at once the one that is known.
@@ -154,17 +165,17 @@ class XdsClient:
     def _subscribe(self, type: ResourceType, name: str) -> Changes:
         now = trio.current_time()
         # Such a watch gets its error at once, and no server is asked for the name.
-        if problem := self._problem(type, name):
+        if problem := self._name_error(type, name):
             since = self._time_of_day(now)
             standing = ResourceStatus(type.kind, name, "no server", self._bootstrap.node.id, "REQUESTED", since)
             return {(type, name): ResourceUpdate(error=resource_error(standing, problem))}
         authority = self._authorities[authority_of(name)]
         changes = authority.watch(type, name, now)
-        self._wake(authority)
-        self._tell_of([authority.resource(type, name)])
+        self._notify_streams(authority)
+        self._report_resources([authority.resource(type, name)])
         return changes
 
-    def _problem(self, type: ResourceType, name: str) -> str | None:
+    def _name_error(self, type: ResourceType, name: str) -> str | None:
         """Return why no server can be asked for that name, or None."""
         authority = authority_of(name)
         if authority not in self._authorities:
@@ -172,73 +183,75 @@ class XdsClient:
         return check_type(name, type.type_url.rpartition("/")[2])
 
     def _unsubscribe(self, type: ResourceType, name: str) -> None:
-        self._load_servers.left((type, name))
-        if self._problem(type, name) is None:
+        self._lrs_servers.remove((type, name))
+        if self._name_error(type, name) is None:
             authority = self._authorities[authority_of(name)]
-            self._tell_of([authority.unwatch(type, name)])
-            self._wake(authority)
+            self._report_resources([authority.unwatch(type, name)])
+            self._notify_streams(authority)
 
-    def _wake(self, authority: Authority) -> None:
-        for conversation, stream in self._streams.items():
-            if authority.uses(conversation):
+    def _notify_streams(self, authority: Authority) -> None:
+        for stream_state, stream in self._streams.items():
+            if authority.uses(stream_state):
                 stream.subscription_changed()
 
     # -- streams, one for each server: authorities with equal servers share one (A71)
 
     def get_or_create_stream(self, server: ServerConfig) -> AdsStreamState:
-        for conversation, stream in self._streams.items():
-            if conversation.server == server:
+        for stream_state, stream in self._streams.items():
+            if stream_state.server == server:
                 # The caller subscribes to more resources in this step, so the writer has to wake.
                 stream.subscription_changed()
-                return conversation
+                return stream_state
         rules = resource_error_policy(server.features, a88=self._data_error_handling)
-        dialect = DeltaProtocol() if delta.FEATURE in server.features else SotwProtocol()
-        conversation = AdsStreamState(server, self._bootstrap.node, dialect, rules, self._time_of_day)
+        protocol = DeltaProtocol() if delta.FEATURE in server.features else SotwProtocol()
+        stream_state = AdsStreamState(server, self._bootstrap.node, protocol, rules, self._time_of_day)
         # The server's features decide which fields are read (A81), and `self` in its resources means this server (A27).
         context = replace(self._context, server_features=server.features, server=server)
-        line = self._line(server)
-        stream = AdsStream(conversation, self._watches, self._review, line, self._random, context, self.observers)
-        self._streams[conversation] = stream
-        self._begin(stream)
-        return conversation
+        xds_channel = self._xds_channel(server)
+        stream = AdsStream(
+            stream_state, self._watches, self._review, xds_channel, self._random, context, self.observers
+        )
+        self._streams[stream_state] = stream
+        self._start_stream(stream)
+        return stream_state
 
-    def release_stream(self, conversation: AdsStreamState) -> None:
+    def release_stream(self, stream_state: AdsStreamState) -> None:
         # If another authority still uses this server, the names of this one have to be unsubscribed.
-        stream = self._streams[conversation]
+        stream = self._streams[stream_state]
         stream.subscription_changed()
-        if not any(authority.uses(conversation) for authority in self._authorities.values()):
-            del self._streams[conversation]
+        if not any(authority.uses(stream_state) for authority in self._authorities.values()):
+            del self._streams[stream_state]
             stream.close()
 
-    def _line(self, server: ServerConfig) -> XdsChannel:
+    def _xds_channel(self, server: ServerConfig) -> XdsChannel:
         """Return the channel to the server, the same for all its streams."""
         for stream in self._all_streams():
             if stream.server == server:
-                return stream.line
-        return XdsChannel(server, secure_network(self._network, server.credentials, server.address), self._start)
+                return stream.xds_channel
+        return XdsChannel(server, secure_network(self._network, server.credentials, server.address), self._start_task)
 
     def _all_streams(self) -> Iterator[AdsStream | LrsStream]:
         yield from self._streams.values()
-        yield from self._load_streams.values()
+        yield from self._lrs_streams.values()
 
-    def _begin(self, stream: AdsStream | LrsStream) -> None:
-        self._start(stream.run, f"{stream.kind}/{stream.server.uri}")
+    def _start_stream(self, stream: AdsStream | LrsStream) -> None:
+        self._start_task(stream.run, f"{stream.kind}/{stream.server.uri}")
 
-    def _start(self, run: Callable[[], Awaitable[None]], name: str) -> None:
+    def _start_task(self, run: Callable[[], Awaitable[None]], name: str) -> None:
         if self._nursery is not None:
             self._nursery.start_soon(run, name=name)
 
-    def _review(self, conversation: AdsStreamState, touched: Iterable[Resource]) -> Changes:
+    def _review(self, stream_state: AdsStreamState, touched: Iterable[Resource]) -> Changes:
         """Have the authorities of a stream review its changes, and return what changed for watchers."""
         # Several authorities read it, so it cannot be an iterator.
         touched, changes = list(touched), Changes()
-        self._tell_of(touched)
+        self._report_resources(touched)
         for authority in self._authorities.values():
-            if authority.uses(conversation):
+            if authority.uses(stream_state):
                 changes |= authority.review(touched)
         return changes
 
-    def _tell_of(self, resources: Iterable[Resource]) -> None:
+    def _report_resources(self, resources: Iterable[Resource]) -> None:
         # Without observers, thousands of resources should cost nothing here.
         if self.observers.present:
             for resource in resources:
@@ -246,10 +259,10 @@ class XdsClient:
 
     # -- load reports
 
-    def _begin_reports(self, server: ServerConfig) -> None:
-        stream = LrsStream(self._line(server), self._bootstrap.node, self._take_loads, self._random)
-        self._load_streams[server] = stream
-        self._begin(stream)
+    def _start_reports(self, server: ServerConfig) -> None:
+        stream = LrsStream(self._xds_channel(server), self._bootstrap.node, self._take_loads, self._random)
+        self._lrs_streams[server] = stream
+        self._start_stream(stream)
 
-    def _end_reports(self, server: ServerConfig) -> None:
-        self._load_streams.pop(server).close()
+    def _stop_reports(self, server: ServerConfig) -> None:
+        self._lrs_streams.pop(server).close()

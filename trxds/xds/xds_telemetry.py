@@ -21,33 +21,33 @@ class XdsTelemetry:
     def __init__(self, server: str, observers: Observers) -> None:
         self._server = server
         self._observers = observers
-        self._answered: dict[str, str] = {}  # the last nonce that was answered on this stream, by type
+        self._last_nonces: dict[str, str] = {}  # the last nonce that was answered on this stream, by type
 
-    def connected(self) -> None:
-        self._answered.clear()
+    def stream_connected(self) -> None:
+        self._last_nonces.clear()
         self._observers.xds_connected(self._server)
 
-    def failed(self, reason: str) -> None:
+    def stream_failed(self, reason: str) -> None:
         self._observers.xds_failed(self._server, reason)
 
-    def left(self) -> None:
+    def server_dropped(self) -> None:
         self._observers.xds_disconnected(self._server)
 
-    def requested(self, request: Any) -> None:
+    def request_sent(self, request: Any) -> None:
         """Report a request of either protocol variant that was sent."""
         if self._observers.present:
-            self._observers.xds_request_sent(self._in_words(request))
+            self._observers.xds_request_sent(self._request_event(request))
 
-    def answered(self, reading: ParsedResponse) -> None:
+    def response_received(self, response: ParsedResponse) -> None:
         """Report a response that was parsed."""
         if self._observers.present:
-            self._observers.xds_response_received(_response(self._server, reading))
+            self._observers.xds_response_received(_response_event(self._server, response))
 
-    def _in_words(self, request: Any) -> XdsRequest:
-        type, nonce = _name(request.type_url), request.response_nonce
+    def _request_event(self, request: Any) -> XdsRequest:
+        type, nonce = _type_name(request.type_url), request.response_nonce
         # A request that only changes the subscription repeats the last nonce, except in delta.
-        answers = bool(nonce) and self._answered.get(type) != nonce
-        self._answered[type] = nonce
+        answers = bool(nonce) and self._last_nonces.get(type) != nonce
+        self._last_nonces[type] = nonce
         error = request.error_detail.message if request.HasField("error_detail") else ""
         if hasattr(request, "resource_names"):
             names, removed, version = tuple(request.resource_names), (), request.version_info
@@ -57,11 +57,11 @@ class XdsTelemetry:
         return XdsRequest(self._server, type, version, nonce, names, removed, error, answers)
 
 
-def _response(server: str, reading: ParsedResponse) -> XdsResponse:
-    valid = tuple(item.parsed.name or "" for item in reading.items if not item.parsed.errors)
-    invalid = tuple(item.parsed.name or "" for item in reading.items if item.parsed.errors)
+def _response_event(server: str, response: ParsedResponse) -> XdsResponse:
+    valid = tuple(item.parsed.name or "" for item in response.items if not item.parsed.errors)
+    invalid = tuple(item.parsed.name or "" for item in response.items if item.parsed.errors)
     return XdsResponse(
-        server, _name(reading.type.type_url), reading.version, reading.nonce, valid, invalid, reading.errors
+        server, _type_name(response.type.type_url), response.version, response.nonce, valid, invalid, response.errors
     )
 
 
@@ -71,8 +71,8 @@ def resource_event(resource: Resource) -> XdsResource:
     cached = resource.state in _MAY_BE_CACHED and resource.value is not None
     version = resource.accepted.version if resource.accepted is not None else ""
     authority = authority_of(resource.name)
-    return XdsResource(_name(resource.type.type_url), resource.name, authority, state, cached, version)
+    return XdsResource(_type_name(resource.type.type_url), resource.name, authority, state, cached, version)
 
 
-def _name(type_url: str) -> str:
+def _type_name(type_url: str) -> str:
     return type_url.rpartition("/")[2]
