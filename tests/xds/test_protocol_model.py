@@ -300,7 +300,7 @@ class ConversationMachine(RuleBasedStateMachine):
         self.asked.pop(key, None)
         if text == BAD:
             self.trouble[key] = "invalid"
-            self.keep(key, drop=self.rules.drop_refused)
+            self.keep(key, drop=self.rules.drop_rejected)
         else:
             self.trouble.pop(key, None)
             self.value[key] = text
@@ -308,7 +308,7 @@ class ConversationMachine(RuleBasedStateMachine):
     def learn_why_not(self, key: Key, code: int) -> None:
         if key in self.remembered:
             self.asked.pop(key, None)
-            self.keep(key, drop=self.rules.drop_refused and code in (NOT_FOUND, PERMISSION_DENIED))
+            self.keep(key, drop=self.rules.drop_rejected and code in (NOT_FOUND, PERMISSION_DENIED))
             absent = code == NOT_FOUND and key not in self.value
             self.trouble[key] = f"{'absent, ' if absent else ''}reported {StatusCode(code).name}"
 
