@@ -194,7 +194,7 @@ def test_the_older_field_names_a_policy_in_any_case_and_yields_to_the_newer() ->
         ({"retryPolicy": []}, ".retryPolicy: is a list; write an object"),
         (
             {"retryPolicy": {**RETRY, "maxAttempts": 1}},
-            ".retryPolicy.maxAttempts: must be at least 2, as the first counts; more than 5 are cut",
+            ".retryPolicy.maxAttempts: must be at least 2, including the first attempt; more than 5 count as 5",
         ),
         ({"retryPolicy": {**RETRY, "initialBackoff": "0s"}}, ".retryPolicy.initialBackoff: is '0s'; write seconds"),
         ({"retryPolicy": {**RETRY, "maxBackoff": None}}, '.retryPolicy.maxBackoff: is missing; write for example "1s"'),
@@ -209,9 +209,9 @@ def test_the_older_field_names_a_policy_in_any_case_and_yields_to_the_newer() ->
         ),
         ({"hedgingPolicy": {}}, ".hedgingPolicy.maxAttempts: must be at least 2"),
         ({"hedgingPolicy": {**HEDGING, "nonFatalStatusCodes": [17]}}, ".hedgingPolicy.nonFatalStatusCodes[0]: is 17"),
-        ({"retryPolicy": RETRY, "hedgingPolicy": HEDGING}, ".hedgingPolicy: stands beside retryPolicy"),
+        ({"retryPolicy": RETRY, "hedgingPolicy": HEDGING}, ".hedgingPolicy: is set beside retryPolicy"),
         ({"name": [{"method": "Add"}]}, ".name[0]: has a method and no service"),
-        ({"name": [{}, {"service": ""}]}, ".name[1]: is the name of another entry already"),
+        ({"name": [{}, {"service": ""}]}, ".name[1]: is in another entry too"),
     ],
 )
 def test_a_mistake_of_a_method_is_told_with_its_place(fields: Any, problem: str) -> None:

@@ -61,7 +61,7 @@ def test_known_addresses_have_the_authority_of_the_first_and_sockets_are_localho
         ("dns:////cart", "'/cart' has no host name"),
         ("///cart", "'///cart' has no host name"),
         ("dns:///a/b", "'a/b' has no host name"),
-        ("dns://8.8.8.8/cart", "'8.8.8.8' stands where nothing may; the platform's resolver is asked"),
+        ("dns://8.8.8.8/cart", "'8.8.8.8' is not allowed there; the platform's resolver is asked"),
         ("cart:http", "'http' is no port; write a number"),
         ("cart:", "'' is no port"),
         ("cart:0", "'0' is no port"),

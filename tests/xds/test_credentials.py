@@ -76,7 +76,7 @@ def test_all_fields_of_tls_credentials_are_read() -> None:
 )
 def test_a_certificate_and_its_key_come_together(here: str, missing: str) -> None:
     assert problem(server(tls(**{here: "/a.pem"}))) == (
-        f"channel_creds[0].config.{missing}: is missing; {here} is there, and each needs the other"
+        f"channel_creds[0].config.{missing}: is missing; {here} is set, and each needs the other"
     )
 
 
@@ -131,10 +131,10 @@ def test_a_token_file_must_be_named() -> None:
     )
 
 
-def test_a_token_may_not_go_out_as_plain_text() -> None:
+def test_a_token_may_not_be_sent_without_tls() -> None:
     creds = [{"type": "jwt_token_file", "config": {"jwt_token_file": "/a"}}]
     assert problem(server({"type": "insecure"}, call_creds=creds)) == (
-        "call_creds: may not be sent as plain text; use tls in channel_creds"
+        "call_creds: may not be sent without TLS; use tls in channel_creds"
     )
 
 
@@ -173,7 +173,7 @@ def test_a_token_is_read_as_it_is(tmp_path: Path) -> None:
 def test_a_file_without_a_token_is_named_in_the_error(tmp_path: Path, text: str) -> None:
     path = tmp_path / "token"
     path.write_text(text, "utf-8")
-    with pytest.raises(OSError, match=rf"jwt_token_file {path} holds no JWT"):
+    with pytest.raises(OSError, match=rf"jwt_token_file {path} has no JWT"):
         read_token(str(path))
 
 

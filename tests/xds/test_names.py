@@ -50,7 +50,7 @@ def test_a_target_must_name_a_service(target: str) -> None:
 
 
 def test_another_scheme_is_refused() -> None:
-    with pytest.raises(ValueError, match="'dns:///shop' has not the scheme xds"):
+    with pytest.raises(ValueError, match="'dns:///shop' does not have the scheme xds"):
         parse_target("dns:///shop", BOOTSTRAP)
 
 

@@ -54,7 +54,7 @@ def parse_method_config(node: JsonNode) -> MethodConfig:
     retry, hedging = node.member("retryPolicy"), node.member("hedgingPolicy")
     # A6: at most one of them, since both decide when the next attempt begins.
     if retry.value is not None and hedging.value is not None:
-        hedging.error("stands beside retryPolicy; a method has one of them")
+        hedging.error("is set beside retryPolicy; a method may have only one of them")
     return MethodConfig(
         timeout.duration(0.0) if timeout.value is not None else None,
         ready.boolean(False) if ready.value is not None else None,
@@ -96,7 +96,10 @@ def _attempts(node: JsonNode) -> int:
     # A missing number counts as 0 here, so it is reported once; JsonNode reports a value that is no number.
     count = node.integer(0 if node.value is None else MIN_ATTEMPTS)
     if count < MIN_ATTEMPTS:
-        node.error(f"must be at least {MIN_ATTEMPTS}, as the first counts; more than {MAX_ATTEMPTS} are cut")
+        node.error(
+            f"must be at least {MIN_ATTEMPTS}, including the first attempt; "
+            f"more than {MAX_ATTEMPTS} count as {MAX_ATTEMPTS}"
+        )
     # A6: more than five count as five and are no error.
     return min(count, MAX_ATTEMPTS)
 

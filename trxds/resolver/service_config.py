@@ -124,7 +124,7 @@ def _methods(node: JsonNode) -> dict[MethodName, MethodConfig]:
             key = _name(name)
             # As in grpc-go and the C++ client: neither of the two entries is more specific.
             if key in methods:
-                name.error("is the name of another entry already; give each name once")
+                name.error("is in another entry too; write each name once")
             methods.setdefault(key, config)
     return methods
 

@@ -138,7 +138,7 @@ def _path(rest: str, no_authority: str) -> str:
     if rest.startswith("//"):
         authority, _, rest = rest[2:].partition("/")
         if authority:
-            raise _TargetError(f"{authority!r} stands where nothing may; {no_authority}")
+            raise _TargetError(f"{authority!r} is not allowed there; {no_authority}")
         return unquote(rest)
     return unquote(rest.removeprefix("/"))
 

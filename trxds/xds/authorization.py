@@ -38,11 +38,11 @@ def read_token(path: str) -> str:
     try:
         token = Path(path).read_text("ascii").strip()
     except UnicodeDecodeError:
-        raise OSError(f"jwt_token_file {path} holds no JWT; write a token there") from None
+        raise OSError(f"jwt_token_file {path} has no JWT; write a token there") from None
     except OSError as error:
         raise OSError(f"jwt_token_file {path} cannot be read: {error.strerror or error}") from None
     if not _has_expiry(token):
-        raise OSError(f"jwt_token_file {path} holds no JWT with an exp field; write a token there")
+        raise OSError(f"jwt_token_file {path} has no JWT with an exp field; write a token there")
     return _check_sendable(token, f"jwt_token_file {path}")
 
 
@@ -72,5 +72,5 @@ def _fetch_google_token() -> str:
     try:
         credentials.refresh(transport.Request())
     except Exception as error:  # only its type is shown: its text may quote the token endpoint's response
-        raise OSError(f"google_default: no token: to fetch one ended in {type(error).__name__}") from None
+        raise OSError(f"google_default: no token: its fetch failed with {type(error).__name__}") from None
     return _check_sendable(credentials.token or "", "google_default")

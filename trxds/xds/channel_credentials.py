@@ -106,7 +106,7 @@ def call_credentials(node: JsonNode, channel: ChannelCredentials) -> tuple[CallC
     # A97: all supported call_creds apply together; of channel_creds only the first one is used.
     known = [item for item in node.items() if item.member("type").text() == JWT]
     if known and isinstance(channel, Insecure):
-        node.error("may not be sent as plain text; use tls in channel_creds")
+        node.error("may not be sent without TLS; use tls in channel_creds")
     return tuple(JwtTokenFile(_path(item.member("config").member("jwt_token_file"))) for item in known)
 
 
@@ -126,7 +126,7 @@ def _file(node: JsonNode) -> str:
     """Return a path. Content in its place is rejected here, before another error shows it as a path."""
     path = node.text()
     if _CONTENT.match(path.strip()):
-        node.error("is what should be in the file; write the path of the file")
+        node.error("is the content of a file; write the path of the file")
         return ""
     return path
 
@@ -151,7 +151,7 @@ def _files(config: JsonNode) -> CertificateFiles:
     certificate, key = config.member("certificate_file"), config.member("private_key_file")
     for here, other in ((certificate, key), (key, certificate)):
         if not here.value and other.value:
-            here.error(f"is missing; {other.steps[-1]} is there, and each needs the other")
+            here.error(f"is missing; {other.steps[-1]} is set, and each needs the other")
     return CertificateFiles(
         _file(config.member("ca_certificate_file")),
         _file(certificate),

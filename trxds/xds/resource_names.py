@@ -79,7 +79,7 @@ def _parts(name: str) -> list[str]:
 def _split(target: str) -> tuple[str, str]:
     scheme, _, rest = target.partition(":")
     if scheme.lower() != "xds":
-        raise ValueError(f"target {target!r} has not the scheme xds; write xds:///NAME")
+        raise ValueError(f"target {target!r} does not have the scheme xds; write xds:///NAME")
     authority = ""
     if rest.startswith("//"):
         authority, _, rest = rest[2:].partition("/")
