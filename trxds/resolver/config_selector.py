@@ -124,7 +124,8 @@ def _accepts(match: RouteMatch, metadata: Metadata, values: dict[str, str | None
 class ErrorSelector:
     """The selector while the listener or the routes are in error.
 
-    `present` returns the error of the moment: `error` may be over by now while the next configuration is incomplete.
+    `current_error` returns the error of the moment: `error` may be over by now while the next configuration is
+    incomplete.
     """
 
     error: Status

@@ -77,7 +77,7 @@ class AdsStreamState:
     """The state of the ADS protocol with `server`: the next requests, and the effect of responses on resources.
 
     `failure` is the reason why the server cannot be reached at present, and `failing_since` the time of day at which
-    that began. `answers` is True while the last try got a response. `time_of_day` converts only the present time.
+    that began. `is_answering` is True while the last try got a response. `time_of_day` converts only the present time.
     """
 
     def __init__(

@@ -32,7 +32,7 @@ class ControlPlaneStream:
     xds_channel: XdsChannel
 
     async def run(self, run_stream: Callable[[ClientStream], Awaitable[None]]) -> str:
-        """Open a stream, call `converse` with it until that returns, and return the reason of the end."""
+        """Open a stream, call `run_stream` with it until that returns, and return the reason of the end."""
         # Tokens come before the connection, so that a missing one is not reported as a server that cannot be reached.
         tokens = await self._fetch_tokens()
         reason = tokens if isinstance(tokens, str) else await self._run_with_tokens(tokens, run_stream)

@@ -22,7 +22,7 @@ CLIENT_FEATURES = ("envoy.lb.does_not_support_overprovisioning", "xds.config.res
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryRequestParams:
-    """The content of one request. With `answers` it is the ACK or NACK of the response with that nonce."""
+    """The content of one request. With `is_answer` it is the ACK or NACK of the response with that nonce."""
 
     type: ResourceType
     names: Collection[str]  # all wanted resources
