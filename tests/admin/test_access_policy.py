@@ -53,13 +53,13 @@ def test_addresses_and_known_names_get_the_page(host):
         "x@127.0.0.1",
     ],
 )
-def test_a_name_that_somebody_else_resolved_to_us_gets_nothing(host):
+def test_a_request_for_a_rebound_host_name_is_rejected(host):
     assert status(OPEN.check_page(page(host))) == 421
     assert status(OPEN.check_web_socket(handshake(host, f"http://{host}"))) == 421
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
-def test_nothing_can_be_changed(method):
+def test_the_page_rejects_methods_other_than_get_and_head(method):
     assert status(OPEN.check_page(page(method=method))) == 405
 
 
@@ -92,7 +92,7 @@ def test_the_token_opens_the_web_socket():
 @pytest.mark.parametrize(
     "offers", ["trxds.admin", "trxds.admin, token.", f"trxds.admin, token.{TOKEN}x", f"trxds.admin, {TOKEN}"]
 )
-def test_without_the_token_the_web_socket_stays_shut(offers):
+def test_the_web_socket_does_not_open_without_the_token(offers):
     assert status(SHUT.check_web_socket(handshake(offers=offers))) == 401
 
 
@@ -109,7 +109,7 @@ def test_without_the_token_the_web_socket_stays_shut(offers):
         {"x_name": "ümlaut"},
     ],
 )
-def test_what_is_no_handshake_of_ours_is_refused(more):
+def test_an_invalid_web_socket_handshake_is_rejected(more):
     assert status(OPEN.check_web_socket(handshake(**more))) == 400
 
 

@@ -21,21 +21,21 @@ def test_a_unix_socket_and_loopback_need_no_token(address):
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:9901", "[::]:9901", "10.0.0.1:9901"])
-def test_what_others_can_reach_needs_a_token(address):
+def test_an_admin_address_that_others_can_reach_needs_a_token(address):
     with pytest.raises(ValueError, match=r"can be reached from other machines: take 127\.0\.0\.1 or unix:/path"):
         Admin(address)
     assert AccessPolicy(Admin(address, TOKEN)).admits(f"Bearer {TOKEN}")
 
 
 @pytest.mark.parametrize("shown", ["", "Bearer ", "Bearer fedcba9876543210", f"Basic {TOKEN}", "Bearer ÿ"])
-def test_no_token_and_a_wrong_one_are_refused(shown):
+def test_a_missing_token_and_a_wrong_one_are_rejected(shown):
     assert not AccessPolicy(Admin("127.0.0.1:0", TOKEN)).admits(shown)
 
 
 @pytest.mark.parametrize(
     "address", ["", "unix:", "/run/x.sock", "127.0.0.1", "127.0.0.1:http", "127.0.0.1:70000", "here:1"]
 )
-def test_what_is_no_address_is_named(address):
+def test_an_invalid_admin_address_is_named_in_the_error(address):
     with pytest.raises(ValueError, match="admin is"):
         Admin(address)
 
@@ -53,16 +53,16 @@ def test_a_token_that_can_be_guessed_or_not_be_sent_is_refused():
 
 
 @pytest.mark.parametrize("host", ["localhost:9901", "127.0.0.1:9901", "[::1]:9901", "127.0.0.1"])
-def test_a_request_for_an_address_or_localhost_is_heard(host):
+def test_a_request_for_an_ip_address_or_localhost_is_accepted(host):
     assert refusal(Admin("127.0.0.1:9901"), host) is None
 
 
 @pytest.mark.parametrize("host", ["", "evil.example:9901", "127.0.0.1.evil.example", "127.0.0.1@evil.example", "[::1"])
-def test_a_request_by_a_name_comes_from_somebody_elses_page(host):
+def test_a_request_for_another_host_name_is_rejected(host):
     assert refusal(Admin("127.0.0.1:9901"), host).status == 421
 
 
-def test_who_has_the_token_may_call_us_what_they_like():
+def test_a_request_with_the_token_may_have_any_host():
     assert refusal(Admin("0.0.0.0:9901", TOKEN), "shop.internal:9901", f"Bearer {TOKEN}") is None
 
 

@@ -84,7 +84,7 @@ def unix(tmp_path):
     return f"unix:{tmp_path}/x.sock"
 
 
-async def test_a_snapshot_then_changes_as_they_come(unix):
+async def test_the_state_stream_over_http_has_a_snapshot_and_then_changes(unix):
     async with serving(unix) as channel, asking(unix) as asked:
         first = await asked.message()
         assert (first["number"], first["snapshot"]["channels"]["shop"]["calls"]) == (1, 1)
@@ -94,14 +94,14 @@ async def test_a_snapshot_then_changes_as_they_come(unix):
         assert ("channels", "shop") in [(change["section"], change["key"]) for change in second["changes"]]
 
 
-async def test_once_is_the_snapshot_and_the_end(unix):
+async def test_the_state_stream_with_once_ends_after_the_snapshot(unix):
     async with serving(unix), asking(unix, "/state?once=1&sections=channels,sessions") as asked:
         message = await asked.message()
         assert (set(message["snapshot"]), message["snapshot"]["sessions"]) == ({"channels", "sessions"}, {})
         assert await asked.line() is None
 
 
-async def test_a_port_of_loopback():
+async def test_the_state_stream_is_served_on_a_loopback_port():
     async with (
         Mesh.run(1) as mesh,
         mesh.channel() as channel,
@@ -111,7 +111,7 @@ async def test_a_port_of_loopback():
         assert (await asked.message())["snapshot"]["channels"]
 
 
-async def test_several_channels_at_one_address(unix):
+async def test_several_channels_share_one_admin_address(unix):
     async with (
         Mesh.run(1) as mesh,
         mesh.channel() as one,
@@ -147,7 +147,7 @@ async def test_a_large_snapshot_is_one_line_whatever_the_pieces(unix):
         ("/state", {"origin": "http://localhost"}, 403, "browser pages may not use it"),
     ],
 )
-async def test_each_is_told_what_is_wrong(target, more, status, says):
+async def test_an_invalid_http_request_gets_its_error(target, more, status, says):
     async with (
         Mesh.run(1) as mesh,
         mesh.channel() as channel,
@@ -169,7 +169,7 @@ async def test_a_token_has_to_be_shown():
             assert asked.status == 200
 
 
-async def test_what_is_no_http_is_answered_and_the_next_one_served(unix):
+async def test_a_connection_without_http_gets_an_error_and_the_next_one_is_served(unix):
     async with serving(unix):
         async with await trio.open_unix_socket(unix.removeprefix("unix:")) as stream:
             await stream.send_all(b"\x16\x03\x01 hello?\r\n\r\n")
@@ -178,7 +178,7 @@ async def test_what_is_no_http_is_answered_and_the_next_one_served(unix):
             assert asked.status == 200
 
 
-async def test_more_than_so_many_are_sent_away(unix):
+async def test_a_viewer_above_the_limit_is_rejected(unix):
     async with serving(unix), trio.open_nursery() as nursery:
 
         async def watch(task_status):
@@ -197,14 +197,14 @@ async def test_more_than_so_many_are_sent_away(unix):
 # -- the socket's file
 
 
-async def test_the_file_is_for_the_same_user_only_and_goes_with_the_channel(unix):
+async def test_the_admin_socket_file_is_for_the_same_user_only_and_is_removed_with_the_channel(unix):
     path = trio.Path(unix.removeprefix("unix:"))
     async with serving(unix):
         assert stat.S_IMODE((await path.stat()).st_mode) == 0o600
     assert not await path.exists()
 
 
-async def test_the_file_of_a_program_that_died_is_replaced(unix):
+async def test_the_admin_socket_file_of_a_program_that_died_is_replaced(unix):
     dead = socket.socket(socket.AF_UNIX)
     dead.bind(unix.removeprefix("unix:"))
     dead.close()
@@ -212,7 +212,7 @@ async def test_the_file_of_a_program_that_died_is_replaced(unix):
         assert asked.status == 200
 
 
-async def test_the_file_of_a_program_that_lives_is_an_error_with_a_remedy(unix):
+async def test_the_admin_socket_file_of_a_running_program_is_an_error_with_a_remedy(unix):
     async with serving(unix), Mesh.run(1) as mesh:
         with pytest.raises(OSError, match=r"listens there already.*trxds\.admin\.serve\(one, other"):
             async with mesh.channel(admin=unix):
@@ -234,7 +234,7 @@ async def test_an_address_that_others_can_reach_is_refused_before_anything_runs(
             pass
 
 
-async def test_the_blocks_own_exception_comes_out_as_it_is(unix):
+async def test_an_exception_in_the_block_of_the_admin_server_is_raised_unchanged(unix):
     async with Mesh.run(1) as mesh:
         with pytest.raises(KeyError) as caught:
             async with mesh.channel(admin=unix):
@@ -257,7 +257,7 @@ def watching():
     return "admin/state" in names(trio.lowlevel.current_root_task())
 
 
-async def test_who_leaves_is_no_viewer_any_more_even_where_nothing_happens(unix):
+async def test_a_viewer_that_disconnects_is_noticed_without_any_event(unix):
     async with serving(unix):
         assert not watching()
         async with asking(unix, "/state?sections=resources&events=") as asked:
@@ -268,7 +268,7 @@ async def test_who_leaves_is_no_viewer_any_more_even_where_nothing_happens(unix)
                 await trio.lowlevel.checkpoint()
 
 
-async def test_rpcs_go_on_beside_a_viewer_that_never_reads(unix):
+async def test_rpcs_continue_while_a_viewer_never_reads(unix):
     async with serving(unix) as channel:
         stream = await trio.open_unix_socket(unix.removeprefix("unix:"))
         async with stream:

@@ -34,7 +34,7 @@ async def watched(hosts=1, **more):
 # -- channels
 
 
-async def test_a_channel_is_told_with_target_state_and_calls(autojump_clock):
+async def test_channelz_has_a_channel_with_target_state_and_calls(autojump_clock):
     async with watched() as (_, channel, tool):
         for _ in range(3):
             await ask(channel)
@@ -69,7 +69,7 @@ async def test_a_call_that_runs_has_neither_succeeded_nor_failed(autojump_clock)
         assert calls(await tool.channel()) == calls(subchannel) == (1, 0, 1)  # it was left before its end
 
 
-async def test_asking_for_an_explanation_is_no_call(autojump_clock):
+async def test_an_explanation_does_not_count_as_a_call(autojump_clock):
     async with watched() as (_, channel, tool):
         await channel.explain("/shop.Cart/Add")
         assert calls(await tool.channel()) == (0, 0, 0)
@@ -133,7 +133,7 @@ async def test_the_stream_of_load_reports_is_on_the_same_channel(autojump_clock)
     assert (told.data.target, state(told), calls(told), len(told.socket_ref)) == (PLANE, READY, (2, 0, 0), 1)
 
 
-async def test_signs_of_life_to_a_quiet_control_plane_are_counted(autojump_clock):
+async def test_keepalive_pings_to_the_control_plane_are_counted(autojump_clock):
     async with watched() as (_, channel, tool):
         await ask(channel)
         await trio.sleep(1000)
@@ -155,7 +155,7 @@ async def test_a_control_plane_on_a_unix_socket(tmp_path):
     assert socket.remote.uds_address.filename == str(tmp_path / "plane")
 
 
-async def test_a_client_that_is_shared_is_told_of_once(autojump_clock):
+async def test_channelz_has_a_shared_xds_client_once(autojump_clock):
     async with (
         Mesh.run(1) as mesh,
         trxds.open_xds_client(bootstrap=mesh.bootstrap, network=mesh.network) as xds_client,
@@ -264,7 +264,7 @@ async def test_a_socket_of_tcp_has_both_addresses():
 # -- numbers and pages
 
 
-async def test_what_lives_keeps_its_number_and_no_number_is_given_twice(autojump_clock):
+async def test_a_channelz_id_is_stable_and_never_reused(autojump_clock):
     async with watched() as (mesh, channel, tool):
         await ask(channel)
         before = {each.ref.name: each.ref.channel_id for each in await tool.channels()}
@@ -283,7 +283,7 @@ class Thing:
     pass
 
 
-def test_a_number_leads_to_its_thing_and_does_not_keep_it():
+def test_a_channelz_id_does_not_keep_its_object_alive():
     numbers = IdAllocator()
     thing = Thing()
     assert numbers.find(numbers.id_of(thing)) is thing
@@ -303,7 +303,7 @@ def test_a_number_leads_to_its_thing_and_does_not_keep_it():
         ("GetServerSockets", {"server_id": 1}, "no server 1"),
     ],
 )
-async def test_what_does_not_exist_is_not_found(autojump_clock, name, request_, text):
+async def test_an_unknown_channelz_id_is_not_found(autojump_clock, name, request_, text):
     async with watched() as (_, channel, tool):
         await ask(channel)
         await tool.channels()
@@ -322,7 +322,7 @@ async def test_a_socket_that_is_closed_is_not_found(autojump_clock):
     assert status.code is StatusCode.NOT_FOUND
 
 
-async def test_there_are_no_servers(autojump_clock):
+async def test_channelz_has_no_servers(autojump_clock):
     async with watched() as (_, _, tool):
         assert (await tool.ask("GetServers")).end
 

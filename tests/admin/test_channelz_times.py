@@ -98,7 +98,7 @@ async def test_a_socket_has_the_windows_of_both_ends(either_engine, autojump_clo
     assert host - after[0] > 1000 and ours - after[1] > 1000
 
 
-async def test_what_has_not_happened_has_no_time(autojump_clock):
+async def test_an_event_that_has_not_happened_has_no_channelz_time(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel, watched(mesh, channel):
         told = await Tool(mesh.network).channel()
         assert told.data.HasField("trace")

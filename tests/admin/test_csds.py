@@ -46,7 +46,7 @@ def state(message):
     return ClientResourceStatus.Name(message.client_status)
 
 
-def test_one_that_is_waited_for_has_a_name_and_nothing_else():
+def test_a_requested_resource_has_only_a_name_in_csds():
     message = told(talk())
     assert (message.type_url, message.name) == ("type.googleapis.com/envoy.config.cluster.v3.Cluster", "a")
     assert state(message) == "REQUESTED"
@@ -54,7 +54,7 @@ def test_one_that_is_waited_for_has_a_name_and_nothing_else():
     assert not message.HasField("error_state")
 
 
-def test_an_accepted_one_is_told_as_it_came_with_version_and_time_of_day():
+def test_an_acked_resource_has_bytes_version_and_time_in_csds():
     conversation = talk()
     conversation.now = 60.0
     conversation.hears("CDS", "7", a="good")
@@ -63,7 +63,7 @@ def test_an_accepted_one_is_told_as_it_came_with_version_and_time_of_day():
     assert message.last_updated.ToDatetime(UTC) == NOON.replace(minute=1)
 
 
-def test_a_refused_one_is_told_beside_the_one_in_use():
+def test_a_nacked_resource_has_its_error_beside_the_version_in_use_in_csds():
     conversation = talk()
     conversation.hears("CDS", "7", a="good")
     conversation.now = 60.0
@@ -76,7 +76,7 @@ def test_a_refused_one_is_told_beside_the_one_in_use():
     assert error.last_update_attempt.ToDatetime(UTC) == NOON.replace(minute=1)
 
 
-def test_one_that_does_not_come_says_so():
+def test_a_resource_that_timed_out_does_not_exist_in_csds():
     conversation = talk()
     conversation.waits(15)
     message = told(conversation)
@@ -84,7 +84,7 @@ def test_one_that_does_not_come_says_so():
     assert message.error_state.details == "does not exist, asked 15 s before"
 
 
-def test_an_error_in_its_place_is_told_without_a_resource():
+def test_a_resource_error_is_in_csds_without_a_resource():
     conversation = talk()
     conversation.hears_of_failure("CDS", "7", "a", 7, "not for you")
     message = told(conversation)
@@ -93,7 +93,7 @@ def test_an_error_in_its_place_is_told_without_a_resource():
     assert not message.error_state.HasField("failed_configuration")
 
 
-def test_contents_may_be_left_out():
+def test_csds_may_leave_resource_contents_out():
     conversation = talk()
     conversation.hears("CDS", "7", a="good")
     message = told(conversation, contents=False)
@@ -143,7 +143,7 @@ async def test_a_channel_shows_its_target_its_node_and_all_its_resources(autojum
     assert protos.Cluster.FromString(cluster.xds_config.value).name == "cart"
 
 
-async def test_what_the_control_plane_gets_wrong_shows(autojump_clock):
+async def test_csds_shows_nacked_resources_of_a_channel(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
         await ask(channel)
         mesh.plane.put(xds.cluster("cart") | {"lb_policy": "MAGLEV"})
@@ -156,7 +156,7 @@ async def test_what_the_control_plane_gets_wrong_shows(autojump_clock):
     assert "LB policy is not supported" in cluster.error_state.details
 
 
-async def test_a_shared_client_is_told_of_once(autojump_clock):
+async def test_csds_has_a_shared_xds_client_once(autojump_clock):
     async with (
         Mesh.run(1) as mesh,
         trxds.open_xds_client(bootstrap=mesh.bootstrap, network=mesh.network) as client,
@@ -170,14 +170,14 @@ async def test_a_shared_client_is_told_of_once(autojump_clock):
     assert not any(each.HasField("xds_config") for each in config.generic_xds_configs)
 
 
-async def test_a_stream_answers_each_question_with_the_state_of_then(autojump_clock):
+async def test_a_csds_stream_answers_each_request_with_the_present_state(autojump_clock):
     async with told_of_channel() as network:
         replies, status = await ask_for(STREAM, *[ClientStatusRequest()] * 3, network=network)
     assert status.code is StatusCode.OK
     assert len(replies) == 3
 
 
-async def test_node_matchers_are_refused(autojump_clock):
+async def test_csds_rejects_node_matchers(autojump_clock):
     async with told_of_channel() as network:
         request = ClientStatusRequest()
         request.node_matchers.add()
@@ -186,7 +186,7 @@ async def test_node_matchers_are_refused(autojump_clock):
             assert (replies, status.code) == ([], StatusCode.INVALID_ARGUMENT)
 
 
-async def test_a_big_mesh_is_told_in_steps(autojump_clock):
+async def test_csds_shows_all_resources_of_a_large_mesh(autojump_clock):
     async with Mesh.run(1) as mesh:
         names = [f"c{number}" for number in range(300)]
         mesh.plane.put(*(xds.cluster(name) for name in names))
@@ -204,7 +204,7 @@ async def test_a_big_mesh_is_told_in_steps(autojump_clock):
 # -- where it listens
 
 
-async def test_the_service_goes_with_the_block(autojump_clock):
+async def test_the_csds_server_ends_with_its_block(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
         async with trxds.admin.serve(channel, address=ADMIN, network=mesh.network):
             await fetch(mesh.network)

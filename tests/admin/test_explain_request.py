@@ -62,7 +62,7 @@ async def test_binary_metadata_travels_as_base64():
         ({"method": METHOD, "sections": "nodes"}, "no parameter 'sections'; there are channel, method, metadata"),
     ],
 )
-async def test_a_question_that_is_none_is_told_what_is_wrong(question, reason):
+async def test_an_invalid_explain_request_gets_its_error(question, reason):
     async with Mesh.run(1) as mesh, asked(mesh) as program:
         with pytest.raises(UnreachableError) as caught:
             async with program._answer(f"/explain?{urlencode(question)}"):

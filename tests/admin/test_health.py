@@ -13,21 +13,21 @@ SERVING, SERVICE_UNKNOWN = b"\x08\x01", b"\x08\x03"
 CART = b"\x0a\x04cart"  # HealthCheckRequest(service="cart")
 
 
-async def test_the_program_serves_as_long_as_it_answers(autojump_clock):
+async def test_the_health_service_reports_serving(autojump_clock):
     network = MemoryNetwork()
     async with trxds.admin.serve(address=ADMIN, network=network):
         replies, status = await call(network, ADMIN, f"{SERVICE}/Check", b"")
     assert (replies, status.code) == ([SERVING], StatusCode.OK)
 
 
-async def test_of_its_services_it_knows_nothing(autojump_clock):
+async def test_the_health_service_does_not_know_other_services(autojump_clock):
     network = MemoryNetwork()
     async with trxds.admin.serve(address=ADMIN, network=network):
         replies, status = await call(network, ADMIN, f"{SERVICE}/Check", CART)
     assert (replies, status.code) == ([], StatusCode.NOT_FOUND)
 
 
-async def test_a_watch_goes_on(autojump_clock):
+async def test_a_health_watch_stays_open(autojump_clock):
     network = MemoryNetwork()
     async with trxds.admin.serve(address=ADMIN, network=network):
         for request, answer in ((b"", SERVING), (CART, SERVICE_UNKNOWN)):

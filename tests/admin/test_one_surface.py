@@ -49,7 +49,7 @@ async def address():
 # -- one port, three kinds of clients
 
 
-async def test_a_grpc_tool_is_answered(address):
+async def test_a_grpc_tool_can_call_the_admin_address(address):
     assert await check_health(address) == 1
 
 
@@ -86,7 +86,7 @@ async def test_a_shared_xds_client_needs_no_channel():
 # -- who may ask
 
 
-async def test_where_there_is_a_token_grpc_has_to_show_it():
+async def test_a_grpc_request_needs_the_admin_token():
     async with trxds.admin.serve(address=Admin("127.0.0.1:0", TOKEN)) as address:
         with pytest.raises(trxds.RpcError) as refused:
             await check_health(address)
@@ -94,7 +94,7 @@ async def test_where_there_is_a_token_grpc_has_to_show_it():
         assert await check_health(address, metadata=[("authorization", f"Bearer {TOKEN}")]) == 1
 
 
-async def test_a_wrong_token_is_not_said_back():
+async def test_a_wrong_token_is_not_echoed():
     async with trxds.admin.serve(address=Admin("127.0.0.1:0", TOKEN)) as address:
         with pytest.raises(trxds.RpcError) as refused:
             await check_health(address, metadata=[("authorization", "Bearer fedcba9876543210")])
@@ -102,7 +102,7 @@ async def test_a_wrong_token_is_not_said_back():
     assert TOKEN not in str(refused.value)
 
 
-def test_elsewhere_than_on_loopback_there_must_be_a_token_or_client_certificates():
+def test_an_admin_address_beyond_loopback_needs_a_token_or_client_certificates():
     any_client = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     for admin in ({}, {"tls": any_client}):
         with pytest.raises(ValueError, match="can be reached from other machines"):
@@ -111,7 +111,7 @@ def test_elsewhere_than_on_loopback_there_must_be_a_token_or_client_certificates
     assert Admin("0.0.0.0:9901", tls=any_client).has_client_certificates
 
 
-async def test_with_client_certificates_a_client_without_one_is_turned_away():
+async def test_a_client_without_a_certificate_is_rejected_if_one_is_required():
     authority = trustme.CA()
     server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     server.verify_mode = ssl.CERT_REQUIRED
@@ -136,7 +136,7 @@ def connections():
 
 
 @pytest.mark.parametrize("begun", [b"", b"P", b"PRI * HTTP/2.0\r\n", b"GET /state HTTP/1.1\r\n"])
-async def test_a_client_that_does_not_go_on_is_let_go(autojump_clock, begun):
+async def test_a_client_that_stops_in_its_handshake_is_disconnected(autojump_clock, begun):
     ours, theirs = trio.testing.memory_stream_pair()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(connections().serve, theirs)
@@ -146,7 +146,7 @@ async def test_a_client_that_does_not_go_on_is_let_go(autojump_clock, begun):
     assert trio.current_time() - started == pytest.approx(MAX_HEAD_TIME)
 
 
-async def test_silent_connections_are_bounded_and_one_more_is_told_so(autojump_clock):
+async def test_silent_connections_are_limited_and_one_more_gets_an_error(autojump_clock):
     served = connections()
     async with trio.open_nursery() as nursery:
         for _ in range(MAX_CONNECTIONS):

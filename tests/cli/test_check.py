@@ -37,7 +37,7 @@ def run(path: Path, text: str, *options: str) -> Result:
 # -- lines
 
 
-def test_each_value_has_the_line_of_its_name() -> None:
+def test_the_line_of_a_json_value_is_that_of_its_name() -> None:
     lines = JsonLines('\n{"a": {\n"b":\n [1,\n 2, [],\n {}]}\n, "c{\\"": "]"}')
     places: list[tuple[str | int, ...]] = [
         (),
@@ -51,12 +51,12 @@ def test_each_value_has_the_line_of_its_name() -> None:
     assert [lines.of(place) for place in places] == [2, 2, 3, 4, 5, 6, 7]
 
 
-def test_what_is_not_there_has_the_line_of_what_would_hold_it() -> None:
+def test_a_missing_json_value_has_the_line_of_its_parent() -> None:
     lines = JsonLines('{\n"a": [\n{}\n]}')
     assert lines.of(("a", 0, "missing", "further")) == 3
 
 
-def test_a_member_that_stands_twice_is_known() -> None:
+def test_a_repeated_json_member_is_found() -> None:
     assert JsonLines('{"a": 1, "b": {"a": 2, "a": 3}}').repeated == [("b", "a")]
 
 
@@ -208,7 +208,7 @@ def test_plain_text_from_another_machine_is_not(uri: str) -> None:
         ({**GOOD, "authorities": {"a": {"xds_server": []}}}, "authorities['a'].xds_server: is not known"),
     ],
 )
-def test_what_is_hardly_meant_is_a_warning(document: Any, expected: str) -> None:
+def test_a_probable_mistake_in_the_bootstrap_is_a_warning(document: Any, expected: str) -> None:
     (finding,) = findings(document)
     assert "warning: " in finding and expected in finding
 
@@ -221,7 +221,7 @@ async def answers(network: MemoryNetwork, target: str | None = None) -> list[tup
     return [(answer.is_good, answer.text) for answer in (await check_servers(bootstrap, network, target, 5)).values()]
 
 
-async def test_a_server_tells_the_listeners_it_has(autojump_clock: Any) -> None:
+async def test_the_check_lists_the_listeners_of_the_server(autojump_clock: Any) -> None:
     network, plane = MemoryNetwork(), ManagementServer()
     plane.put(resources.listener("shop", routes="r"), resources.listener("depot", routes="r"))
     async with plane.serve("plane:1", network):
@@ -265,7 +265,7 @@ async def test_a_server_that_does_not_speak_that_protocol_is_told_with_the_remed
     assert found["plane:1"].text.endswith("or take trxds.delta out of its server_features")
 
 
-async def test_what_the_server_says_instead_of_a_listener_is_told(autojump_clock: Any) -> None:
+async def test_the_check_shows_the_servers_error_for_a_listener(autojump_clock: Any) -> None:
     network, plane = MemoryNetwork(), ManagementServer()
     plane.fail("LDS", "shop", 7, "not for you")
     async with plane.serve("plane:1", network):
@@ -273,7 +273,7 @@ async def test_what_the_server_says_instead_of_a_listener_is_told(autojump_clock
     assert found == [(False, "answers with no Listeners; shop: PERMISSION_DENIED: not for you")]
 
 
-async def test_nobody_there_is_an_error(autojump_clock: Any) -> None:
+async def test_a_server_that_cannot_be_connected_is_an_error_of_the_check(autojump_clock: Any) -> None:
     assert await answers(MemoryNetwork()) == [(False, "no connection: [Errno 111] Connection refused")]
 
 
@@ -311,7 +311,7 @@ async def test_a_listener_is_asked_for_by_the_spelling_that_clients_use(autojump
     assert found["fleet:1"].is_good
 
 
-def test_the_command_says_what_it_was_told_over_tcp(tmp_path: Path) -> None:
+def test_the_check_command_shows_the_servers_answers_over_tcp(tmp_path: Path) -> None:
     path = tmp_path / "b.json"
 
     async def in_a_thread() -> Result:

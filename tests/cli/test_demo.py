@@ -32,7 +32,7 @@ def test_the_demo_exits_1_when_the_session_filter_is_taken_out() -> None:
     assert result.exit_code == 1
 
 
-def test_who_reads_no_more_ends_the_demo_without_a_traceback() -> None:
+def test_a_closed_pipe_ends_the_demo_without_a_traceback() -> None:
     command = [sys.executable, "-m", "trxds", "demo", "--seconds", "1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stderr is not None
@@ -40,7 +40,7 @@ def test_who_reads_no_more_ends_the_demo_without_a_traceback() -> None:
         assert (process.wait(30), process.stderr.read()) == (1, b"")
 
 
-def test_on_a_terminal_the_demo_shows_a_table() -> None:
+def test_the_demo_shows_a_table_on_a_terminal() -> None:
     console = Console(force_terminal=True, width=100, height=40, record=True)
     record = Record(expected=2400)
     record.met_in_session("session-1", "blue-1", at=0.1)
@@ -53,7 +53,7 @@ def test_on_a_terminal_the_demo_shows_a_table() -> None:
     assert "1.2 s  blue-2 is removed" in shown
 
 
-def test_the_command_is_also_the_module() -> None:
+def test_the_command_can_be_run_as_a_module() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "trxds", "--version"], capture_output=True, text=True, check=True
     )

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 ADDRESS = re.compile(rb"the live page is at (http://127\.0\.0\.1:(\d+)/)\n")
 
 
-async def test_it_says_where_the_page_is_and_goes_on_until_interrupted(sigint):
+async def test_the_live_demo_prints_the_address_of_its_page_and_runs_until_interrupted(sigint):
     command = [sys.executable, "-W", "error", "-m", "trxds", "demo", "--live"]
     process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE)
     with trio.fail_after(60):
@@ -34,7 +34,7 @@ async def test_it_says_where_the_page_is_and_goes_on_until_interrupted(sigint):
     assert said.endswith(b"stopped\n")
 
 
-def test_with_seconds_it_plays_one_round_to_the_end_of_its_story_and_says_the_verdict():
+def test_the_live_demo_with_seconds_plays_one_round_and_prints_the_verdict():
     result = CliRunner().invoke(main, ["demo", "--live", "--seconds", "2"])
     assert ADDRESS.match(result.output.encode())
     assert "Every session stayed, except where its host was removed.\n" in result.output

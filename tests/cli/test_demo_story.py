@@ -44,7 +44,7 @@ def test_a_removed_host_is_not_listed() -> None:
     assert set(endpoints_of(after("removed"), "blue")) == {"blue-1", "blue-2", "blue-4"}
 
 
-def test_the_weights_flip() -> None:
+def test_the_demo_swaps_the_weights_of_its_clusters() -> None:
     assert after("weights").weights == (("blue", 20), ("green", 80))
 
 
@@ -53,7 +53,7 @@ def test_the_zone_of_the_drained_host_moves_to_priority_1() -> None:
     assert {name: priority for name, (_, priority, _) in found.items()} == {"blue-1": 1, "blue-2": 1, "blue-4": 0}
 
 
-def test_without_the_session_filter_the_listener_has_the_router_alone() -> None:
+def test_the_listener_of_the_demo_without_sessions_has_the_router_alone() -> None:
     listener = replace(MESH, sticky=False).resources()[0]
     names = [each["name"] for each in listener["api_listener"]["api_listener"]["http_filters"]]
     assert names == ["router"]

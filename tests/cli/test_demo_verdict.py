@@ -44,7 +44,7 @@ def test_a_session_on_a_removed_host_breaks_the_promise() -> None:
     assert judge(record).broken == ("sessions still on a removed host: s1",)
 
 
-def test_one_failed_rpc_breaks_the_promise() -> None:
+def test_a_single_failed_rpc_breaks_the_promise() -> None:
     record = a_quiet_record()
     record.expected = 5
     record.failed("s1", "UNAVAILABLE: no host")

@@ -26,7 +26,7 @@ def run(*command):
     return CliRunner().invoke(main, command)
 
 
-async def test_it_waits_until_the_policies_have_connected_their_hosts(autojump_clock):
+async def test_the_explain_command_waits_until_the_policies_have_connected_their_hosts(autojump_clock):
     async with Mesh.run(2) as mesh:
         told = await explained(mesh)
         assert isinstance(told.outcome, PickedSubchannel)
@@ -40,13 +40,13 @@ async def test_a_cookie_is_decoded_and_judged(autojump_clock):
         assert "session by cookie" in str(told)
 
 
-async def test_nothing_is_sent_to_a_host(autojump_clock):
+async def test_the_explain_command_sends_no_rpc(autojump_clock):
     async with Mesh.run(1) as mesh:
         await explained(mesh)
         assert [server.calls for server in mesh.servers.values()] == [[]]
 
 
-async def test_the_data_say_the_outcome_and_its_kind(autojump_clock):
+async def test_an_explanation_as_data_has_the_outcome_and_its_kind(autojump_clock):
     async with Mesh.run(1) as mesh:
         data = json.loads(json.dumps((await explained(mesh)).as_data()))
         assert data["outcome"] == {"kind": "PickedSubchannel", "address": mesh.hosts[0], "state": "READY"}
@@ -70,7 +70,7 @@ async def test_a_call_that_would_fail_goes_nowhere(autojump_clock):
         assert told.refusal is not None
 
 
-async def test_a_control_plane_that_says_nothing_is_waited_for_and_named(autojump_clock):
+async def test_the_explain_command_names_a_silent_control_plane_after_its_wait(autojump_clock):
     async with Mesh.run(1) as mesh:
         mesh.network.black_hole(PLANE)
         with pytest.raises(RpcError, match=r'not done after 3 s, waiting for .* control plane: LDS resource "shop"'):
@@ -94,7 +94,7 @@ def test_a_binary_header_is_base64_as_on_the_wire():
     assert "the value of a -bin key is base64" in done.output
 
 
-async def test_what_a_cluster_asks_of_connections_counts_with_the_credentials_that_ask_it(autojump_clock):
+async def test_the_tls_of_a_cluster_counts_in_an_explanation_with_xds_credentials(autojump_clock):
     async with Mesh.run(1) as mesh:
         tls = {"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"}
         tls |= {"common_tls_context": {"validation_context": {"system_root_certs": {}}}}
@@ -134,12 +134,12 @@ def test_a_cookie_as_data():
     assert json.loads(done.output) == {"addresses": ["10.0.0.1:80"], "cluster": "cart", "expires": None, "usable": True}
 
 
-def test_what_is_no_cookie_exits_1():
+def test_an_invalid_cookie_exits_1():
     done = run("cookie", "!!")
     assert (done.exit_code, "these 2 characters are no session cookie" in done.output) == (1, True)
 
 
-def test_an_expiry_that_no_date_can_say_is_said_in_seconds():
+def test_an_expiry_beyond_all_dates_is_shown_in_seconds():
     forever = base64.b64encode(b"\x0a\x0b10.0.0.1:80\x10" + b"\xff" * 9 + b"\x01").decode()
     done = run("cookie", forever)
     assert done.exit_code == 0

@@ -23,7 +23,7 @@ def run(*arguments):
     return CliRunner().invoke(main, ["generate", *arguments])
 
 
-def test_it_writes_messages_and_stubs_and_says_where(here):
+def test_the_generate_command_writes_messages_and_stubs_and_prints_their_paths(here):
     done = run("greeter.proto", "--out", "made")
     assert done.exit_code == 0
     assert done.stdout.splitlines() == ["made/greeter_pb2.py", "made/greeter_pb2.pyi", "made/greeter_trxds.py"]
@@ -52,7 +52,7 @@ def test_a_missing_import_is_named(here):
     assert "nowhere.proto: File not found." in run("lost.proto", "--out", "made").stderr
 
 
-def test_without_the_extra_it_says_what_to_install(here, monkeypatch):
+def test_the_generate_command_names_the_missing_extra(here, monkeypatch):
     monkeypatch.setattr("trxds.generate.protoc.find_spec", lambda name: None)
     done = run("greeter.proto", "--out", "made")
     assert (done.exit_code, "pip install 'trxds[generate]'" in done.stderr) == (1, True)

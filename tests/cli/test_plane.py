@@ -43,7 +43,7 @@ def shop_at(address: str) -> list[dict[str, Any]]:
     ]
 
 
-def test_a_change_is_told_as_the_difference() -> None:
+def test_a_change_of_the_resource_file_is_reported_as_a_difference() -> None:
     served = ServedResources(ManagementServer())
     a, b, c = (resources.cluster(name) for name in "abc")
     assert served.replace_with(reading_of(a, b)) == "serving 2 resources: 2 new or changed, 0 removed"
@@ -51,7 +51,7 @@ def test_a_change_is_told_as_the_difference() -> None:
     assert served.replace_with(reading_of(a)) == "serving 1 resource: 0 new or changed, 1 removed"
 
 
-def test_an_unchanged_file_is_no_news(tmp_path: Path) -> None:
+def test_an_unchanged_resource_file_is_not_reported(tmp_path: Path) -> None:
     file = tmp_path / "mesh.yaml"
     write(file, resources.cluster("a"))
     look = WatchedFile(file)
@@ -88,7 +88,7 @@ def test_a_file_that_is_bad_from_the_start_ends_the_command_with_its_problems(tm
     ]
 
 
-def test_what_every_client_would_refuse_is_said_and_served(tmp_path: Path) -> None:
+def test_a_resource_that_clients_reject_is_reported_and_served(tmp_path: Path) -> None:
     file = tmp_path / "mesh.yaml"
     write(file, {**resources.cluster("cart"), "lb_policy": "MAGLEV"}, resources.cluster("good"))
     said: list[str] = []

@@ -70,7 +70,7 @@ def test_a_bad_line_is_named_with_its_field(line: str, problem: str) -> None:
     assert found.startswith(f"line 3: {problem}")
 
 
-def test_all_problems_of_a_file_are_told_in_order() -> None:
+def test_all_problems_of_a_resource_file_are_reported_in_order() -> None:
     text = f"""\
     - '@type': {CLUSTER}
       name: 5
@@ -100,7 +100,7 @@ def test_a_deep_field_is_named_by_its_whole_path() -> None:
     assert found.startswith("line 6: endpoints[1].lb_endpoints[0].endpoint.address.socket_address.port: ")
 
 
-def test_a_name_may_come_once() -> None:
+def test_a_resource_file_may_have_each_name_once() -> None:
     resource = f"- '@type': {CLUSTER}\n  name: a\n"
     assert problems_of(resource + resource) == ["line 3: 'a' is there already, on line 1"]
 
@@ -115,7 +115,7 @@ def test_a_message_that_is_no_resource_is_refused() -> None:
 
 
 @pytest.mark.parametrize("text", ["- [", "a: b: c", "\x00", "- *nowhere", "just words"])
-def test_what_is_no_yaml_or_no_list_is_refused_by_line(text: str) -> None:
+def test_a_file_without_a_yaml_list_is_rejected_with_its_line(text: str) -> None:
     (found,) = problems_of(text)
     assert found.startswith("line 1: ")
 
@@ -125,7 +125,7 @@ def test_an_empty_file_is_refused_for_it_may_be_so_for_a_moment_only(text: str) 
     assert problems_of(text) == ["line 1: the file is empty; write a list of resources, or [] for none"]
 
 
-def test_an_empty_list_serves_nothing() -> None:
+def test_an_empty_resource_list_is_valid() -> None:
     assert read_resource_file("[]") == ResourceFile()
 
 
@@ -156,7 +156,7 @@ def test_a_port_that_is_no_number_says_what_to_write() -> None:
     assert found.endswith("endpoint.address.socket_address.port_value: is 'x'; write a whole number from 0 on")
 
 
-def test_what_only_the_whole_shows_is_told_of_the_resource() -> None:
+def test_an_error_of_the_whole_resource_names_the_resource() -> None:
     text = f"""\
     - '@type': {CLUSTER}
       name: a

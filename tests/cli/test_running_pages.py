@@ -54,7 +54,7 @@ def problems(state):
 # -- ruok
 
 
-def test_what_a_channel_warns_of_is_said_and_makes_it_no_less_ok():
+def test_a_warning_of_a_channel_is_shown_and_the_channel_stays_ok():
     state = state_of()
     state["channels"]["shop"]["warnings"] = ["an override is left out"]
     assert list(RUOK.lines(state, 0.0))[1:] == ["  warning: an override is left out"]
@@ -71,7 +71,7 @@ def test_an_idle_channel_connects_with_the_next_call_so_it_is_ok(state):
     assert problems(state_of(state=state)) == []
 
 
-def test_one_cluster_that_fails_is_bad_news_though_the_channel_is_ready():
+def test_a_failing_cluster_is_a_problem_although_the_channel_is_ready():
     state = state_of(
         node("root", children=["cart", "basket"]),
         node("root/cart"),
@@ -86,7 +86,7 @@ def test_a_cluster_that_is_only_kept_warm_may_fail():
     assert problems(state) == []
 
 
-def test_without_a_configuration_the_reason_is_said():
+def test_a_channel_without_a_configuration_shows_the_reason():
     error = 'LDS resource "shop": does not exist'
     assert problems(state_of(state="TRANSIENT_FAILURE", error=error)) == [error]
 
@@ -113,7 +113,7 @@ def test_a_refused_resource_warns_and_says_what_stays_in_use():
 @pytest.mark.parametrize(
     ("state", "good"), [("acked", True), ("requested", True), ("nacked", False), ("timeout", False)]
 )
-def test_what_is_bad_news_of_resources(state, good):
+def test_resources_with_errors_are_problems(state, good):
     assert XDS.good(state_of(resources=[resource(state)])) is good
 
 
@@ -137,7 +137,7 @@ def test_a_child_that_came_a_moment_later_is_left_out():
     assert len(list(tree_lines(state_of(node("root", children=["cart"])), 0))) == 3
 
 
-def test_so_many_endpoints_are_shown_and_all_if_asked_for():
+def test_only_some_endpoints_are_shown_unless_all_are_requested():
     row = {"channel": "shop", "cluster": "cart", "priority": 0, "locality": "", "health": "HEALTHY", "state": None}
     row |= {"weight": 1, "ejected": False, "sessions": 0}
     state = state_of() | {"endpoints": {str(n): {**row, "address": f"10.0.0.{n}:1"} for n in range(45)}}
@@ -145,7 +145,7 @@ def test_so_many_endpoints_are_shown_and_all_if_asked_for():
     assert list(tree_lines(state, 0, everything=True))[-1].startswith("10.0.0.44:1")
 
 
-def test_where_nobody_has_a_session_it_is_said():
+def test_the_page_of_sessions_says_that_there_are_none():
     assert list(session_lines({"channels": {}, "sessions": {}}, 0)) == ["no sessions are open"]
 
 
@@ -181,17 +181,17 @@ FAILED = {**DONE, "status": "UNAVAILABLE", "message": "gone"}
         ({"status": "UNAVAILABLE"}, [FAILED]),
     ],
 )
-def test_what_a_filter_lets_through(wanted, shown):
+def test_the_filters_of_picks_and_ends_select_events(wanted, shown):
     assert [event for event in (PICK, DONE, FAILED) if Filter(**wanted).shows(event)] == shown
 
 
-def test_what_was_missed_is_always_told():
+def test_the_number_of_missed_events_passes_every_filter():
     missed = {"kind": "missed", "count": 12}
     assert Filter(method="/x").shows(missed)
     assert event_line(missed) == "... 12 more did not fit"
 
 
-def test_a_line_for_a_pick_and_one_for_an_end():
+def test_a_pick_and_an_end_have_a_line_each():
     assert event_line(PICK).split("  ")[1:] == [
         "#7",
         "/shop.Cart/Add",
@@ -210,11 +210,11 @@ def test_a_line_for_a_pick_and_one_for_an_end():
 @pytest.mark.parametrize(
     ("seconds", "words"), [(0, "0 s"), (119, "119 s"), (120, "2 min"), (7200, "2 h"), (200_000, "2 d"), (-3, "0 s")]
 )
-def test_ages(seconds, words):
+def test_ages_are_shown_in_one_unit(seconds, words):
     assert age(1000.0, 1000.0 + seconds) == words
 
 
-def test_what_has_not_happened_has_no_age():
+def test_an_event_that_has_not_happened_has_no_age():
     assert age(None, 5) == "-"
 
 
@@ -241,7 +241,7 @@ def test_pages_below_each_other_differ(capsys):
     assert [each for each in capsys.readouterr().out.splitlines() if not each.startswith("--")] == ["one", "two"]
 
 
-def test_as_json_what_is_new_what_has_changed_and_what_has_gone(capsys):
+def test_json_output_has_new_changed_and_removed_rows(capsys):
     def row(key, calls):
         return {"section": "sessions", "key": key, "channel": "shop", "calls": calls}
 

@@ -67,7 +67,7 @@ def cells(line):
 # -- each on a real problem
 
 
-async def test_a_drain(tmp_path):
+async def test_the_lb_command_shows_a_draining_host(tmp_path):
     async with program(tmp_path) as (mesh, _, shell):
         gone = mesh.hosts[0]
         mesh.endpoints("cart", xds.locality(*mesh.hosts, zone="b", health={gone: "DRAINING"}))
@@ -78,7 +78,7 @@ async def test_a_drain(tmp_path):
         assert any(line.rstrip().endswith("2 of 2 endpoints READY") for line in lines)
 
 
-async def test_a_nack(tmp_path):
+async def test_the_xds_command_shows_a_nack(tmp_path):
     async with program(tmp_path) as (mesh, channel, shell):
         mesh.plane.put(xds.cluster("cart") | {"lb_policy": "MAGLEV"})
         await wait_all_tasks_blocked()
@@ -93,7 +93,7 @@ async def test_a_nack(tmp_path):
         assert await ask(channel)
 
 
-async def test_an_override_of_another_filters_type(tmp_path):
+async def test_the_ruok_command_shows_an_override_of_another_filters_type(tmp_path):
     async with program(tmp_path) as (mesh, channel, shell):
         fault = {
             "@type": f"type.googleapis.com/{FAULT}",
@@ -111,7 +111,7 @@ async def test_an_override_of_another_filters_type(tmp_path):
         assert (row["ok"], [f"  warning: {each}" for each in row["warnings"]]) == (True, [warning])
 
 
-async def test_a_missing_cluster(tmp_path):
+async def test_the_ruok_command_shows_a_missing_cluster(tmp_path):
     async with program(tmp_path) as (mesh, channel, shell):
         mesh.plane.remove("CDS", "cart")
         await wait_all_tasks_blocked()
@@ -127,7 +127,7 @@ async def test_a_missing_cluster(tmp_path):
         )
 
 
-async def test_a_session_that_moved(tmp_path):
+async def test_the_sessions_command_shows_a_session_that_moved(tmp_path):
     async with program(tmp_path) as (mesh, channel, shell), channel.session() as session:
         old = await ask(session)
         mesh.endpoints("cart", [host for host in mesh.hosts if host != old])
@@ -141,7 +141,7 @@ async def test_a_session_that_moved(tmp_path):
         assert (data["key"], data["last_move"]["reason"]) == ("shop/1", "unknown_host")
 
 
-async def test_hosts_that_cannot_be_reached(tmp_path):
+async def test_the_ruok_command_shows_hosts_that_cannot_be_reached(tmp_path):
     async with program(tmp_path, hosts=1) as (mesh, channel, shell):
         mesh.servers[mesh.hosts[0]].stop()
         mesh.network.refuse(mesh.hosts[0])
@@ -154,7 +154,7 @@ async def test_hosts_that_cannot_be_reached(tmp_path):
 # -- ruok
 
 
-async def test_all_channels_have_to_be_well(tmp_path):
+async def test_the_ruok_command_fails_unless_all_channels_are_ok(tmp_path):
     address = f"unix:{tmp_path}/x.sock"
     async with Mesh.run(1) as mesh, mesh.channel() as one, mesh.channel("xds:///nothing") as other:
         await ask(one)
@@ -190,7 +190,7 @@ async def tapping(tmp_path, *options):
         assert box[0].exit_code == 0
 
 
-async def test_each_pick_as_it_happens(tmp_path):
+async def test_the_tap_command_shows_each_pick_as_it_happens(tmp_path):
     async with tapping(tmp_path, "--count", "2") as (_, channel, box), channel.session() as session:
         hosts = [await ask(session), await ask(channel)]
     rows = [line.split("  ") for line in box[0].output.splitlines()]
@@ -200,7 +200,7 @@ async def test_each_pick_as_it_happens(tmp_path):
     ]
 
 
-async def test_only_the_picks_that_were_asked_for(tmp_path):
+async def test_the_tap_command_shows_only_the_selected_picks(tmp_path):
     options = ("--session", "shop/*", "--cluster", "cart", "--count", "1", "--json")
     async with tapping(tmp_path, *options) as (_, channel, box), channel.session() as session:
         await ask(channel)
@@ -209,7 +209,7 @@ async def test_only_the_picks_that_were_asked_for(tmp_path):
     assert (event["kind"], event["session"]) == ("pick", "shop/1")
 
 
-async def test_only_the_ends_with_that_status(tmp_path):
+async def test_the_tap_command_shows_only_the_ends_with_the_selected_status(tmp_path):
     async with tapping(tmp_path, "--status", "unimpl*", "--count", "1") as (mesh, channel, box):
         await ask(channel)
         for server in mesh.servers.values():
@@ -257,7 +257,7 @@ async def test_a_page_is_shown_again_when_something_has_changed_and_ends_with_th
 
 
 @pytest.mark.parametrize("command", [["sessions", "--watch"], ["lb", "--watch", "--json"]])
-async def test_who_reads_no_more_has_seen_enough(tmp_path, command):
+async def test_a_closed_pipe_ends_a_command_without_an_error(tmp_path, command):
     async with program(tmp_path) as (_, channel, shell), channel.session() as session:
         line = [sys.executable, "-m", "trxds", *command, shell.address]
         beside = await trio.lowlevel.open_process(line, stdout=PIPE, stderr=PIPE)
@@ -295,7 +295,7 @@ def test_a_program_that_is_not_there_exits_3_and_says_what_to_look_at(tmp_path, 
     )
 
 
-async def test_what_is_no_admin_surface_exits_3():
+async def test_an_address_without_an_admin_surface_exits_3():
     async with trxds.testing.serve() as server:
         done = await Shell(server.address).run("ruok")
     assert (done.exit_code, "speaks no HTTP/1.1" in done.stderr) == (3, True)
@@ -326,13 +326,13 @@ def test_a_command_without_an_address_is_a_mistake():
     assert CliRunner().invoke(main, ["ruok"]).exit_code == 2
 
 
-async def test_nothing_has_a_colour_where_there_is_no_terminal(tmp_path):
+async def test_output_has_no_colour_without_a_terminal(tmp_path):
     async with program(tmp_path) as (_, _, shell):
         for command in ("lb", "xds", "ruok"):
             assert "\x1b" not in (await shell.run(command)).output
 
 
-async def test_nothing_has_a_colour_where_nobody_wants_one(tmp_path, monkeypatch):
+async def test_output_has_no_colour_with_no_color(tmp_path, monkeypatch):
     async with program(tmp_path) as (_, _, shell):
         line = ["ruok", shell.address]
         runs = {}

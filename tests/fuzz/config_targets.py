@@ -22,10 +22,10 @@ from trxds.resolver.service_config import parse_service_config
 from trxds.resolver.target_uri import canonical as canonical_target
 from trxds.resolver.target_uri import parse_non_xds_target
 from trxds.resources.context import ParseContext
-from trxds.resources.cooperative_parse import at_once
+from trxds.resources.cooperative_parse import run_at_once
 from trxds.resources.fault import Abort, Delay, FaultConfig, FractionalPercent
 from trxds.resources.hash_policy import HeaderHash
-from trxds.resources.load_stats import MIN_INTERVAL, reporting_order
+from trxds.resources.load_stats import MIN_INTERVAL, parse_lrs_response
 from trxds.resources.protos import DeltaDiscoveryResponse, DiscoveryResponse, LoadStatsResponse, from_json
 from trxds.resources.regex import Regex, Rewrite
 from trxds.resources.stateful_session import CookieConfig, HeaderConfig
@@ -75,7 +75,7 @@ def _discovery(data: bytes) -> None:
             continue  # gRPC ends the stream for it
         type = discovery_response.known_type(received)
         if type is not None:
-            reading = at_once(read(received, type, {}, CONTEXT))
+            reading = run_at_once(read(received, type, {}, CONTEXT))
             named = [item.parsed.name for item in reading.items if item.parsed.name is not None]
             assert len(named) == len(set(named))
 
@@ -143,7 +143,7 @@ def _load_order(data: bytes) -> None:
         message = LoadStatsResponse.FromString(data)
     except DecodeError:
         return
-    order = reporting_order(message)
+    order = parse_lrs_response(message)
     assert order.interval >= MIN_INTERVAL and isinstance(order.wants("c"), bool)
 
 

@@ -32,7 +32,7 @@ PROTOS = Path(__file__).parent / "protos"
 @example('ends with "')
 @example('"""\\')
 @example(" \\N{x} \\u12 \0 \x0c")
-def test_a_docstring_says_what_the_comment_says(text):
+def test_a_comment_in_the_proto_becomes_a_docstring(text):
     doc = docstring(text, "    ")
     made = ast.parse(f"class Stub:\n{doc}    pass\n")
     said = ast.get_docstring(made.body[0], clean=False) or ""
@@ -97,7 +97,7 @@ def test_protoc_s_imports_of_what_is_beside_become_relative(line, rewritten):
     assert make_imports_relative(f"x\n{line}\ny\n", "shop.cart_pb2", beside) == f"x\n{rewritten}\ny\n"
 
 
-def test_what_protoc_leaves_open_has_a_type():
+def test_untyped_annotations_of_protoc_get_types():
     line = (
         "def __init__(self, a: _Optional[_Union[A, _Mapping]] = ..., b: _Mapping[str, A] = ..., **kwargs) -> None: ..."
     )

@@ -123,7 +123,7 @@ async def test_generated_stubs_of_a_package_call_a_grpcio_server(package, plain)
     assert await output(IN_A_PACKAGE, package, plain) == ["['a']"]
 
 
-async def test_a_stub_tells_its_users_what_the_proto_says(plain):
+async def test_a_stub_has_the_comments_of_the_proto_as_docstrings(plain):
     program = """
 from inspect import getdoc  # without the indentation, which Python 3.13 leaves out of __doc__ too
 from shop.v1.cart_trxds import CartStub

@@ -41,7 +41,7 @@ class Script:
 
 
 class TestA66:
-    async def test_without_being_asked_there_are_five_instruments_with_their_units(self, autojump_clock):
+    async def test_five_instruments_of_a66_are_on_by_default_with_their_units(self, autojump_clock):
         async with metered() as (_, _, its):
             assert {name: metric.unit for name, metric in its.metrics().items()} == {
                 STARTED: "{attempt}",
@@ -74,7 +74,7 @@ class TestA66:
             await method(channel, FAIL)(b"x" * 10_000)
             assert its.read(SENT)[OK][1] < 100
 
-    async def test_all_messages_of_a_stream_are_one_size(self, autojump_clock):
+    async def test_the_size_of_a_stream_is_the_sum_of_its_messages(self, autojump_clock):
         async with metered() as (mesh, channel, its):
             async with bidi(channel).open() as call:
                 for _ in range(3):
@@ -124,7 +124,7 @@ class TestA66:
 class TestLabelsOfHosts:
     LABELS = ("grpc.lb.locality", "grpc.lb.backend_service")
 
-    async def test_locality_and_backend_service_are_there_when_asked_for(self, autojump_clock):
+    async def test_the_labels_for_locality_and_backend_service_are_optional(self, autojump_clock):
         async with metered(optional_labels=self.LABELS) as (_, _, its):
             where = ('{region="", zone="z0", sub_zone=""}', "cart")
             for name in (DURATION, SENT, RECEIVED):
@@ -147,7 +147,7 @@ class TestLabelsOfHosts:
                 await ask(channel)
         assert set(its.read(DURATION, "grpc.lb.backend_service")) == {("cart",)}
 
-    async def test_a_label_of_the_callers_own(self, autojump_clock):
+    async def test_a_custom_label_of_the_caller_is_recorded(self, autojump_clock):
         def label(call):
             return str(call.metadata.first("tenant") or "")
 
@@ -169,7 +169,7 @@ class TestA96:
         async with metered("grpc.client.call") as (_, _, its):
             assert self.read(its) == {}
 
-    async def test_retries_and_the_time_between_them(self, monkeypatch, autojump_clock):
+    async def test_retries_and_their_delays_are_recorded(self, monkeypatch, autojump_clock):
         policy = {"maxAttempts": 4, "initialBackoff": "10s", "maxBackoff": "10s", "backoffMultiplier": 1}
         policy["retryableStatusCodes"] = ["UNAVAILABLE"]
         its = Metered("grpc.client.call")
@@ -187,7 +187,7 @@ class TestA96:
         }
         assert its.points("grpc.client.call.retries")[0].explicit_bounds == (1, 2, 3, 4, 5)
 
-    async def test_transparent_retries(self, autojump_clock):
+    async def test_transparent_retries_are_recorded(self, autojump_clock):
         refused = []
 
         async def refuse_once(call):

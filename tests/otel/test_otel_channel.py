@@ -16,11 +16,11 @@ CLUSTER = "envoy.config.cluster.v3.Cluster"
 
 
 class TestXdsClient:
-    async def test_nothing_of_it_is_recorded_unless_asked_for(self, autojump_clock):
+    async def test_xds_client_metrics_are_off_by_default(self, autojump_clock):
         async with metered() as (_, _, its):
             assert [name for name in its.metrics() if name.startswith(XDS)] == []
 
-    async def test_updates_by_server_and_type(self, autojump_clock):
+    async def test_xds_updates_are_counted_by_server_and_type(self, autojump_clock):
         async with metered(XDS) as (_, _, its):
             await trio.sleep(1)
             types = {f"envoy.config.{name}" for name in ("listener.v3.Listener", "route.v3.RouteConfiguration")}
@@ -69,7 +69,7 @@ class TestXdsClient:
             assert set(its.read(f"{XDS}.connected").values()) == {1}
             assert its.points(f"{XDS}.server_failure") == []
 
-    async def test_of_a_channel_that_is_closed_gauges_say_nothing(self, autojump_clock):
+    async def test_gauges_have_no_value_for_a_closed_channel(self, autojump_clock):
         async with metered(XDS) as (_, _, its):
             pass
         assert its.points(f"{XDS}.connected") == its.points(f"{XDS}.resources") == []
@@ -91,7 +91,7 @@ class TestSubchannels:
     DISCONNECTIONS = "grpc.subchannel.disconnections"
     OPTIONAL = ("grpc.disconnect_error", "grpc.security_level", "grpc.lb.backend_service", "grpc.lb.locality")
 
-    async def test_connections_come_and_go(self, autojump_clock):
+    async def test_subchannel_connections_and_disconnections_are_counted(self, autojump_clock):
         async with metered("grpc.subchannel", hosts=2) as (mesh, channel, its):
             await ask(channel)
             await trio.sleep(1)
@@ -127,7 +127,7 @@ class TestSubchannels:
 class TestPolicies:
     OPTIONAL = ("grpc.lb.locality", "grpc.lb.backend_service")
 
-    async def test_weights_with_their_locality(self, autojump_clock):
+    async def test_endpoint_weights_are_recorded_with_their_locality(self, autojump_clock):
         kinds = "type.googleapis.com/envoy.extensions.load_balancing_policies."
         wrr = {"@type": f"{kinds}client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin"}
         leaf = {"policies": [{"typed_extension_config": {"name": "leaf", "typed_config": wrr}}]}
@@ -148,7 +148,7 @@ class TestPolicies:
         )
         assert its.points("grpc.lb.wrr.endpoint_weight_stale") == []
 
-    async def test_outliers_by_what_became_of_them(self, autojump_clock):
+    async def test_outlier_ejections_are_counted_by_method_and_reason(self, autojump_clock):
         its = Metered("grpc.lb.outlier_detection", optional_labels=["grpc.lb.backend_service"])
         await eject_one_of_two(its.telemetry)
         prefix = "grpc.lb.outlier_detection"
@@ -193,7 +193,7 @@ class TestSessions:
             assert its.read("trxds.session.lost", "reason") == {("not_ready",): 1}
             assert its.points("trxds.session.repinned") == []
 
-    async def test_nothing_of_them_is_recorded_unless_asked_for(self, autojump_clock):
+    async def test_session_metrics_are_off_by_default(self, autojump_clock):
         async with metered(sessions=True) as (_, channel, its):
             async with channel.session() as session:
                 await method(session)(b"")

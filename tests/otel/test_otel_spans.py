@@ -78,7 +78,7 @@ async def test_a_calls_span_is_a_child_of_the_callers(autojump_clock):
         assert call.parent.span_id == order.get_span_context().span_id
 
 
-async def test_the_server_is_told_the_context_of_the_attempt(autojump_clock):
+async def test_the_server_gets_the_trace_context_of_the_attempt(autojump_clock):
     said = []
 
     async def note(call):
@@ -92,7 +92,7 @@ async def test_the_server_is_told_the_context_of_the_attempt(autojump_clock):
         assert said == [f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"]
 
 
-async def test_each_call_says_its_own_context_whatever_metadata_they_share(autojump_clock):
+async def test_calls_with_shared_metadata_send_their_own_trace_context(autojump_clock):
     said = []
 
     async def note(call):
@@ -106,7 +106,7 @@ async def test_each_call_says_its_own_context_whatever_metadata_they_share(autoj
     assert [len(one) for one in said] == [1, 1] and said[0] != said[1]
 
 
-async def test_another_propagator_may_say_it(autojump_clock):
+async def test_another_propagator_may_send_the_trace_context(autojump_clock):
     said = []
 
     async def note(call):
@@ -188,7 +188,7 @@ async def test_hedges_are_attempts_that_overlap(monkeypatch, autojump_clock):
     assert call.status.status_code is trace.StatusCode.OK
 
 
-async def test_what_had_to_be_waited_for_is_an_event(autojump_clock):
+async def test_a_delay_of_an_attempt_is_a_span_event(autojump_clock):
     async with metered(spans=True, connected=False) as (_, channel, its):
         await ask(channel)
         attempt, call = its.spans
@@ -233,7 +233,7 @@ async def test_a_compressed_message_has_both_sizes(autojump_clock):
         assert about["message-size"] == 1000 and about["message-size-compressed"] < 100
 
 
-async def test_our_own_events_are_there_when_asked_for(autojump_clock):
+async def test_the_span_events_of_trxds_are_optional(autojump_clock):
     async with metered(spans=True, hosts=2, sessions=True, how={"own_events": True}) as (mesh, channel, its):
         async with channel.session() as session:
             first = await ask(session)
@@ -252,7 +252,7 @@ async def test_our_own_events_are_there_when_asked_for(autojump_clock):
         assert events(attempt)[0] == ("trxds.lb.pick", pick)
 
 
-async def test_opentelemetrys_own_attributes_are_there_when_asked_for(autojump_clock):
+async def test_the_span_attributes_of_opentelemetry_are_optional(autojump_clock):
     async with metered(spans=True, how={"semconv": True}) as (mesh, channel, its):
         put(mesh, failing(StatusCode.ABORTED))
         with pytest.raises(RpcError):

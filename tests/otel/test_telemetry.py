@@ -16,7 +16,7 @@ def meters():
     return MeterProvider(shutdown_on_exit=False)
 
 
-def test_without_a_provider_there_is_nothing():
+def test_telemetry_without_a_provider_records_nothing():
     assert telemetry(enable=["grpc"], own_events=True) == ()
 
 
@@ -31,24 +31,24 @@ async def test_the_programs_global_providers_are_never_used(monkeypatch, autojum
         assert not channel._state.observers.present
 
 
-def test_an_instrument_that_there_is_none_of_is_a_mistake():
+def test_an_unknown_instrument_is_a_value_error():
     with pytest.raises(ValueError, match=r"no instrument has the name 'grpc\.client\.calls' or begins so"):
         telemetry(meter_provider=meters(), enable=["grpc.client.calls"])
 
 
-def test_a_label_that_is_none_is_a_mistake():
+def test_an_unknown_label_is_a_value_error():
     with pytest.raises(ValueError, match=r"grpc\.lb\.zone: no optional label; there are grpc\.client\.call\.custom, "):
         telemetry(meter_provider=meters(), optional_labels=["grpc.lb.zone"])
 
 
-async def test_what_is_disabled_is_not_recorded(autojump_clock):
+async def test_a_disabled_instrument_is_not_recorded(autojump_clock):
     its = Metered(disable=["grpc.client.attempt"])
     async with Mesh.run(1) as mesh, mesh.channel(telemetry=its.telemetry) as channel:
         await ask(channel)
     assert list(its.metrics()) == ["grpc.client.call.duration"]
 
 
-async def test_meter_and_tracer_have_our_name_and_version(autojump_clock):
+async def test_meter_and_tracer_have_the_name_and_version_of_trxds(autojump_clock):
     its = Metered(spans=True)
     async with Mesh.run(1) as mesh, mesh.channel(telemetry=its.telemetry) as channel:
         await ask(channel)
@@ -58,7 +58,7 @@ async def test_meter_and_tracer_have_our_name_and_version(autojump_clock):
     assert found == {("trxds", trxds.__version__)}
 
 
-def test_only_what_a66_has_is_on_without_being_asked_for():
+def test_only_the_instruments_of_a66_are_on_by_default():
     assert {each.source.partition(",")[0] for each in INSTRUMENTS if each.is_enabled_by_default} == {"A66"}
 
 
@@ -66,7 +66,7 @@ def test_every_optional_label_is_one_of_an_instrument():
     assert {label for each in INSTRUMENTS for label in each.optional} == OPTIONAL_LABELS
 
 
-def test_each_channel_may_have_its_own():
+def test_each_channel_may_have_its_own_telemetry():
     with_spans = telemetry(tracer_provider=TracerProvider(shutdown_on_exit=False))
     both = telemetry(meter_provider=meters(), tracer_provider=TracerProvider(shutdown_on_exit=False))
     assert (len(with_spans), len(both)) == (1, 2)

@@ -32,13 +32,13 @@ def clusters(*to, known):
 
 
 class TestAggregates:
-    def test_it_is_its_leaves_in_order(self):
+    def test_an_aggregate_has_its_leaves_in_order(self):
         known = aggregate("both", "b", "a") | has("a", "1.1.1.1:1") | has("b", "2.2.2.2:1")
         both = clusters("both", known=known)["both"]
         assert [leaf.cluster.name for leaf in both.leaves] == ["b", "a"]
         assert both.note == ""
 
-    def test_the_leaves_belong_to_the_picture(self):
+    def test_the_leaves_of_an_aggregate_are_in_the_configuration(self):
         assert set(clusters("both", known=aggregate("both", "a") | has("a"))) == {"a", "both"}
 
     def test_a_cluster_may_be_routed_to_and_be_a_leaf(self):
@@ -49,7 +49,7 @@ class TestAggregates:
         found = clusters("x", "y", known=aggregate("x", "a", "b") | aggregate("y", "b", "a") | has("a") | has("b"))
         assert found["x"].leaves == found["y"].leaves[::-1]
 
-    def test_every_cluster_that_is_missing_is_asked_for_at_once(self):
+    def test_all_missing_parts_of_an_aggregate_are_requested_at_once(self):
         assembly = assembled("both", known=aggregate("both", "a", "more") | aggregate("more", "b", "c") | has("b"))
         assert assembly.outcome == Missing((("CDS", "a"), ("CDS", "c")))
         assert {("CDS", "a"), ("CDS", "b"), ("EDS", "b"), ("CDS", "c")} <= assembly.visited
@@ -64,7 +64,7 @@ class TestAggregates:
         known = aggregate("both", "a", "b") | has("a") | has("b") | {("EDS", "a"): failed("no endpoints")}
         assert [leaf.note for leaf in clusters("both", known=known)["both"].leaves] == ["no endpoints", ""]
 
-    def test_without_any_leaf_it_is_an_error_with_the_reasons(self):
+    def test_an_aggregate_without_leaves_is_an_error_with_the_reasons(self):
         known = aggregate("both", "gone") | {("CDS", "gone"): failed("gone is gone", absent=True)}
         error = clusters("both", known=known)["both"]
         assert isinstance(error, ClusterError)
@@ -74,7 +74,7 @@ class TestAggregates:
     def test_a_loop_has_no_leaves(self):
         assert "no leaf clusters" in clusters("x", known=aggregate("x", "y") | aggregate("y", "x"))["x"].status.message
 
-    def test_one_that_is_too_deep_is_an_error_and_what_it_contains_may_be_good(self):
+    def test_an_aggregate_that_is_too_deep_is_an_error_and_its_parts_may_be_valid(self):
         deep = has("a")
         for level in range(16):
             deep |= aggregate(f"at {level}", f"at {level + 1}" if level < 15 else "a")
@@ -91,7 +91,7 @@ class TestAggregates:
         assert found["both"].leaves[0].cluster.lb_policy == RoundRobin()
         assert found["a"].cluster.lb_policy != RoundRobin()
 
-    def test_of_nested_aggregates_the_outermost_imposes(self):
+    def test_the_outermost_of_nested_aggregates_imposes_its_policy(self):
         known = aggregate("x", "y", lb_policy=RoundRobin()) | aggregate("y", "a") | has("a")
         assert clusters("x", known=known)["x"].leaves[0].cluster.lb_policy == RoundRobin()
 
@@ -111,7 +111,7 @@ class TestTheTree:
         plan = build_aggregate(self.both("a", "b"))
         assert plan.endpoints.part("b").cluster == self.both("b").leaves[0]
 
-    def test_the_order_of_priorities_is_a_difference(self):
+    def test_a_new_order_of_the_leaves_changes_the_tree(self):
         assert build_aggregate(self.both("a", "b")) != build_aggregate(self.both("b", "a"))
         assert build_aggregate(self.both("a", "b")) == build_aggregate(self.both("a", "b"))
         assert hash(build_aggregate(self.both("a", "b")).config) == hash(build_aggregate(self.both("a", "b")).config)
@@ -119,12 +119,12 @@ class TestTheTree:
 
 
 class TestDns:
-    def test_a_name_is_watched_like_a_resource(self):
+    def test_a_dns_name_is_watched_like_a_resource(self):
         assembly = assembled("dns", known=by_name("dns"))
         assert assembly.outcome == Missing((("DNS", "cart.example:443"),))
         assert ("DNS", "cart.example:443") in assembly.visited
 
-    def test_all_its_addresses_are_one_endpoint(self):
+    def test_all_addresses_of_a_dns_name_are_one_endpoint(self):
         found = clusters("dns", known=by_name("dns", "cart.example", "1.1.1.1:443", "[::1]:443"))["dns"]
         endpoint = Endpoint(("1.1.1.1:443", "[::1]:443"), hostname="cart.example:443")
         assert found.endpoints.priorities == ((Locality(LocalityId(), 1, (endpoint,)),),)
@@ -139,11 +139,11 @@ class TestDns:
         known = by_name("dns") | {("DNS", "cart.example:443"): failed("no such name")}
         assert clusters("dns", known=known)["dns"] == ClusterConfig(known["CDS", "dns"].value, None, "no such name")
 
-    def test_it_may_be_a_leaf(self):
+    def test_a_logical_dns_cluster_may_be_a_leaf(self):
         known = aggregate("both", "a", "dns") | has("a") | by_name("dns", "cart.example", "1.1.1.1:443")
         assert [leaf.cluster.name for leaf in clusters("both", known=known)["both"].leaves] == ["a", "dns"]
 
-    def test_it_is_counted_without_an_eds_service(self):
+    def test_a_logical_dns_cluster_reports_load_without_an_eds_service(self):
         (config,) = clusters("dns", known=by_name("dns", "cart.example", "1.1.1.1:443")).values()
         assert _services(build_cluster(config, PriorityNames()).config) == [""]
 

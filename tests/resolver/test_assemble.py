@@ -19,7 +19,7 @@ def outcome(known, **more):
 class TestTheWalk:
     """One resource leads to the next."""
 
-    def test_it_begins_at_the_listener(self):
+    def test_the_assembly_begins_at_the_listener(self):
         assembly = assembled({})
         assert assembly.outcome == Missing((LDS,))
         assert assembly.visited == {LDS}
@@ -38,7 +38,7 @@ class TestTheWalk:
         del known["EDS", "a-hosts"]
         assert outcome(known) == Missing((("EDS", "a-hosts"),))
 
-    def test_it_is_complete_when_nothing_is_missing(self):
+    def test_a_configuration_is_complete_when_no_resource_is_missing(self):
         known = listens() | routed("a") | has("a", "1.1.1.1:1")
         config = outcome(known)
         assert isinstance(config, XdsConfig)
@@ -46,7 +46,7 @@ class TestTheWalk:
         assert config.virtual_host is known[RDS].value.virtual_hosts[0]
         assert config.clusters == {"a": ClusterConfig(known["CDS", "a"].value, known["EDS", "a"].value)}
 
-    def test_only_what_it_visits_is_to_be_watched(self):
+    def test_only_resources_that_the_assembly_visits_are_watched(self):
         known = listens() | routed("a") | has("a") | has("unrelated")
         assert assembled(known).visited == {LDS, RDS, ("CDS", "a"), ("EDS", "a")}
 
@@ -72,10 +72,10 @@ class TestTheWalk:
 
 
 class TestErrors:
-    def test_a_listener_in_error_is_the_whole_answer(self):
+    def test_a_listener_in_error_makes_a_configuration_without_routes(self):
         assert outcome({LDS: failed("no listener")}) == ConfigError(unavailable("no listener"), {})
 
-    def test_routes_in_error_are_the_whole_answer(self):
+    def test_an_rds_error_makes_a_configuration_without_routes(self):
         assert outcome(listens() | {RDS: failed("no routes")}) == ConfigError(unavailable("no routes"), {})
 
     def test_a_listener_that_is_none_for_clients_is_an_error_that_says_so(self):
@@ -83,7 +83,7 @@ class TestErrors:
         assert error.status.code is StatusCode.UNAVAILABLE
         assert 'LDS resource "shop"' in error.status.message and "api_listener" in error.status.message
 
-    def test_without_a_virtual_host_for_the_authority_the_error_names_both(self):
+    def test_the_error_without_a_virtual_host_names_routes_and_authority(self):
         error = outcome(listens() | routed("a", domains=("other",)))
         assert 'RDS resource "routes"' in error.status.message
         assert 'no virtual host for "shop"' in error.status.message
@@ -111,7 +111,7 @@ class TestErrors:
 class TestHeldClusters:
     """RPCs or a route table still need them, whatever the routes say now (A31)."""
 
-    def test_a_held_cluster_belongs_to_the_picture(self):
+    def test_a_held_cluster_is_in_the_configuration(self):
         config = outcome(listens() | routed("a") | has("a") | has("b"), held=["b"])
         assert set(config.clusters) == {"a", "b"}
 

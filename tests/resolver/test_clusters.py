@@ -43,19 +43,19 @@ async def test_a_cluster_is_a_task_while_anybody_holds_it(clusters):
     assert "cluster/a" not in task_names()
 
 
-async def test_a_cluster_is_off_the_list_in_the_step_of_its_last_release(clusters):
+async def test_a_cluster_is_gone_in_the_step_of_its_last_release(clusters):
     clusters.hold("a").release()
     assert alive(clusters) == []
 
 
-async def test_the_end_of_a_cluster_is_a_letter(clusters, mailbox):
+async def test_the_end_of_a_cluster_is_a_message_to_the_resolver(clusters, mailbox):
     hold = clusters.hold("a")
     await wait_all_tasks_blocked()
     hold.release()
     assert "clusters" in await mailbox.next()
 
 
-async def test_a_name_that_returns_at_once_is_alive(clusters):
+async def test_a_cluster_held_again_right_after_its_release_is_alive(clusters):
     clusters.hold("a").release()
     clusters.hold("a")
     await wait_all_tasks_blocked()
@@ -131,7 +131,7 @@ async def test_a_table_can_be_seen_in_the_task_tree(table):
     assert "route table/7" in task_names()
 
 
-async def test_nothing_is_left_when_the_resolvers_nursery_ends(mailbox):
+async def test_no_cluster_or_table_is_left_when_the_resolvers_nursery_ends(mailbox):
     async with trio.open_nursery() as nursery:
         clusters = Clusters(nursery, mailbox)
         routes = RouteTable(1, ["a", "b"], clusters, nursery)

@@ -49,7 +49,7 @@ def reasons(route, **headers):
 # -- reasons
 
 
-def test_a_path_is_given_as_the_reason():
+def test_the_reason_of_a_skipped_route_names_its_path():
     assert reasons(to_a(Exact("/s/n"))) == 'the path is not "/s/n"'
     assert reasons(to_a(Prefix("/t/"))) == 'the path is not "/t/" and anything after it'
     assert reasons(to_a(Prefix("/T/", ignore_case=True))) == 'the path is not "/T/" and anything after it, in any case'
@@ -57,7 +57,7 @@ def test_a_path_is_given_as_the_reason():
     assert reasons(to_a()) == "the path is any"
 
 
-def test_a_header_is_given_without_its_value_and_with_what_was_wanted():
+def test_the_reason_of_a_skipped_route_names_a_header_without_its_value():
     def header(test, invert=False):
         return to_a(Prefix(""), HeaderMatch("user", test, invert))
 
@@ -74,7 +74,7 @@ def test_a_header_is_given_without_its_value_and_with_what_was_wanted():
     assert reasons(header(Present()), user="8") == any_path + "header user matches (wanted: any)"
 
 
-def test_a_fraction_is_given_with_what_was_drawn():
+def test_the_reason_of_a_skipped_route_has_the_fraction_and_the_draw():
     assert reasons(to_a(fraction=0)).endswith(" of a million (wanted: below 0)")
     assert reasons(to_a(fraction=1_000_000)).startswith("the path is any, drew ")
 
@@ -82,7 +82,7 @@ def test_a_fraction_is_given_with_what_was_drawn():
 # -- the whole
 
 
-def test_it_is_plain_data():
+def test_an_explanation_can_be_had_as_data():
     told = selector(to_a(Exact("/s/n")), to_a(), max_stream_duration=5.0).explain("/s/m", EMPTY, RandomCopies())[0]
     assert told.passed == (SkippedRoute(0, 'the path is not "/s/n"'),)
     chosen = told.chosen
@@ -127,7 +127,7 @@ def test_an_error_of_the_configuration_is_the_explanation():
     assert isinstance(told.outcome, PickFailed)
 
 
-def test_its_repr_is_one_line():
+def test_the_repr_of_an_explanation_is_one_line():
     told = selector(to_a(Exact("/s/n")), to_a(), max_stream_duration=5.0).explain("/s/m", EMPTY, RandomCopies())[0]
     assert repr(told) == (
         '<Explanation /s/m: route 1 of virtual host "shop", cluster a, '
@@ -135,7 +135,7 @@ def test_its_repr_is_one_line():
     )
 
 
-def test_its_str_tells_it_line_by_line():
+def test_the_str_of_an_explanation_has_a_line_for_each_step():
     passed = [to_a(Exact(f"/s/{number}")) for number in range(22)]
     lines = str(selector(*passed, to_a()).explain("/s/m", EMPTY, RandomCopies())[0]).splitlines()
     assert lines[:2] == ['/s/m in virtual host "shop"', 'route 0 does not match: the path is not "/s/0"']

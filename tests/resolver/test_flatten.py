@@ -28,7 +28,7 @@ def leaves(graph, root="root"):
     ],
     ids=["one level", "in order", "depth first", "twice", "in two levels", "shared", "loop", "itself", "only a loop"],
 )
-def test_the_earliest_place_of_a_cluster_counts(graph, expected):
+def test_the_first_position_of_a_cluster_in_an_aggregate_counts(graph, expected):
     assert leaves(graph) == tuple(expected)
 
 
@@ -42,7 +42,7 @@ def chain(length):
     return {name: (below,) for name, below in pairwise(names)}
 
 
-def test_it_goes_sixteen_levels_deep_and_no_deeper():
+def test_an_aggregate_may_be_sixteen_levels_deep_and_no_deeper():
     assert leaves(chain(MAX_DEPTH - 1)) == ("leaf",)
     assert leaves(chain(MAX_DEPTH)) is None
 
@@ -63,12 +63,12 @@ def every_path(graph, name, above=()):
 
 
 @given(GRAPHS, NAMES)
-def test_it_finds_what_walking_every_path_finds_each_once(graph, root):
+def test_flatten_finds_each_leaf_of_every_path_once(graph, root):
     assert leaves(graph, root) == tuple(dict.fromkeys(every_path(graph, root)))
 
 
 @given(st.dictionaries(st.integers(0, 40), st.lists(st.integers(0, 40), max_size=6).map(tuple)))
-def test_it_ends_on_any_graph_and_asks_for_each_name_once(graph):
+def test_flatten_ends_on_any_graph_and_visits_each_name_once(graph):
     asked = []
 
     def below(name):

@@ -33,22 +33,22 @@ def by_the_loop(table, path):
 
 @given(st.lists(MATCHES, max_size=12), TEXTS)
 @example([RouteMatch(Prefix("")), RouteMatch(Exact("a"))], "a")
-def test_it_finds_what_the_loop_finds_in_the_same_order(table, path):
+def test_the_route_index_finds_the_same_routes_as_a_loop_in_the_same_order(table, path):
     assert RouteIndex(table).candidates(path) == by_the_loop(table, path)
 
 
 @given(st.lists(MATCHES, max_size=12), st.lists(TEXTS, max_size=5))
-def test_an_answer_that_is_remembered_is_the_same(table, paths):
+def test_a_cached_result_of_the_route_index_is_the_same(table, paths):
     index = RouteIndex(table)
     for path in paths + paths:
         assert index.candidates(path) == by_the_loop(table, path)
 
 
-def test_what_it_remembers_is_bounded():
+def test_the_cache_of_the_route_index_is_bounded():
     index = RouteIndex([RouteMatch(Prefix(""), (HeaderMatch("h", Present()),))] * 40)
     for number in range(5_000):
         assert len(index.candidates(f"/s/{number}")) == 40
-    assert sum(len(found) for found in index._remembered.values()) < 65_536
+    assert sum(len(found) for found in index._cache.values()) < 65_536
 
 
 class CountingPattern(Pattern):

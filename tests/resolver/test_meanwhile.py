@@ -4,7 +4,7 @@ import pytest
 from support.picture import assignment
 
 from trxds.core.status import unavailable
-from trxds.resolver.meanwhile import is_troubled, up_to_date
+from trxds.resolver.meanwhile import may_fail_rpcs, with_present_errors
 from trxds.resolver.snapshot import AggregateConfig, ClusterConfig, ClusterError, can_serve
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Eds
@@ -35,33 +35,35 @@ def aggregate(*leaves, **more):
 
 @pytest.mark.parametrize("before", [GONE, AWAITED, EMPTY, UNHEALTHY])
 @pytest.mark.parametrize("now", [GONE, AWAITED, EMPTY, GOOD])
-def test_a_cluster_without_endpoints_is_as_it_would_be_now(before, now):
-    assert up_to_date(before, {"a": now}) is now
+def test_a_cluster_that_cannot_serve_is_replaced_by_its_present_result(before, now):
+    assert with_present_errors(before, {"a": now}) is now
 
 
 def test_draining_hosts_stay_for_their_sessions_and_the_reason_is_the_present_one():
-    assert up_to_date(DRAINING, {"a": AWAITED}) == cluster(endpoints=DRAINING.endpoints, note="EDS a is awaited")
-    assert up_to_date(DRAINING, {"a": GONE}) == cluster(endpoints=DRAINING.endpoints, note="a is gone")
-    assert up_to_date(DRAINING, {"a": EMPTY}) is DRAINING
-    assert up_to_date(DRAINING, {"a": GOOD}) is GOOD
-    assert up_to_date(aggregate(DRAINING), {"both": aggregate(AWAITED)}) == aggregate(DRAINING)
+    assert with_present_errors(DRAINING, {"a": AWAITED}) == cluster(
+        endpoints=DRAINING.endpoints, note="EDS a is awaited"
+    )
+    assert with_present_errors(DRAINING, {"a": GONE}) == cluster(endpoints=DRAINING.endpoints, note="a is gone")
+    assert with_present_errors(DRAINING, {"a": EMPTY}) is DRAINING
+    assert with_present_errors(DRAINING, {"a": GOOD}) is GOOD
+    assert with_present_errors(aggregate(DRAINING), {"both": aggregate(AWAITED)}) == aggregate(DRAINING)
 
 
-def test_an_aggregate_that_serves_keeps_its_leaves_and_forgets_what_is_over():
+def test_an_aggregate_that_serves_keeps_its_leaves_and_drops_old_errors():
     b, c = (ClusterError(name, unavailable(f"{name} is gone")) for name in "bc")
     both = aggregate(GOOD, note="b is gone; c is gone", skipped_clusters=("b", "c"))
-    assert up_to_date(both, {"a": BETTER, "b": cluster("b"), "c": c}) == aggregate(
+    assert with_present_errors(both, {"a": BETTER, "b": cluster("b"), "c": c}) == aggregate(
         GOOD, note="c is gone", skipped_clusters=("c",)
     )
-    assert up_to_date(both, {"a": GOOD, "b": b, "c": c}) == both
+    assert with_present_errors(both, {"a": GOOD, "b": b, "c": c}) == both
 
 
-def test_a_cluster_of_which_nothing_is_known_any_more_stays():
-    assert up_to_date(GONE, {}) is GONE
+def test_a_cluster_without_a_present_result_stays():
+    assert with_present_errors(GONE, {}) is GONE
 
 
-def test_only_what_calls_may_be_told_of_is_looked_at():
-    assert [is_troubled(each) for each in (GOOD, aggregate(GOOD))] == [False, False]
+def test_only_clusters_with_errors_that_rpcs_may_get_are_updated():
+    assert [may_fail_rpcs(each) for each in (GOOD, aggregate(GOOD))] == [False, False]
     troubled = (
         GONE,
         AWAITED,
@@ -71,9 +73,9 @@ def test_only_what_calls_may_be_told_of_is_looked_at():
         aggregate(EMPTY),
         aggregate(GOOD, note="x", skipped_clusters=("x",)),
     )
-    assert all(map(is_troubled, troubled))
+    assert all(map(may_fail_rpcs, troubled))
 
 
-def test_who_can_serve():
+def test_can_serve_needs_an_endpoint_for_new_requests():
     served = [can_serve(each) for each in (GOOD, aggregate(EMPTY, GOOD), GONE, AWAITED, EMPTY, UNHEALTHY, DRAINING)]
     assert served == [True, True, False, False, False, False, False]

@@ -5,7 +5,7 @@ from random import Random
 from trxds.core.metadata import EMPTY
 from trxds.core.resource_status import ResourceStatus
 from trxds.resolver.config_selector import ConfigSelector
-from trxds.resolver.misplaced_overrides import MisplacedOverride, misplaced_overrides
+from trxds.resolver.misplaced_overrides import MisplacedOverride, find_misplaced_overrides
 from trxds.resolver.routes import BoundRoutes
 from trxds.resources.action import RouteAction, WeightedCluster
 from trxds.resources.fault import Abort, FaultConfig
@@ -38,7 +38,7 @@ def chain(overrides, listener=LISTENER):
     return ConfigSelector(routes, object(), Random(1)).choose("/s/m", EMPTY).cluster.chain
 
 
-def test_the_filter_keeps_its_own_configuration_whatever_scope_has_the_override():
+def test_a_misplaced_override_of_any_scope_leaves_the_filters_own_configuration():
     wrong = {"s": FAULT}
     assert [chain(host(cluster=wrong)), chain(host(route=wrong)), chain(host(virtual_host=wrong))] == [
         (session("listener"),)
@@ -49,13 +49,13 @@ def test_an_override_of_the_right_type_counts_in_the_next_scope():
     assert chain(host(cluster={"s": FAULT}, virtual_host={"s": session("host")})) == (session("host"),)
 
 
-def test_it_does_not_switch_a_disabled_filter_on():
+def test_a_misplaced_override_does_not_switch_a_disabled_filter_on():
     listener = Listener("shop", http_filters=(HttpFilter("s", session("listener"), disabled=True),))
     assert chain(host(route={"s": FAULT}), listener) == ()
 
 
-def test_each_place_is_told_with_the_key_and_both_types():
-    found = misplaced_overrides(LISTENER, host({"s": FAULT}, {"s": FAULT}, {"s": FAULT}))
+def test_the_warning_of_a_misplaced_override_has_its_places_key_and_both_types():
+    found = find_misplaced_overrides(LISTENER, host({"s": FAULT}, {"s": FAULT}, {"s": FAULT}))
     v = 'virtual host "v"'
     assert found == (
         MisplacedOverride("s", OVERRIDE, FILTER, (v, f"route 0 of {v}", f'cluster "a" of route 0 of {v}')),
@@ -71,15 +71,15 @@ def test_each_place_is_told_with_the_key_and_both_types():
     )
 
 
-def test_of_many_places_a_few_are_shown():
+def test_the_warning_of_a_misplaced_override_shows_a_few_of_many_places():
     routes = host(route={"s": FAULT}).routes * 1000
-    [found] = misplaced_overrides(LISTENER, VirtualHost("v", ("*",), routes))
+    [found] = find_misplaced_overrides(LISTENER, VirtualHost("v", ("*",), routes))
     assert str(found).startswith('route 0 of virtual host "v", route 1 of')
     assert 'route 4 of virtual host "v" and 995 more: ' in str(found)
 
 
-def test_an_override_of_a_key_that_the_listener_does_not_have_is_none_of_them():
-    assert misplaced_overrides(LISTENER, host(route={"other": FAULT, "s": session("route")})) == ()
+def test_an_override_of_a_key_that_the_listener_does_not_have_is_not_misplaced():
+    assert find_misplaced_overrides(LISTENER, host(route={"other": FAULT, "s": session("route")})) == ()
 
 
 def test_the_warning_begins_with_the_resource_that_has_the_routes():

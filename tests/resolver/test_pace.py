@@ -10,13 +10,13 @@ def spend(pace, changes, now=0.0):
         pace.take(now)
 
 
-def test_the_first_changes_need_not_wait():
+def test_the_first_configuration_changes_need_not_wait():
     pace = UpdateRateLimiter()
     spend(pace, BURST - 1)
     assert pace.ready_at(0.0) == pytest.approx(0.0)
 
 
-def test_after_a_burst_there_is_one_an_interval():
+def test_configuration_changes_after_a_burst_come_one_an_interval():
     pace = UpdateRateLimiter()
     spend(pace, BURST)
     assert pace.ready_at(0.0) == pytest.approx(INTERVAL)
@@ -24,7 +24,7 @@ def test_after_a_burst_there_is_one_an_interval():
     assert pace.ready_at(INTERVAL) == pytest.approx(2 * INTERVAL)
 
 
-def test_after_a_pause_there_may_be_another_burst_and_not_more():
+def test_a_pause_allows_one_more_burst_of_configuration_changes():
     pace = UpdateRateLimiter()
     spend(pace, BURST)
     spend(pace, BURST, now=1000.0)

@@ -35,11 +35,11 @@ def test_a_header_may_be_rewritten_first():
 
 
 @pytest.mark.parametrize("policies", [(), (HeaderHash("user"),), (HeaderHash("key-bin"),)])
-def test_without_anything_to_hash_there_is_no_hash(policies):
+def test_a_request_without_a_hash_policy_that_applies_has_no_hash(policies):
     assert request_hash(policies, Metadata([("key-bin", b"1")]), CHANNEL) is None
 
 
-def test_the_channels_number_is_taken_as_it_is():
+def test_the_channel_id_is_the_hash_of_its_policy():
     assert hashed(ChannelIdHash()) == CHANNEL
 
 
@@ -53,18 +53,18 @@ def test_equal_hashes_do_not_cancel_each_other_out(number):
     assert request_hash([ChannelIdHash()] * 2, EMPTY, number) == rotated ^ number
 
 
-def test_a_policy_that_yields_nothing_is_passed_over():
+def test_a_hash_policy_that_yields_nothing_is_skipped():
     assert hashed(HeaderHash("absent"), HeaderHash("user"), user="a") == OF_A
 
 
-def test_after_a_terminal_policy_no_other_counts():
+def test_no_hash_policy_counts_after_a_terminal_one():
     assert hashed(HeaderHash("user", terminal=True), ChannelIdHash(), user="a") == OF_A
 
 
-def test_a_terminal_policy_that_yields_nothing_ends_nothing():
+def test_a_terminal_hash_policy_without_a_hash_does_not_end_the_list():
     assert hashed(HeaderHash("absent", terminal=True), HeaderHash("user"), user="a") == OF_A
 
 
-def test_a_terminal_policy_that_yields_nothing_ends_the_search_once_another_has():
+def test_a_terminal_hash_policy_without_a_hash_ends_the_list_after_another_ones_hash():
     absent = HeaderHash("absent", terminal=True)
     assert hashed(HeaderHash("user"), absent, ChannelIdHash(), user="a") == OF_A

@@ -32,7 +32,7 @@ NO_SERVICE = {
 
 
 class TestPublishing:
-    async def test_nothing_is_sent_before_the_picture_is_complete(self, rig):
+    async def test_no_generation_starts_before_the_configuration_is_complete(self, rig):
         states = shop("a")
         endpoints = states.pop(("EDS", "a"))
         await rig.put(states)
@@ -40,7 +40,7 @@ class TestPublishing:
         await rig.put({("EDS", "a"): endpoints})
         assert rig.clusters == {"a"}
 
-    async def test_nothing_is_published_before_the_root_has_answered(self, rig):
+    async def test_no_selector_is_published_before_the_root_has_answered(self, rig):
         await rig.put(shop("a"))
         assert rig.published == []
         await rig.answer("first")
@@ -73,7 +73,7 @@ class TestPublishing:
         await rig.report("a host connected", rig.generation)
         assert rig.published[-1] == (before, "a host connected")
 
-    async def test_hosts_are_not_retired_while_a_generation_is_on_its_way(self, rig):
+    async def test_no_host_is_retired_while_a_generation_is_pending(self, rig):
         await rig.put(shop("a"))
         assert rig.pool.changes == 1
         await rig.answer()
@@ -89,7 +89,7 @@ class TestSnapshots:
         assert rig.generation == 2
         assert rig.tables() == ["route table/1"]
 
-    async def test_the_newest_of_those_that_came_meanwhile_wins(self, rig):
+    async def test_the_newest_configuration_that_came_during_a_generation_wins(self, rig):
         await rig.put(shop("a"))
         await rig.put(shop("b"))
         await rig.put(shop("c"))
@@ -107,7 +107,7 @@ class TestSnapshots:
         assert rig.tables() == ["route table/2"]
         assert rig.chosen().cluster.name == "c"
 
-    async def test_the_picture_stays_while_the_next_is_incomplete(self, rig):
+    async def test_the_configuration_stays_while_the_next_one_is_incomplete(self, rig):
         await rig.settle(shop("a"))
         await rig.put(routed("b"))
         assert rig.generation == 1
@@ -121,7 +121,7 @@ class TestSnapshots:
         assert rig.chosen().cluster.name == "b"
         assert rig.published[-1][1] == "picker 1", "with the picker that the tree gave last"
 
-    async def test_only_what_the_picture_needs_is_watched(self, rig):
+    async def test_only_resources_of_the_configuration_are_watched(self, rig):
         await rig.settle(shop("a"))
         await rig.settle(shop("b"))
         assert set(rig.source.watching) == {LDS, RDS, ("CDS", "b"), ("EDS", "b")}
@@ -198,7 +198,7 @@ class TestLifetimes:
         await rig.settle(why)
         assert rig.given_up == {"a"}
 
-    async def test_a_held_cluster_is_given_up_though_routes_only_lost_it_and_the_tree_had_nothing_else_to_do(self, rig):
+    async def test_a_held_cluster_is_given_up_even_if_nothing_else_changed_in_the_tree(self, rig):
         await rig.settle(shop("a", "b"))
         rig.chosen().table.keep_cluster("a")
         await rig.settle({("CDS", "a"): failed("no a", absent=True)})
@@ -230,7 +230,7 @@ class TestLifetimes:
         await rig.answer()
         assert rig.given_up == {"a"}
 
-    async def test_nothing_is_left_when_it_ends(self):
+    async def test_no_watch_or_cluster_is_left_when_the_resolver_ends(self):
         async with Rig().running() as rig:
             await rig.settle(shop("a"))
             rig.chosen().table.keep_cluster("a")

@@ -61,7 +61,7 @@ class TestErrors:
         assert rig.chosen().cluster.name == "a"
         assert rig.clusters == {"a"}
 
-    async def test_the_same_error_again_changes_nothing(self, rig):
+    async def test_the_same_resource_error_again_changes_nothing(self, rig):
         await rig.settle({LDS: failed("gone")})
         published = len(rig.published)
         await rig.settle({LDS: failed("gone")})
@@ -78,7 +78,7 @@ class TestErrors:
 class TestRecovery:
     """While the next configuration is incomplete, an error is that of the moment."""
 
-    async def test_without_routes_it_names_what_is_missing_and_not_what_was(self, rig):
+    async def test_the_error_without_routes_names_missing_resources_and_not_old_errors(self, rig):
         await rig.settle({LDS: failed("gone")})
         assert rig.chosen() == "gone"
         await rig.put(listens())
@@ -88,37 +88,37 @@ class TestRecovery:
         await rig.put({("CDS", "a"): has("a")[("CDS", "a")]})
         assert rig.chosen() == "EDS a is awaited"
 
-    async def test_of_much_that_is_missing_it_names_a_few(self, rig):
+    async def test_the_error_without_routes_names_a_few_of_many_missing_resources(self, rig):
         await rig.settle({LDS: failed("gone")})
         await rig.put(listens() | routed(*"abcde"))
         assert rig.chosen() == "CDS a is awaited; CDS b is awaited; CDS c is awaited; and 2 more"
 
-    async def test_until_the_tree_has_answered_it_says_that_all_is_there(self, rig):
+    async def test_the_error_without_routes_says_that_a_complete_configuration_is_pending(self, rig):
         await rig.settle({LDS: failed("gone")})
         await rig.put(shop("a"))
         assert rig.chosen() == "a complete configuration has come and is about to be in force"
         await rig.answer()
         assert rig.chosen().cluster.name == "a"
 
-    async def test_an_error_that_follows_another_is_told_at_once(self, rig):
+    async def test_an_rds_error_that_follows_another_is_published_at_once(self, rig):
         await rig.settle({LDS: failed("gone")})
         await rig.put(listens() | {RDS: failed("bad routes")})
         assert rig.chosen() == "bad routes"
 
-    async def test_a_cluster_that_fails_is_told_what_it_lacks(self, rig):
+    async def test_rpcs_of_a_failing_cluster_get_its_missing_resource_as_the_reason(self, rig):
         await rig.settle(shop("a", "b") | {("CDS", "a"): failed("a is gone")})
         await rig.settle({("CDS", "a"): has("a", service="other")[("CDS", "a")]})
         a, b = (rig.sent[-1][1][name].cluster for name in "ab")
         assert (a.endpoints, a.note) == (None, "EDS other is awaited")
         assert b.endpoints is not None
 
-    async def test_a_cluster_that_serves_is_left_alone_though_its_next_version_is_incomplete(self, rig):
+    async def test_a_cluster_that_serves_stays_while_its_next_version_is_incomplete(self, rig):
         await rig.settle(shop("a", "b") | {("CDS", "b"): failed("b is gone")})
         before = rig.sent[-1][1]["a"]
         await rig.settle({("CDS", "a"): has("a", service="other")[("CDS", "a")]})
         assert rig.sent[-1][1]["a"] is before
 
-    async def test_without_routes_a_held_cluster_is_told_what_it_lacks_too(self, rig):
+    async def test_rpcs_of_a_held_cluster_without_routes_get_its_missing_resource_as_the_reason(self, rig):
         await rig.settle(shop("a"))
         hold = rig.chosen().table.keep_cluster("a")
         await rig.settle({("CDS", "a"): failed("a is gone")})
@@ -127,7 +127,7 @@ class TestRecovery:
         assert rig.sent[-1][1]["a"].cluster.note == "EDS other is awaited"
         hold.release()
 
-    async def test_the_log_does_not_tell_what_is_merely_awaited(self, rig, caplog):
+    async def test_a_missing_resource_is_not_logged_as_an_error(self, rig, caplog):
         await rig.settle({LDS: failed("gone")})
         await rig.put(listens())
         assert [record.getMessage() for record in caplog.records] == ["no routes: gone"]
@@ -147,18 +147,18 @@ class TestWarnings:
     def logged(caplog):
         return [record.getMessage() for record in caplog.records if "typed_per_filter_config" in record.getMessage()]
 
-    async def test_it_comes_once_and_stays_known_to_the_selector(self, rig, caplog):
+    async def test_a_warning_about_overrides_is_logged_once_and_kept_by_the_selector(self, rig, caplog):
         await rig.settle(self.misplaced("a"))
         [warning] = self.logged(caplog)
         assert rig.published[-1][0].warnings == (warning,)
 
-    async def test_other_changes_do_not_repeat_it(self, rig, caplog):
+    async def test_a_warning_about_overrides_is_not_repeated_by_other_changes(self, rig, caplog):
         await rig.settle(self.misplaced("a"))
         await rig.settle(has("a", "2.2.2.2:2"))
         await rig.settle(self.misplaced("a", "b"))
         assert len(self.logged(caplog)) == 1
 
-    async def test_it_comes_again_when_it_was_gone(self, rig, caplog):
+    async def test_a_warning_about_overrides_is_logged_again_after_it_was_gone(self, rig, caplog):
         await rig.settle(self.misplaced("a"))
         await rig.settle(shop("a"))
         assert rig.published[-1][0].warnings == ()

@@ -56,23 +56,23 @@ def test_the_first_route_that_matches_wins():
     assert chosen(select) == "a"
 
 
-def test_a_route_whose_headers_differ_is_passed():
+def test_a_route_whose_headers_differ_is_skipped():
     select = selector(route(Prefix(""), "a", headers=(HeaderMatch("user", Exact("7")),)), route(Prefix(""), "b"))
     assert (chosen(select, user="7"), chosen(select, user="8"), chosen(select)) == ("a", "b", "b")
 
 
-def test_what_needs_no_look_at_the_rpc_is_chosen_once_for_a_path():
+def test_a_route_with_only_a_path_and_one_cluster_is_cached_by_path():
     select = selector(route(Prefix("/s/"), "a"), route(Prefix(""), "b"))
     assert select.choose("/s/m", EMPTY) is select.choose("/s/m", Metadata([("user", "7")]))
     assert (chosen(select), chosen(select, "/t/m")) == ("a", "b")
 
 
-def test_a_route_behind_one_that_looks_at_the_rpc_is_chosen_anew():
+def test_a_route_behind_one_with_conditions_is_not_cached():
     select = selector(route(Prefix(""), "a", headers=(HeaderMatch("user", Exact("7")),)), route(Prefix(""), "b"))
     assert [chosen(select), chosen(select), chosen(select, user="7"), chosen(select)] == ["b", "b", "a", "b"]
 
 
-def test_no_more_paths_are_remembered_than_a_program_calls():
+def test_the_path_cache_of_the_selector_is_bounded():
     select = selector(route(Prefix("/s/"), "a"))
     assert {chosen(select, f"/s/m{number}") for number in range(3000)} == {"a"}
     assert len(select.path_cache) <= 1024
@@ -113,7 +113,7 @@ def test_a_fraction_of_nothing_never_matches_whatever_is_drawn():
     assert chosen(ConfigSelector(routes, NO_TABLE, Least())) == "b"
 
 
-def test_while_the_routes_are_in_error_rpcs_may_wait():
+def test_rpcs_may_wait_for_ready_while_the_routes_are_in_error():
     assert ErrorSelector(unavailable("why")).choose("/s/m", Metadata()) == RouteError(
         unavailable("why"), retryable=True
     )
@@ -171,14 +171,14 @@ def evaluated(routes, path):
 
 @pytest.mark.parametrize("kind", [Exact, Prefix])
 @pytest.mark.parametrize("ignore_case", [False, True])
-def test_of_10000_routes_an_rpc_evaluates_those_of_its_path(kind, ignore_case):
+def test_an_rpc_evaluates_only_the_routes_of_its_path_among_10000(kind, ignore_case):
     condition = (Counting("h", Exact("")),)
     routes = [route(kind(f"/pkg.Service{number}/M", ignore_case), "a", headers=condition) for number in range(10_000)]
     assert evaluated(routes, "/pkg.Service9999/M") == 1
     assert evaluated(routes, "/pkg.Service12345/M") <= 1
 
 
-def test_of_10000_nested_prefixes_an_rpc_evaluates_those_of_its_path():
+def test_an_rpc_evaluates_only_the_prefixes_of_its_path_among_10000():
     condition = (Counting("h", Exact("")),)
     routes = [route(Prefix(f"/{'ab' * (number % 20)}{number}"), "a", headers=condition) for number in range(10_000)]
     assert evaluated(routes, "/" + "ab" * 19 + "9999") <= 50
@@ -211,7 +211,7 @@ FINAL = [  # header_max, max_stream_duration, the listener's -> seconds
 
 
 @pytest.mark.parametrize("header_max, most, listener, seconds", FINAL)
-def test_the_final_limit_is_the_first_field_that_is_set(header_max, most, listener, seconds):
+def test_the_route_timeout_is_the_first_field_that_is_set(header_max, most, listener, seconds):
     action = RouteAction((), grpc_timeout_header_max=header_max, max_stream_duration=most, timeout=1.0)
     assert max_stream_duration(action, listener).seconds == seconds
 
@@ -228,7 +228,7 @@ EARLY = [  # max_grpc_timeout, timeout -> seconds
 
 
 @pytest.mark.parametrize("max_grpc_timeout, timeout, seconds", EARLY)
-def test_the_early_limit_knows_other_fields_and_a_default(max_grpc_timeout, timeout, seconds):
+def test_the_legacy_route_timeout_has_other_fields_and_a_default(max_grpc_timeout, timeout, seconds):
     action = RouteAction((), max_stream_duration=1.0, timeout=timeout, max_grpc_timeout=max_grpc_timeout)
     assert legacy_route_timeout(action, 1.0).seconds == seconds
 

@@ -62,7 +62,7 @@ def balancing_problems(*policies: Any) -> list[str]:
     return problems({"loadBalancingConfig": list(policies)})
 
 
-def test_an_empty_object_says_nothing() -> None:
+def test_an_empty_service_config_sets_nothing() -> None:
     assert parse_service_config("{}") == ServiceConfig()
     assert parse_service_config("{}").method("/shop.Cart/Add") == MethodConfig()
 
@@ -97,7 +97,7 @@ def test_the_method_goes_before_the_service_and_that_before_the_default() -> Non
     assert [config.method(path).timeout for path in asked] == [3.0, 2.0, 1.0]
 
 
-def test_an_entry_counts_entirely_or_not_at_all() -> None:
+def test_entries_of_a_method_are_not_merged() -> None:
     config = parse_service_config(
         {
             "methodConfig": [
@@ -114,11 +114,11 @@ def test_the_throttle_counts_three_decimals() -> None:
     assert config.throttling == RetryThrottling(10, 0.123)
 
 
-def test_unknown_fields_are_left_alone() -> None:
+def test_unknown_fields_of_a_service_config_are_ignored() -> None:
     assert parse_service_config({"fromTheFuture": 1}) == ServiceConfig()
 
 
-def test_a_wish_for_health_checks_is_noted() -> None:
+def test_a_health_check_config_is_noted() -> None:
     assert parse_service_config({"healthCheckConfig": {"serviceName": ""}}).health_checks
     assert not parse_service_config({"healthCheckConfig": {}}).health_checks
 
@@ -174,7 +174,7 @@ def test_a_policy_of_the_users_own_reads_its_settings() -> None:
     assert balanced({"mine": {"a": 1}}, mine=dict) == CustomPolicy("mine", {"a": 1})
 
 
-def test_what_the_users_parser_raises_is_a_problem_of_the_config() -> None:
+def test_an_exception_of_a_custom_policys_parser_is_a_problem_of_the_service_config() -> None:
     with pytest.raises(ValueError, match=r"loadBalancingConfig\[0\]\['mine'\]: KeyError: 'a'"):
         balanced({"mine": {}}, mine=lambda settings: settings["a"])
 
@@ -194,7 +194,7 @@ def test_the_older_field_names_a_policy_in_any_case_and_yields_to_the_newer() ->
         ({"retryPolicy": []}, ".retryPolicy: is a list; write an object"),
         (
             {"retryPolicy": {**RETRY, "maxAttempts": 1}},
-            ".retryPolicy.maxAttempts: must be at least 2, as the first counts; more than 5 are cut",
+            ".retryPolicy.maxAttempts: must be at least 2, including the first attempt; more than 5 count as 5",
         ),
         ({"retryPolicy": {**RETRY, "initialBackoff": "0s"}}, ".retryPolicy.initialBackoff: is '0s'; write seconds"),
         ({"retryPolicy": {**RETRY, "maxBackoff": None}}, '.retryPolicy.maxBackoff: is missing; write for example "1s"'),
@@ -209,9 +209,9 @@ def test_the_older_field_names_a_policy_in_any_case_and_yields_to_the_newer() ->
         ),
         ({"hedgingPolicy": {}}, ".hedgingPolicy.maxAttempts: must be at least 2"),
         ({"hedgingPolicy": {**HEDGING, "nonFatalStatusCodes": [17]}}, ".hedgingPolicy.nonFatalStatusCodes[0]: is 17"),
-        ({"retryPolicy": RETRY, "hedgingPolicy": HEDGING}, ".hedgingPolicy: stands beside retryPolicy"),
+        ({"retryPolicy": RETRY, "hedgingPolicy": HEDGING}, ".hedgingPolicy: is set beside retryPolicy"),
         ({"name": [{"method": "Add"}]}, ".name[0]: has a method and no service"),
-        ({"name": [{}, {"service": ""}]}, ".name[1]: is the name of another entry already"),
+        ({"name": [{}, {"service": ""}]}, ".name[1]: is in another entry too"),
     ],
 )
 def test_a_mistake_of_a_method_is_told_with_its_place(fields: Any, problem: str) -> None:
@@ -266,7 +266,7 @@ def test_the_throttle_has_a_whole_number_of_tokens_from_1_to_1000(tokens: Any) -
     )
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_of_a_service_config_are_reported_at_once() -> None:
     document = {"methodConfig": [{"timeout": "x"}], "retryThrottling": {}, "loadBalancingPolicy": "grpclb"}
     assert [found.partition(":")[0] for found in problems(json.dumps(document))] == [
         "methodConfig[0].timeout",

@@ -22,7 +22,7 @@ from trxds.resolver.target_uri import NonXdsTarget, parse_non_xds_target
         ("dns:///::1", "[::1]", "[::1]:443"),
     ],
 )
-def test_a_name_is_looked_up_and_a_target_without_scheme_is_one(text: str, authority: str, name: str) -> None:
+def test_a_target_without_a_scheme_is_a_dns_name(text: str, authority: str, name: str) -> None:
     assert parse_non_xds_target(text) == NonXdsTarget(text, authority, name=name)
 
 
@@ -61,7 +61,7 @@ def test_known_addresses_have_the_authority_of_the_first_and_sockets_are_localho
         ("dns:////cart", "'/cart' has no host name"),
         ("///cart", "'///cart' has no host name"),
         ("dns:///a/b", "'a/b' has no host name"),
-        ("dns://8.8.8.8/cart", "'8.8.8.8' stands where nothing may; the platform's resolver is asked"),
+        ("dns://8.8.8.8/cart", "'8.8.8.8' is not allowed there; the platform's resolver is asked"),
         ("cart:http", "'http' is no port; write a number"),
         ("cart:", "'' is no port"),
         ("cart:0", "'0' is no port"),
@@ -81,14 +81,14 @@ def test_known_addresses_have_the_authority_of_the_first_and_sockets_are_localho
         ("xdss:///cart", "unknown scheme 'xdss'"),
     ],
 )
-def test_what_is_no_target_says_what_to_write(text: str, says: str) -> None:
+def test_the_error_of_an_invalid_target_says_what_to_write(text: str, says: str) -> None:
     with pytest.raises(ValueError) as caught:
         parse_non_xds_target(text)
     assert str(caught.value).startswith(f"target {text!r}: ")
     assert says in str(caught.value)
 
 
-def test_targets_of_the_control_plane_are_for_another_one_to_read() -> None:
+def test_an_xds_target_is_not_parsed_as_one_without_a_control_plane() -> None:
     assert parse_non_xds_target("xds:///cart") is None
     assert parse_non_xds_target("XDS:cart") is None
 

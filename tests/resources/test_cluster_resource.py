@@ -152,7 +152,7 @@ def test_override_statuses_are_those_grpc_knows(read: Any, statuses: list[str], 
 
 
 @pytest.mark.parametrize("statuses", [["HEALTHY", "DRAINING"], ["HEALTHY"], []])
-def test_without_session_affinity_the_override_statuses_are_not_read(read: Any, statuses: list[str]) -> None:
+def test_override_statuses_are_not_read_without_session_affinity(read: Any, statuses: list[str]) -> None:
     resource = cds(common_lb_config={"override_host_status": {"statuses": statuses}})
     off = ParseContext(override_host=False)
     assert cluster(read, resource, off) == cluster(read, cds(), off)
@@ -190,7 +190,9 @@ def test_the_idle_timeout_is_an_hour_unless_said_there(read: Any, more: dict[str
         ([], 1024),
     ],
 )
-def test_the_limit_is_the_first_default_thresholds(read: Any, thresholds: list[dict[str, Any]], limit: int) -> None:
+def test_the_circuit_breaker_limit_is_the_first_threshold_of_default_priority(
+    read: Any, thresholds: list[dict[str, Any]], limit: int
+) -> None:
     assert cluster(read, cds(circuit_breakers={"thresholds": thresholds})).max_concurrent_requests == limit
 
 

@@ -23,11 +23,11 @@ def parsed(body, parse=dict):
     return CDS.read(protos.from_json(xds.cluster("c") | body), context)
 
 
-def test_it_is_asked_for_by_its_name():
+def test_a_custom_policy_is_named_by_the_type_of_a_typed_struct():
     assert parsed(xds.custom_policy(NAME, size=3)).value.lb_policy == CustomPolicy(NAME, {"size": 3})
 
 
-def test_it_may_stand_within_each_locality():
+def test_a_custom_policy_may_be_the_child_of_wrr_locality():
     inner = xds.custom_policy(NAME)["load_balancing_policy"]
     config = {"name": "x", "typed_config": {"@type": WRR_LOCALITY, "endpoint_picking_policy": inner}}
     body = {"load_balancing_policy": {"policies": [{"typed_extension_config": config}]}}
@@ -35,7 +35,7 @@ def test_it_may_stand_within_each_locality():
 
 
 @pytest.mark.parametrize("error", [ValueError("too small"), KeyError("size")])
-def test_whatever_its_parser_raises_is_a_problem_of_the_resource(error):
+def test_an_exception_of_a_custom_policys_parser_rejects_the_resource(error):
     def parse(fields):
         raise error
 
@@ -43,23 +43,23 @@ def test_whatever_its_parser_raises_is_a_problem_of_the_resource(error):
     assert f"value[{NAME}] error:{type(error).__name__}: {error}" in problem
 
 
-def test_it_may_name_one_of_ours_as_a_service_config_does():
+def test_a_typed_struct_may_name_a_policy_of_trxds_as_in_a_service_config():
     body = xds.custom_policy("ring_hash_experimental", minRingSize=10, maxRingSize=20)
     assert parsed(body).value.lb_policy == RingHash(10, 20)
 
 
-def test_what_is_wrong_in_its_settings_is_a_problem_of_the_resource():
+def test_invalid_settings_in_a_typed_struct_reject_the_resource():
     (problem,) = parsed(xds.custom_policy("ring_hash_experimental", minRingSize=0)).errors
     assert "value[ring_hash_experimental].minRingSize error:must be in the range 1 to 8388608" in problem
 
 
 @pytest.mark.parametrize("name", ["my.pkg.Other", ROUND_ROBIN])
-def test_the_name_of_a_message_is_none_of_a_policy(name):
+def test_a_typed_struct_with_the_name_of_a_message_names_no_policy(name):
     (problem,) = parsed(xds.custom_policy(name)).errors
     assert "no supported load balancing policy config found" in problem
 
 
-def test_a_struct_is_plain_data():
+def test_a_protobuf_struct_becomes_json_data():
     struct = Struct()
     struct.update({"whole": 2, "part": 2.5, "text": "a", "no": None, "on": True, "deep": {"list": [1, "b", [False]]}})
     assert protos.plain(struct) == {
@@ -73,7 +73,7 @@ def test_a_struct_is_plain_data():
     assert type(protos.plain(struct)["whole"]) is int
 
 
-def test_a_number_that_json_does_not_have_is_a_number_all_the_same():
+def test_a_protobuf_struct_keeps_nan_and_infinity():
     struct = Struct()
     struct.update({"x": math.inf})
     assert protos.plain(struct) == {"x": math.inf}

@@ -84,7 +84,7 @@ def cluster(read: Any, resource: dict[str, Any], **context: Any) -> Cluster:
     return value
 
 
-def test_eds_is_asked_for_the_clusters_name_unless_it_names_another(read: Any) -> None:
+def test_eds_uses_the_clusters_name_unless_a_service_name_is_set(read: Any) -> None:
     assert cluster(read, xds.cluster("a")).discovery == Eds("a")
 
 
@@ -99,11 +99,11 @@ def test_an_aggregate_is_the_names_of_its_clusters_in_order(read: Any) -> None:
 
 
 @pytest.mark.parametrize("policy", ["CLUSTER_PROVIDED", "ROUND_ROBIN", "MAGLEV"])
-def test_the_policy_of_an_aggregate_is_not_looked_at(read: Any, policy: str) -> None:
+def test_the_policy_of_an_aggregate_is_not_validated(read: Any, policy: str) -> None:
     assert cluster(read, xds.aggregate("a", "b", lb_policy=policy)).discovery == Aggregate(("b",))
 
 
 @pytest.mark.parametrize(("policy", "imposed"), [("ROUND_ROBIN", WRR_LOCALITY), ("CLUSTER_PROVIDED", None)])
-def test_before_a75_it_was_its_clusters_policy_if_it_was_one(read: Any, policy: str, imposed: Any) -> None:
+def test_an_aggregates_policy_is_read_with_the_behaviour_before_a75(read: Any, policy: str, imposed: Any) -> None:
     found = cluster(read, xds.aggregate("a", "b", lb_policy=policy), aggregate_lb_policy=True)
     assert found.discovery == Aggregate(("b",), imposed)

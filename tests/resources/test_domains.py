@@ -28,17 +28,17 @@ def test_the_longest_of_a_kind_wins() -> None:
     assert found("a.b.c", "a.*", "a.b.*", "a*") == "a.b.*"
 
 
-def test_of_equals_the_first_virtual_host_wins() -> None:
+def test_the_first_virtual_host_wins_among_equal_domains() -> None:
     first, second = VirtualHost("first", ("svc",)), VirtualHost("second", ("svc",))
     assert find_virtual_host([first, second], "svc") is first
 
 
-def test_any_domain_of_a_virtual_host_will_do() -> None:
+def test_a_virtual_host_matches_by_any_of_its_domains() -> None:
     host = VirtualHost("h", ("a", "b", "*.c"))
     assert find_virtual_host([host], "x.c") is host
 
 
-def test_no_domain_for_the_authority_is_none() -> None:
+def test_an_authority_without_a_matching_domain_has_no_virtual_host() -> None:
     assert found("svc", "other", "*.svc", "svc.*", "*vcx") is None
     assert find_virtual_host([], "svc") is None
 

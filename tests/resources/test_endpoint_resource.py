@@ -182,17 +182,17 @@ def test_a_resource_becomes_a_value(read: Any) -> None:
     )
 
 
-def test_no_localities_and_no_endpoints_are_fine(read: Any) -> None:
+def test_a_cluster_load_assignment_may_have_no_localities_or_endpoints(read: Any) -> None:
     assert assignment(read, eds()).priorities == ()
     assert assignment(read, eds(locality())).priorities == ((Locality(LocalityId("r", "z"), 1, ()),),)
 
 
-def test_a_locality_without_weight_is_not_looked_at(read: Any) -> None:
+def test_a_locality_without_weight_is_not_validated(read: Any) -> None:
     broken = host("no address")
     assert assignment(read, eds(locality(broken, weight=0), {"lb_endpoints": [broken]})).priorities == ()
 
 
-def test_one_locality_may_stand_in_two_priorities(read: Any) -> None:
+def test_a_locality_may_be_in_two_priorities(read: Any) -> None:
     assert len(assignment(read, eds(locality(), locality(priority=1))).priorities) == 2
 
 
@@ -202,7 +202,7 @@ def test_localities_come_by_priority_whatever_their_order(read: Any) -> None:
 
 
 @pytest.mark.parametrize("health", ["UNHEALTHY", "TIMEOUT", "DEGRADED"])
-def test_an_endpoint_that_nobody_may_use_is_not_looked_at(read: Any, health: str) -> None:
+def test_an_endpoint_in_another_health_state_is_not_validated(read: Any, health: str) -> None:
     found = assignment(read, eds(locality(host("no address", health_status=health))))
     assert found.priorities[0][0].endpoints == ()
 
@@ -252,7 +252,7 @@ def test_the_repr_counts_and_a_locality_prints_as_in_messages(read: Any) -> None
         ("10.0.0.1%eth0", None),
     ],
 )
-def test_only_ip_addresses_are_addresses(ip: str, text: str | None) -> None:
+def test_an_endpoint_address_must_be_an_ip_address(ip: str, text: str | None) -> None:
     assert address_text(ip, 443) == text
 
 

@@ -66,7 +66,7 @@ def test_a_fault_becomes_a_value(read: Any, fields: dict[str, Any], config: Faul
 AT = f"field:api_listener.api_listener.value[{HCM}].http_filters[0].typed_config.value[{FAULT}]"
 
 
-def test_a_status_that_is_none_is_refused(read: Any) -> None:
+def test_a_fault_with_an_invalid_status_code_is_rejected(read: Any) -> None:
     errors = read(LDS, listener(abort={"grpc_status": 17})).errors
     assert errors == (f"{AT}.abort.grpc_status error:invalid gRPC status code: 17",)
 
@@ -76,7 +76,7 @@ def test_a_delay_out_of_range_is_refused(read: Any) -> None:
     assert errors == (f"{AT}.delay.fixed_delay.seconds error:value must be in the range [0, 315576000000]",)
 
 
-def test_an_override_is_of_the_same_type(read: Any) -> None:
+def test_a_fault_filter_override_has_the_same_type(read: Any) -> None:
     override = {"fault": {"@type": T + FAULT, "abort": {"grpc_status": 5}}}
     host = {"name": "v", "domains": ["*"], "typed_per_filter_config": override}
     parsed = read(RDS, {"name": "routes", "virtual_hosts": [host]})

@@ -80,7 +80,7 @@ ACCEPTED = {
 
 
 @pytest.mark.parametrize(("resource", "policy"), ACCEPTED.values(), ids=ACCEPTED.keys())
-def test_a_policy_is_read(read: Any, resource: dict[str, Any], policy: LbPolicyConfig) -> None:
+def test_a_leaf_policy_is_parsed_with_its_fields(read: Any, resource: dict[str, Any], policy: LbPolicyConfig) -> None:
     parsed = read(CDS, resource)
     assert parsed.errors == ()
     assert isinstance(parsed.value, Cluster) and parsed.value.lb_policy == policy
@@ -141,5 +141,5 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("resource", "error"), REFUSED.values(), ids=REFUSED.keys())
-def test_a_bad_policy_is_refused_with_its_field(read: Any, resource: dict[str, Any], error: str) -> None:
+def test_a_bad_leaf_policy_is_rejected_with_its_field(read: Any, resource: dict[str, Any], error: str) -> None:
     assert read(CDS, resource).errors == (f"field:{error}",)

@@ -276,7 +276,7 @@ def test_a_disabled_filter_is_marked(read: Any) -> None:
     assert [each.disabled for each in found.http_filters] == [True, False]
 
 
-def test_without_session_affinity_its_filter_is_unknown(read: Any) -> None:
+def test_the_session_filter_is_unknown_without_session_affinity(read: Any) -> None:
     off = ParseContext(override_host=False)
     assert "unsupported filter type" in read(LDS, lds(http_filter("session", SESSION)), off).errors[0]
     assert configs(read, http_filter("session", SESSION, is_optional=True), context=off) == []

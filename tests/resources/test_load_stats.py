@@ -7,7 +7,13 @@ from google.protobuf import json_format
 
 from trxds.resources import protos
 from trxds.resources.endpoint import LocalityId
-from trxds.resources.load_stats import ClusterLoad, LocalityLoad, MetricLoad, load_stats, reporting_order
+from trxds.resources.load_stats import (
+    ClusterLoad,
+    LocalityLoad,
+    MetricLoad,
+    make_load_stats_request,
+    parse_lrs_response,
+)
 from trxds.resources.orca import chosen_metrics
 
 REPORT = protos.OrcaLoadReport(
@@ -18,7 +24,7 @@ REPORT = protos.OrcaLoadReport(
 def test_a_report_has_counts_by_locality_drops_by_category_and_the_time_it_covers() -> None:
     metrics = {"cpu_utilization": MetricLoad(2, 0.75), "named_metrics.queue": MetricLoad(1, 3.0)}
     locality = LocalityLoad(LocalityId("r", "z", "s"), 9, 5, 3, 1, metrics)
-    message = load_stats([ClusterLoad("cart", "cart-eds", (locality,), {"lb": 4}, 2)], 10.5)
+    message = make_load_stats_request([ClusterLoad("cart", "cart-eds", (locality,), {"lb": 4}, 2)], 10.5)
     assert json_format.MessageToDict(message, preserving_proto_field_name=True) == {
         "cluster_stats": [
             {
@@ -50,7 +56,7 @@ def test_a_report_has_counts_by_locality_drops_by_category_and_the_time_it_cover
 
 
 def test_a_cluster_without_a_name_for_eds_reports_none() -> None:
-    [stats] = load_stats([ClusterLoad("cart", "cart")], 1.0).cluster_stats
+    [stats] = make_load_stats_request([ClusterLoad("cart", "cart")], 1.0).cluster_stats
     assert (stats.cluster_name, stats.cluster_service_name) == ("cart", "")
 
 
@@ -63,10 +69,10 @@ def test_a_cluster_without_a_name_for_eds_reports_none() -> None:
         ({}, set(), 1.0),
     ],
 )
-def test_a_server_names_clusters_or_all_and_waits_a_second_at_least(
+def test_an_lrs_response_names_clusters_or_all_and_an_interval_of_a_second_at_least(
     response: dict[str, object], wanted: set[str], interval: float
 ) -> None:
-    order = reporting_order(json_format.ParseDict(response, protos.LoadStatsResponse()))
+    order = parse_lrs_response(json_format.ParseDict(response, protos.LoadStatsResponse()))
     assert {name for name in ("a", "b") if order.wants(name)} == wanted
     assert order.interval == interval
 
@@ -82,7 +88,7 @@ def test_a_server_names_clusters_or_all_and_waits_a_second_at_least(
         ({"rps_fractional", "*"}, {}),
     ],
 )
-def test_only_the_metrics_that_a_cluster_names_are_chosen(names: set[str], chosen: dict[str, float]) -> None:
+def test_a_load_report_has_only_the_metrics_that_the_cluster_names(names: set[str], chosen: dict[str, float]) -> None:
     assert dict(chosen_metrics(REPORT, frozenset(names))) == chosen
 
 

@@ -39,15 +39,17 @@ def rules(read: Any, **fields: Any) -> OutlierDetectionSettings | None:
         ("failure_percentage_threshold", 101, " error:value must be <= 100"),
     ],
 )
-def test_a_bad_field_is_refused_with_its_path(read: Any, field: str, value: object, error: str) -> None:
+def test_a_bad_outlier_detection_field_is_rejected_with_its_path(
+    read: Any, field: str, value: object, error: str
+) -> None:
     assert read(CDS, cds(**{field: value})).errors == (f"field:outlier_detection.{field}{error}",)
 
 
-def test_a_bad_field_is_refused_also_where_both_algorithms_are_off(read: Any) -> None:
+def test_a_bad_outlier_detection_field_is_rejected_even_if_both_algorithms_are_off(read: Any) -> None:
     assert read(CDS, cds(enforcing_success_rate=0, interval="-1s")).errors
 
 
-def test_a_cluster_that_says_nothing_has_none(read: Any) -> None:
+def test_a_cluster_without_the_field_has_no_outlier_detection(read: Any) -> None:
     resource = cds()
     del resource["outlier_detection"]
     assert read(CDS, resource).value.ejection is None
@@ -72,7 +74,7 @@ def test_failure_percentage_is_off_unless_enforced_and_has_defaults(read: Any) -
     )
 
 
-def test_what_is_said_counts(read: Any) -> None:
+def test_outlier_detection_fields_replace_the_defaults(read: Any) -> None:
     assert rules(
         read,
         interval="1.5s",

@@ -32,8 +32,8 @@ def test_problems_are_seen_from_every_field_of_the_resource() -> None:
     assert problems.count == 1
 
 
-def test_the_repr_says_where_we_are_and_what_was_found() -> None:
+def test_the_repr_of_validation_errors_has_field_and_errors() -> None:
     problems = ValidationErrors()
-    assert repr(problems) == "<Problems at 'the resource': none>"
+    assert repr(problems) == "<ValidationErrors at 'the resource': none>"
     problems.at("a").add("wrong")
-    assert repr(problems.at("b")) == "<Problems at 'b': field:a error:wrong>"
+    assert repr(problems.at("b")) == "<ValidationErrors at 'b': field:a error:wrong>"

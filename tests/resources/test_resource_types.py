@@ -21,7 +21,7 @@ def wrapped(**fields: Any) -> Any:
     return protos.pack(protos.Resource(**fields))
 
 
-def test_types_are_known_by_their_urls_in_the_order_of_asking() -> None:
+def test_resource_types_are_found_by_url_in_the_order_of_requests() -> None:
     assert list(RESOURCE_TYPES.values()) == [LDS, RDS, CDS, EDS]
     assert RESOURCE_TYPES["type.googleapis.com/envoy.config.cluster.v3.Cluster"] is CDS
     assert [each.kind for each in RESOURCE_TYPES.values() if each.full_state] == ["LDS", "CDS"]
@@ -42,7 +42,7 @@ def test_a_wrapper_that_is_empty_or_broken_is_an_error() -> None:
     assert CDS.read(broken, ParseContext()) == Parsed(None, None, ("Can't decode Resource proto wrapper",))
 
 
-def test_the_type_must_be_the_responses() -> None:
+def test_a_resource_of_another_type_than_the_response_is_an_error() -> None:
     parsed = EDS.read(wrapped(name="a", resource=protos.pack(CLUSTER)), ParseContext())
     assert parsed.name == "a" and parsed.value is None
     assert parsed.errors == (f"incorrect resource type {CDS.type_url!r} (should be {EDS.type_url!r})",)

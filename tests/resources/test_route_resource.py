@@ -218,7 +218,7 @@ def test_a_route_becomes_a_value(read: Any) -> None:
     ],
     ids=str,
 )
-def test_a_route_that_grpc_cannot_take_is_skipped(read: Any, entry: dict[str, Any]) -> None:
+def test_a_route_that_grpc_does_not_support_is_skipped(read: Any, entry: dict[str, Any]) -> None:
     parsed = read(RDS, routes(entry, to("other")))
     assert [route.action.clusters[0].name for route in parsed.value.virtual_hosts[0].routes] == ["other"]
 
@@ -246,7 +246,7 @@ def test_an_action_grpc_does_not_have_is_kept_for_rpcs_to_fail(read: Any, action
     ],
     ids=str,
 )
-def test_what_is_merely_odd_is_accepted(read: Any, resource: dict[str, Any]) -> None:
+def test_an_odd_but_valid_route_is_accepted(read: Any, resource: dict[str, Any]) -> None:
     assert read(RDS, resource).errors == ()
 
 
@@ -387,7 +387,7 @@ def test_a_route_without_a_retry_policy_has_its_virtual_hosts(read: Any) -> None
     assert action_of(read, to(retry_policy={}), retry_policy=of_host).retry_policy is None
 
 
-def test_the_wish_to_rewrite_the_authority_is_read_from_a_trusted_server_only(read: Any) -> None:
+def test_auto_host_rewrite_is_read_from_a_trusted_server_only(read: Any) -> None:
     entry = to(auto_host_rewrite=True)
     assert not action_of(read, entry).auto_host_rewrite
     trusted = ParseContext(server_features=frozenset({"trusted_xds_server"}))
@@ -431,7 +431,7 @@ def session(name: str) -> dict[str, Any]:
     return {"session": {"@type": SESSION, "stateful_session": {"session_state": state}}}
 
 
-def test_overrides_stand_where_they_were_written(read: Any) -> None:
+def test_filter_overrides_stay_in_their_scope(read: Any) -> None:
     entry = weighted({"name": "a", "weight": 1, "typed_per_filter_config": session("of-weight")})
     entry["typed_per_filter_config"] = session("of-route")
     (host,) = read(RDS, routes(entry, typed_per_filter_config=session("of-host"))).value.virtual_hosts
@@ -456,5 +456,5 @@ def test_a_long_table_is_parsed_in_slices() -> None:
     assert 10 <= sum(1 for _ in RDS.read_in_slices(packed, ParseContext())) <= 20
 
 
-def test_the_repr_counts() -> None:
+def test_the_repr_of_a_route_config_counts_virtual_hosts_and_routes() -> None:
     assert repr(RouteConfig("r", (VirtualHost("v", ("*",)),))) == "<RouteConfig r: 1 virtual hosts, 0 routes>"

@@ -51,11 +51,11 @@ def validated(**fields: Any) -> dict[str, Any]:
 # -- parsing
 
 
-def test_the_least_is_where_the_roots_come_from() -> None:
+def test_upstream_tls_needs_only_a_source_of_roots() -> None:
     assert tls_of(validated()) == UpstreamTls("mesh")
 
 
-def test_the_systems_roots_do_as_well() -> None:
+def test_upstream_tls_may_use_the_systems_roots() -> None:
     assert tls_of({"validation_context": {"system_root_certs": {}}}) == UpstreamTls("")
 
 
@@ -63,12 +63,12 @@ def test_a_provider_goes_before_the_systems_roots() -> None:
     assert tls_of(validated(system_root_certs={})).roots == "mesh"
 
 
-def test_the_combined_context_does_as_well() -> None:
+def test_upstream_tls_may_use_the_combined_validation_context() -> None:
     assert tls_of({"combined_validation_context": {"default_validation_context": MESH}}) == UpstreamTls("mesh")
 
 
 @pytest.mark.parametrize("combined", [False, True])
-def test_the_older_places_of_a_roots_provider_are_known(combined: bool) -> None:
+def test_the_older_fields_of_a_roots_provider_are_read(combined: bool) -> None:
     older = {"validation_context_certificate_provider_instance": {"instance_name": "mesh"}}
     assert tls_of({"combined_validation_context": older} if combined else older).roots == "mesh"
 
@@ -76,7 +76,7 @@ def test_the_older_places_of_a_roots_provider_are_known(combined: bool) -> None:
 @pytest.mark.parametrize(
     "field", ["tls_certificate_provider_instance", "tls_certificate_certificate_provider_instance"]
 )
-def test_our_own_certificate_has_its_provider(field: str) -> None:
+def test_the_clients_certificate_has_its_provider(field: str) -> None:
     assert tls_of({**validated(), field: {"instance_name": "own"}}).identity == "own"
 
 
@@ -97,7 +97,7 @@ def test_every_kind_of_name_is_read() -> None:
     )
 
 
-def test_what_is_said_of_sni_is_read() -> None:
+def test_the_sni_fields_of_upstream_tls_are_read() -> None:
     found = tls_of(validated(), sni="cart", auto_host_sni=True, auto_sni_san_validation=True)
     assert (found.sni, found.auto_sni, found.sni_is_name) == ("cart", True, True)
 
@@ -123,13 +123,13 @@ UNSUPPORTED: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("case", UNSUPPORTED)
-def test_what_would_be_less_safe_when_ignored_is_refused(case: str) -> None:
+def test_a_tls_field_that_is_unsafe_to_ignore_is_rejected(case: str) -> None:
     common, path = UNSUPPORTED[case]
     assert cluster({**validated(), **common}).errors == (f"field:{COMMON}.{path} error:feature unsupported",)
 
 
 @pytest.mark.parametrize("common", [{}, {"validation_context": {}}, {"validation_context": {"trusted_ca": {}}}])
-def test_without_roots_it_is_refused(common: Any) -> None:
+def test_upstream_tls_without_roots_is_rejected(common: Any) -> None:
     assert cluster(common).errors == (NO_ROOTS,)
 
 
@@ -151,7 +151,7 @@ def test_providers_must_be_in_the_bootstrap() -> None:
     )
 
 
-def test_names_must_be_matchers() -> None:
+def test_subject_alt_names_must_be_valid_matchers() -> None:
     names = [{}, {"safe_regex": {"regex": "a"}, "ignore_case": True}, {"safe_regex": {"regex": "("}}]
     first, second, third = cluster(validated(match_subject_alt_names=names)).errors
     at = f"field:{COMMON}.validation_context.match_subject_alt_names"
@@ -187,11 +187,11 @@ def allows(*names: Any, peer_name: str, kind: str = "DNS") -> bool:
     return wrong_peer(UpstreamTls(names=names), peer((kind, peer_name))) is None
 
 
-def test_without_names_every_verified_peer_will_do() -> None:
+def test_every_verified_peer_matches_an_empty_list_of_names() -> None:
     assert wrong_peer(UpstreamTls(), {}) is None
 
 
-def test_one_name_of_one_kind_is_enough() -> None:
+def test_a_peer_matches_by_one_name_of_one_kind() -> None:
     found = peer(("DNS", "x"), ("URI", "spiffe://mesh/cart"))
     assert wrong_peer(UpstreamTls(names=(Exact("a"), Prefix("spiffe://mesh/"))), found) is None
 
@@ -251,12 +251,12 @@ def test_addresses_are_compared_in_their_canonical_form(written: str, canonical:
     assert allows(Exact(canonical), peer_name=written, kind="IP Address")
 
 
-def test_the_name_that_was_sent_replaces_the_names_and_is_a_host_name() -> None:
+def test_the_sni_replaces_the_list_of_names_and_is_a_dns_name() -> None:
     tls = UpstreamTls(names=(Exact("a"),), sni="cart.example.com", sni_is_name=True)
     assert wrong_peer(tls, peer(("DNS", "*.example.com"))) is None
     assert wrong_peer(tls, peer(("DNS", "a"))) is not None
     assert wrong_peer(tls, peer(("URI", "cart.example.com"))) is not None
 
 
-def test_where_no_name_was_sent_the_names_count() -> None:
+def test_the_list_of_names_counts_if_no_sni_was_sent() -> None:
     assert wrong_peer(UpstreamTls(names=(Exact("a"),), sni_is_name=True), peer(("DNS", "a"))) is None

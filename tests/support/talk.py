@@ -86,7 +86,7 @@ class Talk:
         self.nonce += 1
         items = [ParsedResource(("", b"?"), Parsed(None, None, (str(bad),))) for bad in unnamed]
         items += [self.item(kind, name, text) for name, text in resources.items()]
-        partial = isinstance(self.conversation.dialect, DeltaProtocol)
+        partial = isinstance(self.conversation.protocol, DeltaProtocol)
         return ParsedResponse(TYPES[kind], version, f"n{self.nonce}", tuple(items), removed=removed, partial=partial)
 
     def hears_of_failure(self, kind: str, version: str, name: str, code: int, message: str) -> Told:
@@ -102,7 +102,7 @@ class Talk:
 
     def item(self, kind: str, name: str, text: str) -> ParsedResource:
         raw = "", f"{name}={text}".encode()
-        return ParsedResource(raw, self.conversation.known(TYPES[kind]).get(raw) or parsed(name, text))
+        return ParsedResource(raw, self.conversation.parsed_resources(TYPES[kind]).get(raw) or parsed(name, text))
 
     def waits(self, seconds: float) -> Told:
         self.now += seconds

@@ -139,7 +139,7 @@ async def trio_is_idle(_):
 
 
 def test_a_bug_in_trxds_reaches_thread_and_opener_as_one_error(world, monkeypatch):
-    monkeypatch.setattr("trxds.resolver.xds_resolver.XdsResolver._take", lambda self, letters, dependencies: 1 / 0)
+    monkeypatch.setattr("trxds.resolver.xds_resolver.XdsResolver._handle_messages", lambda self, letters, dependencies: 1 / 0)
     told = pytest.raises(TrxdsInternalError, match="please report it")
     with pytest.raises(TrxdsInternalError) as opener, world.channel() as channel, told:
         channel.method("/shop.Cart/Echo")(b"a", timeout=PATIENCE)

@@ -20,7 +20,7 @@ def talk() -> Talk:
 
 
 def keeps(talk: Talk, name: str) -> bool:
-    return any(raw[1].startswith(name.encode()) for raw in talk.conversation.known(TYPES["EDS"]))
+    return any(raw[1].startswith(name.encode()) for raw in talk.conversation.parsed_resources(TYPES["EDS"]))
 
 
 # -- a dropped resource is kept until the server knows
@@ -39,7 +39,7 @@ def test_newer_copies_of_a_dropped_resource_are_taken(talk: Talk) -> None:
     assert talk.says() == ["ACK EDS v=2 n2 a,b"]
 
 
-def test_it_is_kept_while_the_request_without_it_is_on_its_way(talk: Talk) -> None:
+def test_a_dropped_resource_is_kept_while_the_request_without_it_is_in_flight(talk: Talk) -> None:
     talk.drops("EDS", "a")
     request = talk.conversation.next_request(talk.now)
     assert talk.wants("EDS", "a") == {"a": "x"}
@@ -47,7 +47,7 @@ def test_it_is_kept_while_the_request_without_it_is_on_its_way(talk: Talk) -> No
     assert talk.says() == ["ACK EDS v=1 n1 a,b"]
 
 
-def test_and_if_the_server_does_not_have_it_any_more_it_is_absent_after_the_wait(talk: Talk) -> None:
+def test_a_dropped_resource_that_the_server_no_longer_has_is_absent_after_the_timer(talk: Talk) -> None:
     talk.drops("EDS", "a")
     request = talk.conversation.next_request(talk.now)
     talk.wants("EDS", "a")
@@ -57,7 +57,7 @@ def test_and_if_the_server_does_not_have_it_any_more_it_is_absent_after_the_wait
     assert talk.waits(1)["a"].startswith("absent: ")
 
 
-def test_it_is_kept_when_it_comes_again_while_the_request_is_on_its_way(talk: Talk) -> None:
+def test_a_dropped_resource_is_kept_if_it_comes_again_while_the_request_is_in_flight(talk: Talk) -> None:
     talk.drops("EDS", "a")
     request = talk.conversation.next_request(talk.now)
     talk.hears("EDS", "2", a="z")
@@ -67,7 +67,7 @@ def test_it_is_kept_when_it_comes_again_while_the_request_is_on_its_way(talk: Ta
     assert talk.says() == ["ACK EDS v=2 n2 a,b"]
 
 
-def test_it_goes_with_the_request_that_carries_the_nonce_of_its_last_response(talk: Talk) -> None:
+def test_a_dropped_resource_goes_with_the_request_that_has_the_nonce_of_its_last_response(talk: Talk) -> None:
     talk.drops("EDS", "a")
     request = talk.conversation.next_request(talk.now)
     talk.hears("EDS", "2", a="z")
@@ -77,7 +77,7 @@ def test_it_goes_with_the_request_that_carries_the_nonce_of_its_last_response(ta
     assert talk.wants("EDS", "a") == {}
 
 
-def test_a_nack_with_an_older_nonce_does_not_let_it_go(talk: Talk) -> None:
+def test_a_nack_with_an_older_nonce_does_not_release_a_dropped_resource(talk: Talk) -> None:
     talk.drops("EDS", "a")
     talk.hears("EDS", "2", b=Bad("no"))
     talk.hears("EDS", "3", a="z")
@@ -88,30 +88,30 @@ def test_a_nack_with_an_older_nonce_does_not_let_it_go(talk: Talk) -> None:
     assert not keeps(talk, "a")
 
 
-def test_one_that_was_never_asked_for_goes_at_once(talk: Talk) -> None:
+def test_a_dropped_resource_that_was_never_requested_goes_at_once(talk: Talk) -> None:
     talk.wants("CDS", "c")
     talk.drops("CDS", "c")
     assert talk.says() == []
-    assert talk.conversation.wanted
+    assert talk.conversation.has_subscriptions
     talk.drops("EDS", "a", "b")
-    assert not talk.conversation.wanted, "what is kept holds no stream open"
+    assert not talk.conversation.has_subscriptions, "what is kept holds no stream open"
 
 
-def test_what_is_kept_goes_with_the_stream(talk: Talk) -> None:
+def test_a_dropped_resource_goes_with_the_stream(talk: Talk) -> None:
     talk.drops("EDS", "a")
     talk.breaks()
     assert not keeps(talk, "a")
     assert talk.wants("EDS", "a") == {}
 
 
-def test_a_kept_listener_or_cluster_that_is_left_out_was_deleted_if_it_was_still_asked_for() -> None:
+def test_a_dropped_cluster_that_is_left_out_was_deleted_if_it_was_still_requested() -> None:
     talk = clusters()
     talk.drops("CDS", "a")
     talk.hears("CDS", "2", b="y")
     assert talk.wants("CDS", "a")["a"].startswith("absent: ")
 
 
-def test_and_if_it_was_not_it_is_used_until_the_server_answers() -> None:
+def test_a_dropped_cluster_that_is_left_out_and_was_not_requested_is_used_until_the_server_answers() -> None:
     talk = clusters()
     talk.drops("CDS", "a")
     request = talk.conversation.next_request(talk.now)
@@ -123,7 +123,7 @@ def test_and_if_it_was_not_it_is_used_until_the_server_answers() -> None:
     assert talk.waits(15)["a"].startswith("absent: ")
 
 
-def test_a_kept_deletion_is_kept_too() -> None:
+def test_an_ignored_deletion_of_a_dropped_resource_is_kept_too() -> None:
     talk = Talk(ServerConfig("plane:18000", features=frozenset({"ignore_resource_deletion"})))
     talk.wants("CDS", "a", "b")
     talk.opens()
@@ -134,7 +134,7 @@ def test_a_kept_deletion_is_kept_too() -> None:
     assert talk.wants("CDS", "a")["a"].startswith("x but ")
 
 
-def test_nobody_hears_of_a_resource_that_is_only_kept(talk: Talk) -> None:
+def test_a_dropped_resource_is_not_published(talk: Talk) -> None:
     talk.drops("EDS", "a")
     reading = talk.reading("EDS", "2", a="z", b="y")
     assert talk.conversation.received(reading, talk.now) == []
@@ -144,14 +144,14 @@ def test_nobody_hears_of_a_resource_that_is_only_kept(talk: Talk) -> None:
 # -- an ACK names nothing that was not taken
 
 
-def test_what_came_unasked_is_asked_for_after_the_ack(talk: Talk) -> None:
+def test_a_resource_that_came_unrequested_is_requested_after_the_ack(talk: Talk) -> None:
     """go-control-plane sends everything to who asks for nothing, and takes an ACK's names for what we have."""
     talk.hears("EDS", "2", c="z")
     talk.wants("EDS", "c")
     assert talk.says() == ["ACK EDS v=2 n2 a,b", "ACK EDS v=2 n2 a,b,c"]
 
 
-def test_what_came_unasked_twice_is_asked_for_after_the_second_ack(talk: Talk) -> None:
+def test_a_resource_that_came_unrequested_twice_is_requested_after_the_second_ack(talk: Talk) -> None:
     talk.hears("EDS", "2", c="z")
     talk.says()
     talk.hears("EDS", "3", c="z")
@@ -169,7 +169,7 @@ def test_a_name_that_was_dropped_and_came_back_is_not_in_the_ack_of_a_response_t
     assert talk.says() == ["ACK EDS v=2 n2 b", "ACK EDS v=2 n2 b,a"]
 
 
-def test_a_server_that_always_has_news_does_not_keep_it_from_us(talk: Talk) -> None:
+def test_a_server_with_constant_updates_still_gets_the_request_for_a_dropped_name(talk: Talk) -> None:
     """It answers each ACK at once, and so ignores the request behind it. Every other ACK has all names."""
     talk.drops("EDS", "a")
     talk.says()
@@ -188,7 +188,7 @@ def test_a_nack_has_all_names_and_takes_back_what_it_claims(talk: Talk) -> None:
     assert talk.says() == ["NACK EDS v=1 n2 a,b,c", "ACK EDS v=1 n2 a,b", "ACK EDS v=1 n2 a,b,c"]
 
 
-def test_what_came_and_was_taken_is_in_the_ack(talk: Talk) -> None:
+def test_a_resource_that_came_and_was_taken_is_in_the_ack(talk: Talk) -> None:
     talk.drops("EDS", "a")
     talk.says()
     talk.wants("EDS", "a")
@@ -197,7 +197,7 @@ def test_what_came_and_was_taken_is_in_the_ack(talk: Talk) -> None:
     assert talk.says() == ["ACK EDS v=2 n2 b,a"]
 
 
-def test_a_complete_response_without_it_says_that_the_server_claims_nothing() -> None:
+def test_a_complete_response_without_a_name_clears_the_doubt_about_it() -> None:
     talk = clusters()
     talk.drops("CDS", "a")
     talk.says()
@@ -206,7 +206,7 @@ def test_a_complete_response_without_it_says_that_the_server_claims_nothing() ->
     assert talk.says() == ["ACK CDS v=2 n2 b,a"]
 
 
-def test_leaving_names_out_does_not_begin_the_wait_anew(talk: Talk) -> None:
+def test_an_ack_that_leaves_a_name_out_does_not_restart_its_timer(talk: Talk) -> None:
     talk.hears("EDS", "2", c="z")
     talk.says()
     talk.wants("EDS", "c")
@@ -218,7 +218,7 @@ def test_leaving_names_out_does_not_begin_the_wait_anew(talk: Talk) -> None:
     assert talk.waits(3)["c"].startswith("absent: ")
 
 
-def test_the_incremental_protocol_says_what_it_wants_in_its_answer() -> None:
+def test_a_delta_ack_subscribes_to_new_names() -> None:
     talk = Talk(dialect=DeltaProtocol())
     talk.wants("EDS", "a")
     talk.opens_silently()

@@ -225,7 +225,7 @@ class Crossing:
     def item(self, name: str, text: str) -> ParsedResource:
         raw = name, text.encode()
         parsed = Parsed(name, None, ("bad",)) if text == "bad" else Parsed(name, text, ())
-        return ParsedResource(raw, self.conversation.known(self.type).get(raw) or parsed)
+        return ParsedResource(raw, self.conversation.parsed_resources(self.type).get(raw) or parsed)
 
     def hear(self, changes: Changes) -> None:
         for (_, name), state in changes.items():
@@ -271,7 +271,7 @@ SERVERS: dict[str, Callable[[], Incremental]] = {
 
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("type", [CDS, EDS], ids=["CDS", "EDS"])
-def test_when_all_is_said_watchers_have_what_the_server_has(type: ResourceType, server: str) -> None:
+def test_watchers_finally_have_the_servers_resources_for_any_order_of_messages(type: ResourceType, server: str) -> None:
     random = Random(14)
     for _ in range(SCHEDULES):
         steps = schedule(random)

@@ -26,7 +26,7 @@ def server_problem(**changes: Any) -> str:
     return problem({"xds_servers": [{**SERVER, **changes}]})
 
 
-def test_everything_we_know_is_read() -> None:
+def test_every_supported_field_of_the_bootstrap_is_read() -> None:
     bootstrap = parse(
         {
             "xds_servers": [
@@ -62,7 +62,7 @@ def test_only_servers_are_required() -> None:
     assert parse({"xds_servers": [SERVER]}) == Bootstrap(servers=(ServerConfig("10.0.0.5:18000"),))
 
 
-def test_unknown_fields_are_left_alone() -> None:
+def test_unknown_fields_of_the_bootstrap_are_ignored() -> None:
     document: dict[str, Any] = {
         "xds_servers": [{**SERVER, "new": 1}],
         "node": {"new": []},
@@ -92,7 +92,7 @@ def test_inline_text_serves_without_a_file() -> None:
     assert load({"GRPC_XDS_BOOTSTRAP_CONFIG": json.dumps({"xds_servers": [SERVER]})}).servers[0].uri == "10.0.0.5:18000"
 
 
-def test_no_bootstrap_at_all_names_both_variables() -> None:
+def test_the_error_without_a_bootstrap_names_both_variables() -> None:
     with pytest.raises(BootstrapError, match=r"set GRPC_XDS_BOOTSTRAP to the path .* or GRPC_XDS_BOOTSTRAP_CONFIG"):
         load({"GRPC_XDS_BOOTSTRAP": "", "GRPC_XDS_BOOTSTRAP_CONFIG": ""})
 
@@ -223,7 +223,7 @@ def test_a_malformed_authority_is_located(authorities: Any, expected: str) -> No
     assert problem({"xds_servers": [SERVER], "authorities": authorities}).startswith(f"bootstrap: {expected}")
 
 
-def test_all_problems_come_at_once() -> None:
+def test_all_problems_of_a_bootstrap_are_reported_at_once() -> None:
     lines = problem({"xds_servers": [{}], "node": {"id": 1}, "authorities": 3}).splitlines()
     assert [line.split(": ")[1] for line in lines] == [
         "xds_servers[0].server_uri",

@@ -42,21 +42,21 @@ async def test_a_chain_of_resources_is_one_subscribe_and_one_ack_each(autojump_c
     assert [request.node is not None for request in world.plane.requests] == [True] + 7 * [False]
 
 
-async def test_nobody_is_connected_before_something_is_watched(autojump_clock: MockClock) -> None:
+async def test_no_xds_server_is_connected_before_the_first_watch(autojump_clock: MockClock) -> None:
     world = World()
     async with world.run():
         await trio.sleep(60)
         assert world.network.attempts[PLANE] == 0
 
 
-async def test_what_is_watched_before_run_is_asked_then(autojump_clock: MockClock) -> None:
+async def test_a_watch_before_run_is_requested_in_run(autojump_clock: MockClock) -> None:
     world = World()
     world.watcher.watch(LDS, "shop")
     async with world.run():
         await world.plane.wait_for(lambda request: request.names == ("shop",))
 
 
-async def test_a_second_watcher_has_its_letter_at_once_and_costs_no_request(autojump_clock: MockClock) -> None:
+async def test_a_second_watcher_gets_the_state_at_once_without_a_request(autojump_clock: MockClock) -> None:
     world = World()
     world.plane.put(resources.cluster("cart"))
     async with world.run():
@@ -69,7 +69,7 @@ async def test_a_second_watcher_has_its_letter_at_once_and_costs_no_request(auto
         assert len(world.says()) == 2
 
 
-async def test_there_is_no_letter_as_long_as_nothing_is_known(autojump_clock: MockClock) -> None:
+async def test_a_watcher_gets_no_message_while_nothing_is_known(autojump_clock: MockClock) -> None:
     world = World()
     world.plane.withhold("CDS")
     async with world.run():
@@ -78,7 +78,7 @@ async def test_there_is_no_letter_as_long_as_nothing_is_known(autojump_clock: Mo
         assert world.watcher.states == {}
 
 
-async def test_only_the_last_watcher_that_leaves_unsubscribes(autojump_clock: MockClock) -> None:
+async def test_only_the_last_cancelled_watch_unsubscribes_the_resource(autojump_clock: MockClock) -> None:
     world = World()
     world.plane.put(resources.cluster("cart"))
 
@@ -101,7 +101,7 @@ async def test_only_the_last_watcher_that_leaves_unsubscribes(autojump_clock: Mo
         assert wanted() == set()
 
 
-async def test_a_watch_that_is_renewed_in_one_step_is_not_noticed(autojump_clock: MockClock) -> None:
+async def test_a_watch_renewed_in_one_step_makes_no_request(autojump_clock: MockClock) -> None:
     world = World()
     world.plane.put(resources.cluster("cart"))
     async with world.run():
@@ -115,7 +115,7 @@ async def test_a_watch_that_is_renewed_in_one_step_is_not_noticed(autojump_clock
         assert len(world.says()) == 2
 
 
-async def test_who_has_left_hears_nothing(autojump_clock: MockClock) -> None:
+async def test_a_cancelled_watch_gets_no_message(autojump_clock: MockClock) -> None:
     world = World()
     async with world.run():
         watch = world.watcher.watch(CDS, "cart")

@@ -80,7 +80,7 @@ async def test_a_watcher_that_comes_back_is_waited_for_again(autojump_clock: Moc
 
 
 @pytest.mark.parametrize("protocol", ["state of the world"], indirect=True)
-async def test_what_is_wanted_while_a_request_is_being_sent_is_one_request(autojump_clock: MockClock) -> None:
+async def test_watches_during_a_blocked_send_are_one_request(autojump_clock: MockClock) -> None:
     world = World()
     read, asked = trio.Event(), []
 
@@ -101,7 +101,7 @@ async def test_what_is_wanted_while_a_request_is_being_sent_is_one_request(autoj
 
 
 @pytest.mark.parametrize("protocol", ["state of the world"], indirect=True)
-async def test_what_is_no_response_of_a_known_type_is_ignored(
+async def test_a_message_that_is_no_response_of_a_known_type_is_ignored(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = World()
@@ -149,7 +149,7 @@ async def test_the_end_of_run_leaves_no_task_and_no_connection(autojump_clock: M
 
 
 @pytest.mark.parametrize("protocol", ["state of the world"], indirect=True)
-async def test_responses_that_come_together_are_one_letter_and_one_answer(
+async def test_responses_that_come_together_are_one_message_and_one_ack(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ads_stream, "SLICE_TIME", 60.0)  # which is how long they may take, by the real clock
@@ -218,11 +218,11 @@ class TestAServerThatDoesNotReadItsAnswers:
         async with serve({DELTA_PATH: deaf.handle}, address=PLANE, network=world.network), world.run(plane=False):
             yield deaf
 
-    async def test_it_is_not_read_either(self, deaf: DeafServer) -> None:
+    async def test_a_delta_server_that_does_not_read_its_acks_is_not_read(self, deaf: DeafServer) -> None:
         await wait_all_tasks_blocked()
         assert 50 < deaf.said < self.RESPONSES / 2
 
-    async def test_when_it_reads_at_last_each_response_is_answered_once_and_in_order(self, deaf: DeafServer) -> None:
+    async def test_a_delta_server_that_reads_late_gets_each_ack_once_and_in_order(self, deaf: DeafServer) -> None:
         await wait_all_tasks_blocked()
         deaf.reads.set()
         await wait_all_tasks_blocked()

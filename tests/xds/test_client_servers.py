@@ -18,7 +18,7 @@ from trxds.xds.sotw import PATH
 pytestmark = pytest.mark.usefixtures("protocol")
 
 
-async def test_a_server_that_refuses_is_an_error_at_once(autojump_clock: MockClock) -> None:
+async def test_an_xds_server_that_refuses_the_connection_is_an_error_at_once(autojump_clock: MockClock) -> None:
     world = World()
     async with world.run(plane=False):
         world.watcher.watch(LDS, "shop")
@@ -31,7 +31,9 @@ async def test_a_server_that_refuses_is_an_error_at_once(autojump_clock: MockClo
         )
 
 
-async def test_a_server_that_does_not_answer_is_an_error_after_20_seconds(autojump_clock: MockClock) -> None:
+async def test_an_xds_server_that_does_not_accept_the_connection_is_an_error_after_20_seconds(
+    autojump_clock: MockClock,
+) -> None:
     world = World()
     world.network.black_hole(PLANE)
     async with world.run():
@@ -42,7 +44,9 @@ async def test_a_server_that_does_not_answer_is_an_error_after_20_seconds(autoju
         assert "no connection within 20 s" in world.error("shop")
 
 
-async def test_a_server_that_accepts_and_is_silent_is_an_error_after_20_seconds(autojump_clock: MockClock) -> None:
+async def test_an_xds_server_that_accepts_and_sends_no_settings_is_an_error_after_20_seconds(
+    autojump_clock: MockClock,
+) -> None:
     world = World()
     world.network.listen(PLANE)
     async with world.run(plane=False):
@@ -51,7 +55,7 @@ async def test_a_server_that_accepts_and_is_silent_is_an_error_after_20_seconds(
         assert "no HTTP/2 within 20 s" in world.error("shop")
 
 
-async def test_a_server_that_speaks_something_else_is_named(autojump_clock: MockClock) -> None:
+async def test_an_xds_server_without_http2_is_named_in_the_error(autojump_clock: MockClock) -> None:
     world = World()
     listener = world.network.listen(PLANE)
 
@@ -83,7 +87,9 @@ async def test_a_server_without_ads_is_named_with_the_remedy(autojump_clock: Moc
         )
 
 
-async def test_attempts_back_off_to_two_minutes(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_attempts_to_reach_an_xds_server_back_off_to_two_minutes(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = World()
     times: list[float] = []
 
@@ -102,7 +108,7 @@ async def test_attempts_back_off_to_two_minutes(autojump_clock: MockClock, monke
         assert 0.8 * wanted <= delay <= 1.2 * wanted
 
 
-async def test_a_restart_is_no_error_and_asks_again_with_version_and_without_nonce(
+async def test_a_restart_of_the_xds_server_is_no_error_and_requests_have_the_version_without_a_nonce(
     autojump_clock: MockClock, protocol: str
 ) -> None:
     world = World()
@@ -121,7 +127,7 @@ async def test_a_restart_is_no_error_and_asks_again_with_version_and_without_non
         assert world.watcher.states == {}
 
 
-async def test_an_outage_is_ambient_for_what_is_known_and_over_with_the_first_response(
+async def test_an_outage_is_an_ambient_error_of_cached_resources_until_the_first_response(
     autojump_clock: MockClock,
 ) -> None:
     world = World()
@@ -139,7 +145,7 @@ async def test_an_outage_is_ambient_for_what_is_known_and_over_with_the_first_re
         assert world.state("cart").ambient is None
 
 
-async def test_what_changed_during_an_outage_arrives_after_it(autojump_clock: MockClock) -> None:
+async def test_a_resource_that_changed_during_an_outage_arrives_after_it(autojump_clock: MockClock) -> None:
     world = World()
     world.plane.put(resources.cluster("cart"))
     async with world.run():
@@ -151,7 +157,7 @@ async def test_what_changed_during_an_outage_arrives_after_it(autojump_clock: Mo
         assert world.state("cart").absent
 
 
-async def test_when_the_server_answers_again_who_still_waits_is_not_told_that_nobody_can_be_reached(
+async def test_a_pending_resource_loses_the_error_of_an_outage_when_the_server_answers_again(
     autojump_clock: MockClock,
 ) -> None:
     world = World()

@@ -26,7 +26,7 @@ from trxds.transport.certificates import CertificateFiles
 from trxds.transport.tls import context_source
 from trxds.transport.transport_credentials import Insecure, Tls
 from trxds.xds import channel_credentials
-from trxds.xds.authorization import authorization, read_token
+from trxds.xds.authorization import fetch_authorization, read_token
 from trxds.xds.bootstrap import Bootstrap, ServerConfig, parse
 from trxds.xds.channel_credentials import GoogleDefault, JwtTokenFile
 from trxds.xds.resource_update import ResourceUpdate
@@ -61,7 +61,7 @@ def test_tls_needs_no_config() -> None:
     assert only(server({"type": "tls"})).credentials == Tls(CertificateFiles())
 
 
-def test_all_that_tls_may_say_is_read() -> None:
+def test_all_fields_of_tls_credentials_are_read() -> None:
     config = {
         "ca_certificate_file": "/ca.pem",
         "certificate_file": "/cert.pem",
@@ -76,7 +76,7 @@ def test_all_that_tls_may_say_is_read() -> None:
 )
 def test_a_certificate_and_its_key_come_together(here: str, missing: str) -> None:
     assert problem(server(tls(**{here: "/a.pem"}))) == (
-        f"channel_creds[0].config.{missing}: is missing; {here} is there, and each needs the other"
+        f"channel_creds[0].config.{missing}: is missing; {here} is set, and each needs the other"
     )
 
 
@@ -131,10 +131,10 @@ def test_a_token_file_must_be_named() -> None:
     )
 
 
-def test_a_token_may_not_go_out_as_plain_text() -> None:
+def test_a_token_may_not_be_sent_without_tls() -> None:
     creds = [{"type": "jwt_token_file", "config": {"jwt_token_file": "/a"}}]
     assert problem(server({"type": "insecure"}, call_creds=creds)) == (
-        "call_creds: may not be sent as plain text; use tls in channel_creds"
+        "call_creds: may not be sent without TLS; use tls in channel_creds"
     )
 
 
@@ -170,10 +170,10 @@ def test_a_token_is_read_as_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "hello", "a.b", "a.e30.c", "a.W10.c", "a.\u00e9.c", jwt(exp="soon"), jwt(sub="me")]
 )
-def test_what_is_no_token_is_named(tmp_path: Path, text: str) -> None:
+def test_a_file_without_a_token_is_named_in_the_error(tmp_path: Path, text: str) -> None:
     path = tmp_path / "token"
     path.write_text(text, "utf-8")
-    with pytest.raises(OSError, match=rf"jwt_token_file {path} holds no JWT"):
+    with pytest.raises(OSError, match=rf"jwt_token_file {path} has no JWT"):
         read_token(str(path))
 
 
@@ -182,7 +182,7 @@ def test_a_token_file_that_is_not_there_is_named() -> None:
         read_token("/none")
 
 
-async def test_google_gives_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_google_default_fetches_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
     class Credentials:
         token = ""
 
@@ -194,11 +194,11 @@ async def test_google_gives_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
     requests.__dict__["Request"] = object
     monkeypatch.setitem(sys.modules, "google.auth", auth)
     monkeypatch.setitem(sys.modules, "google.auth.transport.requests", requests)
-    headers = await authorization(ServerConfig(PLANE, GoogleDefault()))
+    headers = await fetch_authorization(ServerConfig(PLANE, GoogleDefault()))
     assert headers == [(b"authorization", b"Bearer from-google")]
 
 
-async def test_google_gives_none_for_whatever_reason_and_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failure_of_google_default_to_fetch_a_token_is_an_oserror(monkeypatch: pytest.MonkeyPatch) -> None:
     def stumble(scopes: object) -> None:
         raise AttributeError("'list' object has no attribute 'get'")
 
@@ -207,7 +207,7 @@ async def test_google_gives_none_for_whatever_reason_and_that_is_told(monkeypatc
     monkeypatch.setitem(sys.modules, "google.auth", auth)
     monkeypatch.setitem(sys.modules, "google.auth.transport.requests", ModuleType("google.auth.transport.requests"))
     with pytest.raises(OSError, match="google_default: no token: 'list' object has no attribute 'get'"):
-        await authorization(ServerConfig(PLANE, GoogleDefault()))
+        await fetch_authorization(ServerConfig(PLANE, GoogleDefault()))
 
 
 # -- ADS over TLS
@@ -273,13 +273,13 @@ async def test_the_management_server_may_ask_for_tls(ca, pem, autojump_clock) ->
 # Files that take their time are pipes here: whoever opens one waits until somebody writes.
 
 
-async def test_a_token_that_is_long_in_coming_holds_up_nobody(tmp_path: Path) -> None:
+async def test_a_slow_token_file_delays_no_other_task(tmp_path: Path) -> None:
     pipe = tmp_path / "token"
     os.mkfifo(pipe)
     found: list[Any] = []
 
     async def read() -> None:
-        found.extend(await authorization(ServerConfig(PLANE, call_credentials=(JwtTokenFile(str(pipe)),))))
+        found.extend(await fetch_authorization(ServerConfig(PLANE, call_credentials=(JwtTokenFile(str(pipe)),))))
 
     with trio.fail_after(10):
         async with trio.open_nursery() as nursery:
@@ -290,7 +290,7 @@ async def test_a_token_that_is_long_in_coming_holds_up_nobody(tmp_path: Path) ->
     assert found == [(b"authorization", f"Bearer {jwt(exp=1)}".encode())]
 
 
-async def test_certificates_that_are_long_in_coming_hold_up_nobody_and_are_read_once(ca, pem, tmp_path: Path) -> None:
+async def test_slow_certificate_files_delay_no_other_task_and_are_read_once(ca, pem, tmp_path: Path) -> None:
     pipe = tmp_path / "roots"
     os.mkfifo(pipe)
     next_context = context_source(CertificateFiles(roots=str(pipe)))
@@ -309,13 +309,13 @@ async def test_certificates_that_are_long_in_coming_hold_up_nobody_and_are_read_
     assert len(found) == 3 and len(set(map(id, found))) == 1
 
 
-async def test_who_gives_up_waiting_for_a_file_is_let_go(tmp_path: Path) -> None:
+async def test_a_task_that_waits_for_a_slow_file_can_be_cancelled(tmp_path: Path) -> None:
     pipe = tmp_path / "token"
     os.mkfifo(pipe)
     with trio.fail_after(10), trio.CancelScope() as scope:
         async with trio.open_nursery() as nursery:
             credentials = (JwtTokenFile(str(pipe)),)
-            nursery.start_soon(authorization, ServerConfig(PLANE, call_credentials=credentials))
+            nursery.start_soon(fetch_authorization, ServerConfig(PLANE, call_credentials=credentials))
             await trio.testing.wait_all_tasks_blocked()
             scope.cancel()
     assert scope.cancelled_caught
@@ -334,7 +334,7 @@ async def test_a_control_plane_that_cannot_be_trusted_is_named_in_the_error(pem,
     assert "TLS with plane.example:443 as 'plane.example': certificate verify failed: " in state.error.message
 
 
-async def test_the_token_goes_with_the_stream(ca, pem, tmp_path, autojump_clock) -> None:
+async def test_each_ads_stream_has_the_token_in_its_metadata(ca, pem, tmp_path, autojump_clock) -> None:
     token = tmp_path / "token"
     token.write_text(jwt(exp=1))
     creds = [{"type": "jwt_token_file", "config": {"jwt_token_file": str(token)}}]
@@ -343,7 +343,7 @@ async def test_the_token_goes_with_the_stream(ca, pem, tmp_path, autojump_clock)
     assert calls[0].metadata.first("authorization") == f"Bearer {jwt(exp=1)}"
 
 
-async def test_each_stream_has_the_token_and_the_roots_of_then(ca, pem, tmp_path, autojump_clock) -> None:
+async def test_each_ads_stream_has_the_present_token_and_roots(ca, pem, tmp_path, autojump_clock) -> None:
     token = tmp_path / "token"
     token.write_text(jwt(exp=1))
     creds = [{"type": "jwt_token_file", "config": {"jwt_token_file": str(token)}}]
@@ -366,7 +366,7 @@ async def test_each_stream_has_the_token_and_the_roots_of_then(ca, pem, tmp_path
     assert tokens == [f"Bearer {jwt(exp=1)}", f"Bearer {jwt(exp=2)}"]
 
 
-async def test_without_its_token_there_is_no_stream(ca, pem, autojump_clock) -> None:
+async def test_no_ads_stream_begins_without_its_token(ca, pem, autojump_clock) -> None:
     creds = [{"type": "jwt_token_file", "config": {"jwt_token_file": "/none"}}]
     document = server(tls(ca_certificate_file=pem("ca")), call_creds=creds)
     state, calls = await listener_from(document, context_for_servers(ca))

@@ -80,7 +80,7 @@ def test_a_cached_resource_stays_or_goes(news, features, stays, state) -> None:
 
 
 @pytest.mark.parametrize(("news", "features", "stays", "state"), TABLE)
-def test_the_same_resource_again_makes_it_good(news, features, stays, state) -> None:
+def test_a_resource_with_an_error_is_acked_when_its_last_valid_version_returns(news, features, stays, state) -> None:
     talk = talk_that_has(*features, a88="a88" in features)
     news(talk)
     assert talk.hears("CDS", "3", a="x") == {"a": "x"}
@@ -88,7 +88,7 @@ def test_the_same_resource_again_makes_it_good(news, features, stays, state) -> 
 
 
 @pytest.mark.parametrize("news", [refused, deleted, not_found, permission_denied, internal])
-def test_no_code_of_a_control_plane_reaches_watchers(news) -> None:
+def test_watchers_never_get_a_status_code_of_the_control_plane(news) -> None:
     for features in ((), ("fail_on_data_errors",)):
         talk = talk_that_has(*features)
         news(talk)
@@ -97,14 +97,14 @@ def test_no_code_of_a_control_plane_reaches_watchers(news) -> None:
         shown(told)  # it asserts that every status is UNAVAILABLE (A54)
 
 
-def test_a_resource_is_requested_until_something_is_known() -> None:
+def test_a_resource_is_in_state_requested_until_a_response() -> None:
     talk = talk_with()
     talk.wants("CDS", "a")
     assert talk.resource("a").state is CacheState.REQUESTED
     assert repr(talk.resource("a")) == "<Resource CDS a REQUESTED>"
 
 
-def test_what_never_came_does_not_exist_after_15_seconds() -> None:
+def test_a_resource_that_never_came_does_not_exist_after_15_seconds() -> None:
     talk = talk_with()
     talk.wants("CDS", "a")
     talk.opens()
@@ -115,7 +115,7 @@ def test_what_never_came_does_not_exist_after_15_seconds() -> None:
     assert talk.resource("a").state is CacheState.DOES_NOT_EXIST
 
 
-def test_of_a_server_that_tells_of_absence_it_is_merely_late_after_30_seconds() -> None:
+def test_a_resource_is_late_after_30_seconds_with_resource_timer_is_transient_error() -> None:
     talk = talk_with("resource_timer_is_transient_error")
     talk.wants("CDS", "a")
     talk.opens()
@@ -126,7 +126,7 @@ def test_of_a_server_that_tells_of_absence_it_is_merely_late_after_30_seconds() 
     assert talk.resource("a").state is CacheState.TIMEOUT
 
 
-def test_what_was_late_is_waited_for_again_on_a_new_stream() -> None:
+def test_a_late_resource_has_a_timer_again_on_a_new_stream() -> None:
     talk = talk_with("resource_timer_is_transient_error")
     talk.wants("CDS", "a")
     talk.opens()
@@ -136,7 +136,7 @@ def test_what_was_late_is_waited_for_again_on_a_new_stream() -> None:
     assert talk.conversation.next_deadline == 60
 
 
-def test_an_error_in_a_resources_place_ends_the_wait() -> None:
+def test_a_resource_error_stops_the_resource_timer() -> None:
     talk = talk_with()
     talk.wants("CDS", "a")
     talk.opens()
@@ -145,7 +145,7 @@ def test_an_error_in_a_resources_place_ends_the_wait() -> None:
     assert talk.resource("a").state is CacheState.RECEIVED_ERROR
 
 
-def test_its_words_are_passed_on_with_their_place() -> None:
+def test_a_resource_errors_message_is_published_with_its_server() -> None:
     talk = talk_with(a88=False)
     talk.wants("CDS", "a")
     talk.opens()
@@ -155,7 +155,7 @@ def test_its_words_are_passed_on_with_their_place() -> None:
     }
 
 
-def test_only_not_found_says_that_there_is_no_such_resource() -> None:
+def test_only_the_resource_error_not_found_makes_a_resource_absent() -> None:
     talk = talk_with()
     talk.wants("CDS", "a", "b")
     talk.opens()
@@ -163,25 +163,25 @@ def test_only_not_found_says_that_there_is_no_such_resource() -> None:
     assert talk.hears_of_failure("CDS", "2", "b", INTERNAL, "my disk is full")["b"].startswith("error: ")
 
 
-def test_a_response_that_has_errors_of_resources_is_accepted() -> None:
+def test_a_response_with_resource_errors_is_acked() -> None:
     talk = talk_that_has()
     talk.says()
     talk.hears_of_failure("CDS", "2", "a", NOT_FOUND, "who?")
     assert talk.says() == ["ACK CDS v=2 n2 a"]
 
 
-def test_an_error_of_what_nobody_asked_for_is_ignored() -> None:
+def test_a_resource_error_for_an_unsubscribed_name_is_ignored() -> None:
     talk = talk_that_has()
     assert talk.hears_of_failure("RDS", "1", "r", NOT_FOUND, "who?") == {}
 
 
-def test_an_error_is_no_deletion_of_a_cluster() -> None:
+def test_a_resource_error_does_not_delete_a_cluster() -> None:
     talk = talk_that_has("fail_on_data_errors")
     talk.hears_of_failure("CDS", "2", "a", INTERNAL, "my disk is full")
     assert talk.resource("a").value == "x"
 
 
-def test_the_cache_has_what_came_and_when() -> None:
+def test_the_cache_has_each_update_with_its_time() -> None:
     talk = talk_with()
     talk.wants("CDS", "a")
     talk.opens()
@@ -196,7 +196,7 @@ def test_the_cache_has_what_came_and_when() -> None:
     assert repr(resource) == "<Resource CDS a NACKED, cached>"
 
 
-def test_features_of_the_other_proposal_count_for_nothing() -> None:
+def test_server_features_of_the_other_grfc_are_ignored() -> None:
     assert (
         resource_error_policy({"fail_on_data_errors", "resource_timer_is_transient_error"}, a88=False)
         == ResourceErrorPolicy()
@@ -205,6 +205,6 @@ def test_features_of_the_other_proposal_count_for_nothing() -> None:
 
 
 @pytest.mark.parametrize(("value", "on"), [("true", True), ("TRUE", True), ("false", False), ("", False), ("1", False)])
-def test_the_environment_switches_it_on(value: str, on: bool) -> None:
+def test_the_environment_enables_a88(value: str, on: bool) -> None:
     assert is_a88_enabled({"GRPC_EXPERIMENTAL_XDS_DATA_ERROR_HANDLING": value}) is on
     assert not is_a88_enabled({})

@@ -7,7 +7,7 @@ from support.talk import TYPES, Bad, Talk
 
 from trxds.resources import protos
 from trxds.resources.context import ParseContext
-from trxds.resources.cooperative_parse import at_once
+from trxds.resources.cooperative_parse import run_at_once
 from trxds.resources.types import CDS, RDS
 from trxds.testing import resources
 from trxds.xds.delta import DeltaProtocol
@@ -38,7 +38,7 @@ def in_words(request: protos.DeltaDiscoveryRequest) -> str:
     return " ".join(words)
 
 
-def test_only_what_is_more_or_less_is_said(talk: DeltaTalk) -> None:
+def test_a_delta_request_has_only_the_changes_of_the_subscription(talk: DeltaTalk) -> None:
     talk.wants("CDS", "a", "b")
     assert talk.opened() == ["ASK +a +b"]
     talk.wants("CDS", "c")
@@ -47,7 +47,7 @@ def test_only_what_is_more_or_less_is_said(talk: DeltaTalk) -> None:
     assert talk.said() == ["ASK -a -b"]
 
 
-def test_an_answer_has_the_nonce_and_nothing_else_has(talk: DeltaTalk) -> None:
+def test_only_an_ack_or_nack_of_delta_has_a_nonce(talk: DeltaTalk) -> None:
     talk.wants("CDS", "a")
     talk.opened()
     talk.hears("CDS", "1", a="x")
@@ -56,7 +56,7 @@ def test_an_answer_has_the_nonce_and_nothing_else_has(talk: DeltaTalk) -> None:
     assert talk.said() == ["ASK +b"]
 
 
-def test_a_changed_subscription_rides_on_an_answer(talk: DeltaTalk) -> None:
+def test_a_delta_ack_has_the_changes_of_the_subscription(talk: DeltaTalk) -> None:
     talk.wants("CDS", "a")
     talk.opened()
     talk.hears("CDS", "1", a=Bad("no"))
@@ -64,7 +64,7 @@ def test_a_changed_subscription_rides_on_an_answer(talk: DeltaTalk) -> None:
     assert talk.said() == ["NACK n1 +b"]
 
 
-def test_a_name_that_is_dropped_and_taken_again_in_one_step_is_not_mentioned(talk: DeltaTalk) -> None:
+def test_a_delta_request_omits_a_name_that_is_unsubscribed_and_subscribed_in_one_step(talk: DeltaTalk) -> None:
     talk.wants("CDS", "a")
     talk.opened()
     talk.drops("CDS", "a")
@@ -72,7 +72,7 @@ def test_a_name_that_is_dropped_and_taken_again_in_one_step_is_not_mentioned(tal
     assert talk.said() == []
 
 
-def test_what_is_left_out_of_a_response_is_as_it_was(talk: DeltaTalk) -> None:
+def test_a_resource_that_a_delta_response_leaves_out_is_unchanged(talk: DeltaTalk) -> None:
     talk.wants("CDS", "a", "b")
     talk.opened()
     talk.hears("CDS", "1", a="x", b="y")
@@ -81,21 +81,21 @@ def test_what_is_left_out_of_a_response_is_as_it_was(talk: DeltaTalk) -> None:
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_what_is_removed_is_absent_at_once_whatever_its_type(talk: DeltaTalk, kind: str) -> None:
+def test_a_removed_resource_is_absent_at_once_for_every_type(talk: DeltaTalk, kind: str) -> None:
     talk.wants(kind, "a")
     talk.opened()
     talk.hears(kind, "1", a="x")
     assert talk.hears(kind, "2", removed=("a",))["a"].startswith("absent: ")
 
 
-def test_what_never_came_and_is_removed_is_absent_without_a_wait(talk: DeltaTalk) -> None:
+def test_a_removed_resource_that_never_came_is_absent_before_its_timer(talk: DeltaTalk) -> None:
     talk.wants("RDS", "r")
     talk.opened()
     assert talk.hears("RDS", "1", removed=("r",))["r"].startswith("absent: ")
     assert talk.conversation.next_deadline == float("inf")
 
 
-def test_a_new_stream_is_told_what_we_have_and_always_has_one_thing_to_send(talk: DeltaTalk) -> None:
+def test_a_new_delta_stream_has_all_versions_but_one(talk: DeltaTalk) -> None:
     talk.wants("CDS", "a", "b", "c")
     talk.opened()
     talk.hears("CDS", "1", a="x", b="y", c="z")
@@ -103,7 +103,7 @@ def test_a_new_stream_is_told_what_we_have_and_always_has_one_thing_to_send(talk
     assert talk.opened() == ["ASK +a +b +c a= b=1 c=1"]
 
 
-def test_what_was_deleted_is_not_among_it_and_what_was_refused_has_no_version(talk: DeltaTalk) -> None:
+def test_a_new_delta_stream_omits_deleted_resources_and_versions_of_rejected_ones(talk: DeltaTalk) -> None:
     talk.wants("CDS", "a", "b", "c", "d")
     talk.opened()
     talk.hears("CDS", "1", a="w", b="x", c="y", d="z")
@@ -112,7 +112,7 @@ def test_what_was_deleted_is_not_among_it_and_what_was_refused_has_no_version(ta
     assert talk.opened() == ["ASK +a +b +c +d a= b= d=1"]
 
 
-def test_what_another_server_may_have_replaced_has_no_version(talk: DeltaTalk) -> None:
+def test_a_resource_that_another_server_may_have_replaced_has_no_version(talk: DeltaTalk) -> None:
     talk.wants("CDS", "a", "b")
     talk.opened()
     talk.hears("CDS", "1", a="x", b="y")
@@ -123,32 +123,32 @@ def test_what_another_server_may_have_replaced_has_no_version(talk: DeltaTalk) -
 
 def read(**fields: object) -> object:
     response = protos.DeltaDiscoveryResponse(type_url=CDS.type_url, nonce="n", system_version_info="7", **fields)
-    return at_once(DeltaProtocol.read(response, CDS, {}, ParseContext()))
+    return run_at_once(DeltaProtocol.read(response, CDS, {}, ParseContext()))
 
 
 def packed(name: str) -> protos.AnyProto:
     return protos.from_json(resources.cluster(name))
 
 
-def test_each_resource_has_its_own_version() -> None:
+def test_each_delta_resource_has_its_own_version() -> None:
     wrapped = [protos.Resource(name=name, version=f"{name}7", resource=packed(name)) for name in "ab"]
     reading = read(resources=wrapped, removed_resources=["c"])
     assert [(item.parsed.name, item.version) for item in reading.items] == [("a", "a7"), ("b", "b7")]
     assert (reading.removed, reading.partial, reading.nonce) == (("c",), True, "n")
 
 
-def test_a_resource_without_a_body_says_only_that_it_lives() -> None:
+def test_a_delta_resource_without_a_body_is_only_a_heartbeat() -> None:
     assert read(resources=[protos.Resource(name="a", version="1")]).items == ()
 
 
-def test_one_that_cannot_be_read_has_the_name_it_was_sent_under() -> None:
+def test_a_delta_resource_that_cannot_be_parsed_has_the_name_of_its_wrapper() -> None:
     broken = protos.AnyProto(type_url=CDS.type_url, value=b"\xff")
     [item] = read(resources=[protos.Resource(name="a", version="1", resource=broken)]).items
     assert item.parsed.name == "a"
     assert item.parsed.errors
 
 
-def test_one_of_another_type_is_refused() -> None:
+def test_a_delta_resource_of_another_type_is_rejected() -> None:
     wrong = protos.AnyProto(type_url=RDS.type_url)
     [item] = read(resources=[protos.Resource(name="a", resource=wrong)]).items
     assert item.parsed.errors

@@ -78,14 +78,14 @@ def mesh() -> Mesh:
     return Mesh()
 
 
-def test_the_first_server_is_asked_and_no_other(mesh: Mesh) -> None:
+def test_only_the_first_server_is_used_while_it_works(mesh: Mesh) -> None:
     mesh.watches("x")
     mesh.opens("a")
     mesh.answers("a", x="1")
     assert mesh.servers == "a"
 
 
-def test_a_failure_while_something_never_came_asks_the_next_for_everything(mesh: Mesh) -> None:
+def test_a_failure_while_a_resource_is_missing_requests_everything_from_the_next_server(mesh: Mesh) -> None:
     mesh.watches("x", "y")
     mesh.opens("a")
     mesh.answers("a", x="1")
@@ -95,7 +95,7 @@ def test_a_failure_while_something_never_came_asks_the_next_for_everything(mesh:
     assert mesh.opens("b") == {"x", "y"}
 
 
-def test_watchers_hear_nothing_while_there_is_a_server_to_hope_for(mesh: Mesh) -> None:
+def test_watchers_get_no_error_while_a_server_may_still_answer(mesh: Mesh) -> None:
     mesh.watches("x")
     mesh.fails("a")
     mesh.fails("b")
@@ -118,7 +118,7 @@ def test_an_error_of_all_servers_names_them_all(mesh: Mesh) -> None:
     )
 
 
-def test_nobody_falls_back_while_everything_is_there(mesh: Mesh) -> None:
+def test_no_fallback_happens_while_all_resources_are_cached(mesh: Mesh) -> None:
     mesh.watches("x")
     mesh.opens("a")
     mesh.answers("a", x="1")
@@ -130,11 +130,11 @@ def test_nobody_falls_back_while_everything_is_there(mesh: Mesh) -> None:
 @pytest.fixture
 def impatient(mesh: Mesh) -> Mesh:
     """One whose authority has `fallback_on_reachability_only` (A95)."""
-    mesh.authority = Authority(SERVERS, mesh, "n", impatient=True)
+    mesh.authority = Authority(SERVERS, mesh, "n", fallback_on_reachability_only=True)
     return mesh
 
 
-def test_an_authority_may_fall_back_with_everything_there(impatient: Mesh) -> None:
+def test_an_authority_with_fallback_on_reachability_only_falls_back_with_all_resources_cached(impatient: Mesh) -> None:
     impatient.watches("x")
     impatient.opens("a")
     impatient.answers("a", x="1")
@@ -148,7 +148,7 @@ def test_an_authority_may_fall_back_with_everything_there(impatient: Mesh) -> No
     assert impatient.told == {"x": "3"}
 
 
-def test_it_does_not_while_its_server_answers(impatient: Mesh) -> None:
+def test_an_authority_with_fallback_on_reachability_only_stays_while_its_server_answers(impatient: Mesh) -> None:
     impatient.watches("x", "y")
     impatient.opens("a")
     impatient.answers("a", x="1")
@@ -157,7 +157,7 @@ def test_it_does_not_while_its_server_answers(impatient: Mesh) -> None:
     assert impatient.servers == "a"
 
 
-def test_it_returns_like_any_other(impatient: Mesh) -> None:
+def test_an_authority_with_fallback_on_reachability_only_returns_to_its_first_server(impatient: Mesh) -> None:
     impatient.watches("x")
     impatient.fails("a")
     impatient.opens("b")
@@ -167,7 +167,9 @@ def test_it_returns_like_any_other(impatient: Mesh) -> None:
     assert (impatient.servers, impatient.told) == ("a", {"x": "1"})
 
 
-def test_it_keeps_what_it_has_when_nobody_is_left(impatient: Mesh) -> None:
+def test_an_authority_with_fallback_on_reachability_only_keeps_its_resources_when_all_servers_fail(
+    impatient: Mesh,
+) -> None:
     impatient.watches("x")
     impatient.opens("a")
     impatient.answers("a", x="1")
@@ -177,7 +179,7 @@ def test_it_keeps_what_it_has_when_nobody_is_left(impatient: Mesh) -> None:
     assert impatient.told == {"x": "1 failed"}
 
 
-def test_what_does_not_exist_counts_as_there(mesh: Mesh) -> None:
+def test_a_resource_that_does_not_exist_counts_as_cached(mesh: Mesh) -> None:
     mesh.watches("x")
     mesh.opens("a")
     mesh.hear(mesh.authority.review(mesh.asked["a"].expire_timers(15.0)))
@@ -186,7 +188,7 @@ def test_what_does_not_exist_counts_as_there(mesh: Mesh) -> None:
     assert mesh.servers == "a"
 
 
-def test_a_first_watch_that_comes_while_the_last_server_fails_asks_the_next(mesh: Mesh) -> None:
+def test_a_first_watch_while_the_server_fails_uses_the_next_one(mesh: Mesh) -> None:
     mesh.watches("x")
     mesh.opens("a")
     mesh.answers("a", x="1")
@@ -205,7 +207,7 @@ def test_a_watch_while_all_servers_fail_is_an_error_at_once(mesh: Mesh) -> None:
     assert mesh.told == {"x": "failed", "y": "failed"}
 
 
-def test_the_next_servers_resources_are_used(mesh: Mesh) -> None:
+def test_resources_of_the_fallback_server_are_used(mesh: Mesh) -> None:
     mesh.watches("x")
     mesh.fails("a")
     mesh.opens("b")
@@ -213,7 +215,7 @@ def test_the_next_servers_resources_are_used(mesh: Mesh) -> None:
     assert mesh.told == {"x": "2"}
 
 
-def test_a_server_that_answers_again_takes_the_place_of_all_below(mesh: Mesh) -> None:
+def test_a_server_that_answers_again_replaces_all_below(mesh: Mesh) -> None:
     mesh.watches("x")
     mesh.fails("a")
     mesh.fails("b")
@@ -225,7 +227,7 @@ def test_a_server_that_answers_again_takes_the_place_of_all_below(mesh: Mesh) ->
     assert (mesh.servers, mesh.told) == ("a", {"x": "1"})
 
 
-def test_a_server_in_the_middle_is_enough_until_the_first_answers(mesh: Mesh) -> None:
+def test_a_server_in_the_middle_is_used_until_the_first_answers(mesh: Mesh) -> None:
     mesh.watches("x")
     mesh.fails("a")
     mesh.fails("b")
@@ -236,7 +238,7 @@ def test_a_server_in_the_middle_is_enough_until_the_first_answers(mesh: Mesh) ->
     assert (mesh.servers, mesh.told) == ("ab", {"x": "2"})
 
 
-def test_what_the_first_server_gave_it_has_to_give_again_after_another_was_asked(mesh: Mesh) -> None:
+def test_the_first_server_has_to_send_its_resources_again_after_a_fallback(mesh: Mesh) -> None:
     mesh.watches("x", "y")
     mesh.opens("a")
     mesh.answers("a", x="1")
@@ -248,7 +250,7 @@ def test_what_the_first_server_gave_it_has_to_give_again_after_another_was_asked
     assert request.version_info == ""
 
 
-def test_a_server_that_is_asked_again_is_asked_from_the_beginning(mesh: Mesh) -> None:
+def test_a_server_that_is_used_again_starts_from_scratch(mesh: Mesh) -> None:
     mesh.watches("x")
     mesh.fails("a")
     before = mesh.asked["b"]
@@ -261,7 +263,7 @@ def test_a_server_that_is_asked_again_is_asked_from_the_beginning(mesh: Mesh) ->
     assert mesh.opens("b") == {"x", "y"}
 
 
-def test_the_wait_for_one_server_says_nothing_of_what_another_brought(mesh: Mesh) -> None:
+def test_a_resource_timer_of_one_server_ignores_a_resource_from_another(mesh: Mesh) -> None:
     mesh.watches("x", type=EDS)
     mesh.opens("a")
     mesh.asked["a"].stream_ended("over", 0.0)
@@ -272,7 +274,7 @@ def test_the_wait_for_one_server_says_nothing_of_what_another_brought(mesh: Mesh
     assert mesh.asked["a"].expire_timers(15.0) == []
 
 
-def test_what_nobody_watches_any_more_is_asked_of_nobody(mesh: Mesh) -> None:
+def test_an_unwatched_resource_is_requested_from_no_server(mesh: Mesh) -> None:
     mesh.watches("x", "y")
     mesh.fails("a")
     mesh.opens("b")
@@ -282,7 +284,7 @@ def test_what_nobody_watches_any_more_is_asked_of_nobody(mesh: Mesh) -> None:
     assert mesh.opens("a") == {"y"}
 
 
-def test_what_was_forgotten_on_one_server_is_not_remembered_for_another(mesh: Mesh) -> None:
+def test_a_resource_forgotten_on_one_server_is_not_kept_for_another(mesh: Mesh) -> None:
     mesh.watches("x", "y")
     mesh.fails("a")
     mesh.opens("b")
@@ -294,7 +296,7 @@ def test_what_was_forgotten_on_one_server_is_not_remembered_for_another(mesh: Me
     assert mesh.told == {}
 
 
-def test_a_response_that_was_being_read_while_another_server_took_over_counts_for_nothing(mesh: Mesh) -> None:
+def test_a_response_that_was_being_parsed_while_another_server_took_over_is_ignored(mesh: Mesh) -> None:
     mesh.watches("x")
     mesh.fails("a")
     mesh.opens("b")

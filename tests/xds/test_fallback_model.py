@@ -31,7 +31,7 @@ class FallbackMachine(RuleBasedStateMachine):
         self.impatient = impatient
         self.asked: list[AdsStreamState] = []
         self.open: set[AdsStreamState] = set()
-        self.authority = Authority(SERVERS, self, "n", impatient=impatient)
+        self.authority = Authority(SERVERS, self, "n", fallback_on_reachability_only=impatient)
         self.watched: set[str] = set()
         self.told: dict[str, ResourceUpdate] = {}
         self.count = 0

@@ -39,7 +39,9 @@ def world(request: pytest.FixtureRequest) -> World:
 
 @pytest.mark.parametrize("before", [0, 4, 8], ids=lambda steps: f"{steps} steps before")
 @pytest.mark.parametrize("kind", MAKE)
-async def test_it_is_served_whatever_the_gap(world: World, kind: str, before: int, autojump_clock: MockClock) -> None:
+async def test_a_resource_dropped_for_a_moment_is_served_for_any_gap(
+    world: World, kind: str, before: int, autojump_clock: MockClock
+) -> None:
     """The server sends it, some steps later nobody wants it any more, and after the gap somebody does."""
     world.plane.put(MAKE[kind]("x", "1"), MAKE[kind]("y", "1"))
     async with world.run():
@@ -62,7 +64,9 @@ async def test_it_is_served_whatever_the_gap(world: World, kind: str, before: in
 
 
 @pytest.mark.parametrize("kind", MAKE)
-async def test_it_is_served_if_others_change_in_the_gap(world: World, kind: str, autojump_clock: MockClock) -> None:
+async def test_a_resource_dropped_for_a_moment_is_served_if_others_change_in_the_gap(
+    world: World, kind: str, autojump_clock: MockClock
+) -> None:
     """A response without it crosses the request that drops it, so the server does not hear of that."""
     world.plane.put(MAKE[kind]("x", "1"), MAKE[kind]("y", "1"))
     async with world.run():

@@ -25,25 +25,25 @@ def servers(history):
 
 def tell(servers, name, server=None):
     cluster = Cluster(name, Eds(""), lrs=server and LoadReporting(server))
-    servers.changed({(CDS, name): ResourceUpdate(cluster)})
+    servers.update({(CDS, name): ResourceUpdate(cluster)})
 
 
-def test_a_server_counts_from_its_first_cluster_that_asks_to_its_last(servers, history):
+def test_load_is_reported_from_the_first_cluster_with_lrs_server_to_the_last(servers, history):
     tell(servers, "a", ONE)
     tell(servers, "b", ONE)
-    servers.left((CDS, "a"))
+    servers.remove((CDS, "a"))
     assert history == ["+one:1"]
-    servers.left((CDS, "b"))
+    servers.remove((CDS, "b"))
     assert history == ["+one:1", "-one:1"]
 
 
-def test_clusters_that_do_not_ask_bring_nobody(servers, history):
+def test_a_cluster_without_lrs_server_starts_no_load_reports(servers, history):
     tell(servers, "a")
-    servers.left((CDS, "a"))
+    servers.remove((CDS, "a"))
     assert history == []
 
 
-def test_a_cluster_may_begin_to_ask_and_stop(servers, history):
+def test_an_update_of_a_cluster_may_start_and_stop_load_reports(servers, history):
     tell(servers, "a")
     tell(servers, "a", ONE)
     tell(servers, "a", ONE)
@@ -51,9 +51,9 @@ def test_a_cluster_may_begin_to_ask_and_stop(servers, history):
     assert history == ["+one:1", "-one:1"]
 
 
-def test_a_cluster_that_is_lost_asks_no_longer(servers, history):
+def test_a_cluster_in_error_stops_its_load_reports(servers, history):
     tell(servers, "a", ONE)
-    servers.changed({(CDS, "a"): ResourceUpdate(error=unavailable("gone"), absent=True)})
+    servers.update({(CDS, "a"): ResourceUpdate(error=unavailable("gone"), absent=True)})
     assert history == ["+one:1", "-one:1"]
 
 
@@ -63,7 +63,7 @@ def test_a_cluster_that_another_server_sends_is_reported_there(servers, history)
     assert history == ["+one:1", "+other:1", "-one:1"]
 
 
-def test_resources_of_other_types_are_none_of_its_business(servers, history):
-    servers.changed({(LDS, "a"): ResourceUpdate(object())})
-    servers.left((LDS, "a"))
+def test_resources_of_other_types_do_not_change_load_reports(servers, history):
+    servers.update({(LDS, "a"): ResourceUpdate(object())})
+    servers.remove((LDS, "a"))
     assert history == []

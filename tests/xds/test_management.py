@@ -128,7 +128,7 @@ async def test_one_put_of_many_types_is_one_response_each_clusters_first(autojum
         assert [await client.hears() for _ in range(3)] == ["CDS 1 n3 a", "EDS 1 n4 a", "LDS 1 n5 a"]
 
 
-async def test_what_is_withheld_is_sent_when_it_is_released(autojump_clock: MockClock) -> None:
+async def test_a_withheld_resource_is_sent_when_it_is_released(autojump_clock: MockClock) -> None:
     plane = ManagementServer()
     plane.put(resources.cluster("a"))
     plane.withhold("CDS")
@@ -158,7 +158,7 @@ async def test_answers_are_found_by_nonce(autojump_clock: MockClock) -> None:
         assert str(await plane.wait_for_ack("CDS")) == "ACK CDS v=2 a"
 
 
-async def test_streams_can_be_dropped_while_it_goes_on_listening(autojump_clock: MockClock) -> None:
+async def test_the_management_server_can_drop_streams_and_keep_listening(autojump_clock: MockClock) -> None:
     plane = ManagementServer()
     async with connected(plane) as client:
         await plane.wait_for_streams(1)
@@ -197,6 +197,6 @@ def test_a_resource_that_cannot_be_served_is_named(resource: Any, problem: str) 
         ManagementServer().put(resource)
 
 
-def test_what_is_not_there_cannot_be_removed() -> None:
+def test_the_management_server_cannot_remove_a_missing_resource() -> None:
     with pytest.raises(KeyError, match="cart"):
         ManagementServer().remove("CDS", "cart")

@@ -37,14 +37,14 @@ class Stream:
         return [each.name for each in sending.message.resources] + [f"-{n}" for n in sending.message.removed_resources]
 
 
-def test_what_is_asked_for_is_sent_once() -> None:
+def test_the_delta_management_server_sends_a_requested_resource_once() -> None:
     stream = Stream("a", "b")
     assert stream.asks("a") == ("a",)
     assert stream.sends() == ["a"]
     assert stream.sends() == []
 
 
-def test_only_what_changed_is_sent_again() -> None:
+def test_the_delta_management_server_sends_only_changed_resources() -> None:
     stream = Stream("a", "b")
     stream.asks("a", "b")
     stream.sends()
@@ -67,7 +67,7 @@ def test_the_endpoints_of_a_cluster_that_changed_follow_it_once_more() -> None:
     assert (first.names, again.names) == (("a", "b"), ("b",))
 
 
-def test_what_is_not_there_is_told_once_and_sent_when_it_comes() -> None:
+def test_the_delta_management_server_reports_a_missing_resource_once_and_sends_it_later() -> None:
     stream = Stream()
     stream.asks("a")
     assert stream.sends() == ["-a"]
@@ -76,7 +76,7 @@ def test_what_is_not_there_is_told_once_and_sent_when_it_comes() -> None:
     assert stream.sends() == ["a"]
 
 
-def test_what_is_removed_is_told() -> None:
+def test_the_delta_management_server_sends_removed_names() -> None:
     stream = Stream("a")
     stream.asks("a")
     stream.sends()
@@ -84,7 +84,7 @@ def test_what_is_removed_is_told() -> None:
     assert stream.sends() == ["-a"]
 
 
-def test_what_is_dropped_is_sent_no_more_and_again_if_asked_again() -> None:
+def test_the_delta_management_server_sends_an_unsubscribed_resource_only_when_it_is_requested_again() -> None:
     stream = Stream("a", "b")
     stream.asks("a", "b")
     stream.sends()
@@ -95,7 +95,7 @@ def test_what_is_dropped_is_sent_no_more_and_again_if_asked_again() -> None:
     assert stream.sends() == ["a"]
 
 
-def test_what_the_client_has_is_not_sent_unless_it_has_changed() -> None:
+def test_the_delta_management_server_sends_a_resource_of_the_clients_version_only_after_a_change() -> None:
     first, second = Stream("a", "b"), Stream("a", "b")
     first.asks("a", "b")
     sending = first.delta.due("CDS", first.entries, 1, "n1")
@@ -106,7 +106,7 @@ def test_what_the_client_has_is_not_sent_unless_it_has_changed() -> None:
     assert second.sends() == ["b"]
 
 
-def test_what_the_client_has_and_is_gone_is_told() -> None:
+def test_the_delta_management_server_removes_a_name_that_the_client_still_has() -> None:
     stream = Stream()
     stream.asks("a", have={"a": "1"})
     assert stream.sends() == ["-a"]

@@ -24,7 +24,7 @@ async def test_a_response_has_all_that_is_asked_for(plane: ManagementServer, aut
         assert await client.hears() == "CDS 1 n1 a"
 
 
-async def test_who_asks_for_nothing_any_more_is_sent_everything_with_the_next_version(
+async def test_a_snapshot_server_sends_everything_to_a_client_without_names(
     plane: ManagementServer, autojump_clock: MockClock
 ) -> None:
     async with connected(plane) as client:
@@ -35,7 +35,7 @@ async def test_who_asks_for_nothing_any_more_is_sent_everything_with_the_next_ve
         assert await client.hears() == "CDS 2 n2 a,b,c"
 
 
-async def test_nothing_is_sent_before_the_last_response_is_answered(
+async def test_a_snapshot_server_sends_no_response_before_the_last_ack_or_nack(
     plane: ManagementServer, autojump_clock: MockClock
 ) -> None:
     async with connected(plane) as client:

@@ -42,7 +42,7 @@ def test_a_nack_that_waits_has_the_last_nonce(talk: Talk) -> None:
     assert talk.says() == ["NACK CDS v=1 n4 a,b"]
 
 
-def test_nothing_is_waited_for_once_it_has_gone(talk: Talk) -> None:
+def test_a_nack_that_was_sent_leaves_no_deadline(talk: Talk) -> None:
     talk.hears("CDS", "2", a=Bad("no"), b="y")
     talk.says()
     talk.waits(0.1)
@@ -50,7 +50,7 @@ def test_nothing_is_waited_for_once_it_has_gone(talk: Talk) -> None:
     assert talk.conversation.next_deadline == math.inf
 
 
-def test_an_update_that_is_good_after_all_is_acknowledged_at_once(talk: Talk) -> None:
+def test_a_valid_update_is_acknowledged_at_once_while_a_nack_waits(talk: Talk) -> None:
     talk.hears("CDS", "2", a=Bad("no"), b="y")
     talk.says()
     talk.hears("CDS", "3", a="z", b="y")
@@ -58,30 +58,30 @@ def test_an_update_that_is_good_after_all_is_acknowledged_at_once(talk: Talk) ->
     assert talk.conversation.next_deadline == math.inf
 
 
-def test_another_error_is_told_at_once(talk: Talk) -> None:
+def test_a_nack_with_another_error_goes_at_once(talk: Talk) -> None:
     talk.hears("CDS", "2", a=Bad("no"), b="y")
     talk.hears("CDS", "3", a=Bad("never"), b="y")
     assert talk.says() == ["NACK CDS v=1 n4 a,b"]
 
 
-def test_the_same_error_of_another_resource_is_told_at_once(talk: Talk) -> None:
+def test_a_nack_with_the_same_error_of_another_resource_goes_at_once(talk: Talk) -> None:
     talk.hears("CDS", "2", a=Bad("no"), b=Bad("no"))
     assert talk.says() == ["NACK CDS v=1 n3 a,b"]
 
 
-def test_after_something_good_the_same_error_is_news(talk: Talk) -> None:
+def test_an_error_after_a_valid_update_goes_at_once(talk: Talk) -> None:
     talk.hears("CDS", "3", a="z", b="y")
     talk.hears("CDS", "4", a=Bad("no"), b="y")
     assert talk.says() == ["NACK CDS v=3 n4 a,b"]
 
 
-def test_the_order_in_a_response_is_no_news(talk: Talk) -> None:
+def test_a_nack_with_the_same_errors_in_another_order_waits(talk: Talk) -> None:
     """go-control-plane's maps have none, and the error's text has the index."""
     talk.hears("CDS", "2", b="y", a=Bad("no"))
     assert talk.says() == []
 
 
-def test_a_resource_that_is_refused_and_one_that_changes_in_turns_are_no_reason_to_hurry() -> None:
+def test_a_nack_waits_while_only_another_resource_changes() -> None:
     talk = Talk()
     talk.wants("EDS", "a", "b")
     talk.opens()
@@ -93,7 +93,7 @@ def test_a_resource_that_is_refused_and_one_that_changes_in_turns_are_no_reason_
     assert talk.says() == []
 
 
-def test_a_change_of_names_goes_at_once_and_has_the_error(talk: Talk) -> None:
+def test_a_change_of_names_takes_the_waiting_nack_along(talk: Talk) -> None:
     talk.hears("CDS", "2", a=Bad("no"), b="y")
     talk.says()
     talk.wants("CDS", "c")
@@ -111,7 +111,7 @@ def test_a_change_of_names_that_crossed_a_response_goes_with_its_nack_at_once(ta
     assert talk.says() == []
 
 
-def test_no_request_goes_before_a_nack_that_waits(talk: Talk) -> None:
+def test_a_waiting_nack_holds_back_other_requests_of_its_type(talk: Talk) -> None:
     """It would carry the nonce without the error."""
     talk.hears("CDS", "2", a=Bad("no"), c="z")
     talk.wants("CDS", "c")
@@ -130,7 +130,7 @@ def says_one(talk: Talk) -> str:
     return in_words(request)
 
 
-def test_other_types_go_on(talk: Talk) -> None:
+def test_a_waiting_nack_does_not_hold_back_other_types(talk: Talk) -> None:
     talk.hears("CDS", "2", a=Bad("no"), b="y")
     talk.wants("EDS", "a")
     assert talk.says() == ["SUBSCRIBE EDS a"]
@@ -138,21 +138,21 @@ def test_other_types_go_on(talk: Talk) -> None:
     assert talk.says() == ["ACK EDS v=1 n4 a"]
 
 
-def test_each_type_waits_for_itself(talk: Talk) -> None:
+def test_each_type_has_its_own_nack_delay(talk: Talk) -> None:
     talk.wants("EDS", "a")
     talk.says()
     talk.hears("EDS", "1", a=Bad("no"))
     assert talk.says() == ["NACK EDS n3 a"]
 
 
-def test_a_new_stream_begins_anew(talk: Talk) -> None:
+def test_a_new_stream_begins_without_a_nack_delay(talk: Talk) -> None:
     talk.breaks()
     talk.opens()
     talk.hears("CDS", "2", a=Bad("no"), b="y")
     assert talk.says() == ["NACK CDS v=1 n3 a,b"]
 
 
-def test_in_the_incremental_protocol_each_response_has_its_answer_and_others_do_not_wait() -> None:
+def test_each_delta_response_gets_its_answer_and_acks_do_not_wait_for_a_nack() -> None:
     talk = Talk(dialect=DeltaProtocol())
     talk.wants("CDS", "a", "b")
     talk.opens_silently()

@@ -50,7 +50,7 @@ def test_a_target_must_name_a_service(target: str) -> None:
 
 
 def test_another_scheme_is_refused() -> None:
-    with pytest.raises(ValueError, match="'dns:///shop' has not the scheme xds"):
+    with pytest.raises(ValueError, match="'dns:///shop' does not have the scheme xds"):
         parse_target("dns:///shop", BOOTSTRAP)
 
 
@@ -72,7 +72,7 @@ def test_an_authority_that_is_not_configured_is_named_with_those_that_are() -> N
         ("xdstp://fleet?a=b/c", "fleet"),
     ],
 )
-def test_a_resource_name_says_whose_it_is(name: str, authority: str | None) -> None:
+def test_an_xdstp_resource_name_has_its_authority(name: str, authority: str | None) -> None:
     assert authority_of(name) == authority
 
 
@@ -88,7 +88,7 @@ def test_a_resource_name_says_whose_it_is(name: str, authority: str | None) -> N
         ("xdstp://f/T/x?b=1&a=2#frag?b&a", "xdstp://f/T/x?a=2&b=1#frag?b&a"),
     ],
 )
-def test_a_resource_has_one_spelling(name: str, spelt: str) -> None:
+def test_a_resource_name_has_one_canonical_spelling(name: str, spelt: str) -> None:
     assert canonical(name) == spelt
     assert canonical(spelt) == spelt
 

@@ -35,7 +35,7 @@ def test_a_stream_asks_for_types_in_the_order_in_which_they_depend(talk: Talk) -
     assert talk.opens() == ["SUBSCRIBE LDS x", "SUBSCRIBE RDS x", "SUBSCRIBE CDS x", "SUBSCRIBE EDS x"]
 
 
-def test_without_a_stream_there_is_nothing_to_say(talk: Talk) -> None:
+def test_no_request_is_made_without_a_stream(talk: Talk) -> None:
     talk.wants("LDS", "shop")
     assert talk.says() == []
 
@@ -59,7 +59,7 @@ def test_requests_coalesce_while_none_can_be_sent(talk: Talk) -> None:
     assert talk.says() == ["ACK CDS v=2 n2 b,c"]
 
 
-def test_a_resource_dropped_and_taken_again_in_one_step_is_nothing_to_say(talk: Talk) -> None:
+def test_a_resource_unsubscribed_and_subscribed_in_one_step_needs_no_request(talk: Talk) -> None:
     talk.wants("CDS", "a")
     talk.opens()
     talk.hears("CDS", "1", a="x")
@@ -69,7 +69,7 @@ def test_a_resource_dropped_and_taken_again_in_one_step_is_nothing_to_say(talk: 
     assert talk.says() == []
 
 
-def test_a_resource_taken_again_after_the_request_went_out_is_new(talk: Talk) -> None:
+def test_a_resource_subscribed_again_after_the_request_went_out_is_new(talk: Talk) -> None:
     talk.wants("CDS", "a", "b")
     talk.opens()
     talk.hears("CDS", "1", a="x", b="y")
@@ -187,7 +187,7 @@ def test_a_good_resource_that_nobody_asked_for_is_ignored(talk: Talk) -> None:
     assert talk.wants("CDS", "z") == {}
 
 
-def test_what_did_not_change_is_not_told_again(talk: Talk) -> None:
+def test_an_unchanged_resource_is_not_published_again(talk: Talk) -> None:
     talk.wants("CDS", "a", "b")
     talk.opens()
     talk.hears("CDS", "1", a="x", b="y")
@@ -195,19 +195,19 @@ def test_what_did_not_change_is_not_told_again(talk: Talk) -> None:
     assert talk.says() == ["ACK CDS v=2 n2 a,b"]
 
 
-def test_what_was_parsed_is_remembered_as_long_as_it_is_wanted(talk: Talk) -> None:
+def test_a_parsed_resource_is_cached_while_it_is_subscribed(talk: Talk) -> None:
     talk.wants("CDS", "a", "b")
     talk.opens()
     talk.hears("CDS", "1", a="x", b=Bad("no"))
     talk.hears("CDS", "2", a="y", b=Bad("no"))
-    known = talk.conversation.known(TYPES["CDS"])
+    known = talk.conversation.parsed_resources(TYPES["CDS"])
     assert set(known) == {("", b"a=y"), ("", b"b=no")}
     talk.drops("CDS", "a", "b")
     talk.says()
     assert not known
 
 
-def test_a_refusal_is_not_overtaken_by_a_later_answer(talk: Talk) -> None:
+def test_a_nack_is_not_replaced_by_a_later_ack(talk: Talk) -> None:
     talk.wants("EDS", "a", "b")
     talk.opens()
     talk.hears("EDS", "1", a="x", b="y")
@@ -219,7 +219,7 @@ def test_a_refusal_is_not_overtaken_by_a_later_answer(talk: Talk) -> None:
     assert "[no]" in refusal.error_detail.message
 
 
-def test_of_many_responses_the_first_refusal_and_the_last_answer_are_said(talk: Talk) -> None:
+def test_many_responses_get_the_first_nack_and_the_last_ack(talk: Talk) -> None:
     talk.wants("EDS", "a")
     talk.opens()
     for version in range(1, 9):

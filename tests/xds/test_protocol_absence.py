@@ -29,7 +29,7 @@ def test_a_resource_that_does_not_come_in_15_seconds_does_not_exist(talk: Talk) 
     assert talk.conversation.next_deadline == math.inf
 
 
-def test_the_wait_begins_when_the_request_was_sent(talk: Talk) -> None:
+def test_the_resource_timer_starts_when_the_request_was_sent(talk: Talk) -> None:
     talk.wants("CDS", "a")
     talk.conversation.stream_opened()
     request = talk.conversation.next_request(talk.now)
@@ -40,7 +40,7 @@ def test_the_wait_begins_when_the_request_was_sent(talk: Talk) -> None:
     assert talk.conversation.next_deadline == 115
 
 
-def test_a_repeated_request_does_not_lengthen_the_wait(talk: Talk) -> None:
+def test_a_repeated_request_does_not_restart_the_resource_timer(talk: Talk) -> None:
     talk.wants("CDS", "a")
     talk.opens()
     talk.waits(10)
@@ -50,7 +50,7 @@ def test_a_repeated_request_does_not_lengthen_the_wait(talk: Talk) -> None:
     assert list(talk.waits(10)) == ["b"]
 
 
-def test_a_resource_that_came_is_not_waited_for_be_it_good_or_bad(talk: Talk) -> None:
+def test_a_response_stops_the_resource_timer_even_if_it_is_rejected(talk: Talk) -> None:
     talk.wants("CDS", "a", "b")
     talk.opens()
     talk.hears("CDS", "1", a="x", b=Bad("no"))
@@ -58,7 +58,7 @@ def test_a_resource_that_came_is_not_waited_for_be_it_good_or_bad(talk: Talk) ->
     assert talk.conversation.next_deadline == math.inf
 
 
-def test_a_resource_no_longer_wanted_is_not_waited_for(talk: Talk) -> None:
+def test_an_unsubscribed_resource_has_no_timer(talk: Talk) -> None:
     talk.wants("CDS", "a")
     talk.opens()
     talk.drops("CDS", "a")
@@ -66,7 +66,7 @@ def test_a_resource_no_longer_wanted_is_not_waited_for(talk: Talk) -> None:
     assert talk.conversation.next_deadline == math.inf
 
 
-def test_the_wait_begins_anew_with_each_stream(talk: Talk) -> None:
+def test_the_resource_timer_starts_anew_with_each_stream(talk: Talk) -> None:
     talk.wants("CDS", "a")
     talk.opens()
     talk.waits(10)
@@ -76,7 +76,7 @@ def test_the_wait_begins_anew_with_each_stream(talk: Talk) -> None:
     assert talk.conversation.next_deadline == 25
 
 
-def test_a_cached_resource_is_not_waited_for_on_a_new_stream(talk: Talk) -> None:
+def test_a_cached_resource_has_no_timer_on_a_new_stream(talk: Talk) -> None:
     talk.wants("EDS", "a")
     talk.opens()
     talk.hears("EDS", "1", a="x")
@@ -85,14 +85,14 @@ def test_a_cached_resource_is_not_waited_for_on_a_new_stream(talk: Talk) -> None
     assert talk.conversation.next_deadline == math.inf
 
 
-def test_a_new_watcher_of_a_resource_that_does_not_exist_hears_it_at_once(talk: Talk) -> None:
+def test_a_new_watcher_of_a_resource_that_does_not_exist_gets_the_error_at_once(talk: Talk) -> None:
     talk.wants("CDS", "a")
     talk.opens()
     talk.waits(15)
     assert talk.wants("CDS", "a")["a"].startswith("absent:")
 
 
-def test_a_resource_may_come_after_it_was_given_up(talk: Talk) -> None:
+def test_a_resource_may_come_after_its_timer_expired(talk: Talk) -> None:
     talk.wants("CDS", "a")
     talk.opens()
     talk.waits(15)
@@ -133,7 +133,7 @@ def test_a_cluster_that_is_refused_is_not_deleted(talk: Talk) -> None:
     assert talk.hears("CDS", "2", a=Bad("no"))["a"].startswith("x but")
 
 
-def test_nothing_is_deleted_while_a_name_cannot_be_read(talk: Talk) -> None:
+def test_a_response_with_an_unreadable_name_deletes_nothing(talk: Talk) -> None:
     talk.wants("CDS", "a")
     talk.opens()
     talk.hears("CDS", "1", a="x")
@@ -162,7 +162,7 @@ def test_a_server_may_be_forbidden_to_delete() -> None:
     assert talk.hears("CDS", "4", a="x") == {"a": "x"}
 
 
-def test_a_deletion_ends_the_wait_for_a_resource_that_was_bad(talk: Talk) -> None:
+def test_a_deletion_stops_the_timer_of_a_rejected_resource(talk: Talk) -> None:
     talk.wants("CDS", "a")
     talk.opens()
     talk.hears("CDS", "1", a=Bad("no"))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from trxds.core.status import StatusCode
-from trxds.resources.cooperative_parse import at_once
+from trxds.resources.cooperative_parse import run_at_once
 from trxds.resources.types import CDS, EDS, RESOURCE_TYPES, ParseContext, Parsed, ResourceType
 from trxds.xds.ads_stream_state import AdsStreamState
 from trxds.xds.authority import Authority
@@ -184,7 +184,7 @@ class ConversationMachine(RuleBasedStateMachine):
     @rule(message=st.sampled_from([b"\xff\xff no protobuf", b"", b"\x22\x07unknown"]))
     def respond_with_what_nobody_knows(self, message: bytes) -> None:
         """No answer is owed, nothing is learned, and the stream has not answered."""
-        assert isinstance(at_once(self.conversation.read(message, ParseContext())), UnknownResponse)
+        assert isinstance(run_at_once(self.conversation.read(message, ParseContext())), UnknownResponse)
 
     @rule(seconds=st.sampled_from([1.0, 7.0, 15.0]))
     def wait(self, seconds: float) -> None:
@@ -212,7 +212,7 @@ class ConversationMachine(RuleBasedStateMachine):
         if text == BAD:  # each time with other words: a NACK that says nothing new would have to wait
             return ParsedResource((name, b"bad %d" % self.count), Parsed(name, None, (f"{BAD} {self.count}",)))
         raw, parsed = (name, text.encode()), Parsed(name, text, ())
-        return ParsedResource(raw, self.conversation.known(type).get(raw) or parsed)
+        return ParsedResource(raw, self.conversation.parsed_resources(type).get(raw) or parsed)
 
     def was_asked(self, type: ResourceType, name: str | None = None) -> bool:
         assert self.server is not None
@@ -300,7 +300,7 @@ class ConversationMachine(RuleBasedStateMachine):
         self.asked.pop(key, None)
         if text == BAD:
             self.trouble[key] = "invalid"
-            self.keep(key, drop=self.rules.drop_refused)
+            self.keep(key, drop=self.rules.drop_rejected)
         else:
             self.trouble.pop(key, None)
             self.value[key] = text
@@ -308,7 +308,7 @@ class ConversationMachine(RuleBasedStateMachine):
     def learn_why_not(self, key: Key, code: int) -> None:
         if key in self.remembered:
             self.asked.pop(key, None)
-            self.keep(key, drop=self.rules.drop_refused and code in (NOT_FOUND, PERMISSION_DENIED))
+            self.keep(key, drop=self.rules.drop_rejected and code in (NOT_FOUND, PERMISSION_DENIED))
             absent = code == NOT_FOUND and key not in self.value
             self.trouble[key] = f"{'absent, ' if absent else ''}reported {StatusCode(code).name}"
 

@@ -58,13 +58,13 @@ def test_a_server_that_cannot_be_connected_is_an_error_without_a_stream(talk: Ta
     assert talk.breaks("Network is unreachable")["shop"].endswith("Network is unreachable")
 
 
-def test_the_same_failure_is_told_once(talk: Talk) -> None:
+def test_the_same_failure_of_the_server_is_published_once(talk: Talk) -> None:
     talk.wants("LDS", "shop")
     talk.breaks()
     assert talk.breaks() == {}
 
 
-def test_a_new_subscription_during_a_failure_hears_of_it_at_once(talk: Talk) -> None:
+def test_a_new_watcher_during_a_failure_of_the_server_gets_it_at_once(talk: Talk) -> None:
     talk.wants("LDS", "shop")
     talk.breaks()
     assert talk.wants("CDS", "a")["a"].endswith("Connection refused")
@@ -82,7 +82,7 @@ def test_the_first_response_clears_the_failure_of_every_type(talk: Talk) -> None
     assert talk.hears("LDS", "1", shop="x") == {"shop": "x", "a": "y"}
 
 
-def test_what_the_server_said_goes_before_what_the_network_does(talk: Talk) -> None:
+def test_an_error_of_the_resource_goes_before_a_failure_of_the_server(talk: Talk) -> None:
     talk.wants("CDS", "a", "b")
     talk.opens()
     talk.hears("CDS", "1", a=Bad("no"))

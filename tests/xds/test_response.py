@@ -9,7 +9,7 @@ import pytest
 
 from trxds.resources import protos
 from trxds.resources.context import ParseContext
-from trxds.resources.cooperative_parse import at_once
+from trxds.resources.cooperative_parse import run_at_once
 from trxds.resources.types import CDS, Parsed
 from trxds.testing import resources
 from trxds.xds.discovery_response import ParsedResponse, Raw, known_type, read
@@ -24,7 +24,7 @@ def response(*items: Any) -> Any:
 
 
 def reading(*items: Any, known: Mapping[Raw, Parsed] | None = None) -> ParsedResponse:
-    return at_once(read(response(*items), CDS, known or {}, ParseContext()))
+    return run_at_once(read(response(*items), CDS, known or {}, ParseContext()))
 
 
 def wrapped(resource: dict[str, Any], name: str = "") -> Any:

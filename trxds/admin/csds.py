@@ -8,7 +8,7 @@ from typing import Any
 from trxds.core.clock import Clock
 from trxds.xds.bootstrap import Node
 from trxds.xds.discovery_request import set_node
-from trxds.xds.discovery_response import NOTHING
+from trxds.xds.discovery_response import NO_BYTES
 from trxds.xds.resource import Resource, UpdateMetadata
 
 from .protos import ClientConfig, ClientResourceStatus
@@ -41,7 +41,7 @@ class CsdsEncoder:
     def _fill(self, message: Any, content: str, time: str, update: UpdateMetadata) -> None:
         message.version_info = update.version
         self.clock.stamp(getattr(message, time), update.at)
-        if self.contents and update.raw != NOTHING:
+        if self.contents and update.raw != NO_BYTES:
             packed = getattr(message, content)
             packed.type_url, packed.value = update.raw
 

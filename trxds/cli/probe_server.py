@@ -11,16 +11,16 @@ from dataclasses import dataclass
 import trio
 
 from trxds.core.metadata import Headers
-from trxds.resources.cooperative_parse import at_once
+from trxds.resources.cooperative_parse import run_at_once
 from trxds.resources.protos import DecodeError
 from trxds.resources.types import LDS, ParseContext
 from trxds.transport.connect import Network, WireOptions, connect_error
 from trxds.transport.connection import Connection
 from trxds.transport.request import Request
-from trxds.xds.authorization import authorization
+from trxds.xds.authorization import fetch_authorization
 from trxds.xds.bootstrap import Node, ServerConfig
 from trxds.xds.channel_credentials import secure_network
-from trxds.xds.control_plane_stream import ended_with
+from trxds.xds.control_plane_stream import describe_end
 from trxds.xds.delta import FEATURE, DeltaProtocol
 from trxds.xds.discovery_request import DiscoveryRequestParams, ProtocolVariant, set_node
 from trxds.xds.sotw import SotwProtocol
@@ -40,7 +40,7 @@ async def probe_server(server: ServerConfig, node: Node, network: Network, liste
     dialect = DeltaProtocol() if FEATURE in server.features else SotwProtocol()
     with trio.move_on_after(within):
         try:
-            request = _request(dialect, server, await authorization(server))
+            request = _request(dialect, server, await fetch_authorization(server))
             transport = await secure_network(network, server.credentials, server.address).connect(server.address)
         except OSError as error:
             return ProbeResult(False, f"no connection: {connect_error(error)}")
@@ -73,13 +73,15 @@ async def _exchange(connection: Connection, request: Request, question: bytes, r
         message = await stream.receive()
     finally:
         stream.cancel()
-    return message or ProbeResult(False, f"the ADS stream ended without an answer: {ended_with(stream.status, remedy)}")
+    return message or ProbeResult(
+        False, f"the ADS stream ended without an answer: {describe_end(stream.status, remedy)}"
+    )
 
 
 def _discovery_request(dialect: ProtocolVariant, node: Node, listener: str) -> bytes:
     names = [listener] if listener else []
     request = dialect.request(
-        DiscoveryRequestParams(LDS, names, asked=None, version="", versions={}, nonce="", answers=False)
+        DiscoveryRequestParams(LDS, names, requested=None, version="", versions={}, nonce="", is_answer=False)
     )
     set_node(request, node)
     question: bytes = request.SerializeToString()
@@ -91,7 +93,7 @@ def _read_response(dialect: ProtocolVariant, message: bytes, server: ServerConfi
         response = dialect.response.FromString(message)
     except DecodeError:
         return ProbeResult(False, f"{len(message)} bytes came that are no {dialect.response.DESCRIPTOR.name}")
-    reading = at_once(dialect.read(response, LDS, {}, ParseContext(server_features=server.features)))
+    reading = run_at_once(dialect.read(response, LDS, {}, ParseContext(server_features=server.features)))
     found = [item.parsed for item in reading.items]
     names = sorted(parsed.name or "(no name)" for parsed in found)
     errors = [

@@ -109,7 +109,7 @@ async def find_route(
                 scope.waiting_for = f"the filter {type(each).__name__}"
                 answer = await scope.run_with_deadline(answer.step)
             if isinstance(answer, Status):
-                return route.of_filter(answer)
+                return route.annotate_filter_status(answer)
             if answer is not None:
                 responders += (answer,)
         scope.check_open()

@@ -14,7 +14,7 @@ from trxds.core.status import Status, StatusCode
 from trxds.lb.pick import PickArgs
 from trxds.resolver.pick_outcomes import FaultStep
 from trxds.resources.fault import Abort, Delay, FaultConfig, FractionalPercent
-from trxds.resources.matchers import header_value, integer
+from trxds.resources.matchers import header_value, parse_integer
 
 from .filter_protocol import Wait
 
@@ -113,7 +113,7 @@ def _code(abort: Abort, metadata: Metadata) -> StatusCode:
     value = header_value(metadata, ABORT_CODE) if abort.by_header else None
     if value is None:
         return abort.code
-    number = integer(value)
+    number = parse_integer(value)
     return StatusCode(number) if number is not None and 0 <= number <= max(StatusCode) else StatusCode.UNKNOWN
 
 
@@ -143,4 +143,4 @@ def _verdict(injection: FaultInjection) -> str:
 
 def _number(metadata: Metadata, header: str) -> int | None:
     value = header_value(metadata, header)
-    return None if value is None else integer(value)
+    return None if value is None else parse_integer(value)

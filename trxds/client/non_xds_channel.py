@@ -62,7 +62,7 @@ class _Balanced:
 
     def to_update(self, located: ResolvedAddress) -> Update:
         """For what `PlainResolver` has found."""
-        return Update(*build_priority(self._policy, (located.place,), located.note))
+        return Update(*build_priority(self._policy, (located.locality,), located.note))
 
 
 def _parsed(source: ServiceConfigSource, policies: Policies) -> ServiceConfig:

@@ -1,1 +1,1 @@
-"""Floor 3: many resources become one consistent picture, and the picture becomes routes and a tree."""
+"""The resolvers: they turn resources or names into one consistent configuration and its routes."""

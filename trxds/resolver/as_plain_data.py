@@ -1,4 +1,4 @@
-"""Values as plain data, for programs that read JSON: what a dataclass has, by the names of its fields."""
+"""Values as data for JSON: a dataclass becomes a mapping of its fields."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _OUTCOMES = get_args(Outcome)
 
 
 def as_plain_data(value: Any) -> Any:
-    """Only what JSON has. An enum is its name, no limit (infinity) is null, bytes are hexadecimal.
+    """Return the value in JSON's types: an enum as its name, infinity (no limit) as null, bytes as hexadecimal.
 
-    What is one of several kinds says which one it is, in `kind`: an RPC's outcome, a filter's configuration.
+    A value of one of several types, such as an RPC's outcome or a filter's configuration, has its type in `kind`.
     """
     match value:
-        # Before the numbers: an IntEnum is an int as well, and would be no more than that in JSON.
+        # Before the numbers: an IntEnum is an int too, and JSON would show its number only.
         case Enum():
             return value.name
-        # JSON has no infinity; json.dumps writes a word that other readers refuse.
+        # JSON has no infinity; json.dumps writes `Infinity`, which other parsers reject.
         case float() if math.isinf(value):
             return None
         case None | str() | bool() | int() | float():
@@ -40,5 +40,5 @@ def as_plain_data(value: Any) -> Any:
 
 
 def _kind(value: Any) -> dict[str, Any]:
-    told = isinstance(value, _OUTCOMES) or type(value).__name__.endswith("Config")
-    return {"kind": type(value).__name__} if told else {}
+    has_kind = isinstance(value, _OUTCOMES) or type(value).__name__.endswith("Config")
+    return {"kind": type(value).__name__} if has_kind else {}

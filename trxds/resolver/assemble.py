@@ -1,7 +1,7 @@
-"""Many resources become one picture: recomputed from everything known, no bookkeeping (A74).
+"""Many resources become one configuration, computed anew from everything known (A74).
 
-The walk begins at the listener and visits what it needs; what it visits is what has to be
-watched. It yields a complete configuration, an error, or the names still missing.
+The walk begins at the listener and visits the resources that it needs; these have to be watched. The result is a
+complete configuration, an error, or the names that are still missing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NOTHING: Mapping[str, ClusterResult] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """`visited` are the resources to watch from now on, no others; `awaited` are those that have not come yet."""
+    """The result of a walk: `visited` are the resources to watch from now on; `awaited` have not come yet."""
 
     outcome: XdsConfig | ConfigError | Missing
     visited: frozenset[Key]
@@ -48,10 +48,10 @@ def assemble(
     held: Iterable[str],
     before: Mapping[str, ClusterResult] = NOTHING,
 ) -> Assembly:
-    """What `known` makes of the target; `held` are clusters that RPCs or route tables still need.
+    """Compute the configuration of a target from `known`; `held` are clusters that RPCs or route tables still need.
 
-    A cluster that comes out as it was `before` is the same object: a thousand clusters of which one
-    has changed are compared at once further down.
+    A cluster that is equal to its entry in `before` is the same object. So a thousand clusters, of which one has
+    changed, are compared fast by the policies.
     """
     walk = _Walk(known, before)
     routing = walk.routing(listener, authority)
@@ -59,7 +59,7 @@ def assemble(
     names = set(held)
     if isinstance(routing, _Routing):
         names.update(cluster.name for route in routing.host.routes if route.action for cluster in route.action.clusters)
-    # Sorted, so that resources are asked for in an order that does not change from run to run.
+    # Sorted, so that resources are requested in the same order in each run.
     for name in sorted(names):
         walk.cluster(name)
     outcome = _outcome(routing, walk.outcomes, walk.missing)
@@ -68,7 +68,7 @@ def assemble(
 
 @dataclass(frozen=True, slots=True)
 class _Routing:
-    """`standing` is that of the resource that has the routes."""
+    """A listener with the virtual host of the target; `standing` is the status of the resource that has the routes."""
 
     listener: Listener
     host: VirtualHost
@@ -80,7 +80,7 @@ def _outcome(
     clusters: dict[str, ClusterResult],
     missing: list[Key],
 ) -> XdsConfig | ConfigError | Missing:
-    # Before what is missing: without routes no new RPC gets as far as a cluster, so the error waits for none.
+    # Before the missing resources: without routes no new RPC reaches a cluster, so the error need not wait for any.
     if isinstance(routing, Status):
         return ConfigError(routing, clusters)
     if routing is None or missing:
@@ -89,7 +89,7 @@ def _outcome(
 
 
 class _Walk:
-    """Notes what it visits and what it misses. None means: not known yet."""
+    """One walk, which notes the resources that it visits and misses. None means: not known yet."""
 
     def __init__(self, known: Known, before: Mapping[str, ClusterResult]) -> None:
         self._known = known
@@ -98,17 +98,17 @@ class _Walk:
         self.missing: list[Key] = []
         self.outcomes: dict[str, ClusterResult] = {}
 
-    def _look(self, kind: str, name: str) -> ResourceUpdate | None:
+    def _lookup(self, kind: str, name: str) -> ResourceUpdate | None:
         key = (kind, name)
         state = self._known.get(key)
-        # Once: several clusters may have their endpoints from one resource.
+        # Each missing resource is listed once, although several clusters may share an EDS resource.
         if state is None and key not in self.visited:
             self.missing.append(key)
         self.visited.add(key)
         return state
 
     def routing(self, name: str, authority: str) -> _Routing | Status | None:
-        state = self._look("LDS", name)
+        state = self._lookup("LDS", name)
         if state is None:
             return None
         if state.error is not None:
@@ -116,33 +116,34 @@ class _Walk:
         listener = state.value
         assert isinstance(listener, Listener)
         standing = state.standing or ResourceStatus("LDS", name)
-        # A74: one of the errors that leave a channel without routes; another listener may follow, so it is watched on.
+        # A74: this error leaves the channel without routes. The resource stays watched, since a valid one may follow.
         if not listener.api:
             return resource_error(standing, "it is no API listener; a client needs one with `api_listener` set")
+        # A27: routes may be inline, and then there is no RDS resource to watch.
         if listener.route_config is not None:
-            return _routing(listener, listener.route_config, authority, standing)
+            return _find_routing(listener, listener.route_config, authority, standing)
         return self._routes(listener, listener.rds_name or "", authority)
 
     def _routes(self, listener: Listener, name: str, authority: str) -> _Routing | Status | None:
-        state = self._look("RDS", name)
+        state = self._lookup("RDS", name)
         if state is None:
             return None
         if state.error is not None:
             return state.error
         assert isinstance(state.value, RouteConfig)
-        return _routing(listener, state.value, authority, state.standing or ResourceStatus("RDS", name))
+        return _find_routing(listener, state.value, authority, state.standing or ResourceStatus("RDS", name))
 
     # -- clusters
 
     def cluster(self, name: str) -> ClusterResult | None:
-        """Worked out once, even if it is both routed to and a part of aggregates."""
+        """Return the result of a cluster, computed once even if the cluster is routed to and part of aggregates."""
         outcome = self.outcomes.get(name) or self._cluster(name)
         if outcome is not None:
             self.outcomes[name] = outcome
         return outcome
 
     def _cluster(self, name: str) -> ClusterResult | None:
-        state = self._look("CDS", name)
+        state = self._lookup("CDS", name)
         if state is None:
             return None
         if state.error is not None:
@@ -161,24 +162,25 @@ class _Walk:
                 assert_never(never)
 
     def _with_endpoints(self, cluster: Cluster, name: str, standing: ResourceStatus | None) -> ClusterConfig | None:
-        state = self._look("EDS", name)
+        state = self._lookup("EDS", name)
         if state is None:
             return None
         if state.error is not None:
-            # A74: a cluster without endpoints and with a note why, not a cluster in error.
+            # A74: an EDS error leaves the cluster without endpoints, with a note; it is not a cluster in error.
             return ClusterConfig(cluster, None, state.error.message, standing)
         assert isinstance(state.value, ClusterLoadAssignment)
         before = self._before.get(cluster.name)
-        # Not equal ones but the same: the ADS client keeps a value for as long as its bytes are the same.
+        # Compared by identity, which is fast: the xDS client returns the same object for the same bytes.
         if isinstance(before, ClusterConfig) and before.cluster is cluster and before.endpoints is state.value:
             return before
         return ClusterConfig(cluster, state.value, "", standing, state.standing)
 
     def _with_addresses(self, cluster: Cluster, name: str, standing: ResourceStatus | None) -> ClusterConfig | None:
-        state = self._look("DNS", name)
+        state = self._lookup("DNS", name)
         if state is None:
             return None
         if state.error is not None:
+            # A74: like an EDS error, a DNS error leaves the cluster without endpoints, with a note.
             note = resource_error(standing, state.error.message).message
             return ClusterConfig(cluster, None, note, standing)
         assert isinstance(state.value, tuple)
@@ -186,8 +188,7 @@ class _Walk:
             return ClusterConfig(
                 cluster, None, resource_error(standing, f'DNS name "{name}" has no addresses').message, standing
             )
-        # However many addresses a name has, they are one endpoint (A61).
-        # The name is its host name, with the port (A81).
+        # A61: all addresses of a name are one endpoint. A81: its host name is the name with the port.
         locality = Locality(LocalityId(), 1, (Endpoint(state.value, hostname=name),))
         return ClusterConfig(cluster, ClusterLoadAssignment(name, ((locality,),)), "", standing)
 
@@ -195,32 +196,34 @@ class _Walk:
         self, standing: ResourceStatus, lb_policy: LbPolicyConfig | None
     ) -> AggregateConfig | ClusterError | None:
         root = standing.name
-        names = flatten(root, self._parts)
+        names = flatten(root, self._aggregate_parts)
         if names is None:
-            return _unusable(standing, f"it is nested more than {MAX_DEPTH - 1} aggregate clusters deep")
-        # All of them before any is found missing, or their endpoints would be asked for one after the other.
+            return _cluster_error(standing, f"it is nested more than {MAX_DEPTH - 1} aggregate clusters deep")
+        # All parts are visited before any is missed, or their endpoints would be requested one after the other.
         found = [self.cluster(name) for name in names]
-        # A74: not before every part is answered, or a slow one would be passed over as if it were gone.
+        # A74: the aggregate waits for every part, or a slow one would be skipped as if it did not exist.
         if None in found:
             return None
-        # A part that is missing or in error must not take the others along (A74).
+        # A74: a part that does not exist or is in error does not fail the others.
         errors = [part for part in found if isinstance(part, ClusterError)]
         note = "; ".join(error.status.message for error in errors)
-        leaves = tuple(_balanced(part, lb_policy) for part in found if isinstance(part, ClusterConfig))
+        leaves = tuple(_with_policy(part, lb_policy) for part in found if isinstance(part, ClusterConfig))
         if not leaves:
-            return _unusable(standing, f"its aggregate cluster graph has no leaf clusters{note and f' ({note})'}")
+            return _cluster_error(standing, f"its aggregate cluster graph has no leaf clusters{note and f' ({note})'}")
         return AggregateConfig(root, leaves, note, tuple(error.name for error in errors))
 
-    def _parts(self, name: str) -> tuple[str, ...] | None:
-        """What an aggregate is made of; None for any other cluster, also one not known yet."""
-        state = self._look("CDS", name)
+    def _aggregate_parts(self, name: str) -> tuple[str, ...] | None:
+        """Return the clusters of an aggregate; None for any other cluster and for one that is not known yet."""
+        state = self._lookup("CDS", name)
         if state is None or not isinstance(state.value, Cluster):
             return None
         discovery = state.value.discovery
         return discovery.clusters if isinstance(discovery, Aggregate) else None
 
 
-def _routing(listener: Listener, routes: RouteConfig, authority: str, standing: ResourceStatus) -> _Routing | Status:
+def _find_routing(
+    listener: Listener, routes: RouteConfig, authority: str, standing: ResourceStatus
+) -> _Routing | Status:
     host = find_virtual_host(routes.virtual_hosts, authority)
     if host is None:
         remedy = "add that domain to one of its virtual hosts"
@@ -228,9 +231,10 @@ def _routing(listener: Listener, routes: RouteConfig, authority: str, standing: 
     return _Routing(listener, host, standing)
 
 
-def _unusable(standing: ResourceStatus, reason: str) -> ClusterError:
+def _cluster_error(standing: ResourceStatus, reason: str) -> ClusterError:
     return ClusterError(standing.name, resource_error(standing, reason))
 
 
-def _balanced(leaf: ClusterConfig, imposed: LbPolicyConfig | None) -> ClusterConfig:
+def _with_policy(leaf: ClusterConfig, imposed: LbPolicyConfig | None) -> ClusterConfig:
+    # Before A75 the aggregate's policy balanced its leaves; the context says whether it still does.
     return leaf if imposed is None else replace(leaf, cluster=replace(leaf.cluster, lb_policy=imposed))

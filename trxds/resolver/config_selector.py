@@ -1,4 +1,4 @@
-"""The config selector (A31): which route and which cluster for this RPC. Plain, once per RPC."""
+"""The config selector (A31) chooses route and cluster of each RPC, once and without waiting."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from trxds.resources.units import MILLION
 
 from .clusters import RouteTable
 from .request_hash import request_hash
-from .route_explanation import Explanation, explain_chosen, explain_passed
+from .route_explanation import Explanation, explain_chosen, explain_skipped
 from .routes import BoundCluster, BoundRoute, BoundRoutes
 
-_MAX_CACHED_PATHS = 1024  # paths; programs call few
+_MAX_CACHED_PATHS = 1024  # programs call few paths
 
 
-@dataclass(slots=True)  # not frozen: many are made, and freezing costs more than the rest of it
+@dataclass(slots=True)  # not frozen: each RPC makes one, and a frozen one costs more than twice as much
 class Selection:
-    """Where an RPC goes, before its filters have had their say; nobody changes it.
+    """The route and cluster of an RPC before its filters run; it is never changed.
 
-    `hash` is None without a hash policy that yields one (A42).
+    `hash` is None unless a hash policy yields one (A42).
     """
 
     route: BoundRoute
@@ -37,11 +37,11 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class RouteError:
-    """Nowhere. With `may_change`, RPCs that wait for ready wait for the next configuration."""
+    """The status of an RPC without a route. If it is `retryable`, RPCs that wait for ready wait for other routes."""
 
     status: Status
     retryable: bool
-    route: BoundRoute | None = None  # that matches
+    route: BoundRoute | None = None  # the route that matches
 
 
 Explained: TypeAlias = tuple[Explanation, Selection | None]  # without a selection the RPC ends there
@@ -49,10 +49,10 @@ Explained: TypeAlias = tuple[Explanation, Selection | None]  # without a selecti
 
 @dataclass(frozen=True, slots=True)
 class ConfigSelector:
-    """One version of the routes; `channel_id` is what a hash policy may ask for (A42).
+    """One version of the routes; `channel_id` is the hash of policies that hash by channel (A42).
 
-    `settled` has the paths whose first route asks for nothing but the path, has one cluster and hashes
-    nothing: what there is to choose for them is chosen once.
+    `path_cache` has the paths for which nothing is left to choose: their first route has no condition but the path, one
+    cluster and no hash policy.
     """
 
     routes: BoundRoutes
@@ -62,13 +62,13 @@ class ConfigSelector:
     path_cache: dict[str, Selection] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def choose(self, path: str, metadata: Metadata) -> Selection | RouteError:
-        settled = self.path_cache.get(path)
-        return self._choose(path, metadata, self.random) if settled is None else settled
+        cached = self.path_cache.get(path)
+        return self._choose(path, metadata, self.random) if cached is None else cached
 
     def _choose(self, path: str, metadata: Metadata, random: Random) -> Selection | RouteError:
         routes = self.routes
         candidates = routes.candidates(path)
-        values: dict[str, str | None] = {}  # of headers, each looked up once however many routes ask for it
+        values: dict[str, str | None] = {}  # of headers, each looked up once for all routes
         for position in candidates:
             match = routes.routes[position].match
             if not match.headers and match.fraction is None:
@@ -81,9 +81,11 @@ class ConfigSelector:
     def _select(
         self, bound: BoundRoute, path: str, metadata: Metadata, random: Random, *, first: bool = False
     ) -> Selection | RouteError:
+        # A28: a route whose action gRPC does not support matches, and fails the RPC.
         if not bound.clusters:
             return RouteError(self.routes.no_action(path), False, bound)
         hashed = request_hash(bound.hash_policies, metadata, self.channel_id) if bound.hash_policies else None
+        # A31: the cluster is drawn here, once for the RPC, so retries stay in it and its connectivity does not count.
         selection = Selection(bound, bound.pick_cluster(random), self.table, hashed)
         if first and len(bound.clusters) == 1 and not bound.hash_policies and len(self.path_cache) < _MAX_CACHED_PATHS:
             self.path_cache[path] = selection
@@ -93,12 +95,13 @@ class ConfigSelector:
         routes, random = self.routes, copies.of(self.random)
         found = self._choose(path, metadata, random)
         passed = found.route.number if found.route is not None else len(routes.routes)
+        # The reasons come from the same random numbers as the choice, in the order in which it drew them.
         drawn = iter(random.numbers)
-        told = explain_passed(routes, path, metadata, passed, drawn)
+        explanation = explain_skipped(routes, path, metadata, passed, drawn)
         if isinstance(found, RouteError):
-            return replace(told, refusal=found.status), None
+            return replace(explanation, refusal=found.status), None
         chosen = explain_chosen(routes, path, metadata, found.route, found.cluster, found.hash, drawn)
-        return replace(told, chosen=chosen), found
+        return replace(explanation, chosen=chosen), found
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -106,33 +109,35 @@ class ConfigSelector:
 
 
 def _accepts(match: RouteMatch, metadata: Metadata, values: dict[str, str | None], random: Random) -> bool:
-    """The path matches; do the headers, and is the RPC among the share that is to go here?"""
-    for header in match.headers:  # no `all`: its generator would cost more than the comparison
+    """Return whether headers and runtime fraction match; the path is known to match."""
+    for header in match.headers:  # not `all()`: its generator costs more than the comparison
         name = header.name
         if name not in values:
             values[name] = header_value(metadata, name)
         if not header.accepts(values[name]):
             return False
+    # A28: the fraction is drawn last, only for RPCs that match otherwise.
     return match.fraction is None or random.randrange(MILLION) < match.fraction
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorSelector:
-    """Stands in while the listener or the routes are in error.
+    """The selector while the listener or the routes are in error.
 
-    `present` tells the error of the moment: what was wrong when this came into force may be over, and the rest of
-    the next configuration be awaited.
+    `current_error` returns the error of the moment: `error` may be over by now while the next configuration is
+    incomplete.
     """
 
     error: Status
-    present: Callable[[], Status] | None = None
+    current_error: Callable[[], Status] | None = None
 
     @property
     def status(self) -> Status:
-        """Why RPCs fail now."""
-        return self.error if self.present is None else self.present()
+        """Return the reason why RPCs fail now."""
+        return self.error if self.current_error is None else self.current_error()
 
     def choose(self, path: str, metadata: Metadata) -> Selection | RouteError:
+        # A resource in error may be repaired, so RPCs that wait for ready wait for it.
         return RouteError(self.status, True)
 
     def explain(self, path: str, metadata: Metadata, copies: RandomCopies) -> Explained:
@@ -144,15 +149,15 @@ class ErrorSelector:
 
 
 class Selector(Protocol):
-    """What the calls of a channel ask first. There is a third kind, for targets without routes (`methods.py`)."""
+    """The interface of selectors. `service_config_selector.py` has the one for targets without routes."""
 
     def choose(self, path: str, metadata: Metadata) -> Selection | RouteError: ...
 
     def explain(self, path: str, metadata: Metadata, copies: RandomCopies) -> Explained:
-        """Choose once more and say why; what is drawn is drawn from copies."""
+        """Choose once more, with copies of the random generators, and give the reasons."""
         ...
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is wrong with the configuration, though calls can be made by it."""
+        """Return the flaws of the configuration that do not fail calls."""
         ...

@@ -1,7 +1,8 @@
-"""All that one target needs is watched, and assembled into a configuration that is complete (A74).
+"""The watches of all resources that one target needs, and the complete configuration that they make (A74).
 
-A watch is a slot in the resolver's mailbox and no task; its letter's sender is the resource. Exactly the resources and
-names are watched that the last assembly visited. While a configuration is incomplete, the one before stays the newest.
+A watch is a slot in the resolver's queue and no task; the sender of its messages is the resource. Exactly the resources
+and names that the last assembly visited are watched. While a configuration is incomplete, the one before it stays the
+newest.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from trxds.resources.types import CDS, EDS, LDS, RDS, ResourceType
 from trxds.xds.resource_update import ResourceUpdate
 
 from .assemble import Assembly, Key, Known, assemble
-from .meanwhile import is_troubled, up_to_date
+from .meanwhile import may_fail_rpcs, with_present_errors
 from .snapshot import ClusterResult, ConfigError, Missing, XdsConfig
 from .update_rate_limiter import UpdateRateLimiter
 
-# Also the order in which new watches begin, so that requests leave in the order servers expect.
+# This is also the order in which new watches begin, so that requests are sent in the order that servers expect.
 _TYPES = {kind.kind: kind for kind in (LDS, RDS, CDS, EDS)}
 _ORDER = [*_TYPES, "DNS"]
 
-_SHOWN = 3  # of what is missing; there may be ten thousand
+MAX_SHOWN = 3  # of the missing resources; there may be ten thousand
 
 
 class Watch(Protocol):
@@ -34,31 +35,31 @@ class Watch(Protocol):
 
 
 class Source(Protocol):
-    """Where resources come from: the XdsClient."""
+    """The source of resources: the XdsClient."""
 
     def watch(self, kind: ResourceType, name: str, mailbox: ConflatingQueue[Any], sender: Hashable) -> Watch: ...
 
     def describe_pending(self, type: ResourceType, name: str) -> str:
-        """How a resource stands that has not come yet, in words."""
+        """Describe why a resource has not come yet."""
         ...
 
 
-class Names(Protocol):
-    """Where the addresses of DNS names come from."""
+class NameResolver(Protocol):
+    """The source of addresses of DNS names."""
 
     def watch(self, name: str, mailbox: ConflatingQueue[Any], sender: Hashable) -> Watch: ...
 
 
 class DependencyManager:
-    """`newest` is None until a configuration is complete. It stays the same object as long as nothing changes.
+    """The watches of one target. `newest` is None until a configuration is complete; it is replaced only by a change.
 
-    `held` are the clusters that somebody needs though no route may name them any more.
+    `held` are the clusters that RPCs or route tables need, even if no route names them any more.
     """
 
     def __init__(
         self,
         source: Source,
-        names: Names,
+        names: NameResolver,
         mailbox: ConflatingQueue[Any],
         listener: str,
         authority: str,
@@ -72,85 +73,93 @@ class DependencyManager:
         self._held = held
         self._watches: dict[Key, Watch] = {}
         self._known: dict[Key, ResourceUpdate] = {}
-        self._before: Mapping[str, ClusterResult] = {}
-        self._awaited: tuple[Key, ...] = ()  # what the last assembly lacked
+        self._last_clusters: Mapping[str, ClusterResult] = {}
+        self._awaited: tuple[Key, ...] = ()  # the missing resources of the last assembly
         self._is_complete = False
         self._has_news = True
-        self._pace = UpdateRateLimiter()
+        self._rate_limiter = UpdateRateLimiter()
 
     def note_news(self) -> None:
-        """Have the next `update` assemble anew."""
+        """Make the next `update` assemble a configuration."""
         self._has_news = True
 
-    def take(self, key: Hashable, state: ResourceUpdate) -> None:
-        """Note how a resource or a name stands now."""
+    def note_state(self, key: Hashable, state: ResourceUpdate) -> None:
+        """Note the state of a resource or a name."""
         if key in self._watches:
             self._known[key] = state
 
     def update(self, now: float) -> float:
-        """Assemble what is known if there is news. Return when to try again: `inf` for not before there is more."""
+        """Assemble a configuration if there is news. Return when to try again: `inf` for not before there is news."""
         if not self._has_news:
             return math.inf
-        if self._pace.ready_at(now) > now:
-            return self._pace.ready_at(now)
+        if self._rate_limiter.ready_at(now) > now:
+            return self._rate_limiter.ready_at(now)
         self._has_news = False
-        assembly = self._assembled(self._known)
+        assembly = self._assemble(self._known)
         self._watch_exactly(assembly.visited)
         self._awaited = assembly.awaited
         outcome = assembly.outcome
         self._is_complete = not isinstance(outcome, Missing)
         if not isinstance(outcome, Missing):
-            self._before = outcome.clusters
-        # A74: a configuration comes into force complete or not at all. Until then the one before serves.
-        newest = self._in_the_meantime() if isinstance(outcome, Missing) else self._with_held(outcome)
+            self._last_clusters = outcome.clusters
+        # A74: a configuration comes into force complete or not at all. Until then the one before it is used.
+        newest = self._newest_with_present_errors() if isinstance(outcome, Missing) else self._with_held(outcome)
+        # Only a change takes a token of the rate limiter: resources may be sent again without one.
         if newest != self.newest:
-            self._pace.take(now)
+            self._rate_limiter.take(now)
             self.newest = newest
         return math.inf
 
-    def _in_the_meantime(self) -> XdsConfig | ConfigError | None:
+    def _newest_with_present_errors(self) -> XdsConfig | ConfigError | None:
         newest = self.newest
-        return replace(newest, clusters=self._up_to_date(newest.clusters)) if newest is not None else None
+        return replace(newest, clusters=self._with_present_errors(newest.clusters)) if newest is not None else None
 
     def _with_held(self, config: XdsConfig | ConfigError) -> XdsConfig | ConfigError:
-        """Without routes a held cluster may be in the middle of a change: it keeps what it had."""
+        """Return the configuration with all held clusters.
+
+        Without routes a held cluster may be incomplete: then it keeps what it had.
+        """
         incomplete = self._held.keys() - config.clusters.keys()
         if not incomplete:
             return config
-        assert self.newest is not None  # a cluster is held because a configuration had it
-        had = {name: self.newest.clusters[name] for name in incomplete}
-        return replace(config, clusters={**config.clusters, **self._up_to_date(had)})
+        assert self.newest is not None  # only a cluster of a configuration is ever held
+        kept = {name: self.newest.clusters[name] for name in incomplete}
+        return replace(config, clusters={**config.clusters, **self._with_present_errors(kept)})
 
-    def _up_to_date(self, clusters: Mapping[str, ClusterResult]) -> Mapping[str, ClusterResult]:
-        if not any(map(is_troubled, clusters.values())):
+    def _with_present_errors(self, clusters: Mapping[str, ClusterResult]) -> Mapping[str, ClusterResult]:
+        if not any(map(may_fail_rpcs, clusters.values())):
             return clusters
-        # The clusters as if all that is awaited were in error.
-        errors = {key: ResourceUpdate(error=unavailable(self._describe(*key))) for key in self._awaited}
-        present = self._assembled(ChainMap(errors, self._known)).outcome
+        # This yields the clusters as if all awaited resources were in error.
+        errors = {key: ResourceUpdate(error=unavailable(self._describe_resource(*key))) for key in self._awaited}
+        present = self._assemble(ChainMap(errors, self._known)).outcome
         assert not isinstance(present, Missing)
-        return {name: up_to_date(its, present.clusters) if is_troubled(its) else its for name, its in clusters.items()}
+        return {
+            name: with_present_errors(result, present.clusters) if may_fail_rpcs(result) else result
+            for name, result in clusters.items()
+        }
 
-    def _assembled(self, known: Known) -> Assembly:
-        return assemble(known, *self._target, self._held, self._before)
+    def _assemble(self, known: Known) -> Assembly:
+        return assemble(known, *self._target, self._held, self._last_clusters)
 
     @property
     def describe_pending(self) -> str:
-        """What the next configuration waits for, in words; empty if for nothing that is known."""
+        """Describe what the next configuration waits for; the text is empty if that is nothing known."""
         if self._is_complete:
             return ""
-        shown = [self._describe(kind, name) for kind, name in self._awaited[:_SHOWN]]
+        shown = [self._describe_resource(kind, name) for kind, name in self._awaited[:MAX_SHOWN]]
+        # The text ends up in the status of RPCs, so it has a bound.
         more = len(self._awaited) - len(shown)
         return "; ".join([*shown, f"and {more} more"] if more else shown)
 
     def error(self) -> Status:
-        """Return why there are no routes now. An error that is still in force may be over."""
+        """Return the reason why there are no routes now. The error that is in force may be over."""
         if isinstance(self.newest, XdsConfig):
             return unavailable("a complete configuration has come and is about to be in force")
         if self.newest is None or not self._is_complete:
             return unavailable(self.describe_pending)
         return self.newest.status
 
-    def _describe(self, kind: str, name: str) -> str:
+    def _describe_resource(self, kind: str, name: str) -> str:
         if kind == "DNS":
             return f'DNS name "{name}": it is being looked up'
         return self._source.describe_pending(_TYPES[kind], name)
@@ -159,7 +168,7 @@ class DependencyManager:
         for key in self._watches.keys() - wanted:
             self._watches.pop(key).cancel()
             self._known.pop(key, None)
-        # Servers that answer in the order of requests give clusters before endpoints then, as the protocol advises.
+        # The xDS protocol advises clusters before endpoints; many servers answer in the order of the requests.
         for key in sorted(wanted - self._watches.keys(), key=lambda key: (_ORDER.index(key[0]), key[1])):
             self._watches[key] = self._watch(*key)
 
@@ -169,5 +178,5 @@ class DependencyManager:
         return self._source.watch(_TYPES[kind], name, self._mailbox, (kind, name))
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Cancel all watches."""
         self._watch_exactly(frozenset())

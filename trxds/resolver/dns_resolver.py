@@ -1,7 +1,7 @@
-"""The DNS names of targets and of LOGICAL_DNS clusters, each watched like a resource and kept by one task (A37).
+"""DNS names of targets and of LOGICAL_DNS clusters, each watched like a resource and resolved by one task (A37).
 
-A name is looked up again when a policy asks for it, but not within 30 seconds of the last time. After a
-failure it is looked up again by itself, with backoff, and until then the addresses known are good.
+A name is resolved again when a policy requests it, but not within 30 seconds of the last time. After a failure it is
+resolved again after a backoff, and until then the known addresses stay in use.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.status import unavailable
 from trxds.xds.resource_update import ResourceUpdate
 
-# As in the C++ client and in grpc-go: a fleet that fails asks for a look-up with each connection that it loses.
+# As in the C++ client and in grpc-go: a failing fleet requests a look-up with each lost connection.
 MIN_RESOLUTION_INTERVAL = 30.0  # seconds between two look-ups that succeed
 
 _log = logging.getLogger("trxds.resolver")
@@ -28,7 +28,7 @@ Resolve: TypeAlias = Callable[[str, int], Awaitable[tuple[str, ...]]]
 
 
 class DnsResolver:
-    """Those that one channel needs, as "host:port"."""
+    """The DNS names that one channel needs, each as "host:port"."""
 
     def __init__(self, nursery: trio.Nursery, look_up: Resolve, random: Random) -> None:
         self._nursery = nursery
@@ -37,32 +37,34 @@ class DnsResolver:
         self._watched: dict[str, DnsWatch] = {}
 
     def watch(self, name: str, mailbox: ConflatingQueue[Any], sender: Hashable) -> DnsWatch:
-        """Put each new state of the name into `mailbox`, its value a tuple of addresses."""
+        """Put each new state of the name into `mailbox`; its value is a tuple of addresses."""
         watch = DnsWatch(name, mailbox, sender, lambda: self._watched.pop(name))
         self._watched[name] = watch
         self._nursery.start_soon(watch.run, self._look_up, Backoff(self._random), name=f"dns/{name}")
         return watch
 
     def re_resolve(self, name: str) -> None:
-        """The addresses seem to be out of date. Plain; nothing if nobody watches the name any more."""
+        """Resolve the name again soon, if it is watched: its addresses seem to be out of date."""
         if name in self._watched:
-            self._watched[name].asked.set()
+            self._watched[name].resolution_requested.set()
 
     def re_resolve_all(self) -> None:
-        """As if that were said of each name. Plain."""
+        """Resolve all names again soon."""
         for watch in self._watched.values():
-            watch.asked.set()
+            watch.resolution_requested.set()
 
 
 class DnsWatch:
-    """One name, until its watcher leaves."""
+    """The watch of one name, until it is cancelled."""
 
-    def __init__(self, name: str, mailbox: ConflatingQueue[Any], sender: Hashable, left: Callable[[], object]) -> None:
-        self.asked = trio.Event()
+    def __init__(
+        self, name: str, mailbox: ConflatingQueue[Any], sender: Hashable, on_cancel: Callable[[], object]
+    ) -> None:
+        self.resolution_requested = trio.Event()
         self._name = name
         self._mailbox = mailbox
         self._sender = sender
-        self._left = left
+        self._on_cancel = on_cancel
         self._scope = trio.CancelScope()
         self._state = ResourceUpdate()
         self._failing_since = ""
@@ -73,9 +75,10 @@ class DnsWatch:
             while True:
                 began = trio.current_time()
                 try:
+                    # getaddrinfo takes an IPv6 address without its brackets.
                     addresses = await look_up(host.strip("[]"), int(port))
                 except OSError as error:
-                    self._failed(error)
+                    self._on_failure(error)
                     await trio.sleep(backoff.next())
                     continue
                 backoff.reset()
@@ -84,19 +87,21 @@ class DnsWatch:
                 await self._wait_for_request(began + MIN_RESOLUTION_INTERVAL)
 
     async def _wait_for_request(self, earliest: float) -> None:
-        # What was asked during the look-up was asked of older addresses.
-        self.asked = trio.Event()
-        await self.asked.wait()
+        # A request during the look-up was about the addresses before it.
+        self.resolution_requested = trio.Event()
+        await self.resolution_requested.wait()
         await trio.sleep_until(earliest)
 
-    def _failed(self, error: OSError) -> None:
+    def _on_failure(self, error: OSError) -> None:
+        # Only the first failure sets the time, or an equal error would look like news each time.
         since = self._failing_since = self._failing_since or time_of_day(trio.current_time())
+        # A37: a failure after a success keeps the addresses, and is an ambient error.
         status = unavailable(f'DNS name "{self._name}" cannot be resolved since {since}: {error.strerror or error}')
         addresses = self._state.value
         self._publish(ResourceUpdate(error=status) if addresses is None else ResourceUpdate(addresses, ambient=status))
 
     def _publish(self, state: ResourceUpdate) -> None:
-        # leave() has taken our letter back, and none may follow it.
+        # `cancel` has taken the unread message back, and none may follow.
         if state == self._state or self._scope.cancel_called:
             return
         problem = state.error or state.ambient
@@ -106,11 +111,11 @@ class DnsWatch:
         self._mailbox.put(self._sender, state)
 
     def cancel(self) -> None:
-        """Watch no longer; an unread letter is taken back. Plain and idempotent."""
+        """End the watch, and take an unread message back. A second call changes nothing."""
         if not self._scope.cancel_called:
             self._scope.cancel(reason=f"no cluster needs {self._name} any more")
             self._mailbox.discard(self._sender)
-            self._left()
+            self._on_cancel()
 
     def __repr__(self) -> str:
-        return f"<NameWatch {self._name}{' left' if self._scope.cancel_called else ''}>"
+        return f"<DnsWatch {self._name}{' left' if self._scope.cancel_called else ''}>"

@@ -1,7 +1,7 @@
-"""The filters of a route: the listener's, with what virtual host, route and cluster override (A39).
+"""The filters of a route: those of the listener, with the overrides of virtual host, route and cluster (A39).
 
-Nothing is merged field by field: the most specific scope that names a filter wins entirely. An override of another
-kind of filter is as if it were not there.
+Nothing is merged field by field: the most specific scope that names a filter replaces its whole configuration. An
+override of another type of filter is ignored.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from trxds.resources.filters import HttpFilter, RouterConfig
 from trxds.resources.listener import Listener
 from trxds.resources.route import Route, VirtualHost
 
-from .misplaced_overrides import belongs_to
+from .misplaced_overrides import has_type_of
 
-# Built above this floor from the merged configurations of a route's filters; opaque here.
+# The client makes it from a route's merged configurations; it is opaque here.
 FilterChain: TypeAlias = Any
 MakeChain: TypeAlias = Callable[[tuple[FilterConfig, ...]], FilterChain]
 
 
 @dataclass(frozen=True, slots=True)
 class EffectiveFilter:
-    """A filter as one route has it; `scope` is where its configuration was found."""
+    """A filter as one route has it; `scope` is the source of its configuration."""
 
     name: str
     config: FilterConfig
@@ -37,7 +37,7 @@ class EffectiveFilter:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSelection(FilterConfig):
-    """Internal, just before the router: keeps the cluster and lets the route table go (A60)."""
+    """The internal filter before the router, which holds the cluster and releases the route table (A60)."""
 
     def __str__(self) -> str:
         return "from here on the cluster stands"
@@ -47,29 +47,30 @@ _CLUSTER_SELECTION = EffectiveFilter("cluster selection", ClusterSelection(), "c
 
 
 class FilterChains:
-    """The filters of a virtual host's routes; routes that configure alike share one chain."""
+    """The filters of a virtual host's routes; routes with equal configurations share one chain."""
 
     def __init__(self, listener: Listener, host: VirtualHost, make: MakeChain) -> None:
         self._filters = tuple(each for each in listener.http_filters if not isinstance(each.config, RouterConfig))
-        # A39: the router is no filter that runs: it stands for what the call does itself, and `explain` shows it.
+        # The router filter does not run: the call itself does its work. `explain` shows it.
         self._router = tuple(each for each in listener.http_filters if isinstance(each.config, RouterConfig))
         self._host = host.filter_overrides
         self._make = make
-        self._made: dict[tuple[FilterConfig, ...], FilterChain] = {}
+        self._chains: dict[tuple[FilterConfig, ...], FilterChain] = {}
 
     def chain(self, route: Route, cluster: WeightedCluster) -> FilterChain:
-        configs = tuple(use.config for use in self._uses(route, cluster))
-        if configs not in self._made:
-            self._made[configs] = self._make(configs)
-        return self._made[configs]
+        configs = tuple(use.config for use in self._merged_filters(route, cluster))
+        # Thousands of routes usually have the same few configurations, so their chains are shared.
+        if configs not in self._chains:
+            self._chains[configs] = self._make(configs)
+        return self._chains[configs]
 
     def effective_filters(self, route: Route, cluster: WeightedCluster) -> tuple[EffectiveFilter, ...]:
-        """With the two at the end that every chain has: what `explain` shows."""
+        """Return the filters that `explain` shows, with the two that end every chain."""
         router = (EffectiveFilter(each.name, each.config, "listener") for each in self._router)
-        return (*self._uses(route, cluster), _CLUSTER_SELECTION, *router)
+        return (*self._merged_filters(route, cluster), _CLUSTER_SELECTION, *router)
 
-    def _uses(self, route: Route, cluster: WeightedCluster) -> tuple[EffectiveFilter, ...]:
-        """In the listener's order, without those that are disabled there and configured nowhere."""
+    def _merged_filters(self, route: Route, cluster: WeightedCluster) -> tuple[EffectiveFilter, ...]:
+        """Return the filters in the listener's order, without those that are disabled there and have no override."""
         scopes = (
             ("weighted cluster", cluster.filter_overrides),
             ("route", route.filter_overrides),
@@ -82,8 +83,9 @@ class FilterChains:
 def _merge(
     http_filter: HttpFilter, scopes: tuple[tuple[str, Mapping[str, FilterConfig]], ...]
 ) -> EffectiveFilter | None:
+    # A39: the scopes are in order, the most specific first, and the first one that has the filter wins.
     for scope, overrides in scopes:
         override = overrides.get(http_filter.name)
-        if override is not None and belongs_to(override, http_filter):
+        if override is not None and has_type_of(override, http_filter):
             return EffectiveFilter(http_filter.name, override, scope)
     return None if http_filter.disabled else EffectiveFilter(http_filter.name, http_filter.config, "listener")

@@ -1,9 +1,8 @@
-"""Which routes an RPC to some path may take, without trying each (A28: the first match wins).
+"""An index of routes by path, so that an RPC need not try each route (A28: the first match wins).
 
-Exact paths and prefixes are looked up, those that ignore case by their folded text. What stays
-linear: each regular expression that stands before the route that takes every RPC is tried, once
-for each path, because the answer for a path is remembered; and routes of one path that differ in
-headers only are tried one by one, for each RPC.
+Exact paths and prefixes are looked up; those that ignore case by their folded text. Two steps stay linear. Each regular
+expression before the first route that takes every RPC is tried once for each path, and the result is cached. Routes of
+one path that differ in headers only are tried one by one for each RPC.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from trxds.resources.route_match import RouteMatch
 
 Text = TypeVar("Text", str, bytes)
 
-# How many positions are remembered before the memory starts afresh; programs call few paths.
-_ROOM = 65_536
+# How many positions are cached before the cache is cleared; programs call few paths.
+MAX_CACHED_POSITIONS = 65_536
 
 
 class _Texts(Generic[Text]):
@@ -27,7 +26,7 @@ class _Texts(Generic[Text]):
     def __init__(self) -> None:
         self._exact: dict[Text, list[int]] = {}
         self._prefixes: dict[Text, list[int]] = {}
-        # So a path costs as many look-ups as there are lengths, and not as many as there are prefixes.
+        # A path costs one look-up for each length, not one for each prefix.
         self._lengths: set[int] = set()  # of the prefixes
 
     def add(self, text: Text, position: int, is_prefix: bool) -> None:
@@ -38,7 +37,7 @@ class _Texts(Generic[Text]):
             self._exact.setdefault(text, []).append(position)
 
     def find(self, text: Text) -> list[list[int]]:
-        """Ascending positions, one list for each entry that takes the text."""
+        """Return ascending positions, one list for each entry that matches the text."""
         found = [self._exact[text]] if text in self._exact else []
         for length in self._lengths:
             if length <= len(text) and (positions := self._prefixes.get(text[:length])) is not None:
@@ -50,15 +49,15 @@ class _Texts(Generic[Text]):
 
 
 class RouteIndex:
-    """Made once for a table of routes; a route is its position."""
+    """The index of one table of routes; a route is its position."""
 
     def __init__(self, matches: Iterable[RouteMatch]) -> None:
         self._matches = tuple(matches)
-        self._plain: _Texts[str] = _Texts()
-        self._folded: _Texts[bytes] = _Texts()
+        self._case_sensitive: _Texts[str] = _Texts()
+        self._case_insensitive: _Texts[bytes] = _Texts()
         self._patterns: dict[int, Pattern] = {}
-        self._remembered: dict[str, tuple[int, ...]] = {}
-        self._room = _ROOM
+        self._cache: dict[str, tuple[int, ...]] = {}
+        self._cache_room = MAX_CACHED_POSITIONS
         for position, match in enumerate(self._matches):
             self._add(position, match.path)
 
@@ -66,40 +65,40 @@ class RouteIndex:
         if isinstance(path, Pattern):
             self._patterns[position] = path
         elif path.ignore_case:
-            self._folded.add(fold(path.text), position, isinstance(path, Prefix))
+            self._case_insensitive.add(fold(path.text), position, isinstance(path, Prefix))
         else:
-            self._plain.add(path.text, position, isinstance(path, Prefix))
+            self._case_sensitive.add(path.text, position, isinstance(path, Prefix))
 
     def candidates(self, path: str) -> tuple[int, ...]:
-        """The routes whose path matches, in order, up to the first that asks for nothing else."""
-        found = self._remembered.get(path)
-        return self._remember(path) if found is None else found
+        """Return the routes whose path matches, in order, up to the first without another condition."""
+        found = self._cache.get(path)
+        return self._find_candidates(path) if found is None else found
 
-    def _remember(self, path: str) -> tuple[int, ...]:
+    def _find_candidates(self, path: str) -> tuple[int, ...]:
         found = tuple(self._reachable(path))
-        # Not by paths alone: one may match thousands of routes that differ in headers.
-        self._room -= 1 + len(found)
-        if self._room < 0:
-            self._remembered.clear()
-            self._room = _ROOM
-        self._remembered[path] = found
+        # Positions count, not only paths: a path may match thousands of routes that differ in headers.
+        self._cache_room -= 1 + len(found)
+        if self._cache_room < 0:
+            self._cache.clear()
+            self._cache_room = MAX_CACHED_POSITIONS
+        self._cache[path] = found
         return found
 
     def _reachable(self, path: str) -> Iterator[int]:
         for position in self._matching(path):
             yield position
-            if self._takes_all(position):
+            if self._matches_every_rpc(position):
                 return
 
-    def _takes_all(self, position: int) -> bool:
+    def _matches_every_rpc(self, position: int) -> bool:
         match = self._matches[position]
         return not match.headers and match.fraction is None
 
     def _matching(self, path: str) -> Iterator[int]:
-        found: list[Iterable[int]] = [*self._plain.find(path)]
-        if self._folded:
-            found += self._folded.find(fold(path))
-        # Each of these ascends, the positions of the expressions too, so the first match comes first (A28).
+        found: list[Iterable[int]] = [*self._case_sensitive.find(path)]
+        if self._case_insensitive:
+            found += self._case_insensitive.find(fold(path))
+        # A28: the first route that matches wins. All of these lists ascend, so their merge does too.
         for position in merge(*found, self._patterns):
             pattern = self._patterns.get(position)
             if pattern is None or pattern.matches(path):

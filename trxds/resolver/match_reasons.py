@@ -1,4 +1,4 @@
-"""What a route asks of an RPC and how the RPC meets it, in words."""
+"""Explanations why a route matches an RPC or does not (A28)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from trxds.core.metadata import Metadata
 from trxds.core.plural import plural
-from trxds.resources.matchers import HeaderMatch, header_value, in_words
+from trxds.resources.matchers import HeaderMatch, describe_matcher, header_value
 from trxds.resources.route_match import RouteMatch
 
 
@@ -18,36 +18,36 @@ class Verdict:
 
 
 def match_verdict(match: RouteMatch, path: str, metadata: Metadata, drawn: Iterator[int]) -> Verdict:
-    """Why the route matches, or the first thing that keeps it from matching; `drawn` are the selector's draws."""
+    """Return why the route matches, or the first condition that fails; `drawn` yields the selector's random numbers."""
     if not match.path.matches(path):
-        return Verdict(False, f"the path is not {in_words(match.path)}")
-    reasons = [f"the path is {in_words(match.path)}"]
+        return Verdict(False, f"the path is not {describe_matcher(match.path)}")
+    reasons = [f"the path is {describe_matcher(match.path)}"]
     for header in match.headers:
-        verdict = _header(header, metadata)
+        verdict = _header_verdict(header, metadata)
         if not verdict.matches:
             return verdict
         reasons.append(verdict.reason)
     if match.fraction is not None:
-        verdict = _fraction(match.fraction, next(drawn))
+        verdict = _fraction_verdict(match.fraction, next(drawn))
         if not verdict.matches:
             return verdict
         reasons.append(verdict.reason)
     return Verdict(True, ", ".join(reasons))
 
 
-def _header(header: HeaderMatch, metadata: Metadata) -> Verdict:
+def _header_verdict(header: HeaderMatch, metadata: Metadata) -> Verdict:
     value = header_value(metadata, header.name)
     matches = header.accepts(value)
-    wanted = ("not " if header.invert else "") + in_words(header.test)
-    return Verdict(matches, f"header {header.name} {_there(value, matches)} (wanted: {wanted})")
+    wanted = ("not " if header.invert else "") + describe_matcher(header.test)
+    return Verdict(matches, f"header {header.name} {_describe_presence(value, matches)} (wanted: {wanted})")
 
 
-def _there(value: str | None, matches: bool) -> str:
-    """Without the value: explanations are pasted into tickets, and it may be a token."""
+def _describe_presence(value: str | None, matches: bool) -> str:
+    """Describe a header without its value, which may be a token: explanations are pasted into tickets."""
     if value is None:
         return "is absent"
     return "matches" if matches else f"has {plural(len(value), 'character')} and does not match"
 
 
-def _fraction(fraction: int, drawn: int) -> Verdict:
+def _fraction_verdict(fraction: int, drawn: int) -> Verdict:
     return Verdict(drawn < fraction, f"drew {drawn} of a million (wanted: below {fraction})")

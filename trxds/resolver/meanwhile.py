@@ -1,8 +1,8 @@
-"""What is in force while the next configuration is incomplete, brought up to date where it fails RPCs.
+"""Updates to the clusters in force while the next configuration is incomplete.
 
-A configuration comes into force complete or not at all (A74), and until then RPCs go by the one before. But an
-RPC that fails in a cluster has to be told what is wrong now: its resource may have come back since, and only its
-endpoints be missing. A cluster that nobody can be served by has nothing to lose, so it need not wait for the others.
+A configuration comes into force complete or not at all (A74), and until then RPCs use the one before. But an RPC that
+fails in a cluster must get the present reason: the cluster's resource may have come back, and only its endpoints be
+missing. A cluster that serves no RPC has nothing to lose, so it need not wait for the others.
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ from typing import assert_never
 from .snapshot import AggregateConfig, ClusterConfig, ClusterError, ClusterResult, can_serve
 
 
-def is_troubled(cluster: ClusterResult) -> bool:
-    """Return whether RPCs may be told of an error in the cluster's resources."""
+def may_fail_rpcs(cluster: ClusterResult) -> bool:
+    """Return whether RPCs may fail with an error of the cluster's resources."""
     return not can_serve(cluster) or (isinstance(cluster, AggregateConfig) and bool(cluster.skipped_clusters))
 
 
-def up_to_date(cluster: ClusterResult, present: Mapping[str, ClusterResult]) -> ClusterResult:
-    """Return what is to be in force in place of `cluster`.
+def with_present_errors(cluster: ClusterResult, present: Mapping[str, ClusterResult]) -> ClusterResult:
+    """Return the cluster that replaces `cluster`.
 
-    `present` has the clusters as they would be if all that is still awaited were in error.
+    `present` has the clusters as they would be if all awaited resources were in error.
     """
     if isinstance(cluster, AggregateConfig) and can_serve(cluster):
         return _without_old_errors(cluster, present)
     now = present.get(_name(cluster), cluster)
+    # A cluster that begins to serve again takes effect at once: no RPC of it could succeed before.
     if can_serve(now) or not _has_endpoints(cluster):
         return now
-    # What it has are DRAINING hosts, which sessions use: only the reason why there are no others is another one.
+    # Its hosts are DRAINING, and sessions use them. Only the reason why there are no others has changed.
     reason = now.status.message if isinstance(now, ClusterError) else now.note
     return replace(cluster, note=reason) if reason and isinstance(cluster, ClusterConfig) else cluster
 

@@ -1,7 +1,7 @@
-"""What a service config says of a method's calls: their limits, and how a failed one is tried again (A6).
+"""The part of a service config for a method's calls: limits, retries and hedging (A6).
 
-Both kinds of trying again are bounded here, whoever wrote the config: a client that is told to make a
-hundred attempts of each call would bring down what it waits for.
+Retries and hedging are bounded here for every config: a client with a hundred attempts for each call would bring down
+the server that it waits for.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from trxds.core.json_reader import JsonNode
 from trxds.core.status import StatusCode
 from trxds.resources.retry_policy import RetryPolicy
 
-MIN_ATTEMPTS = 2  # of a call, the first included (A6)
+MIN_ATTEMPTS = 2  # including the first (A6)
 MAX_ATTEMPTS = 5
 
 _CODES = {code.name: code for code in StatusCode}
@@ -20,9 +20,9 @@ _CODES = {code.name: code for code in StatusCode}
 
 @dataclass(frozen=True, slots=True)
 class HedgingPolicy:
-    """Send up to `max_attempts` of a call, one each `delay` seconds, and take the first answer.
+    """A policy to send up to `max_attempts` of a call, one each `delay` seconds, and take the first response (A6).
 
-    A status in `non_fatal` leaves the others their chance and sends the next at once; any other ends the call.
+    A status in `non_fatal` leaves the other attempts running and sends the next at once; any other ends the call.
     """
 
     max_attempts: int
@@ -32,9 +32,9 @@ class HedgingPolicy:
 
 @dataclass(frozen=True, slots=True)
 class MethodConfig:
-    """`timeout` is seconds and the sizes are bytes; None is what the config does not say.
+    """The configuration of a method. `timeout` is in seconds and sizes are in bytes; None is unset.
 
-    What a caller says goes before `wait_for_ready`; of two timeouts or sizes the smaller counts.
+    A caller's value goes before `wait_for_ready`; of two timeouts or sizes the smaller counts.
     """
 
     timeout: float | None = None
@@ -48,75 +48,79 @@ class MethodConfig:
 NO_METHOD_CONFIG = MethodConfig()
 
 
-def method_config(place: JsonNode) -> MethodConfig:
-    """From one entry of `methodConfig`; what is wrong is noted and left out."""
-    timeout, ready = place.member("timeout"), place.member("waitForReady")
-    retry, hedging = place.member("retryPolicy"), place.member("hedgingPolicy")
-    # A6: one of them at most, for either says when the next attempt begins.
+def parse_method_config(node: JsonNode) -> MethodConfig:
+    """Read one entry of `methodConfig`; errors are noted, and the fields that have them are left out."""
+    timeout, ready = node.member("timeout"), node.member("waitForReady")
+    retry, hedging = node.member("retryPolicy"), node.member("hedgingPolicy")
+    # A6: at most one of them, since both decide when the next attempt begins.
     if retry.value is not None and hedging.value is not None:
-        hedging.error("stands beside retryPolicy; a method has one of them")
+        hedging.error("is set beside retryPolicy; a method may have only one of them")
     return MethodConfig(
         timeout.duration(0.0) if timeout.value is not None else None,
         ready.boolean(False) if ready.value is not None else None,
-        _size(place.member("maxRequestMessageBytes")),
-        _size(place.member("maxResponseMessageBytes")),
-        retry_policy(retry) if retry.has_object() else None,
-        hedging_policy(hedging) if hedging.has_object() else None,
+        _size(node.member("maxRequestMessageBytes")),
+        _size(node.member("maxResponseMessageBytes")),
+        parse_retry_policy(retry) if retry.has_object() else None,
+        parse_hedging_policy(hedging) if hedging.has_object() else None,
     )
 
 
-def _size(place: JsonNode) -> int | None:
-    return place.integer(0) if place.value is not None else None
+def _size(node: JsonNode) -> int | None:
+    return node.integer(0) if node.value is not None else None
 
 
-def retry_policy(place: JsonNode) -> RetryPolicy:
-    multiplier = place.member("backoffMultiplier")
+def parse_retry_policy(node: JsonNode) -> RetryPolicy:
+    multiplier = node.member("backoffMultiplier")
     factor = multiplier.number(0.0)
+    # A6 leaves a multiplier below 1 valid: then the delays shrink.
     if factor <= 0:
         multiplier.error("must be more than 0; write for example 2")
     return RetryPolicy(
-        _codes(place.member("retryableStatusCodes"), at_least_one=True),
-        _attempts(place.member("maxAttempts")),
-        _backoff(place.member("initialBackoff"), "0.1s"),
-        _backoff(place.member("maxBackoff"), "1s"),
+        _codes(node.member("retryableStatusCodes"), at_least_one=True),
+        _attempts(node.member("maxAttempts")),
+        _backoff(node.member("initialBackoff"), "0.1s"),
+        _backoff(node.member("maxBackoff"), "1s"),
         factor,
     )
 
 
-def hedging_policy(place: JsonNode) -> HedgingPolicy:
+def parse_hedging_policy(node: JsonNode) -> HedgingPolicy:
     return HedgingPolicy(
-        _attempts(place.member("maxAttempts")),
-        place.member("hedgingDelay").duration(0.0),
-        _codes(place.member("nonFatalStatusCodes"), at_least_one=False),
+        _attempts(node.member("maxAttempts")),
+        node.member("hedgingDelay").duration(0.0),
+        _codes(node.member("nonFatalStatusCodes"), at_least_one=False),
     )
 
 
-def _attempts(place: JsonNode) -> int:
-    # Only what is missing counts as too few here; of what is no number Place complains itself.
-    count = place.integer(0 if place.value is None else MIN_ATTEMPTS)
+def _attempts(node: JsonNode) -> int:
+    # A missing number counts as 0 here, so it is reported once; JsonNode reports a value that is no number.
+    count = node.integer(0 if node.value is None else MIN_ATTEMPTS)
     if count < MIN_ATTEMPTS:
-        place.error(f"must be at least {MIN_ATTEMPTS}, as the first counts; more than {MAX_ATTEMPTS} are cut")
-    # A6: more than five count as five, and are no error.
+        node.error(
+            f"must be at least {MIN_ATTEMPTS}, including the first attempt; "
+            f"more than {MAX_ATTEMPTS} count as {MAX_ATTEMPTS}"
+        )
+    # A6: more than five count as five and are no error.
     return min(count, MAX_ATTEMPTS)
 
 
-def _backoff(place: JsonNode, example: str) -> float:
-    if place.value is None:
-        place.error(f'is missing; write for example "{example}"')
-    return place.seconds(1.0)
+def _backoff(node: JsonNode, example: str) -> float:
+    if node.value is None:
+        node.error(f'is missing; write for example "{example}"')
+    return node.seconds(1.0)
 
 
-def _codes(place: JsonNode, *, at_least_one: bool) -> frozenset[StatusCode]:
+def _codes(node: JsonNode, *, at_least_one: bool) -> frozenset[StatusCode]:
     names = 'needs at least one status code; write for example ["UNAVAILABLE"]'
-    return frozenset(_code(item) for item in place.items(names if at_least_one else ""))
+    return frozenset(_code(item) for item in node.items(names if at_least_one else ""))
 
 
-def _code(place: JsonNode) -> StatusCode:
-    """By name in upper or lower case, or by number (A6)."""
-    value = place.value
+def _code(node: JsonNode) -> StatusCode:
+    """Read a status code: a name in upper or lower case, or a number (A6)."""
+    value = node.value
     if isinstance(value, str) and value.upper() in _CODES:
         return _CODES[value.upper()]
     if isinstance(value, int) and not isinstance(value, bool) and value in _CODES.values():
         return StatusCode(value)
-    place.error(f'is {value!r}, which is no status code; write a name such as "UNAVAILABLE", or its number')
+    node.error(f'is {value!r}, which is no status code; write a name such as "UNAVAILABLE", or its number')
     return StatusCode.UNKNOWN

@@ -1,7 +1,7 @@
-"""Overrides in a route table that belong to another kind of filter than the listener's filter of their name.
+"""Overrides in a route table whose type does not fit the listener's filter of their name.
 
-A39 has no rule for them: routes are checked without their listener, and one route table may serve several. So it is
-seen only when the two are put together, and then such an override is left out.
+A39 has no rule for them: routes are validated without their listener, and one route table may serve several. So such an
+override is only found when the two are combined, and is ignored then.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from trxds.resources.filters import HttpFilter
 from trxds.resources.listener import Listener
 from trxds.resources.route import VirtualHost
 
-_SHOWN = 5  # of the places that have the same override
+MAX_SHOWN = 5  # of the places that have the same override
 
 
-def belongs_to(override: FilterConfig, http_filter: HttpFilter) -> bool:
-    """Return whether the override is one for this kind of filter."""
-    # A filter reads both of its messages into one class, so that an override can take the place of the other.
+def has_type_of(override: FilterConfig, http_filter: HttpFilter) -> bool:
+    """Return whether the override is one for this type of filter."""
+    # A filter parses both of its messages into one class, so that an override can replace the listener's value.
     return type(override) is type(http_filter.config)
 
 
@@ -33,8 +33,8 @@ class MisplacedOverride:
     places: tuple[str, ...]
 
     def __str__(self) -> str:
-        more = len(self.places) - _SHOWN
-        places = ", ".join(self.places[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+        more = len(self.places) - MAX_SHOWN
+        places = ", ".join(self.places[:MAX_SHOWN]) + (f" and {more} more" if more > 0 else "")
         return (
             f'{places}: typed_per_filter_config["{self.key}"] has the type {self.override_type}, and the listener\'s '
             f"filter of that name the type {self.filter_type}; the override is left out, and the filter keeps its own "
@@ -42,20 +42,20 @@ class MisplacedOverride:
         )
 
 
-def misplaced_overrides(listener: Listener, host: VirtualHost) -> tuple[MisplacedOverride, ...]:
+def find_misplaced_overrides(listener: Listener, host: VirtualHost) -> tuple[MisplacedOverride, ...]:
     filters = {each.name: each for each in listener.http_filters}
     found: dict[tuple[str, str, str], list[str]] = {}
     for place, overrides in _scopes(host):
         for key, override in overrides.items():
-            its = filters.get(key)
-            if its is not None and not belongs_to(override, its):
-                # By what is wrong and not by place, or ten thousand routes of one template were ten thousand warnings.
-                found.setdefault((key, override.override_type, its.config.config_type), []).append(place)
+            http_filter = filters.get(key)
+            if http_filter is not None and not has_type_of(override, http_filter):
+                # Grouped by error, or ten thousand routes of one template would make ten thousand warnings.
+                found.setdefault((key, override.override_type, http_filter.config.config_type), []).append(place)
     return tuple(MisplacedOverride(*which, tuple(places)) for which, places in found.items())
 
 
 def _scopes(host: VirtualHost) -> Iterator[tuple[str, Mapping[str, FilterConfig]]]:
-    """The places that have overrides; of ten thousand routes there may be none."""
+    """Yield the places that have overrides; of ten thousand routes there may be none."""
     name = f'virtual host "{host.name}"'
     if host.filter_overrides:
         yield name, host.filter_overrides

@@ -1,8 +1,7 @@
-"""From a target without a control plane to a data plane: its addresses, for the policy of a service config.
+"""The resolver of targets without xDS: addresses, for the policy of a service config.
 
-The tree is that policy alone, and what it makes of the addresses is no affair of this room. Where they come from a
-name, it is looked up again when a host is lost, so that a fleet that was replaced is found (A61's policies do not
-say so by themselves).
+The tree is that policy alone. If the addresses come from a name, the name is resolved again when a connection is lost,
+so that a replaced fleet is found (A61's policies do not request that themselves).
 """
 
 from __future__ import annotations
@@ -29,31 +28,31 @@ _NOWHERE = LocalityId()
 
 @dataclass(frozen=True, slots=True)
 class ResolvedAddress:
-    """Where a target is; `note` says why it may be nowhere."""
+    """The endpoints of a target; `note` says why there may be none."""
 
-    place: Locality
+    locality: Locality
     note: str = ""
 
 
 class NonXdsResolver:
-    """`mailbox` takes the root's reports as "root", and what is known of the name as "name"."""
+    """The resolver of one target. `mailbox` gets the root's reports as "root", and the name's states as "name"."""
 
     def __init__(
         self,
         target: NonXdsTarget,
         config: ServiceConfig,
         look_up: Resolve,
-        downstream: ResolverResultHandler,
+        result_handler: ResolverResultHandler,
         random: Random,
     ) -> None:
         self.mailbox: ConflatingQueue[Any] = ConflatingQueue()
         self._target = target
         self._config = config
         self._look_up = look_up
-        self._downstream = downstream
+        self._result_handler = result_handler
         self._random = random
         self._generation = 0
-        self._changing = False
+        self._is_updating = False
         self._watch: DnsWatch | None = None
 
     async def run(self) -> None:
@@ -65,14 +64,14 @@ class NonXdsResolver:
                 self._names = DnsResolver(nursery, self._look_up, self._random)
                 self._start_generation()
                 while True:
-                    self._read(await self.mailbox.next())
+                    self._handle_messages(await self.mailbox.next())
         finally:
             self.mailbox.close()
-            # Or the pool would wait for ever to let go what this change has left out.
+            # Otherwise the pool would keep subchannels for ever that this update leaves out.
             self._on_generation_done()
 
     def reset(self) -> None:
-        """The tree is another one and knows nothing. The addresses are old: a name is looked up anew. Plain."""
+        """Configure a new tree, which knows nothing. The addresses are old by then, so a name is resolved again."""
         if self._watch is not None:
             self._watch.cancel()
         self._start_generation()
@@ -84,40 +83,40 @@ class NonXdsResolver:
             self._configure(self._target.addresses)
 
     def re_resolve(self, name: str) -> None:
-        """The addresses of that name seem to be out of date. Plain."""
+        """Resolve that name again soon, because its addresses seem to be out of date."""
         self._names.re_resolve(name)
 
     def request_re_resolution(self) -> None:
-        """Those of the one name there is, in that case. Plain."""
+        """Resolve the target's name again soon, if it has one."""
         self._names.re_resolve(self._target.name)
 
-    def _read(self, letters: Mapping[Hashable, Any]) -> None:
-        # The name first: a report in the same batch is of an older list of addresses, and settles nothing.
-        state = letters.get("name")
+    def _handle_messages(self, messages: Mapping[Hashable, Any]) -> None:
+        # The name goes first: a report in the same batch is about an older list of addresses.
+        state = messages.get("name")
         if state is not None:
             self._configure(state.value or (), state.error.message if state.error else "")
-        report = letters.get("root")
+        report = messages.get("root")
         if report is not None:
-            self._heard(report)
+            self._on_report(report)
 
     def _configure(self, addresses: tuple[str, ...], note: str = "") -> None:
-        """`note` says why there may be no address."""
-        place = Locality(_NOWHERE, 1, tuple(Endpoint((address,)) for address in addresses))
+        """Give the tree a new list of addresses; `note` says why it may be empty."""
+        locality = Locality(_NOWHERE, 1, tuple(Endpoint((address,)) for address in addresses))
         self._generation += 1
-        # One change, however many lists come before the tree has answered.
-        if not self._changing:
-            self._changing = True
-            # Until the tree has answered no host is let go, so one that stays in the list keeps its connection.
-            self._downstream.pool.begin_update()
-        self._downstream.configure(ResolvedAddress(place, note), self._generation)
+        # All lists before the tree has answered are one update.
+        if not self._is_updating:
+            self._is_updating = True
+            # The pool closes no subchannel until the tree has answered, so an address that stays keeps its connection.
+            self._result_handler.pool.begin_update()
+        self._result_handler.configure(ResolvedAddress(locality, note), self._generation)
 
-    def _heard(self, report: RootReport) -> None:
+    def _on_report(self, report: RootReport) -> None:
         if report.generation >= self._generation:
             self._on_generation_done()
-        # At once, without A31's order: the selector never changes, and any picker will do for it.
-        self._downstream.publish(self._selector, report.picker)
+        # A31's order does not matter here: the selector never changes, and any picker fits it.
+        self._result_handler.publish(self._selector, report.picker)
 
     def _on_generation_done(self) -> None:
-        if self._changing:
-            self._changing = False
-            self._downstream.pool.end_update()
+        if self._is_updating:
+            self._is_updating = False
+            self._result_handler.pool.end_update()

@@ -1,6 +1,6 @@
-"""What becomes of an RPC behind its route, told by those who decide it: sessions, then policy by policy.
+"""The steps and outcomes of an RPC after its route is chosen, as `explain` shows them: filters, then policies.
 
-Plain values with a good `str`; the policies that fill them in stand above this floor.
+These are values with a readable `str`; the session filter and the policies fill them in.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class PickedSubchannel:
 
 @dataclass(frozen=True, slots=True)
 class PickQueued:
-    """The RPC waits until the tree changes; `address` is the host it waits for, if it is for one."""
+    """The RPC waits until the tree changes; `address` is set if it waits for one host."""
 
     what_for: str
     address: str = ""
@@ -57,7 +57,7 @@ class PickDropped:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A policy on the way does not explain itself."""
+    """The outcome is unknown, because a policy does not explain itself."""
 
     policy: str
 
@@ -70,7 +70,7 @@ Outcome: TypeAlias = PickedSubchannel | PickQueued | PickFailed | PickDropped | 
 
 @dataclass(frozen=True, slots=True)
 class FaultStep:
-    """What a fault filter does to the RPC (A33): `odds` are those of RPCs with this metadata, the rest is this draw.
+    """The effect of a fault filter on the RPC (A33): `odds` describe all RPCs with this metadata, the rest this draw.
 
     `delay` is in seconds; with a `status` the RPC ends there, after the delay.
     """
@@ -86,10 +86,10 @@ class FaultStep:
 
 @dataclass(frozen=True, slots=True)
 class SessionStep:
-    """What a session filter reads from the RPC, and what follows.
+    """The session that a filter reads from the RPC, and its effect (A55, A60).
 
-    `carrier` names the cookie or header. `addresses` and `cluster` are what it says, if it can be read
-    and counts; `cluster` also where the route does not have it.
+    `carrier` names the cookie or header. `addresses` and `cluster` are its content, if it can be read and applies;
+    `cluster` is set even if the route does not have it.
     """
 
     carrier: str
@@ -103,9 +103,9 @@ class SessionStep:
 
 @dataclass(frozen=True, slots=True)
 class TraceStep:
-    """One policy's line: what it saw, what it chose, and why.
+    """One policy's decision: what it saw, what it chose, and why.
 
-    `path` is the policy's place in the tree. `outcome` is there where the RPC's way ends.
+    `path` is the policy's path in the tree. `outcome` is set at the last policy of the RPC's way.
     """
 
     path: str

@@ -1,4 +1,4 @@
-"""The hash of a request, by which ring hash finds its host (A42)."""
+"""The hash of a request, by which ring_hash chooses its host (A42)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MASK = 2**64 - 1
 
 
 def request_hash(policies: Iterable[HashPolicy], metadata: Metadata, channel_id: int) -> int | None:
-    """All policies that yield something, combined in order; None when none does.
+    """Return the combined hash of all policies that yield one, in order; None if none does.
 
     `channel_id` is 64 random bits that a channel keeps for its life.
     """
@@ -22,15 +22,15 @@ def request_hash(policies: Iterable[HashPolicy], metadata: Metadata, channel_id:
     for policy in policies:
         found = _hash(policy, metadata, channel_id)
         if found is not None:
-            # A42 leaves the way of combining free. This is Envoy's, so through either a request meets the same host.
+            # A42 leaves the combination open. This is Envoy's, so Envoy and trxds send a request to the same host.
             combined = found if combined is None else _rotate(combined) ^ found
         if policy.terminal and combined is not None:
-            break  # also when it was an earlier policy that yielded
+            break  # even if only an earlier policy yielded a hash (A42)
     return combined
 
 
 def _rotate(number: int) -> int:
-    """One bit to the left: otherwise two equal values would cancel each other out."""
+    """Rotate one bit to the left: otherwise two equal values would cancel each other out."""
     return (number << 1 | number >> 63) & _MASK
 
 

@@ -1,7 +1,7 @@
-"""Why an RPC goes where it goes: the selector's decision, with its reasons.
+"""An explanation of an RPC's way: the selector's decision, with its reasons.
 
-The selector decides as for an RPC, with a copy of its generator; then each route says in words why it was passed. What
-happens behind the route is told by those above this floor; `steps.py` has its words.
+The selector decides as for an RPC, with a copy of its generator; then each skipped route gets its reason. Filters and
+policies add their own steps, which `pick_outcomes.py` defines.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .pick_outcomes import FaultStep, Outcome, PickDropped, PickedSubchannel, Pi
 from .route_timeout import RouteTimeout
 from .routes import BoundCluster, BoundRoute, BoundRoutes
 
-_SHOWN = 20  # of the routes that were passed, by `str`
+MAX_SHOWN = 20  # skipped routes in `str`
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class SkippedRoute:
 
 @dataclass(frozen=True, slots=True)
 class WeightedChoice:
-    """Which of the clusters, by weight: the one that `number` falls to, out of the sum of the weights."""
+    """A random choice among weighted clusters: `number` is the draw, below the sum of the weights."""
 
     weights: tuple[tuple[str, int], ...]
     number: int
@@ -48,12 +48,12 @@ class WeightedChoice:
 
 @dataclass(frozen=True, slots=True)
 class MatchedRoute:
-    """The route that matches, and what it means for the RPC.
+    """The route that matches, and its effect on the RPC.
 
-    `draw` is None where the route has one cluster; `entry` counts the route's clusters, since one may stand there
-    twice, with other filters. `filters` are in the order in which they run;
-    a stateful session filter among them may still send the RPC to another cluster of the route
-    (A60). `hash` is None where no hash policy yields one (A42).
+    `draw` is None if the route has one cluster. `entry` is the position among the route's clusters, since one may be
+    there twice with different filters. `limit` is the timeout (A31). `filters` are in the order in which they run; a
+    stateful session filter among them may still choose another cluster of the route (A60). `hash` is None if no hash
+    policy yields one (A42).
     """
 
     number: int
@@ -77,12 +77,12 @@ class MatchedRoute:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
-    """What becomes of an RPC: a `chosen` route, or else a `refusal`. `str` tells it line by line.
+    """The way of an RPC: a `chosen` route or a `refusal`. `str` shows it line by line.
 
-    A refusal that `may_change` is one of the configuration's state, and an RPC that waits for ready waits for another.
-    `faults` are what fault filters do to it, and may end it there. `sessions` are what session filters read, and
-    may send the RPC to another cluster than the one of `chosen`; `steps` are the policies that the RPC passes,
-    from the root of the tree to its `outcome`.
+    A refusal that `may_change` depends on the state of the configuration: an RPC that waits for ready waits for another
+    one. `faults` are the effects of fault filters, which may end the RPC. `sessions` are what session filters read, and
+    may choose another cluster than `chosen` has. `steps` are the policies that the RPC passes, from the root of the
+    tree to its `outcome`.
     """
 
     method: str
@@ -97,7 +97,7 @@ class Explanation:
 
     @property
     def outcome(self) -> Outcome | None:
-        """What the RPC comes to; None only where the tree was not asked."""
+        """Return the RPC's outcome; None only if the explanation does not include the policies."""
         if self.refusal is not None:
             return PickFailed(self.refusal) if self.may_change else PickDropped(self.refusal)
         if self.faults and self.faults[-1].status is not None:
@@ -106,11 +106,11 @@ class Explanation:
 
     @property
     def host(self) -> str:
-        """The address that the RPC would be sent to now; empty if it waits or fails."""
+        """Return the address that the RPC would be sent to now; empty if it waits or fails."""
         return self.outcome.address if isinstance(self.outcome, PickedSubchannel) else ""
 
     def as_data(self) -> dict[str, Any]:
-        """For programs, as JSON has it: the fields by name, the outcome and the host."""
+        """Return the explanation in JSON's types: its fields by name, the outcome and the host."""
         data = {each.name: as_plain_data(getattr(self, each.name)) for each in fields(self)}
         return data | {"outcome": as_plain_data(self.outcome), "host": self.host}
 
@@ -126,9 +126,9 @@ class Explanation:
 
     def _lines(self) -> Iterator[str]:
         yield f'{self.method} in virtual host "{self.virtual_host}"' if self.virtual_host else self.method
-        yield from map(str, self.passed[:_SHOWN])
-        if len(self.passed) > _SHOWN:
-            yield f"{len(self.passed) - _SHOWN} more routes do not match"
+        yield from map(str, self.passed[:MAX_SHOWN])
+        if len(self.passed) > MAX_SHOWN:
+            yield f"{len(self.passed) - MAX_SHOWN} more routes do not match"
         if self.chosen is not None:
             yield from self.chosen.lines()
         yield from map(str, self.faults)
@@ -140,10 +140,10 @@ class Explanation:
             yield f"so the RPC {self.outcome}"
 
 
-def explain_passed(
+def explain_skipped(
     routes: BoundRoutes, path: str, metadata: Metadata, number: int, drawn: Iterator[int]
 ) -> Explanation:
-    """Say why the selector passed the first `number` routes, by the numbers that it drew."""
+    """Explain why the selector skipped the first `number` routes, by the numbers that it drew."""
     reasons = (match_verdict(route.match, path, metadata, drawn).reason for route in routes.routes[:number])
     passed = tuple(SkippedRoute(number, reason) for number, reason in enumerate(reasons))
     return Explanation(path, routes.virtual_host, passed)
@@ -158,7 +158,7 @@ def explain_chosen(
     hashed: int | None,
     drawn: Iterator[int],
 ) -> MatchedRoute:
-    """Say what the selector chose, and why."""
+    """Explain what the selector chose."""
     route = bound.route
     reason = match_verdict(route.match, path, metadata, drawn).reason
     entry = next(number for number, each in enumerate(bound.clusters) if each is cluster)

@@ -1,4 +1,4 @@
-"""How long a route lets an RPC take, counted from the RPC's start, and which field says so (A31)."""
+"""The time that a route lets an RPC take from its start, and the field that sets it (A31)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TypeAlias
 
 from trxds.resources.action import RouteAction
 
-_EARLY_DEFAULT = 15.0
+LEGACY_DEFAULT_TIMEOUT = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class RouteTimeout:
-    """`seconds` is `inf` for no limit; `source` names the field it comes from."""
+    """A limit in seconds, `inf` for none; `source` names the field that sets it."""
 
     seconds: float
     source: str
@@ -30,8 +30,8 @@ NO_LIMIT = RouteTimeout(math.inf, "no field sets one")
 
 
 def max_stream_duration(action: RouteAction, listener_limit: float | None) -> RouteTimeout:
-    """The first field that is set counts, and 0 in it means no limit, whatever the others say."""
-    return _first(
+    """Return the limit from the first field that is set; 0 there means no limit, whatever the later fields say."""
+    return _first_set(
         (action.grpc_timeout_header_max, "the route's max_stream_duration.grpc_timeout_header_max"),
         (action.max_stream_duration, "the route's max_stream_duration.max_stream_duration"),
         (listener_limit, "the listener's common_http_protocol_options.max_stream_duration"),
@@ -39,16 +39,17 @@ def max_stream_duration(action: RouteAction, listener_limit: float | None) -> Ro
 
 
 def legacy_route_timeout(action: RouteAction, listener_limit: float | None) -> RouteTimeout:
-    """A31's first draft: other fields, a default of 15 s, and nothing from the listener."""
-    return _first(
+    """Return the limit by A31's first draft: other fields, a default of 15 s, and nothing from the listener."""
+    return _first_set(
         (action.max_grpc_timeout, "the route's max_grpc_timeout"),
         (action.timeout, "the route's timeout"),
-        (_EARLY_DEFAULT, "the default of A31's first draft"),
+        (LEGACY_DEFAULT_TIMEOUT, "the default of A31's first draft"),
     )
 
 
-def _first(*fields: tuple[float | None, str]) -> RouteTimeout:
+def _first_set(*fields: tuple[float | None, str]) -> RouteTimeout:
     for seconds, source in fields:
         if seconds is not None:
+            # A31: an explicit 0 means no limit; it does not fall through to the next field.
             return RouteTimeout(seconds or math.inf, source)
     return NO_LIMIT

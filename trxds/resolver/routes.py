@@ -1,7 +1,7 @@
-"""The routes of a virtual host, made ready for RPCs.
+"""The routes of a virtual host, prepared for RPCs (A28, A31).
 
-A table may have ten thousand routes of which a program uses three. So a route is bound, its
-filters merged and its weights added up, when the first RPC takes it.
+A table may have ten thousand routes of which a program uses three. So a route is bound, its filters merged and its
+weights summed, when the first RPC takes it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from trxds.resources.route import Route, VirtualHost
 from .http_filters import EffectiveFilter, FilterChain, FilterChains, MakeChain
 from .index import RouteIndex
 from .method_config import NO_METHOD_CONFIG, MethodConfig
-from .misplaced_overrides import misplaced_overrides
+from .misplaced_overrides import find_misplaced_overrides
 from .route_timeout import NO_LIMIT, RouteTimeout, TimeoutRule, max_stream_duration
 
 
@@ -34,10 +34,10 @@ class BoundCluster:
 
 @dataclass(frozen=True, slots=True)
 class BoundRoute:
-    """A route made ready for RPCs; `clusters` is empty where the action is none that gRPC knows.
+    """A route prepared for RPCs; `clusters` is empty if gRPC does not know its action.
 
-    `limit`: seconds an RPC may take from its start, `inf` for no limit (A31). `config` is the rest of what
-    a service config would say of the method: from xDS it is how a failed call is tried again (A44).
+    `limit` is the time that an RPC may take from its start, in seconds, `inf` for no limit (A31). `config` has what
+    else a service config could say of the method: from xDS it is the retry policy (A44).
     """
 
     route: Route
@@ -46,29 +46,29 @@ class BoundRoute:
     bounds: tuple[int, ...]  # running sums of the weights
     hash_policies: tuple[HashPolicy, ...] = ()
     config: MethodConfig = NO_METHOD_CONFIG
-    standing: ResourceStatus | None = None  # of the resource that has it
-    number: int = 0  # in its virtual host
+    standing: ResourceStatus | None = None  # the status of the route's resource
+    number: int = 0  # its position in the virtual host
 
     def allows_cluster(self, cluster: str) -> bool:
-        """May a cookie send an RPC of this route to that cluster? (A60)"""
+        """Return whether a cookie may send an RPC of this route to that cluster (A60)."""
         return any(bound.name == cluster for bound in self.clusters)
 
-    def of_filter(self, status: Status) -> Status:
-        """What a filter fails an RPC with, and where that is configured."""
+    def annotate_filter_status(self, status: Status) -> Status:
+        """Return the status with which a filter fails an RPC, with the resource that configures it."""
         if self.standing is None:
             return status
         return replace(status, note=f"on a route of {self.standing}")
 
     def pick_cluster(self, random: Random) -> BoundCluster:
-        """By weight, and by nothing else: not by who can be reached (A31)."""
+        """Return a random cluster by weight alone; whether its hosts can be reached does not count (A31)."""
         if len(self.clusters) == 1:
             return self.clusters[0]
-        # To the right: the number at a bound is the next cluster's, so each has as many numbers as its weight.
+        # `bisect` goes right of an equal bound, so each cluster has as many numbers as its weight.
         return self.clusters[bisect(self.bounds, random.randrange(self.bounds[-1]))]
 
 
 class BoundRoutes:
-    """Made once for each version of a virtual host; `standing` is how the resource stood then that has it."""
+    """The routes of one version of a virtual host; `standing` is the status of the resource that has it."""
 
     def __init__(
         self,
@@ -84,18 +84,18 @@ class BoundRoutes:
         self._listener_limit = listener.max_stream_duration
         self._limits = limits
         self.standing = standing
-        self.misplaced = misplaced_overrides(listener, host)
+        self.misplaced = find_misplaced_overrides(listener, host)
         self._chains = FilterChains(listener, host, make_chain)
         self._bound: dict[int, BoundRoute] = {}
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the control plane hardly means, in words."""
+        """Describe the parts of the routes that are probably mistakes."""
         return tuple(f"{self.standing}: {each}" if self.standing else str(each) for each in self.misplaced)
 
     @property
     def clusters(self) -> frozenset[str]:
-        """Every cluster that a route names."""
+        """Return every cluster that a route names."""
         return frozenset(
             cluster.name for route in self.routes if route.action is not None for cluster in route.action.clusters
         )
@@ -125,7 +125,7 @@ class BoundRoutes:
         return NO_LIMIT if route.action is None else self._limits(route.action, self._listener_limit)
 
     def filters(self, route: Route, cluster: int) -> tuple[EffectiveFilter, ...]:
-        """As they are configured for that entry of the route's clusters."""
+        """Return the filters as they are configured for that entry of the route's clusters."""
         assert route.action is not None
         return self._chains.effective_filters(route, route.action.clusters[cluster])
 

@@ -1,4 +1,4 @@
-"""Routes in force: a selector, and the configuration that it was made from."""
+"""The routes in force: a selector, and the configuration that it was made from (A31)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Routing:
         """Return whether a selector made from `config` would do the same."""
         mine = self.config
         if isinstance(mine, XdsConfig) and isinstance(config, XdsConfig):
-            # Since when is of no account: a resource may come anew with our part of it unchanged.
+            # Only `where` counts: a resource may come anew with this virtual host unchanged.
             return (
                 mine.listener == config.listener
                 and mine.virtual_host == config.virtual_host
@@ -43,18 +43,21 @@ class Routing:
         return isinstance(mine, ConfigError) and isinstance(config, ConfigError) and mine.status == config.status
 
     def clusters_among(self, alive: Iterable[str]) -> frozenset[str]:
-        """Return those that a route may name: all of them without routes, for nobody can tell that none does."""
+        """Return the clusters that a route may name.
+
+        Without routes that is all of them: nobody can say which are unused.
+        """
         return self.selector.table.clusters if isinstance(self.selector, ConfigSelector) else frozenset(alive)
 
     def release(self) -> None:
-        """Let the clusters go that nothing else holds. Plain."""
+        """Release the clusters that nothing else holds."""
         if isinstance(self.selector, ConfigSelector):
             self.selector.table.lifetime.maker.release()
 
 
 @dataclass(frozen=True, slots=True)
 class RoutingFactory:
-    """Makes the routings of one channel. `error` says why there are no routes, as long as there are none."""
+    """The maker of one channel's routings. `error` returns the reason why there are no routes, while there are none."""
 
     make_chain: MakeChain
     limits: TimeoutRule
@@ -64,20 +67,21 @@ class RoutingFactory:
     error: Callable[[], Status]
 
     def make(self, config: XdsConfig | ConfigError, in_force: Routing | None) -> Routing:
-        """Return the one in force if it does what `config` says, otherwise one with a route table of its own."""
+        """Return the routing in force if it does what `config` says, otherwise one with a route table of its own."""
         if in_force is not None and in_force.has_routes_of(config):
             return in_force
         if isinstance(config, ConfigError):
             _log.warning("no routes: %s", config.status.message)
             return Routing(config, ErrorSelector(config.status, self.error))
         routes = BoundRoutes(config.listener, config.virtual_host, self.make_chain, self.limits, config.routes_standing)
-        _warn_of(routes, in_force)
+        # RPCs succeed with a flawed override, so without this log nobody would notice it.
+        _log_warnings(routes, in_force)
         table = self.clusters.route_table(sorted(routes.clusters))
         return Routing(config, ConfigSelector(routes, table, self.random, self.channel_id))
 
 
-def _warn_of(routes: BoundRoutes, in_force: Routing | None) -> None:
-    """Once per change: what other routes bring along unchanged is no news."""
+def _log_warnings(routes: BoundRoutes, in_force: Routing | None) -> None:
+    """Log the flaws that the routes in force did not have, so that unchanged ones are not logged again."""
     selector = in_force.selector if in_force is not None else None
     before = selector.routes.misplaced if isinstance(selector, ConfigSelector) else ()
     for each, warning in zip(routes.misplaced, routes.warnings, strict=True):

@@ -1,7 +1,7 @@
-"""The service config: how the calls of a target are to be made where no control plane says so.
+"""The service config: options of a target's calls where no control plane has them (A6, A24).
 
-It is gRPC's own JSON form (doc/service_config.md, A6, A24), so that a file which other clients read can be
-given to this one. All its problems are told at once, each with its place; what is unknown is left alone.
+It has gRPC's own JSON form (doc/service_config.md), so that other clients can read the same file. All its problems are
+reported at once, each with its place; unknown fields are ignored.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any, TypeAlias
 from trxds.core.json_parse import parse_json
 from trxds.core.json_reader import JsonNode, Problem, kind_of
 
-from .method_config import NO_METHOD_CONFIG, MethodConfig, method_config
+from .method_config import NO_METHOD_CONFIG, MethodConfig, parse_method_config
 
 MethodName: TypeAlias = tuple[str, str]
-"""Service and method; an empty method stands for all of the service, an empty service for all there are."""
+"""Service and method; an empty method stands for all methods of the service, an empty service for all services."""
 
 ReadLbPolicy: TypeAlias = Callable[[JsonNode], Any]
-"""Reads the load balancing policy that the config names, from its outermost place; None where it names none."""
+"""Read the load balancing policy of a config, from its outermost node; None if the config names none."""
 
 _DEFAULT = ("", "")
 _MAX_TOKENS = 1000
@@ -28,9 +28,9 @@ _MAX_TOKENS = 1000
 
 @dataclass(frozen=True, slots=True)
 class RetryThrottling:
-    """When retries stop (A6): a failure takes one of `max_tokens`, and each success gives `ratio` of one back.
+    """The retry throttle (A6): a failure takes one of `max_tokens`, and each success returns `ratio` of one.
 
-    With half of them or less nothing is retried or hedged.
+    With half of the tokens or fewer, nothing is retried or hedged.
     """
 
     max_tokens: float
@@ -39,9 +39,9 @@ class RetryThrottling:
 
 @dataclass(frozen=True, slots=True)
 class ServiceConfig:
-    """`lb_policy` is handed on unread: it is what its reader made of it, and None where the config names none.
+    """A service config. `lb_policy` is whatever `read_lb_policy` returned, and None if the config names no policy.
 
-    `health_checks`: it wants hosts asked for their health (A17), which is not done here.
+    `health_checks` is set if the config asks for health checks of hosts (A17), which trxds does not make.
     """
 
     methods: Mapping[MethodName, MethodConfig] = field(default_factory=dict)
@@ -50,8 +50,9 @@ class ServiceConfig:
     health_checks: bool = False
 
     def method(self, path: str) -> MethodConfig:
-        """What holds for `/package.Service/Method`: the most specific entry, and that one entirely."""
+        """Return the most specific entry for `/package.Service/Method`; entries are not merged."""
         service, _, name = path[1:].rpartition("/")
+        # doc/service_config.md: method, then service, then the default.
         for key in ((service, name), (service, ""), _DEFAULT):
             found = self.methods.get(key)
             if found is not None:
@@ -62,15 +63,17 @@ class ServiceConfig:
 EMPTY_SERVICE_CONFIG = ServiceConfig()
 
 
-def _unread(top: JsonNode) -> None:
-    """Nobody here balances load."""
+def _ignore_lb_policy(top: JsonNode) -> None:
+    """Read no load balancing policy."""
 
 
-def parse_service_config(document: str | Mapping[str, Any], read_lb_policy: ReadLbPolicy = _unread) -> ServiceConfig:
-    """The service config in a JSON text or a mapping of the same shape.
+def parse_service_config(
+    document: str | Mapping[str, Any], read_lb_policy: ReadLbPolicy = _ignore_lb_policy
+) -> ServiceConfig:
+    """Return the service config in a JSON text or a mapping of the same shape.
 
-    `read_lb_policy` reads what it says of load balancing; it is the load balancing room's.
-    `ValueError` lists every problem, each as `place: what is wrong; what to write`.
+    `read_lb_policy` reads its load balancing policy. `ValueError` lists every problem, each as
+    `place: what is wrong; what to write`.
     """
     config, problems = examine(_json(document) if isinstance(document, str) else document, read_lb_policy)
     if problems:
@@ -79,7 +82,7 @@ def parse_service_config(document: str | Mapping[str, Any], read_lb_policy: Read
 
 
 def examine(document: Any, read_lb_policy: ReadLbPolicy) -> tuple[ServiceConfig, list[Problem]]:
-    """What the document says, as far as it can be read, and all that is wrong with it."""
+    """Return the service config as far as it can be read, and all its problems."""
     problems: list[Problem] = []
     return _service_config(JsonNode(document, problems), read_lb_policy), problems
 
@@ -88,8 +91,8 @@ def _json(text: str) -> Any:
     try:
         return parse_json(text)
     except json.JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno}"
-        raise ValueError(f"service config: no valid JSON at {place}: {error.msg}; correct the text there") from error
+        position = f"line {error.lineno}, column {error.colno}"
+        raise ValueError(f"service config: no valid JSON at {position}: {error.msg}; correct the text there") from error
 
 
 def _service_config(top: JsonNode, read_lb_policy: ReadLbPolicy) -> ServiceConfig:
@@ -105,42 +108,43 @@ def _service_config(top: JsonNode, read_lb_policy: ReadLbPolicy) -> ServiceConfi
     )
 
 
-def _health_checks(place: JsonNode) -> bool:
-    asked = place.has_object() and place.member("serviceName").value is not None
-    place.member("serviceName").text()
-    return asked
+def _health_checks(node: JsonNode) -> bool:
+    is_requested = node.has_object() and node.member("serviceName").value is not None
+    node.member("serviceName").text()
+    return is_requested
 
 
-def _methods(place: JsonNode) -> dict[MethodName, MethodConfig]:
+def _methods(node: JsonNode) -> dict[MethodName, MethodConfig]:
     methods: dict[MethodName, MethodConfig] = {}
-    for item in place.items():
+    for item in node.items():
         item.object()
-        config = method_config(item)
-        # An entry without names is for nobody; it is read for its mistakes.
+        config = parse_method_config(item)
+        # An entry without names applies to no method; it is still validated.
         for name in item.member("name").items():
             key = _name(name)
-            # As in grpc-go and the C++ client: neither of the two entries would be the more specific one.
+            # As in grpc-go and the C++ client: neither of the two entries is more specific.
             if key in methods:
-                name.error("is the name of another entry already; give each name once")
+                name.error("is in another entry too; write each name once")
             methods.setdefault(key, config)
     return methods
 
 
-def _name(place: JsonNode) -> MethodName:
-    place.object()
-    service, method = place.member("service").text(), place.member("method").text()
+def _name(node: JsonNode) -> MethodName:
+    node.object()
+    service, method = node.member("service").text(), node.member("method").text()
     if method and not service:
-        place.error("has a method and no service; write both, or neither for the default of all methods")
+        node.error("has a method and no service; write both, or neither for the default of all methods")
     return service, method
 
 
-def _throttling(place: JsonNode) -> RetryThrottling:
-    most, ratio = place.member("maxTokens"), place.member("tokenRatio")
-    tokens = most.number(0.0)
+def _throttling(node: JsonNode) -> RetryThrottling:
+    max_tokens, ratio = node.member("maxTokens"), node.member("tokenRatio")
+    tokens = max_tokens.number(0.0)
     # A6: an integer in the range (0, 1000].
     if tokens != int(tokens) or not 0 < tokens <= _MAX_TOKENS:
-        most.error(f"must be a whole number, more than 0 and at most {_MAX_TOKENS}")
-    # Three decimals count, and no more (A6).
+        max_tokens.error(f"must be a whole number, more than 0 and at most {_MAX_TOKENS}")
+    # A6: only three decimals count.
+    # The small term keeps binary rounding from cutting 0.001 to 0.
     returned = int(ratio.number(0.0) * 1000 + 1e-6) / 1000
     if returned <= 0:
         ratio.error("must be at least 0.001; write for example 0.1")

@@ -1,7 +1,6 @@
-"""The selector of a target without routes: all its calls go to one place, and a service config says how.
+"""The selector of a target without routes (A31): a service config has the options of its calls.
 
-To the call path it is as if there were one route for each method, and behind all of them one cluster that
-bears the target's name.
+It looks to the call path like one route for each method, all with one cluster that has the target's name.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from .route_timeout import NO_LIMIT, RouteTimeout
 from .routes import BoundCluster, BoundRoute
 from .service_config import ServiceConfig
 
-# How many methods are remembered before the memory starts afresh; programs call few.
-_ROOM = 65_536
+# How many methods are cached before the cache is cleared; programs call few.
+MAX_CACHED_METHODS = 65_536
 
 
 class MethodSelector:
-    """`table` has the one cluster, `target`."""
+    """The selector of one target. `table` has the one cluster, `target`."""
 
     def __init__(self, config: ServiceConfig, target: str, table: RouteTable) -> None:
         self.table = table
@@ -43,15 +42,16 @@ class MethodSelector:
         return ()
 
     def choose(self, path: str, metadata: Metadata) -> Selection:
-        return Selection(self.bound(path), self._cluster, self.table)
+        return Selection(self.bound_route(path), self._cluster, self.table)
 
-    def bound(self, path: str) -> BoundRoute:
-        """How the calls of that method are made."""
+    def bound_route(self, path: str) -> BoundRoute:
+        """Return the route of that method, which has its options."""
         found = self._bound.get(path)
         return self._bind(path) if found is None else found
 
     def _bind(self, path: str) -> BoundRoute:
-        if len(self._bound) >= _ROOM:
+        # A program may make paths from input, so the cache has a bound.
+        if len(self._bound) >= MAX_CACHED_METHODS:
             self._bound.clear()
         config = self._config.method(path)
         limit = _limit(config).seconds

@@ -1,4 +1,4 @@
-"""One consistent picture of everything a channel needs (A74): a value, complete or not at all."""
+"""One consistent configuration of a channel (A74): a value, complete or not there at all."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from trxds.resources.route import VirtualHost
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfig:
-    """A cluster with its endpoints; `endpoints` None and `note` say that EDS or DNS failed, and why.
+    """A cluster with its endpoints. If EDS or DNS failed, `endpoints` is None and `note` has the reason.
 
-    How the resources stand is for messages about what they say.
+    The statuses of the two resources are for messages about their content.
     """
 
     cluster: Cluster
@@ -30,7 +30,7 @@ class ClusterConfig:
 
 @dataclass(frozen=True, slots=True)
 class ClusterError:
-    """A cluster without a usable resource: absent, refused, in error, or an aggregate without leaves."""
+    """A cluster without a usable resource: absent, rejected, in error, or an aggregate without leaves."""
 
     name: str
     status: Status
@@ -38,9 +38,9 @@ class ClusterError:
 
 @dataclass(frozen=True, slots=True)
 class AggregateConfig:
-    """An aggregate, flattened: clusters with endpoints, the most preferred first; there is at least one.
+    """A flattened aggregate: clusters with endpoints, the most preferred first; there is at least one.
 
-    `left_out` are those in error, and `note` says why (A74).
+    `skipped_clusters` are those in error, and `note` has the reasons (A74).
     """
 
     name: str
@@ -55,7 +55,7 @@ ClusterResult: TypeAlias = ClusterConfig | AggregateConfig | ClusterError
 def can_serve(cluster: ClusterResult) -> bool:
     """Return whether any endpoint takes new requests, reachable or not.
 
-    DRAINING endpoints do not count: sessions may still use them, and nobody else ever will (A55).
+    DRAINING endpoints do not count: only sessions may use them (A55).
     """
     match cluster:
         case ClusterError():
@@ -75,9 +75,9 @@ def _serves(locality: Locality) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class XdsConfig:
-    """Listener, the virtual host of our authority, and each cluster that is routed to or held, or a part of one.
+    """The listener, the virtual host of the target, and every cluster that is routed to, held, or part of such a one.
 
-    `routes_standing` is that of the resource that has the virtual host.
+    `routes_standing` is the status of the resource that has the virtual host.
     """
 
     listener: Listener
@@ -88,7 +88,7 @@ class XdsConfig:
 
 @dataclass(frozen=True, slots=True)
 class ConfigError:
-    """No routes: LDS or RDS is in error. Clusters that are still held are kept all the same."""
+    """A configuration without routes: LDS or RDS is in error. Clusters that are still held stay in it."""
 
     status: Status
     clusters: Mapping[str, ClusterResult]
@@ -96,32 +96,32 @@ class ConfigError:
 
 @dataclass(frozen=True, slots=True)
 class ClusterEntry:
-    """What one cluster's policies are given: what its resources say, as a whole.
+    """The input of one cluster's policies: everything that its resources say.
 
-    `given_up`: no route names it and it cannot serve, so RPCs that it would fail are dropped (A31).
+    `deleted` means that no route names it and it cannot serve, so RPCs that it would fail are dropped (A31).
     """
 
     cluster: ClusterResult
     deleted: bool = False
 
-    def same_as(self, cluster: ClusterResult, given_up: bool) -> bool:
-        # By identity: what did not change is the same object, and to compare ten thousand endpoints takes long.
-        return self.cluster is cluster and self.deleted is given_up
+    def same_as(self, cluster: ClusterResult, deleted: bool) -> bool:
+        # By identity: an unchanged cluster is the same object, and to compare ten thousand endpoints takes long.
+        return self.cluster is cluster and self.deleted is deleted
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterEntries:
-    """Of several clusters, by name: each is read by its own cluster's policy and by nobody above it (A74)."""
+    """The entries of several clusters by name; only a cluster's own policy reads its entry (A74)."""
 
     by_name: Mapping[str, ClusterEntry]
 
     def part(self, name: str) -> ClusterEntry:
-        """That cluster's."""
+        """Return the entry of that cluster."""
         return self.by_name[name]
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Not everything has been answered yet; what was in force stays."""
+    """The names of resources that no server has answered yet; the configuration in force stays."""
 
     names: tuple[tuple[str, str], ...]  # (kind, resource name)

@@ -1,10 +1,10 @@
-"""Targets that need no control plane: what the text of one means (gRPC's doc/naming.md).
+"""Target URIs without a control plane (gRPC's doc/naming.md).
 
-    dns:///host:port    dns:host    host:port         a name to look up; without a scheme it is one too
-    ipv4:1.2.3.4:80,5.6.7.8:80    ipv6:[::1]:80       addresses that are known
+    dns:///host:port    dns:host    host:port         a name to resolve; without a scheme it is one too
+    ipv4:1.2.3.4:80,5.6.7.8:80    ipv6:[::1]:80       known addresses
     unix:path    unix:///path    unix-abstract:name   sockets of this machine
 
-What one means is settled before anything runs, so a mistake in it is a `ValueError` and no failed call.
+A target is parsed before anything runs, so a mistake in it is a `ValueError` and not a failed call.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ from urllib.parse import quote, unquote
 DEFAULT_PORT = 443
 XDS = "xds"
 
-# What `:authority` may have as it is; the "%" of an IPv6 zone, for one, is coded there.
+# Characters that `:authority` has without percent-coding; the "%" of an IPv6 zone is coded, for example.
 _AUTHORITY = ":@!$&'()*+,;=[]"
 
 
 @dataclass(frozen=True, slots=True)
 class NonXdsTarget:
-    """`addresses` are known, or else `name` is looked up, a "host:port". `authority` is the default `:authority`."""
+    """A target with known `addresses`, or with a `name` to resolve, a "host:port".
+
+    `authority` is the default `:authority`.
+    """
 
     text: str
     authority: str
@@ -32,12 +35,12 @@ class NonXdsTarget:
     name: str = ""
 
 
-class _Mistake(ValueError):
-    """What is wrong with a part of a target; whoever has the whole says which."""
+class _TargetError(ValueError):
+    """An error in a part of a target; the caller adds the whole target."""
 
 
 def parse_non_xds_target(target: str) -> NonXdsTarget | None:
-    """None for a target of xDS, which another one reads; `ValueError` for a text that is no target."""
+    """Return the parsed target, or None for one of xDS. `ValueError` for a text that is no target."""
     if not isinstance(target, str):
         raise TypeError(f"target is a text such as dns:///host:port or xds:///NAME, not {target!r}")
     scheme, _, rest = target.partition(":")
@@ -48,21 +51,21 @@ def parse_non_xds_target(target: str) -> NonXdsTarget | None:
         if scheme in _KINDS:
             return _KINDS[scheme](target, rest)
         if rest.startswith("//"):
-            raise _Mistake(f"unknown scheme {scheme!r}; trxds knows {', '.join((XDS, *_KINDS))}")
-        # naming.md: what has no scheme is a name for DNS, and "host:port" only looks as if it had one.
+            raise _TargetError(f"unknown scheme {scheme!r}; trxds knows {', '.join((XDS, *_KINDS))}")
+        # naming.md: a target without a known scheme is a DNS name; "host:port" only looks as if it had a scheme.
         return _dns(target, f"///{target}")
-    except _Mistake as mistake:
+    except _TargetError as mistake:
         raise ValueError(f"target {target!r}: {mistake}") from None
 
 
 def canonical(target: str) -> str:
-    """With its scheme, as metrics name a target (A66); what has none is a name for DNS."""
+    """Return the target with a scheme, as metrics name it (A66); one without a scheme is a name for DNS."""
     scheme = target.partition(":")[0].lower()
     return target if scheme == XDS or scheme in _KINDS else f"dns:///{target}"
 
 
 def checked_authority(text: str) -> str:
-    """`ValueError` for what cannot be an `:authority`."""
+    """Return the text, or raise `ValueError` if it cannot be an `:authority`."""
     if not all("!" <= character <= "~" and character not in "/?#@\\" for character in text):
         raise ValueError(f"authority {text!r} is no host or host:port")
     return text
@@ -75,7 +78,7 @@ def _dns(text: str, rest: str) -> NonXdsTarget:
     path = _path(rest, "the platform's resolver is asked, and no DNS server of a target's own; write dns:///HOST:PORT")
     host, port = _host_and_port(path)
     if not host or any(character in "/?#@" or character.isspace() for character in host):
-        raise _Mistake(f"{path!r} has no host name; write dns:///HOST or dns:///HOST:PORT")
+        raise _TargetError(f"{path!r} has no host name; write dns:///HOST or dns:///HOST:PORT")
     name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     return NonXdsTarget(text, _authority(path), name=name)
 
@@ -90,7 +93,7 @@ def _ipv6(text: str, rest: str) -> NonXdsTarget:
 
 def _known(text: str, rest: str, read: Callable[[str], str], example: str) -> NonXdsTarget:
     each = _path(rest, f"an address has no authority before it; write {example}").split(",")
-    # Not all of them, as in C-core: servers and certificates do not know what a list means there.
+    # Only the first address, as in C-core: servers and certificates have no use for a list.
     return NonXdsTarget(text, _authority(each[0]), tuple(_address(one, read, example) for one in each))
 
 
@@ -99,26 +102,26 @@ def _address(text: str, read: Callable[[str], str], example: str) -> str:
     try:
         return f"{read(host)}:{port}"
     except ValueError:
-        raise _Mistake(f"{host!r} is no address of this kind; write for example {example}") from None
+        raise _TargetError(f"{host!r} is no address of this kind; write for example {example}") from None
 
 
 def _unix(text: str, rest: str) -> NonXdsTarget:
     if rest.startswith("//") and not rest.startswith("///"):
-        raise _Mistake("a path after // begins at the root; write unix:///PATH, or unix:PATH for a relative one")
+        raise _TargetError("a path after // begins at the root; write unix:///PATH, or unix:PATH for a relative one")
     path = unquote(rest.removeprefix("//"))
     if not path:
-        raise _Mistake("no path; write unix:///PATH")
+        raise _TargetError("no path; write unix:///PATH")
     return _socket(text, f"unix:{path}")
 
 
 def _unix_abstract(text: str, rest: str) -> NonXdsTarget:
     if not rest:
-        raise _Mistake("no name; write unix-abstract:NAME")
+        raise _TargetError("no name; write unix-abstract:NAME")
     return _socket(text, f"unix-abstract:{unquote(rest)}")
 
 
 def _socket(text: str, address: str) -> NonXdsTarget:
-    # As in grpc-go: a path, which C-core puts there, is no host to many a server.
+    # As in grpc-go: many servers reject the path, which C-core puts here.
     return NonXdsTarget(text, "localhost", (address,))
 
 
@@ -131,26 +134,27 @@ _KINDS: Mapping[str, Callable[[str, str], NonXdsTarget]] = MappingProxyType(
 
 
 def _path(rest: str, no_authority: str) -> str:
-    """What follows `scheme:`, `scheme:/` or `scheme:///`."""
+    """Return the part after `scheme:`, `scheme:/` or `scheme:///`."""
     if rest.startswith("//"):
         authority, _, rest = rest[2:].partition("/")
         if authority:
-            raise _Mistake(f"{authority!r} stands where nothing may; {no_authority}")
+            raise _TargetError(f"{authority!r} is not allowed there; {no_authority}")
         return unquote(rest)
     return unquote(rest.removeprefix("/"))
 
 
 def _authority(path: str) -> str:
-    """As it was written, but that an IPv6 address has its brackets."""
+    """Return the path as an authority: unchanged, but an IPv6 address gets its brackets."""
     bare = path.count(":") > 1 and not path.startswith("[")
     return quote(f"[{path}]" if bare else path, safe=_AUTHORITY)
 
 
 def _host_and_port(text: str) -> tuple[str, int]:
     if text.startswith("["):
+        # RFC 3986: only brackets tell the colons of an IPv6 address from that of the port.
         host, bracket, port = text[1:].partition("]")
         if not bracket or (port and not port.startswith(":")):
-            raise _Mistake(f"{text!r} has a bracket too few or too many; write [ADDRESS]:PORT")
+            raise _TargetError(f"{text!r} has a bracket too few or too many; write [ADDRESS]:PORT")
         return host, _port(port[1:]) if port else DEFAULT_PORT
     if text.count(":") != 1:  # no port, or an IPv6 address without brackets and so without a port
         return text, DEFAULT_PORT
@@ -160,5 +164,5 @@ def _host_and_port(text: str) -> tuple[str, int]:
 
 def _port(text: str) -> int:
     if not (text.isascii() and text.isdigit()) or not 0 < int(text) < 2**16:
-        raise _Mistake(f"{text!r} is no port; write a number from 1 to 65535, or none for {DEFAULT_PORT}")
+        raise _TargetError(f"{text!r} is no port; write a number from 1 to 65535, or none for {DEFAULT_PORT}")
     return int(text)

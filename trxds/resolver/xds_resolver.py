@@ -1,10 +1,9 @@
-"""From resources to a data plane: one task, one mailbox, newest snapshot wins.
+"""The resolver of xDS targets: one task turns resources into selector and picker (A31, A74).
 
-A selector may not be used before a picker that knows its clusters (A31). So a snapshot becomes
-a route table, and entries of the clusters with a generation number, and selector and picker are
-published together once the root has answered that generation. A root's answer is a decision and
-never a connection, so this takes moments, whatever the hosts do. What the policies make of an
-entry is theirs to know (A74).
+A selector may not be used before a picker that knows its clusters (A31). So a configuration becomes a route table and
+the entries of the clusters, which have a generation number. Selector and picker are published together once the root
+has answered that generation. The root's answer is a decision and never a connection, so this takes moments, whatever
+the hosts do. The policies decide what an entry means (A74).
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from .snapshot import ClusterEntry, ClusterResult, ConfigError, XdsConfig, can_s
 
 
 class RootReport(Protocol):
-    """What the root node tells, as far as the resolver reads it."""
+    """The report of the root node, as far as the resolver reads it."""
 
     @property
     def picker(self) -> Any: ...
@@ -38,7 +37,7 @@ class RootReport(Protocol):
 
 
 class SubchannelRetention(Protocol):
-    """The pool: between these two it retires no host, so one that moves keeps its connection."""
+    """The subchannel pool: between these two calls it closes no subchannel, so one that moves keeps its connection."""
 
     def begin_update(self) -> None: ...
     def end_update(self) -> None: ...
@@ -46,7 +45,7 @@ class SubchannelRetention(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ResolverResultHandler:
-    """What a resolver drives; all plain functions. `configure` takes what it has resolved, with a generation number."""
+    """The receiver of a resolver's results. `configure` gets what was resolved, with a generation number."""
 
     configure: Callable[[Any, int], object]
     publish: Callable[[Selector, Any], object]
@@ -57,14 +56,14 @@ class ResolverResultHandler:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The tree has been given nothing: it is the first, or it has grown anew after the channel was idle."""
+    """The state before the tree got a configuration: it is new, because the channel is, or because it was idle."""
 
     in_force: Routing | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Settling:
-    """The tree decides on a generation. RPCs go by the routes before it until the tree has answered (A31)."""
+    """The state while the tree decides on a generation. Until it answers, RPCs use the routes before it (A31)."""
 
     in_force: Routing | None
     generation: int
@@ -74,7 +73,10 @@ class Settling:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """Routes and picker are in force together. `config` is the newest that the tree has no need to hear of."""
+    """The state in which routes and picker are in force together.
+
+    `config` is the newest configuration, if the tree need not get it.
+    """
 
     in_force: Routing
     picker: Any
@@ -85,9 +87,12 @@ Stage: TypeAlias = Waiting | Settling | Serving
 
 
 class XdsResolver:
-    """`mailbox` takes the resources' letters, the root's reports as "root", and clusters' ends."""
+    """The resolver of one target.
 
-    request_re_resolution = None  # a cluster with a DNS name says so by itself
+    `mailbox` gets the resources' states, the root's reports as "root", and clusters' ends.
+    """
+
+    request_re_resolution = None  # policies of LOGICAL_DNS clusters call `re_resolve`
 
     def __init__(
         self,
@@ -95,22 +100,22 @@ class XdsResolver:
         look_up: Resolve,
         listener: str,
         authority: str,
-        downstream: ResolverResultHandler,
+        result_handler: ResolverResultHandler,
         random: Random,
     ) -> None:
         self.mailbox: ConflatingQueue[Any] = ConflatingQueue()
         self._source = source
         self._look_up = look_up
         self._target = listener, authority
-        self._downstream = downstream
+        self._result_handler = result_handler
         self._random = random
         self._stage: Stage = Waiting()
-        self._sent: Mapping[str, ClusterEntry] = {}  # to the root
+        self._sent: Mapping[str, ClusterEntry] = {}  # the entries that the root has
         self._generation = 0
-        self._dependencies: DependencyManager | None = None  # once it runs
+        self._dependencies: DependencyManager | None = None  # None until `run`
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run the resolver until cancelled."""
         try:
             async with trio.open_nursery() as nursery:
                 self._clusters = Clusters(nursery, self.mailbox)
@@ -119,64 +124,67 @@ class XdsResolver:
                     self._source, self._names, self.mailbox, *self._target, self._clusters.alive
                 )
                 self._routings = RoutingFactory(
-                    self._downstream.make_chain,
-                    self._downstream.limits,
+                    self._result_handler.make_chain,
+                    self._result_handler.limits,
                     self._clusters,
                     self._random,
                     self._random.getrandbits(64),
                     dependencies.error,
                 )
                 while True:
-                    look_at = dependencies.update(trio.current_time())
+                    deadline = dependencies.update(trio.current_time())
+                    # In every round: a report may have ended the generation that a newer configuration waited for.
                     self._start_generation(dependencies.newest)
-                    self._take(await self.mailbox.next(look_at), dependencies)
+                    self._handle_messages(await self.mailbox.next(deadline), dependencies)
         finally:
             self.mailbox.close()
             if self._dependencies is not None:
                 self._dependencies.close()
 
     def re_resolve(self, name: str) -> None:
-        """A policy of the tree thinks that the addresses of this DNS name are out of date. Plain."""
+        """Resolve this DNS name again soon: a policy found its addresses out of date."""
         self._names.re_resolve(name)
 
     @property
     def describe_pending(self) -> str:
-        """What the next configuration waits for, in words; empty if for nothing that is known."""
+        """Describe what the next configuration waits for; the text is empty if that is nothing known."""
         return self._dependencies.describe_pending if self._dependencies is not None else ""
 
     def reset(self) -> None:
-        """The tree is another one and knows nothing: it gets the newest there is. Plain."""
+        """Configure a new tree, which knows nothing, with the newest configuration."""
         stage = self._stage
-        if isinstance(stage, Settling):  # nobody was there to answer it
-            self._downstream.pool.end_update()
+        if isinstance(stage, Settling):  # the old tree ended before it answered
+            self._result_handler.pool.end_update()
+            # These routes never came into force, and nothing else would release the clusters that they hold.
             if stage.routing is not stage.in_force:
                 stage.routing.release()
         self._stage = Waiting(stage.in_force)
-        self._names.re_resolve_all()  # nobody has seen for long whether their addresses are good
+        self._names.re_resolve_all()  # an idle channel does not notice addresses that went bad
         self.mailbox.put("tree", None)
 
-    def _take(self, letters: Mapping[Hashable, Any], dependencies: DependencyManager) -> None:
-        for sender, letter in letters.items():
+    def _handle_messages(self, messages: Mapping[Hashable, Any], dependencies: DependencyManager) -> None:
+        for sender, message in messages.items():
             if sender == "root":
-                self._on_report(letter)
+                self._on_report(message)
             elif sender not in ("clusters", "tree"):
-                dependencies.take(sender, letter)
-        if letters.keys() != {"root"}:
+                dependencies.note_state(sender, message)
+        # Reports of hosts are frequent and change no configuration, so they alone assemble nothing.
+        if messages.keys() != {"root"}:
             dependencies.note_news()
 
     def _on_report(self, report: RootReport) -> None:
         match self._stage:
             case Settling(in_force, generation, config, routing) if report.generation >= generation:
-                # A31: routes and a picker that knows their clusters come into force together, or RPCs would fail.
-                self._downstream.pool.end_update()
-                # Routes that leave may leave a cluster to be given up: then the tree has to hear of it yet.
+                # A31: routes come into force together with a picker that has their clusters, or RPCs would fail.
+                self._result_handler.pool.end_update()
+                # If only the old routes named a cluster, its entry becomes `deleted`, which the tree has to get next.
                 self._serve(routing, report.picker, config if routing is in_force else None)
                 if in_force is not None and in_force is not routing:
                     in_force.release()
             case Waiting(in_force) | Settling(in_force):
-                # What hosts do meanwhile is news for the routes in force too; the picker still has their clusters.
+                # A change of hosts concerns the routes in force too; the picker still has their clusters.
                 if in_force is not None:
-                    self._downstream.publish(in_force.selector, report.picker)
+                    self._result_handler.publish(in_force.selector, report.picker)
             case Serving(in_force, _, config):
                 self._serve(in_force, report.picker, config)
             case _ as never:
@@ -184,7 +192,7 @@ class XdsResolver:
 
     def _serve(self, routing: Routing, picker: Any, config: XdsConfig | ConfigError | None) -> None:
         self._stage = Serving(routing, picker, config)
-        self._downstream.publish(routing.selector, picker)
+        self._result_handler.publish(routing.selector, picker)
 
     def _start_generation(self, newest: XdsConfig | ConfigError | None) -> None:
         """Turn the newest configuration into a generation, unless one is still on its way."""
@@ -192,37 +200,38 @@ class XdsResolver:
         if newest is None or isinstance(stage, Settling):
             return
         if isinstance(stage, Serving) and stage.config is newest:
-            return  # only the tree has had news
+            return  # only the tree has changed
         routing = self._routings.make(newest, stage.in_force)
         entries = self._entries(newest, routing, stage.in_force)
         if isinstance(stage, Waiting) or entries != self._sent:
             self._sent = entries
             self._generation += 1
             self._stage = Settling(stage.in_force, self._generation, newest, routing)
-            # A host that moves to another policy is let go before it is taken, and must not be closed in between.
-            self._downstream.pool.begin_update()
-            self._downstream.configure(entries, self._generation)
+            # A host that moves to another policy is released before it is acquired, and must not be closed in between.
+            self._result_handler.pool.begin_update()
+            self._result_handler.configure(entries, self._generation)
         elif routing is stage.in_force:
             self._stage = Serving(routing, stage.picker, newest)
-        else:  # the tree has nothing to do for it, so its last picker is the answer
+        else:  # no entry changed, so the tree need not decide and its last picker fits
             self._serve(routing, stage.picker, None)
             stage.in_force.release()
-            self._start_generation(newest)  # a cluster that only the routes before named may have to be given up
+            self._start_generation(newest)  # a cluster that only the old routes named may be `deleted` now
 
     def _entries(
         self, config: XdsConfig | ConfigError, routing: Routing, in_force: Routing | None
     ) -> Mapping[str, ClusterEntry]:
-        """An entry for every cluster alive: those of the routes, and those still held."""
+        """Return an entry for every cluster alive: those of the routes, and those still held."""
         alive = self._clusters.alive
-        # Until the new routes are in force RPCs are still routed by those before them.
+        # RPCs use the old routes until the new ones are in force.
         routed = routing.clusters_among(alive) | (in_force.clusters_among(alive) if in_force else frozenset())
-        # A60: a cookie may name any cluster of a table that an RPC still holds, so all that are held stay in the tree.
+        # A60: a cookie may name any cluster of a table that an RPC holds, so all held clusters stay in the tree.
         clusters = {name: config.clusters[name] for name in alive}
         return {
-            name: self._entry(name, its, name not in routed and not can_serve(its)) for name, its in clusters.items()
+            name: self._entry(name, cluster, name not in routed and not can_serve(cluster))
+            for name, cluster in clusters.items()
         }
 
-    def _entry(self, name: str, cluster: ClusterResult, given_up: bool) -> ClusterEntry:
-        """The same object as long as it would say the same: it is compared at once."""
+    def _entry(self, name: str, cluster: ClusterResult, deleted: bool) -> ClusterEntry:
+        """Return the cluster's entry, the same object while it is equal: entries are compared by identity."""
         sent = self._sent.get(name)
-        return sent if sent is not None and sent.same_as(cluster, given_up) else ClusterEntry(cluster, given_up)
+        return sent if sent is not None and sent.same_as(cluster, deleted) else ClusterEntry(cluster, deleted)

@@ -1,1 +1,1 @@
-"""Floor 1: xDS resources as frozen values. No network, no clock, no trio."""
+"""The parsers: they turn xDS messages into frozen values, without network, clock or trio."""

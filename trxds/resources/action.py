@@ -1,4 +1,4 @@
-"""What a route does with an RPC: clusters, time limits, hash and retries (A28, A31, A42, A44)."""
+"""The action of a route: clusters, time limits, hash policies and retry policy (A28, A31, A42, A44)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .filter_config import FilterConfig
-from .filters import filter_overrides
-from .hash_policy import HashPolicy, hash_policies
-from .retry_policy import RetryPolicy, retry_policy
-from .units import UINT32_MAX, duration, optional_duration
+from .filters import parse_filter_overrides
+from .hash_policy import HashPolicy, parse_hash_policies
+from .retry_policy import RetryPolicy, parse_retry_policy
+from .units import UINT32_MAX, parse_duration, parse_optional_duration
 from .validation_errors import ValidationErrors
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WeightedCluster:
-    """A cluster and its share of the RPCs; never of weight 0."""
+    """A cluster and its weight among the RPCs of a route, which is never 0."""
 
     name: str
     weight: int = 1
@@ -28,10 +28,10 @@ class WeightedCluster:
 
 @dataclass(frozen=True, slots=True)
 class RouteAction:
-    """A plain cluster is one entry of weight 1. Times are seconds; None is unset, 0 is no limit.
+    """The action of a route. One cluster is one entry of weight 1. Times are in seconds; None is unset, 0 is no limit.
 
-    `timeout` and `max_grpc_timeout` are those of A31's first draft, for channels that ask for it.
-    `auto_host_rewrite` asks for the endpoint's hostname as `:authority` (A81). It is read and has no effect yet.
+    `timeout` and `max_grpc_timeout` are those of A31's first draft, for channels that ask for it. `auto_host_rewrite`
+    asks for the endpoint's hostname as `:authority` (A81). It is read and has no effect yet.
     """
 
     clusters: tuple[WeightedCluster, ...]
@@ -46,37 +46,39 @@ class RouteAction:
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
-    """What the actions of a virtual host's routes get from around them."""
+    """The settings that a virtual host's routes get from outside their actions."""
 
     context: ParseContext
     retry_policy: RetryPolicy | None = None
-    # The RouteConfiguration's cluster specifier plugins; we run none, so these are the optional ones.
+    # The optional cluster specifier plugins of the RouteConfiguration; no plugin is supported.
     plugins: frozenset[str] = frozenset()
 
 
-def route_action(message: Any, inherited: Inherited, problems: ValidationErrors) -> RouteAction | None:
-    """None: the route is to be skipped, as if it were not there (or it has a problem)."""
-    # Without clusters the route will be skipped. It is read to the end all the same: a NACK tells of every mistake.
+def parse_route_action(message: Any, inherited: Inherited, problems: ValidationErrors) -> RouteAction | None:
+    """Return the action, or None if the route is to be skipped (or has a problem)."""
+    # A route without clusters is skipped. It is read to the end all the same: a NACK has every error.
     clusters = _clusters(message, inherited, problems)
-    header_max, most = _limits(message, problems)
+    header_max, max_duration = _parse_max_stream_duration(message, problems)
     action = RouteAction(
         clusters=clusters,
         grpc_timeout_header_max=header_max,
-        max_stream_duration=most,
-        # A31: Envoy begins to count this one at a time that gRPC does not know; only the first draft read it.
-        timeout=_early(message, "timeout"),
-        max_grpc_timeout=_early(message, "max_grpc_timeout"),
-        hash_policies=hash_policies(message.hash_policy, problems),
-        # A44: a route's policy hides its virtual host's even if nothing in it applies; so a route switches retries off.
-        retry_policy=retry_policy(message, problems) if message.HasField("retry_policy") else inherited.retry_policy,
-        # A81: only a server that the bootstrap trusts may choose the name that a backend is asked for.
+        max_stream_duration=max_duration,
+        # Only A31's first draft reads `timeout`: Envoy starts it at the end of the request, which gRPC does not know.
+        timeout=_parse_legacy_timeout(message, "timeout"),
+        max_grpc_timeout=_parse_legacy_timeout(message, "max_grpc_timeout"),
+        hash_policies=parse_hash_policies(message.hash_policy, problems),
+        # A44: a route's policy replaces its virtual host's even if no condition of it applies, to switch retries off.
+        retry_policy=parse_retry_policy(message, problems)
+        if message.HasField("retry_policy")
+        else inherited.retry_policy,
+        # A81: only a server that the bootstrap trusts may choose the `:authority` of RPCs.
         auto_host_rewrite=inherited.context.authority_rewrite and message.auto_host_rewrite.value,
     )
     return action if clusters else None
 
 
 def _clusters(message: Any, inherited: Inherited, problems: ValidationErrors) -> tuple[WeightedCluster, ...]:
-    """None at all for the specifiers that gRPC does not know: `cluster_header`, or one of tomorrow's."""
+    """Return the clusters; none for a specifier that gRPC does not know, such as `cluster_header` or a future one."""
     match message.WhichOneof("cluster_specifier"):
         case "cluster":
             if not message.cluster:
@@ -95,12 +97,12 @@ def _weighted_clusters(message: Any, context: ParseContext, problems: Validation
         _weighted_cluster(entry, context, problems.at(f"clusters[{index}]"))
         for index, entry in enumerate(message.clusters)
     ]
-    # Weight 0 takes a cluster out of a split: no RPC is drawn to it and, as in the C++ client, no cookie may name it.
+    # Weight 0 takes a cluster out of a split: no RPC is sent to it and, as in the C++ client, no cookie may name it.
     drawn = tuple(cluster for cluster in clusters if cluster.weight)
-    # Not where an entry has been complained of already: it may be the one that the list lacks.
+    # Only without errors in the entries: a bad entry may be the one that is missing.
     if not drawn and problems.count == before:
         problems.add("no valid clusters specified")
-    # `total_weight` is no longer looked at: the sum of the weights is what counts.
+    # `total_weight` is deprecated and ignored: only the sum of the weights counts.
     if sum(cluster.weight for cluster in drawn) > UINT32_MAX:
         problems.add("sum of cluster weights exceeds uint32 max")
     return drawn
@@ -109,10 +111,10 @@ def _weighted_clusters(message: Any, context: ParseContext, problems: Validation
 def _weighted_cluster(message: Any, context: ParseContext, problems: ValidationErrors) -> WeightedCluster:
     if not message.name:
         problems.at("name").add("must be non-empty")
-    # A wrapper: 0 is a wish and unset a mistake, as to the C++ client; grpc-go takes it for 0.
+    # A wrapper tells 0, which is valid, from unset, which is an error as in the C++ client; grpc-go takes it for 0.
     if not message.HasField("weight"):
         problems.at("weight").add("field not present")
-    overrides = filter_overrides(message.typed_per_filter_config, context, problems)
+    overrides = parse_filter_overrides(message.typed_per_filter_config, context, problems)
     return WeightedCluster(message.name, message.weight.value, overrides)
 
 
@@ -123,16 +125,16 @@ def _check_plugin(name: str, inherited: Inherited, problems: ValidationErrors) -
         problems.add(f'unknown cluster specifier plugin name "{name}"')
 
 
-def _limits(message: Any, problems: ValidationErrors) -> tuple[float | None, float | None]:
-    """(grpc_timeout_header_max, max_stream_duration); which of them counts is the config selector's rule."""
+def _parse_max_stream_duration(message: Any, problems: ValidationErrors) -> tuple[float | None, float | None]:
+    """Return `grpc_timeout_header_max` and `max_stream_duration`; the config selector chooses between them (A31)."""
     if not message.HasField("max_stream_duration"):
         return None, None
     limits, at = message.max_stream_duration, problems.at("max_stream_duration")
-    return optional_duration(limits, "grpc_timeout_header_max", at), optional_duration(
+    return parse_optional_duration(limits, "grpc_timeout_header_max", at), parse_optional_duration(
         limits, "max_stream_duration", at
     )
 
 
-def _early(message: Any, name: str) -> float | None:
-    """A field that gRPC of today ignores, so a bad value is no problem and counts as unset."""
-    return duration(getattr(message, name), ValidationErrors()) if message.HasField(name) else None
+def _parse_legacy_timeout(message: Any, name: str) -> float | None:
+    """Read a field that only A31's first draft has. gRPC ignores it today, so a bad value counts as unset."""
+    return parse_duration(getattr(message, name), ValidationErrors()) if message.HasField(name) else None

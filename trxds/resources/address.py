@@ -1,4 +1,4 @@
-"""Addresses as trxds writes them everywhere, the cookie included: `10.0.0.1:443`, `[::1]:443`."""
+"""Addresses as trxds writes them everywhere, the session cookie included: `10.0.0.1:443`, `[::1]:443` (A27, A55)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ MAX_PORT = 65535
 
 
 def address_text(ip: str, port: int) -> str | None:
-    """None when `ip` is no IP address, but the name of a host, say.
+    """Return the text of an address; None if `ip` is no IP address but, for example, a host name.
 
-    One address has one text, whatever its spelling in the resource: texts are compared.
+    An address has one text, whatever its spelling in the resource: texts are compared.
     """
     try:
-        # Not `ipaddress`, which takes about twenty times as long: each of ten thousand endpoints passes here.
+        # `ipaddress` takes about twenty times as long, and there may be ten thousand endpoints.
         socket.inet_pton(socket.AF_INET, ip)
-        return f"{ip}:{port}"  # its only spelling
+        return f"{ip}:{port}"  # inet_pton takes no other spelling of an IPv4 address
     except (OSError, ValueError):
         pass
-    # A link-local address may have a zone ("fe80::1%eth0"), of which inet_pton knows nothing.
+    # A link-local address may have a zone ("fe80::1%eth0"), which inet_pton does not parse.
     literal, percent, zone = ip.partition("%")
     try:
         ipv6 = socket.inet_ntop(socket.AF_INET6, socket.inet_pton(socket.AF_INET6, literal))
@@ -31,9 +31,9 @@ def address_text(ip: str, port: int) -> str | None:
 
 
 def parse_address(parent: Any) -> str | None:
-    """The text of the envoy.config.core.v3.Address in `parent.address`; None when `check_address` has something to say.
+    """Return the text of the envoy.config.core.v3.Address in `parent.address`; None if `check_address` finds an error.
 
-    Fields that are not there read as empty, and no address is: so the good case asks for none of them.
+    Fields that are not set read as empty, and an empty text is no address, so a valid address costs no further check.
     """
     address = parent.address.socket_address
     port = address.port_value
@@ -41,7 +41,7 @@ def parse_address(parent: Any) -> str | None:
 
 
 def check_address(parent: Any, problems: ValidationErrors) -> None:
-    """What is wrong with it, `problems` being at `parent.address`."""
+    """Note the errors of the address; `problems` is at `parent.address`."""
     at = problems.at("socket_address")
     if not parent.HasField("address"):
         problems.add("field not present")
@@ -51,5 +51,5 @@ def check_address(parent: Any, problems: ValidationErrors) -> None:
         at.at("port_value").add("invalid port")
     elif parse_address(parent) is None:
         address = parent.address.socket_address
-        # A27: an IP address. A name would have to be looked up, and that is what LOGICAL_DNS is for.
+        # A27: it must be an IP address. A name has to be resolved, and LOGICAL_DNS is for that.
         at.add(f"Failed to parse address:{address.address}:{address.port_value}")

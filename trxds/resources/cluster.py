@@ -1,4 +1,4 @@
-"""Cluster: how to find a cluster's endpoints, and how to treat them (CDS; A27, A37, A52, A55, A75)."""
+"""Cluster: the source of a cluster's endpoints, and the settings for them (CDS; A27, A37, A52, A55, A75)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from . import protos
-from .discovery import Aggregate, Discovery, discovery
+from .discovery import Aggregate, Discovery, parse_discovery
 from .endpoint import HealthStatus, known_health
 from .extension import extension
-from .lb_policy import WRR_LOCALITY, WrapperPolicy, WrrLocality, load_balancing_policy
+from .lb_policy import WRR_LOCALITY, WrapperPolicy, WrrLocality, parse_load_balancing_policy
 from .leaf_policy import LbPolicyConfig, cluster_least_request, cluster_ring_hash
-from .outlier_detection import OutlierDetectionSettings, outlier_detection_settings
-from .units import optional_duration
-from .upstream_tls import UpstreamTls, upstream_tls
+from .outlier_detection import OutlierDetectionSettings, parse_outlier_detection
+from .units import parse_optional_duration
+from .upstream_tls import UpstreamTls, parse_upstream_tls
 from .validation_errors import ValidationErrors
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ DEFAULT_MAX_REQUESTS = 1024
 
 @dataclass(frozen=True, slots=True)
 class LoadReporting:
-    """To whom a cluster's load is reported (A27), and with which of its hosts' own metrics (A64, A85).
+    """The load reports of a cluster: their server (A27), and the hosts' own metrics in them (A64, A85).
 
     `server` is the one that sent the cluster. `metrics` are names like `cpu_utilization`, `named_metrics.*`.
     """
@@ -39,12 +39,11 @@ class LoadReporting:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """`override_statuses`: the health states in which a cookie may still reach a host (A55).
+    """A parsed Cluster resource.
 
-    `idle_timeout` (seconds): how long a host is kept warm after its last session RPC (A75).
-    `lrs`: to whom load is reported, None if it is not. `ejection`: which hosts are to be
-    ejected, None if the cluster asks for no outlier detection (A50). `tls`: how connections are made
-    safe, None if the cluster does not say (A29).
+    `override_statuses` are the health states in which a cookie may still reach a host (A55). `idle_timeout` is how long
+    an idle host that only sessions use stays connected, in seconds (A75). `lrs` is None if no load is reported.
+    `ejection` is None without outlier detection (A50). `tls` is None if the cluster does not configure TLS (A29).
     """
 
     name: str
@@ -58,18 +57,18 @@ class Cluster:
     tls: UpstreamTls | None = None
 
 
-def cluster(message: Any, context: ParseContext, problems: ValidationErrors) -> Cluster | None:
-    found = discovery(message, problems)
+def parse_cluster(message: Any, context: ParseContext, problems: ValidationErrors) -> Cluster | None:
+    found = parse_discovery(message, problems)
     lb_policy: LbPolicyConfig | None = WRR_LOCALITY
     if isinstance(found, Aggregate):
-        found = replace(found, lb_policy=_imposed(message, context))
+        found = replace(found, lb_policy=_aggregate_lb_policy(message, context))
     else:
         lb_policy = _lb_policy(message, context, problems)
     tls = _transport_socket(message, context, problems)
     idle_timeout = _idle_timeout(message, problems)
     lrs = _load_reporting(message, context, problems)
-    ejection = outlier_detection_settings(message, problems)
-    # Only now, when all has been read: a NACK names every mistake, and not the first one.
+    ejection = parse_outlier_detection(message, problems)
+    # Only after all fields were read: a NACK has every error, not the first one alone.
     if found is None or lb_policy is None:
         return None
     return Cluster(
@@ -89,32 +88,35 @@ def cluster(message: Any, context: ParseContext, problems: ValidationErrors) -> 
 
 
 def _lb_policy(message: Any, context: ParseContext, problems: ValidationErrors) -> LbPolicyConfig | None:
-    # A52: beside this field lb_policy and its configuration do not count, whatever they say.
+    # A52: if this field is set, lb_policy and its configuration are ignored, even if they are invalid.
     if message.HasField("load_balancing_policy"):
         at = problems.at("load_balancing_policy")
-        return load_balancing_policy(message.load_balancing_policy, WrapperPolicy(context), at)
+        return parse_load_balancing_policy(message.load_balancing_policy, WrapperPolicy(context), at)
     match message.lb_policy:
         case protos.Cluster.ROUND_ROBIN:
             return WRR_LOCALITY
         case protos.Cluster.RING_HASH:  # one ring over all localities (A42)
             return cluster_ring_hash(message, problems)
         case protos.Cluster.LEAST_REQUEST:
-            # A48: localities by their weights as ever, and least_request among the hosts of each.
+            # A48: a locality is chosen by weight, and least_request among its hosts.
             return WrrLocality(cluster_least_request(message, problems))
     problems.at("lb_policy").add("LB policy is not supported")
     return None
 
 
-def _imposed(message: Any, context: ParseContext) -> LbPolicyConfig | None:
-    """Not looked at otherwise: Envoy demands CLUSTER_PROVIDED there, which means nothing to gRPC (A75)."""
+def _aggregate_lb_policy(message: Any, context: ParseContext) -> LbPolicyConfig | None:
+    """Return the policy of an aggregate, if the context asks for it.
+
+    Without that the field is not read: Envoy demands CLUSTER_PROVIDED there, which has no meaning in gRPC (A75).
+    """
     return _lb_policy(message, context, ValidationErrors()) if context.aggregate_lb_policy else None
 
 
 def _override_statuses(common: Any, context: ParseContext) -> frozenset[HealthStatus]:
-    """A list that is there and empty means none: no cookie is honoured (A55)."""
+    """Return the states in which a cookie may reach a host. A list that is set and empty means none (A55)."""
     if not common.HasField("override_host_status") or not context.override_host:
         return DEFAULT_OVERRIDE_STATUSES
-    # A55: other states are ignored and not refused, for a list must do for Envoy and gRPC alike.
+    # A55: other states are ignored and not rejected, so that one list serves Envoy and gRPC.
     known = known_health(override_host=context.override_host)
     return frozenset(known[each] for each in common.override_host_status.statuses if each in known)
 
@@ -123,23 +125,23 @@ def _override_statuses(common: Any, context: ParseContext) -> frozenset[HealthSt
 
 
 def _idle_timeout(message: Any, problems: ValidationErrors) -> float:
-    # A75 reads it here only, not in typed_extension_protocol_options, where Envoy's users have it.
+    # A75 has this field only, not typed_extension_protocol_options, which Envoy's users set.
     if not message.HasField("upstream_config"):
         return DEFAULT_IDLE_TIMEOUT
     config = extension(message.upstream_config, "typed_config", problems.at("upstream_config"))
     if config is None:
         return DEFAULT_IDLE_TIMEOUT
-    complaints = "unsupported upstream config type", "can't decode HttpProtocolOptions"
-    options = config.only(protos.HttpProtocolOptions, *complaints)
+    error_texts = "unsupported upstream config type", "can't decode HttpProtocolOptions"
+    options = config.parse_only(protos.HttpProtocolOptions, *error_texts)
     if options is None:
         return DEFAULT_IDLE_TIMEOUT
     at = config.problems.at("common_http_protocol_options")
-    seconds = optional_duration(options.common_http_protocol_options, "idle_timeout", at)
+    seconds = parse_optional_duration(options.common_http_protocol_options, "idle_timeout", at)
     return seconds if seconds is not None else DEFAULT_IDLE_TIMEOUT
 
 
 def _max_requests(circuit_breakers: Any) -> int:
-    """The first threshold of priority DEFAULT is the one that counts (A32)."""
+    """Return the limit of the first threshold of priority DEFAULT: the others do not count (A32)."""
     for threshold in circuit_breakers.thresholds:
         if threshold.priority == protos.DEFAULT_PRIORITY:
             return int(threshold.max_requests.value) if threshold.HasField("max_requests") else DEFAULT_MAX_REQUESTS
@@ -147,8 +149,8 @@ def _max_requests(circuit_breakers: Any) -> int:
 
 
 def _transport_socket(message: Any, context: ParseContext, problems: ValidationErrors) -> UpstreamTls | None:
-    """Looked at whether or not the channel will use it (A29)."""
-    # A29 does not support it, and to ignore what says how hosts are secured would be less safe than what was meant.
+    """Return the TLS configuration. It is read and validated even if the channel does not use it (A29)."""
+    # A29: not supported. To ignore it could make connections less safe than the control plane means.
     if message.transport_socket_matches:
         problems.at("transport_socket_matches").add("feature unsupported")
     if not message.HasField("transport_socket"):
@@ -156,16 +158,16 @@ def _transport_socket(message: Any, context: ParseContext, problems: ValidationE
     config = extension(message.transport_socket, "typed_config", problems.at("transport_socket"))
     if config is None:
         return None
-    complaints = "unrecognized transport socket type", "can't decode UpstreamTlsContext"
-    parsed = config.only(protos.UpstreamTlsContext, *complaints)
-    return upstream_tls(parsed, context, config.problems) if parsed is not None else None
+    error_texts = "unrecognized transport socket type", "can't decode UpstreamTlsContext"
+    parsed = config.parse_only(protos.UpstreamTlsContext, *error_texts)
+    return parse_upstream_tls(parsed, context, config.problems) if parsed is not None else None
 
 
 def _load_reporting(message: Any, context: ParseContext, problems: ValidationErrors) -> LoadReporting | None:
-    """None if the cluster does not ask for it."""
+    """Return the settings of load reports; None if the cluster has none."""
     if not message.HasField("lrs_server"):
         return None
-    # A27: no other server than the one that sent the cluster may be named, so none other has to be dialled.
+    # A27: only `self` is allowed, so load is reported to the server that sent the cluster and to no other.
     if message.lrs_server.WhichOneof("config_source_specifier") != "self":
         problems.at("lrs_server").add("ConfigSource is not self")
     return LoadReporting(context.server, frozenset(message.lrs_report_endpoint_metrics))

@@ -1,4 +1,4 @@
-"""From where a resource wants another one fetched: all that gRPC knows is the same ADS stream."""
+"""The config source of a resource: gRPC supports only the ADS stream that the resource came on (A27)."""
 
 from __future__ import annotations
 

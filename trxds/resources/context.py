@@ -1,4 +1,4 @@
-"""What a parser has to know besides the bytes: what this client supports, and what the server may say."""
+"""The context of parsers: the features that the client supports, and the trust in the server."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .lb_policy import LB_POLICIES, LbPolicyType, ParseSettings, StructPolicy
 
 @dataclass(frozen=True, slots=True)
 class ParseContext:
-    """The registries go by message name (`envoy.extensions...Router`); `custom_policies` are the user's (A52),
-    `struct_policies` those of ours that a TypedStruct may name, as a service config does.
+    """The settings that parsers need besides the bytes.
 
-    `certificate_providers` are the names that the bootstrap has for sources of certificates (A29).
-    `override_host` False switches session affinity off as if this client had never heard of it:
-    no such filter, no DRAINING hosts (A55's guard). `aggregate_lb_policy` gives the clusters of an
-    aggregate its load balancing policy, as it was before A75. `server_features` are the bootstrap's; with
-    `trusted_xds_server` among them a route's `auto_host_rewrite` is read (A81). `server` is the one that says `self`.
+    The registries have message names as keys (`envoy.extensions...Router`). `custom_policies` are the user's (A52);
+    `struct_policies` are those of trxds that a TypedStruct may name, as a service config does. `certificate_providers`
+    are the names of the bootstrap's providers (A29). `override_host` False switches session affinity off: no such
+    filter, no DRAINING hosts (A55's guard). `aggregate_lb_policy` gives the clusters of an aggregate its load balancing
+    policy, as before A75. `server_features` are the bootstrap's; with `trusted_xds_server` among them a route's
+    `auto_host_rewrite` is read (A81). `server` is the one that a resource means by `self`.
     """
 
     http_filters: Mapping[str, HttpFilterType] = field(default_factory=lambda: HTTP_FILTERS)
@@ -33,8 +33,8 @@ class ParseContext:
     aggregate_lb_policy: bool = False
     server_features: frozenset[str] = frozenset()
     server: Hashable = None
-    # Endpoints in use, by their bytes: of ten thousand of which one has changed, one is parsed, and
-    # all others are the same objects, which compare at once.
+    # Endpoints in use, by their bytes: if one of ten thousand changes, one is parsed, and all others stay the same
+    # objects, which compare fast.
     endpoints: MutableMapping[bytes, Endpoint] = field(default_factory=WeakValueDictionary, repr=False, compare=False)
 
     @property

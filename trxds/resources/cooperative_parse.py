@@ -1,7 +1,7 @@
-"""Long pure work in slices, so that ten thousand endpoints do not hold up every RPC.
+"""Long parses in slices, so that ten thousand endpoints do not hold up every RPC.
 
-A parser is a generator: it yields where it may be put aside, and returns its value. Who has a
-loop to care for takes a checkpoint at each yield, or drops it when something newer came.
+A parser is a generator: it yields where it may pause, and returns its value. A caller in a task makes a checkpoint at
+some of the yields.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ T = TypeVar("T")
 
 Slices: TypeAlias = Generator[None, None, T]
 
-ITEMS_A_SLICE = 64  # routes or endpoints: less than 2 ms of them
+MAX_ITEMS_PER_SLICE = 64  # routes or endpoints, which take less than 2 ms
 
 
 class TimeSlice:
-    """Counts the items of a resource, in however many lists they come, and says when a slice is full."""
+    """A counter of a resource's items, over all of its lists, that tells when a slice is full."""
 
     __slots__ = ("_items",)
 
@@ -25,14 +25,14 @@ class TimeSlice:
         self._items = 0
 
     def is_used_up(self) -> bool:
-        """One more item is done: is it time to yield?"""
+        """Count one more item, and return whether it is time to yield."""
         self._items += 1
-        return self._items % ITEMS_A_SLICE == 0
+        return self._items % MAX_ITEMS_PER_SLICE == 0
 
 
-def at_once(slices: Slices[T]) -> T:
-    """All of it in one go."""
-    # Not a for loop, which would lose what the generator returns.
+def run_at_once(slices: Slices[T]) -> T:
+    """Return the result of a parse without pauses."""
+    # A for loop would lose the generator's return value.
     while True:
         try:
             next(slices)

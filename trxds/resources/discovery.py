@@ -1,4 +1,4 @@
-"""How a cluster finds its endpoints: from EDS, from DNS, or in other clusters (A27, A37)."""
+"""The discovery type of a cluster: endpoints from EDS, from DNS, or in other clusters (A27, A37)."""
 
 from __future__ import annotations
 
@@ -15,30 +15,29 @@ from .validation_errors import ValidationErrors
 
 @dataclass(frozen=True, slots=True)
 class Eds:
-    """The endpoints come from the ClusterLoadAssignment of that name."""
+    """A cluster whose endpoints come from the ClusterLoadAssignment of that name."""
 
     service_name: str
 
 
 @dataclass(frozen=True, slots=True)
 class LogicalDns:
-    """The one endpoint has whatever addresses the name has (A37)."""
+    """A cluster with one endpoint, which has all addresses of the DNS name (A37)."""
 
     host: str
     port: int
 
     @property
     def name(self) -> str:
-        """What is looked up, "host:port"."""
+        """Return the name to resolve, "host:port"."""
         return f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """Other clusters, the most preferred first; they may be aggregates too (A37).
+    """A cluster of other clusters, the most preferred first; they may be aggregates too (A37).
 
-    `lb_policy` is None where they are balanced by their own policies, as A75 has it. Only
-    `ParseContext.aggregate_lb_policy` brings the aggregate's in.
+    `lb_policy` is None if they use their own policies (A75). Only `ParseContext.aggregate_lb_policy` sets it.
     """
 
     clusters: tuple[str, ...]
@@ -51,17 +50,17 @@ _EDS = protos.Cluster.EDS
 _LOGICAL_DNS = protos.Cluster.LOGICAL_DNS
 
 
-def discovery(message: Any, problems: ValidationErrors) -> Discovery | None:
-    """Of an envoy.config.cluster.v3.Cluster."""
+def parse_discovery(message: Any, problems: ValidationErrors) -> Discovery | None:
+    """Return the discovery type of an envoy.config.cluster.v3.Cluster, or None after a problem."""
     match message.WhichOneof("cluster_discovery_type"):
-        # A37 tells an aggregate by the type of its configuration; cluster_type.name is free text.
+        # A37: the type of its configuration marks an aggregate; cluster_type.name is free text.
         case "cluster_type":
             return _aggregate(message.cluster_type, problems.at("cluster_type"))
         case "type" if message.type == _EDS:
             return _eds(message, problems.at("eds_cluster_config"))
         case "type" if message.type == _LOGICAL_DNS:
             return _logical_dns(message, problems.at("load_assignment"))
-        case _:  # unset means STATIC, which gRPC does not have either
+        case _:  # unset means STATIC, which gRPC does not support either
             problems.at("type").add("unknown discovery type")
     return None
 
@@ -76,18 +75,18 @@ def _eds(message: Any, problems: ValidationErrors) -> Eds | None:
     elif not is_ads_or_self(config.eds_config):
         problems.at("eds_config").add("ConfigSource is not ads or self")
     if not config.service_name and message.name.startswith("xdstp:"):
-        # The name of one type of resource cannot be that of another (A47).
+        # A47: an xdstp name has its type, so the cluster's own name cannot be that of its EDS resource.
         problems.at("service_name").add("must be set if Cluster resource has an xdstp name")
     # A27: without a service_name the EDS resource has the cluster's name.
     return Eds(config.service_name or message.name)
 
 
 def _logical_dns(message: Any, problems: ValidationErrors) -> LogicalDns | None:
-    """The one address of the one endpoint of the one locality, which is a name."""
+    """Return the DNS name: the one address of the one endpoint of the one locality."""
     if not message.HasField("load_assignment"):
         problems.add("field not present for LOGICAL_DNS cluster")
         return None
-    # A37 wants exactly one of each: whatever the name's addresses are, they are one endpoint (A61).
+    # A37: exactly one of each. All addresses of the name are one endpoint (A61).
     locality = _only(message.load_assignment.endpoints, "endpoints", "one locality", problems)
     if locality is None:
         return None
@@ -126,7 +125,7 @@ def _aggregate(message: Any, problems: ValidationErrors) -> Aggregate | None:
     if kind is None:
         return None
     complaints = "unknown cluster_type extension type", "can't parse aggregate cluster config"
-    config = kind.only(protos.AggregateConfig, *complaints)
+    config = kind.parse_only(protos.AggregateConfig, *complaints)
     if config is None:
         return None
     if not config.clusters:

@@ -1,7 +1,7 @@
-"""Which virtual host an authority belongs to (A28; the rules are Envoy's).
+"""The choice of the virtual host for an authority (A28; the rules are Envoy's).
 
-An exact domain goes before a suffix `*.example.com`, that before a prefix `example.*`, and
-`*` comes last; within a kind the longest wins, and of equals the first.
+An exact domain goes before a suffix `*.example.com`, that before a prefix `example.*`, and `*` is last. Within a kind
+the longest domain wins, and of equals the first.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 
 
 class HasDomains(Protocol):
-    """A virtual host, as far as it matters here."""
+    """The part of a virtual host that the choice needs."""
 
     @property
     def domains(self) -> Sequence[str]: ...
@@ -22,7 +22,7 @@ Host = TypeVar("Host", bound=HasDomains)
 
 
 class DomainKind(enum.IntEnum):
-    """In the order of preference."""
+    """The kinds of domain patterns, the preferred first."""
 
     EXACT = 0
     SUFFIX = 1
@@ -31,19 +31,19 @@ class DomainKind(enum.IntEnum):
 
 
 def domain_kind(domain: str) -> DomainKind | None:
-    """None is no domain pattern: an empty one, or a star in the middle."""
+    """Return the kind; None for what is no domain pattern: an empty text, or a star in the middle."""
     if domain == "*":
         return DomainKind.UNIVERSAL
     if domain.startswith("*"):
-        return DomainKind.SUFFIX  # also "*a*", which then matches nothing that is a host
+        return DomainKind.SUFFIX  # also "*a*", which then matches no host
     if domain.endswith("*"):
         return DomainKind.PREFIX
     return DomainKind.EXACT if domain and "*" not in domain else None
 
 
 def domain_matches(domain: str, authority: str) -> bool:
-    """Case does not matter; a star stands for at least one character."""
-    # Host names have no case (RFC 4343), and the C++ client compares them so; grpc-go compares them as written.
+    """Return whether the pattern matches. Case does not matter; a star stands for at least one character."""
+    # RFC 4343: host names ignore case, and so does the C++ client; grpc-go compares them as written.
     domain, authority = domain.lower(), authority.lower()
     match domain_kind(domain):
         case DomainKind.EXACT:
@@ -59,8 +59,8 @@ def domain_matches(domain: str, authority: str) -> bool:
 
 
 def find_virtual_host(virtual_hosts: Sequence[Host], authority: str) -> Host | None:
-    """The virtual host for that authority; None when no domain takes it."""
-    # A28 has the domain "that most specifically matches": by kind, then the longest, then the first, as a tuple sorts.
+    """Return the virtual host for that authority; None if no domain matches it."""
+    # A28: the domain that "most specifically matches" wins: by kind, then the longest, then the first.
     matching = [
         (kind, -len(domain), index)
         for index, virtual_host in enumerate(virtual_hosts)

@@ -1,7 +1,7 @@
 """ClusterLoadAssignment: the endpoints of a cluster by priority and locality (EDS; A27, A55, A61).
 
-There may be ten thousand endpoints, so this is done in slices, paths of fields are only
-written out where something is wrong, and a repeated address is found by one set.
+There may be ten thousand endpoints. So they are parsed in slices, field paths are made only for errors, and one set
+finds repeated addresses.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from .validation_errors import ValidationErrors
 
 
 class HealthStatus(enum.Enum):
-    """The health states gRPC knows of; endpoints in any other are not there for it (A27, A55)."""
+    """The health states that gRPC uses; endpoints in any other state are ignored (A27, A55)."""
 
     UNKNOWN = "UNKNOWN"
     HEALTHY = "HEALTHY"
     DRAINING = "DRAINING"
 
-    __hash__ = object.__hash__  # members are singletons
+    __hash__ = object.__hash__  # fast, and correct since members are singletons
 
 
 def known_health(*, override_host: bool) -> Mapping[int, HealthStatus]:
-    """By the number of envoy.config.core.v3.HealthStatus; DRAINING is only for session affinity (A55)."""
+    """Return the states by their number in envoy.config.core.v3; only session affinity has DRAINING (A55)."""
     return _WITH_DRAINING if override_host else _WITHOUT_DRAINING
 
 
@@ -38,7 +38,7 @@ _WITH_DRAINING = {**_WITHOUT_DRAINING, 3: HealthStatus.DRAINING}
 
 @dataclass(frozen=True, slots=True, order=True)
 class LocalityId:
-    """Where endpoints are; equal ids are one locality."""
+    """The region, zone and sub-zone of endpoints; equal ids are one locality."""
 
     region: str = ""
     zone: str = ""
@@ -52,8 +52,8 @@ class LocalityId:
 class Endpoint:
     """One backend. It may be reached by any of its `addresses`, the first one preferred (A61).
 
-    An address is a text, `10.0.0.1:443` or `[::1]:443`, and it is the one in the cookie. `hash_key`
-    places it on a ring of hashes, instead of its first address (A76).
+    An address is a text, `10.0.0.1:443` or `[::1]:443`, and the session cookie has it. `hash_key` places the endpoint
+    on a hash ring, instead of its first address (A76).
     """
 
     addresses: tuple[str, ...]
@@ -65,7 +65,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Locality:
-    """The endpoints of one place; `weight` is its share of its priority's traffic."""
+    """The endpoints of one locality; `weight` is its share of its priority's traffic."""
 
     id: LocalityId
     weight: int
@@ -74,7 +74,7 @@ class Locality:
 
 @dataclass(frozen=True, slots=True)
 class DropOverload:
-    """RPCs the control plane wants dropped: `per_million` of them, under this name."""
+    """The share of RPCs to drop for one category: `per_million` of them."""
 
     category: str
     per_million: int
@@ -82,7 +82,7 @@ class DropOverload:
 
 @dataclass(frozen=True, slots=True)
 class ClusterLoadAssignment:
-    """`priorities[0]` is used while it can be; each has at least one locality."""
+    """The endpoints of one cluster. `priorities[0]` is the highest priority; each has at least one locality."""
 
     name: str
     priorities: tuple[tuple[Locality, ...], ...] = ()
@@ -95,12 +95,12 @@ class ClusterLoadAssignment:
 
 @dataclass(slots=True)
 class _ParseState:
-    """What goes along through all localities of a resource."""
+    """The state of a parse that is shared by all localities of a resource."""
 
     health: Mapping[int, HealthStatus]
     known: MutableMapping[bytes, Endpoint]
     addresses: set[str] = field(default_factory=set)
-    pace: TimeSlice = field(default_factory=TimeSlice)
+    time_slice: TimeSlice = field(default_factory=TimeSlice)
 
 
 class EndpointContext(Protocol):
@@ -112,17 +112,17 @@ class EndpointContext(Protocol):
     def endpoints(self) -> MutableMapping[bytes, Endpoint]: ...
 
 
-def cluster_load_assignment(
+def parse_cluster_load_assignment(
     message: Any, context: EndpointContext, problems: ValidationErrors
 ) -> Slices[ClusterLoadAssignment]:
-    reading = _ParseState(known_health(override_host=context.override_host), context.endpoints)
+    state = _ParseState(known_health(override_host=context.override_host), context.endpoints)
     priorities: dict[int, dict[LocalityId, Locality]] = {}
     for index, each in enumerate(message.endpoints):
         at = problems.at(f"endpoints[{index}]")
-        locality = yield from _locality(each, reading, at)
-        if locality is not None and _sane_priority(each.priority, len(message.endpoints), at):
-            _place(locality, each.priority, priorities, at)
-        if reading.pace.is_used_up():
+        locality = yield from _locality(each, state, at)
+        if locality is not None and _check_priority(each.priority, len(message.endpoints), at):
+            _add_locality(locality, each.priority, priorities, at)
+        if state.time_slice.is_used_up():
             yield
     _check_priorities(priorities, problems.at("endpoints"))
     drops = _drops(message.policy.drop_overloads, problems.at("policy"))
@@ -134,15 +134,15 @@ def cluster_load_assignment(
 # -- priorities
 
 
-def _sane_priority(priority: int, localities: int, problems: ValidationErrors) -> bool:
-    """Priorities have no gaps, so there cannot be more of them than localities."""
+def _check_priority(priority: int, localities: int, problems: ValidationErrors) -> bool:
+    """Check the priority: since priorities have no gaps, there cannot be more of them than localities."""
     if priority < localities:
         return True
     problems.at("priority").add(f"priority {priority} >= number of localities ({localities})")
     return False
 
 
-def _place(
+def _add_locality(
     locality: Locality, priority: int, priorities: dict[int, dict[LocalityId, Locality]], problems: ValidationErrors
 ) -> None:
     localities = priorities.setdefault(priority, {})
@@ -163,19 +163,19 @@ def _check_priorities(priorities: Mapping[int, Mapping[LocalityId, Locality]], p
 # -- localities and endpoints
 
 
-def _locality(message: Any, reading: _ParseState, problems: ValidationErrors) -> Slices[Locality | None]:
-    """None when its weight is 0 or unset: then it is not looked at further (A27)."""
+def _locality(message: Any, state: _ParseState, problems: ValidationErrors) -> Slices[Locality | None]:
+    """Return the locality; None if its weight is 0 or unset, and then its endpoints are not checked (A27)."""
     weight = message.load_balancing_weight.value
     if not weight:
         return None
     endpoints: list[Endpoint] = []
     for index, each in enumerate(message.lb_endpoints):
-        health = reading.health.get(each.health_status)
-        if health is not None:  # one that nobody may use is not worth a complaint either
-            endpoint = _endpoint(each, health, reading, problems, index)
+        health = state.health.get(each.health_status)
+        if health is not None:  # A27: an endpoint in another state is ignored, errors included
+            endpoint = _known_or_parsed_endpoint(each, health, state, problems, index)
             if endpoint is not None:
                 endpoints.append(endpoint)
-        if reading.pace.is_used_up():
+        if state.time_slice.is_used_up():
             yield
     if not message.HasField("locality"):
         problems.at("locality").add("field not present")
@@ -187,30 +187,30 @@ def _locality_id(message: Any) -> LocalityId:
     return LocalityId(message.region, message.zone, message.sub_zone)
 
 
-def _endpoint(
-    message: Any, health: HealthStatus, reading: _ParseState, problems: ValidationErrors, index: int
+def _known_or_parsed_endpoint(
+    message: Any, health: HealthStatus, state: _ParseState, problems: ValidationErrors, index: int
 ) -> Endpoint | None:
-    # To write the bytes costs less than to read the fields, and of ten thousand endpoints most are as they were.
+    # To serialize costs less than to read the fields, and of ten thousand endpoints most have not changed.
     key = message.SerializeToString()
-    endpoint = reading.known.get(key)
+    endpoint = state.known.get(key)
     if endpoint is None:
-        endpoint = _fresh_endpoint(message, health)
+        endpoint = _parse_endpoint(message, health)
         if endpoint is None:
-            _complain(message, problems.at(f"lb_endpoints[{index}]"))
+            _note_errors(message, problems.at(f"lb_endpoints[{index}]"))
             return None
-        reading.known[key] = endpoint
+        state.known[key] = endpoint
     for address in endpoint.addresses:
-        # A27: once in a cluster, over all priorities and localities; A61 holds the further addresses to the same rules.
-        if address in reading.addresses:
+        # A27: an address may be in a cluster once, over all priorities and localities; A61: additional addresses too.
+        if address in state.addresses:
             at = problems.at(f"lb_endpoints[{index}]")
             at.add(f'duplicate endpoint address "{_scheme(address)}:{address}"')
-        reading.addresses.add(address)
+        state.addresses.add(address)
     return endpoint
 
 
-def _fresh_endpoint(message: Any, health: HealthStatus) -> Endpoint | None:
-    """None if it is no good."""
-    # Unset is 1. An explicit 0 is refused, as by Envoy's own rule for the field (at least 1).
+def _parse_endpoint(message: Any, health: HealthStatus) -> Endpoint | None:
+    """Return the endpoint, or None if it is invalid."""
+    # Unset is 1. An explicit 0 is rejected, as by Envoy's own rule for the field (at least 1).
     weight = message.load_balancing_weight.value if message.HasField("load_balancing_weight") else 1
     addresses = _addresses(message.endpoint)
     if not addresses or not weight:
@@ -223,12 +223,12 @@ def _hash_key(message: Any) -> str:
         return ""
     struct = message.metadata.filter_metadata.get("envoy.lb")
     value = struct.fields.get("hash_key") if struct is not None else None
-    # A value that is no text reads as "", and then the first address is hashed (A76).
+    # A76: a value that is no text reads as "", and then the first address is hashed.
     return str(value.string_value) if value is not None else ""
 
 
 def _addresses(endpoint: Any) -> tuple[str, ...]:
-    """All of them, or none when one of them is wrong."""
+    """Return all addresses, or none if one of them is invalid."""
     first = parse_address(endpoint)
     if first is None or not endpoint.additional_addresses:
         return () if first is None else (first,)
@@ -236,8 +236,8 @@ def _addresses(endpoint: Any) -> tuple[str, ...]:
     return () if None in others else (first, *filter(None, others))
 
 
-def _complain(message: Any, problems: ValidationErrors) -> None:
-    """Look again at an endpoint that is no good, this time with a path for each field."""
+def _note_errors(message: Any, problems: ValidationErrors) -> None:
+    """Check an invalid endpoint again, this time with a path for each field."""
     if message.HasField("load_balancing_weight") and not message.load_balancing_weight.value:
         problems.at("load_balancing_weight").add("must be greater than 0")
     at = problems.at("endpoint")

@@ -1,7 +1,7 @@
-"""What an Any holds: the door through which every extension of xDS comes.
+"""Extensions: the messages in an Any (A52).
 
-A TypedStruct carries a type that its receiver may not have as proto, its fields as JSON. gRPC
-takes one for custom LB policies only (A52); everywhere else it names a type and is no message of it.
+A TypedStruct names the type of its content, which is JSON, because its receiver may not have that type as a message.
+gRPC takes a TypedStruct for custom LB policies only (A52); elsewhere it counts as an unsupported type.
 """
 
 from __future__ import annotations
@@ -13,36 +13,39 @@ from typing import Any
 from . import protos
 from .validation_errors import ValidationErrors
 
-# The same message under two names: udpa's came first, and A52 takes either.
+# One message under two names: udpa's is the older one, and A52 takes both.
 _TYPED_STRUCTS = {protos.type_name(each): each for each in (protos.TypedStruct, protos.UdpaTypedStruct)}
 
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """`type_name` without the URL's prefix. A TypedStruct of that type has `fields` and no `value`."""
+    """An extension by `type_name`, without the URL's prefix. A TypedStruct of that type has `fields` and no `value`."""
 
     type_name: str
     value: bytes | None
-    problems: ValidationErrors  # at the value, for whoever parses it
+    problems: ValidationErrors  # at the value, for its parser
     fields: Mapping[str, Any] | None = None
 
     def parse(self, message_class: Any) -> Any | None:
-        """The message, or None when it cannot be parsed as one (or is a TypedStruct)."""
+        """Return the message, or None if it cannot be parsed (or is a TypedStruct)."""
         return parse(message_class, self.value) if self.value is not None else None
 
-    def only(self, message_class: Any, otherwise: str, broken: str) -> Any | None:
-        """The message, where no other type will do. `otherwise` is said of another one, `broken` of bad bytes."""
+    def parse_only(self, message_class: Any, wrong_type: str, undecodable: str) -> Any | None:
+        """Return the message if it has this type.
+
+        The error is `otherwise` for another type, and `broken` for bad bytes.
+        """
         if self.type_name != protos.type_name(message_class):
-            self.problems.add(otherwise)
+            self.problems.add(wrong_type)
             return None
         message = self.parse(message_class)
         if message is None:
-            self.problems.add(broken)
+            self.problems.add(undecodable)
         return message
 
 
 def parse(message_class: Any, value: bytes) -> Any | None:
-    """The message of these bytes, or None when they are none of it."""
+    """Return the message of these bytes, or None if they cannot be parsed."""
     try:
         return message_class.FromString(value)
     except protos.DecodeError:
@@ -50,7 +53,7 @@ def parse(message_class: Any, value: bytes) -> Any | None:
 
 
 def extension(parent: Any, field: str, problems: ValidationErrors) -> Extension | None:
-    """The Any in that field of `parent`; None (and a problem) when it is unset or has no type."""
+    """Return the extension in that field of `parent`; None (and a problem) if it is unset or has no type."""
     below = problems.at(field)
     if not parent.HasField(field):
         below.add("field not present")
@@ -79,7 +82,7 @@ def _strip_prefix(type_url: str, problems: ValidationErrors) -> str | None:
     if not type_url:
         problems.at("type_url").add("field not present")
         return None
-    # protobuf leaves it to the sender what stands before the last slash.
+    # protobuf leaves the prefix before the last slash to the sender.
     _, slash, name = type_url.rpartition("/")
     if not slash or not name:
         problems.at("type_url").add(f'invalid value "{type_url}"')

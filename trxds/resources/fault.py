@@ -1,4 +1,4 @@
-"""The fault filter: RPCs that are delayed or failed on purpose (A33)."""
+"""The fault filter: it delays or fails RPCs on purpose (A33)."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from trxds.core.status import StatusCode, from_http
 from . import protos
 from .extension import Extension
 from .filter_config import FilterConfig, HttpFilterType
-from .units import optional_duration
+from .units import parse_optional_duration
 from .validation_errors import ValidationErrors
 
-# By the number of FractionalPercent.DenominatorType; one that we do not know counts as a million.
+# By the number of FractionalPercent.DenominatorType; an unknown one counts as a million.
 _DENOMINATORS = {0: 100, 1: 10_000, 2: 1_000_000}
 
 
 @dataclass(frozen=True, slots=True)
 class FractionalPercent:
-    """So many of `denominator` RPCs. Headers of an RPC count in the same denominator, so it is kept."""
+    """A share of RPCs: `numerator` of `denominator`. Headers of an RPC use the same denominator, so it is kept."""
 
     numerator: int = 0
     denominator: int = 100
@@ -30,7 +30,7 @@ class FractionalPercent:
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """`seconds` for that share of the RPCs; with `by_header` an RPC says how long itself."""
+    """A delay of `seconds` for that share of the RPCs; with `by_header` the RPC's header has the time."""
 
     seconds: float = 0.0
     by_header: bool = False
@@ -42,7 +42,7 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """`code` for that share of the RPCs, none for OK; with `by_header` an RPC says which code itself."""
+    """A failure with `code` for that share of the RPCs, none for OK; with `by_header` the RPC's header has the code."""
 
     code: StatusCode = StatusCode.OK
     by_header: bool = False
@@ -54,7 +54,7 @@ class Abort:
 
 @dataclass(frozen=True, slots=True)
 class FaultConfig(FilterConfig):
-    """`max_active`: how many RPCs of a channel may have a fault at a time; None is any number."""
+    """The configuration of the fault filter. At most `max_active` RPCs of a channel have a fault; None is no limit."""
 
     config_type: ClassVar[str] = protos.type_name(protos.HTTPFault)
     override_type: ClassVar[str] = config_type
@@ -64,12 +64,15 @@ class FaultConfig(FilterConfig):
     max_active: int | None = None
 
     def __str__(self) -> str:
-        most = f"at most {self.max_active} at a time" if self.max_active is not None else None
-        return ", ".join(str(each) for each in (self.delay, self.abort, most) if each is not None) or "off"
+        limit = f"at most {self.max_active} at a time" if self.max_active is not None else None
+        return ", ".join(str(each) for each in (self.delay, self.abort, limit) if each is not None) or "off"
 
 
 def _parse(config: Extension) -> FaultConfig | None:
-    """Envoy's other fields (which cluster, which headers, a rate limit of the response) are none of gRPC's."""
+    """Parse the configuration.
+
+    Envoy's other fields (clusters, headers, a rate limit of responses) do not apply to gRPC.
+    """
     message = config.parse(protos.HTTPFault)
     if message is None:
         config.problems.add("could not parse fault injection filter config")
@@ -82,7 +85,7 @@ def _parse(config: Extension) -> FaultConfig | None:
 
 
 def _delay(message: Any, problems: ValidationErrors) -> Delay:
-    seconds = optional_duration(message, "fixed_delay", problems) or 0.0
+    seconds = parse_optional_duration(message, "fixed_delay", problems) or 0.0
     return Delay(seconds, message.HasField("header_delay"), _share(message.percentage))
 
 
@@ -95,8 +98,8 @@ def _code(message: Any, problems: ValidationErrors) -> StatusCode:
         problems.at("grpc_status").add(f"invalid gRPC status code: {message.grpc_status}")
     elif message.grpc_status:
         return StatusCode(message.grpc_status)
-    # By A33's text 200 aborts with UNKNOWN, and a grpc_status of OK ends the RPC as if the server had said so. The
-    # C++ client aborts by neither, and so do we: nobody's RPC should end with OK that reached no server.
+    # By A33's text, 200 aborts with UNKNOWN, and a grpc_status of OK ends the RPC as if it came from the server. The
+    # C++ client aborts in neither case, and neither does this: no RPC should end with OK that reached no server.
     return StatusCode.OK if message.http_status in (0, 200) else from_http(message.http_status)
 
 
@@ -104,7 +107,7 @@ def _share(percent: Any) -> FractionalPercent:
     return FractionalPercent(percent.numerator, _DENOMINATORS.get(percent.denominator, 1_000_000))
 
 
-# A39 lets a filter use one type in both places, and Envoy has no other message for this filter's overrides.
+# A39 allows one type in both places, and Envoy has no other message for this filter's overrides.
 FAULT = HttpFilterType(
     config_type=FaultConfig.config_type,
     parse=_parse,

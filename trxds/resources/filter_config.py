@@ -1,4 +1,4 @@
-"""What a kind of HTTP filter is to the resources: how its configuration reads, and where it may stand."""
+"""The types of HTTP filters as parsers see them: how a filter's configuration is read, and where it may be (A39)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from .extension import Extension
 
 @dataclass(frozen=True, slots=True)
 class FilterConfig:
-    """What any filter's configuration is; the call side finds the filter by its class.
+    """The base class of filter configurations; the client finds the filter by this class.
 
-    It comes as a `config_type` in the listener and as an `override_type` in routes; both are message names.
+    A configuration is a `config_type` in the listener and an `override_type` in routes; both are message names.
     """
 
     config_type: ClassVar[str] = ""
@@ -22,17 +22,17 @@ class FilterConfig:
 
 @dataclass(frozen=True, slots=True)
 class HttpFilterType:
-    """One kind of filter; the registry lists it under the types of its configurations.
+    """One type of filter; the registry has it under the names of its configuration messages.
 
-    A parser returns None after it has noted a problem. A `terminal` filter ends the chain and
-    nothing else does; `on_clients` False is for filters that only servers run.
+    A parser returns None after it has noted a problem. A `terminal` filter has to end the chain, and no other may.
+    `on_clients` is False for filters that only servers run.
     """
 
     config_type: str
     parse: Callable[[Extension], FilterConfig | None]
-    # A39: some filters have one type for both, some have two, and some cannot be overridden at all.
+    # A39: some filters have one type for both, some have two, and some have no overrides.
     override_type: str | None = None
     parse_override: Callable[[Extension], FilterConfig | None] | None = None
     terminal: bool = False
     on_clients: bool = True
-    session_affinity: bool = False  # goes when A55's guard is off
+    session_affinity: bool = False  # such a filter is unknown when A55's guard is off

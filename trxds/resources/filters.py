@@ -1,8 +1,7 @@
-"""The chain of HTTP filters in a listener, and what routes override of it (A39).
+"""The chain of HTTP filters in a listener, and the overrides of it in routes (A39).
 
-The registry goes by the type of a configuration; a filter's name only tells instances apart
-and ties overrides to them. A filter that the client does not know or cannot run is an error,
-unless the control plane calls it optional.
+The registry goes by the type of a configuration; a filter's name only identifies it for overrides. A filter that the
+client does not know or cannot run is an error, unless the control plane marks it as optional.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _WRAPPER = protos.type_name(protos.FilterConfig)
 
 @dataclass(frozen=True, slots=True)
 class HttpFilter:
-    """One place in the chain. A `disabled` filter runs only where an override configures it."""
+    """One filter of the chain. A `disabled` filter runs only if an override configures it."""
 
     name: str
     config: FilterConfig
@@ -33,7 +32,7 @@ class HttpFilter:
 
 @dataclass(frozen=True, slots=True)
 class RouterConfig(FilterConfig):
-    """The end of every chain; none of its fields concerns a client."""
+    """The configuration of the filter that ends every chain; none of its fields concerns a client."""
 
     config_type: ClassVar[str] = protos.type_name(protos.Router)
 
@@ -49,12 +48,12 @@ def _router(config: Extension) -> RouterConfig | None:
 
 
 def _not_parsed(config: Extension) -> None:
-    """For filters that only servers run: nobody will look at their configuration."""
+    """Ignore the configuration of a filter that only servers run."""
 
 
 ROUTER = HttpFilterType(config_type=RouterConfig.config_type, parse=_router, terminal=True)
-# A39: whoever checks a route table cannot know whether a client or a server will use it, so overrides of filters
-# that only servers run are let pass. In a client's listener the filter is refused.
+# A39: a route table may be for a client or for a server, which its validation does not know. So overrides of filters
+# that only servers run are valid. In a client's listener such a filter is rejected.
 RBAC = HttpFilterType(
     config_type="envoy.extensions.filters.http.rbac.v3.RBAC",
     parse=_not_parsed,
@@ -65,7 +64,7 @@ RBAC = HttpFilterType(
 
 
 def registry(types: Iterable[HttpFilterType]) -> Mapping[str, HttpFilterType]:
-    """The kinds of filters by the message names of their configurations, overrides included."""
+    """Return the filter types by the message names of their configurations, overrides included."""
     found: dict[str, HttpFilterType] = {}
     for each in types:
         found[each.config_type] = each
@@ -89,11 +88,13 @@ class FilterContext(Protocol):
     def override_host(self) -> bool: ...
 
 
-def http_filters(messages: Iterable[Any], context: FilterContext, problems: ValidationErrors) -> tuple[HttpFilter, ...]:
-    """The filters of an HttpConnectionManager that are left to run, the terminal one last."""
+def parse_http_filters(
+    messages: Iterable[Any], context: FilterContext, problems: ValidationErrors
+) -> tuple[HttpFilter, ...]:
+    """Return the filters of an HttpConnectionManager that the client runs, the terminal one last."""
     before = problems.count
     chain: list[HttpFilter] = []
-    kinds: list[tuple[HttpFilterType, ValidationErrors]] = []  # of the chain and of what could not be parsed
+    kinds: list[tuple[HttpFilterType, ValidationErrors]] = []  # also of filters that could not be parsed
     names: set[str] = set()
     for index, message in enumerate(messages):
         at = problems.at(f"[{index}]")
@@ -102,12 +103,12 @@ def http_filters(messages: Iterable[Any], context: FilterContext, problems: Vali
         kind = _usable(config, message.is_optional, context) if config is not None else None
         if config is None or kind is None:
             continue
-        # Before it is parsed: behind a router that cannot be read, "must be the last" is still true of the others.
+        # Before it is parsed: after a router that cannot be parsed, "must be the last" still holds for the others.
         kinds.append((kind, at))
         parsed = kind.parse(config)
         if parsed is not None:
             chain.append(HttpFilter(message.name, parsed, message.disabled))
-    # A39: also if all of them were optional and unknown, for no chain ends without a router.
+    # A39: also if all of them were optional and unknown, since every chain ends with a router.
     if not kinds and problems.count == before:
         problems.add("expected at least one HTTP filter")
     _check_order(kinds)
@@ -123,7 +124,7 @@ def _check_name(name: str, names: set[str], problems: ValidationErrors) -> None:
 
 
 def _usable(config: Extension, optional: bool, context: FilterContext) -> HttpFilterType | None:
-    """The kind of filter; None when this client cannot run it, which is a problem unless it is optional."""
+    """Return the type of filter; None if this client cannot run it, which is a problem unless it is optional."""
     kind = _known(config.type_name, context)
     if kind is not None and kind.config_type == config.type_name and kind.on_clients:
         return kind
@@ -150,17 +151,17 @@ def _check_order(kinds: list[tuple[HttpFilterType, ValidationErrors]]) -> None:
 # -- overrides in virtual hosts, routes and weighted clusters
 
 
-def filter_overrides(
+def parse_filter_overrides(
     messages: Mapping[str, Any], context: FilterContext, problems: ValidationErrors
 ) -> Mapping[str, FilterConfig]:
-    """The configurations of a `typed_per_filter_config` by filter name.
+    """Return the configurations of a `typed_per_filter_config` by filter name.
 
-    A name that no filter of the listener has is fine: one route table may serve many listeners.
+    A name that no filter of the listener has is valid: one route table may serve many listeners.
     """
     if not messages:
-        return _NOTHING
+        return _NO_OVERRIDES
     overrides: dict[str, FilterConfig] = {}
-    # A proto map has no order: a NACK's text would differ from one response to the next, and look like news.
+    # A proto map has no order: a NACK's text would differ between responses, and look like a new error.
     for name in sorted(messages):
         at = problems.at(f"typed_per_filter_config[{name}]")
         if not name:
@@ -171,7 +172,7 @@ def filter_overrides(
     return overrides
 
 
-_NOTHING: Mapping[str, FilterConfig] = MappingProxyType({})
+_NO_OVERRIDES: Mapping[str, FilterConfig] = MappingProxyType({})
 
 
 def _override(packed: Any, context: FilterContext, problems: ValidationErrors) -> FilterConfig | None:
@@ -190,14 +191,14 @@ def _override(packed: Any, context: FilterContext, problems: ValidationErrors) -
         config.problems.add(f"{kind.config_type} does not support overrides")
         return None
     if kind.override_type != config.type_name:
-        # The listener's own type is no override (A39), whatever its bytes would parse as.
+        # A39: the listener's type is no override, even if its bytes can be parsed as one.
         config.problems.add(f"an override of this filter is a {kind.override_type}")
         return None
     return kind.parse_override(config)
 
 
 def _unwrap(wrapped: Extension) -> tuple[Extension | None, bool]:
-    """What an envoy.config.route.v3.FilterConfig holds, and whether it is optional."""
+    """Return the content of an envoy.config.route.v3.FilterConfig, and whether it is optional."""
     message = wrapped.parse(protos.FilterConfig)
     if message is None:
         wrapped.problems.add("could not parse FilterConfig")

@@ -1,4 +1,4 @@
-"""What of an RPC is hashed, for policies that send equal hashes to one host (A42)."""
+"""Hash policies: the parts of an RPC that are hashed for ring_hash (A42)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CHANNEL_ID = "io.grpc.channel_id"
 
 @dataclass(frozen=True, slots=True)
 class HeaderHash:
-    """Hash a header's value, rewritten if asked for. Once a `terminal` policy yields, no later one counts."""
+    """A hash of a header's value, perhaps rewritten. After a `terminal` policy with a result no later one counts."""
 
     header: str
     rewrite: Rewrite | None = None
@@ -23,7 +23,7 @@ class HeaderHash:
 
 @dataclass(frozen=True, slots=True)
 class ChannelIdHash:
-    """Hash what is the same for all RPCs of a channel."""
+    """A hash that is the same for all RPCs of a channel."""
 
     terminal: bool = False
 
@@ -31,8 +31,8 @@ class ChannelIdHash:
 HashPolicy: TypeAlias = HeaderHash | ChannelIdHash
 
 
-def hash_policies(messages: Iterable[Any], problems: ValidationErrors) -> tuple[HashPolicy, ...]:
-    """The policies that gRPC knows, in order; cookies, addresses and the like are passed over."""
+def parse_hash_policies(messages: Iterable[Any], problems: ValidationErrors) -> tuple[HashPolicy, ...]:
+    """Return the supported policies in order; others, such as cookies and addresses, are ignored."""
     policies = (_hash_policy(each, problems.at(f"hash_policy[{index}]")) for index, each in enumerate(messages))
     return tuple(policy for policy in policies if policy is not None)
 
@@ -43,7 +43,7 @@ def _hash_policy(message: Any, problems: ValidationErrors) -> HashPolicy | None:
             return _header(message.header, message.terminal, problems.at("header"))
         case "filter_state" if message.filter_state.key == _CHANNEL_ID:
             return ChannelIdHash(message.terminal)
-    # A42: a kind that we do not know yields nothing, where Envoy refuses it, so that newer ones may be sent to all.
+    # A42: an unknown kind yields nothing, so that newer kinds may be sent to all clients; Envoy rejects it.
     return None
 
 
@@ -53,7 +53,7 @@ def _header(message: Any, terminal: bool, problems: ValidationErrors) -> HeaderH
     rewrite = (
         _rewrite(message.regex_rewrite, problems.at("regex_rewrite")) if message.HasField("regex_rewrite") else None
     )
-    # A42: headers are looked up as for matching a route, and metadata keys are lower case.
+    # A42: headers are looked up as for route matches, and metadata keys are lower case.
     return HeaderHash(message.header_name.lower(), rewrite, terminal)
 
 
@@ -62,7 +62,7 @@ def _rewrite(message: Any, problems: ValidationErrors) -> Rewrite | None:
     if not message.HasField("pattern"):
         at.add("field not present")
         return None
-    # Refused as by the C++ client: an empty expression matches between any two characters.
+    # Rejected as by the C++ client: an empty expression matches between any two characters.
     if not message.pattern.regex:
         at.at("regex").add("must be non-empty")
         return None

@@ -1,7 +1,7 @@
-"""Load balancing policies as a cluster's resource asks for them (A52).
+"""Load balancing policies in a Cluster (A52).
 
-A control plane lists alternatives, the best first; the first one this client knows is taken.
-A TypedStruct names a policy as a service config would: a user's own comes so and in no other way, and ours may.
+A control plane lists alternatives, the best first, and a client takes the first that it knows. A TypedStruct has the
+name and the JSON of a policy in a service config: a user's own policies come in no other form, and those of trxds may.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAX_DEPTH = 16
 
 @dataclass(frozen=True, slots=True)
 class WrrLocality(LbPolicyConfig):
-    """Localities by weight, `child` within each."""
+    """A policy that chooses a locality by weight, and applies `child` within it (A52)."""
 
     policy: ClassVar[str] = "xds_wrr_locality_experimental"
     child: LbPolicyConfig
@@ -33,7 +33,7 @@ class WrrLocality(LbPolicyConfig):
 
 @dataclass(frozen=True, slots=True)
 class RandomSubsetting(LbPolicyConfig):
-    """So many endpoints, chosen at random by each client, and `child` among those (A68)."""
+    """A policy that uses a random subset of the endpoints, so many for each client, and applies `child` to it (A68)."""
 
     policy: ClassVar[str] = "random_subsetting_experimental"
     subset_size: int
@@ -42,7 +42,7 @@ class RandomSubsetting(LbPolicyConfig):
 
 @dataclass(frozen=True, slots=True)
 class CustomPolicy(LbPolicyConfig):
-    """One of the user's (A52); `settings` are what the user's parser made of the struct, compared to see a change."""
+    """A user's policy (A52). `settings` are the result of the user's parser, and are compared to find a change."""
 
     policy: str  # the name that the user gave it
     settings: Any
@@ -52,7 +52,7 @@ WRR_LOCALITY = WrrLocality(RoundRobin())  # what `lb_policy: ROUND_ROBIN` means
 
 
 class PolicyContext(Protocol):
-    """The policies that this client knows, by the names of their messages: a part of a `ParseContext`."""
+    """The part of a `ParseContext` that policies need: the known policies by the names of their messages."""
 
     @property
     def lb_policies(self) -> Mapping[str, LbPolicyType]: ...
@@ -64,27 +64,29 @@ class PolicyContext(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WrapperPolicy:
-    """How deep in policies within policies we are."""
+    """The context of a policy inside others, with its depth."""
 
     context: PolicyContext
     depth: int = 0
 
     def child(self, policy: Any, problems: ValidationErrors) -> LbPolicyConfig | None:
-        """The policy inside this one, an envoy.config.cluster.v3.LoadBalancingPolicy."""
-        return load_balancing_policy(policy, WrapperPolicy(self.context, self.depth + 1), problems)
+        """Return the policy inside this one, an envoy.config.cluster.v3.LoadBalancingPolicy."""
+        return parse_load_balancing_policy(policy, WrapperPolicy(self.context, self.depth + 1), problems)
 
 
 LbPolicyType: TypeAlias = Callable[[Extension, WrapperPolicy], LbPolicyConfig | None]
 StructPolicy: TypeAlias = Callable[[Extension], LbPolicyConfig | None]
 
 
-def load_balancing_policy(message: Any, nesting: WrapperPolicy, problems: ValidationErrors) -> LbPolicyConfig | None:
-    """The first policy in the list that the registry knows; None (and a problem) when there is none."""
-    # A52: 16 levels at most, or whoever sends the resource decides how deep we recur.
+def parse_load_balancing_policy(
+    message: Any, nesting: WrapperPolicy, problems: ValidationErrors
+) -> LbPolicyConfig | None:
+    """Return the first policy in the list that the registry has; None (and a problem) if there is none."""
+    # A52: 16 levels at most, or the control plane could make the parser recur too deep.
     if nesting.depth >= _MAX_DEPTH:
         problems.add(f"exceeded max recursion depth of {_MAX_DEPTH}")
         return None
-    # A52: the first one that we know decides. If its configuration is bad the resource is; no other one is tried.
+    # A52: the first known policy is used. If its configuration is invalid, so is the resource; no other one is tried.
     for index, policy in enumerate(message.policies):
         at = problems.at(f"policies[{index}].typed_extension_config")
         if not policy.HasField("typed_extension_config"):
@@ -106,7 +108,7 @@ def load_balancing_policy(message: Any, nesting: WrapperPolicy, problems: Valida
 
 
 def _leaf(parse: Callable[[Extension], LbPolicyConfig | None]) -> LbPolicyType:
-    """A policy with none inside."""
+    """Return the type of a policy without a child."""
     return lambda config, nesting: parse(config)
 
 
@@ -142,7 +144,7 @@ def _custom_policy(config: Extension, parse: ParseSettings) -> CustomPolicy | No
     assert config.fields is not None
     try:
         return CustomPolicy(config.type_name, parse(config.fields))
-    except Exception as error:  # the user's code, which may raise what it likes: a bad resource, not a bad channel
+    except Exception as error:  # the user's code may raise anything: that rejects the resource, not the channel
         config.problems.add(f"{type(error).__name__}: {error}")
         return None
 

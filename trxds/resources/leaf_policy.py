@@ -1,4 +1,4 @@
-"""The policies that choose among endpoints, as a cluster's resource asks for them (A42, A48, A58, A62)."""
+"""The leaf policies of a Cluster, which choose among endpoints (A42, A48, A58, A62)."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from . import protos
 from .extension import Extension
-from .units import optional_duration
+from .units import parse_optional_duration
 from .validation_errors import ValidationErrors
 
 MIN_RING_SIZE = 1024
-MAX_RING_SIZE = 4096  # unless configured; xDS has the largest for that (A42)
+MAX_RING_SIZE = 4096  # the default cap on rings, below what a resource may ask for (A42)
 RING_SIZE_LIMIT = 8 * 1024 * 1024
 DEFAULT_CHOICE_COUNT = 2
 MAX_CHOICE_COUNT = 10
-MIN_UPDATE_PERIOD = 0.1  # seconds between two looks at the weights
+MIN_UPDATE_PERIOD = 0.1  # seconds between updates of the weights (A58)
 
 
 @dataclass(frozen=True, slots=True)
 class LbPolicyConfig:
-    """What any policy's configuration is, in its checked form; `policy` is the policy's name in a service config.
+    """The base class of checked policy configurations; `policy` is the policy's name in a service config.
 
-    A policy of the tree that needs no more than this is configured by it (`lb/config_builder.py`).
+    A policy that needs no other configuration is configured by this value (`lb/config_builder.py`).
     """
 
-    if TYPE_CHECKING:  # each form has it in its own way, as a constant of its class or as a field
+    if TYPE_CHECKING:  # a subclass has it as a constant or as a field
 
         @property
         def policy(self) -> str: ...
@@ -34,14 +34,14 @@ class LbPolicyConfig:
 
 @dataclass(frozen=True, slots=True)
 class RoundRobin(LbPolicyConfig):
-    """Every endpoint in turn."""
+    """A policy that uses the endpoints in turn."""
 
     policy: ClassVar[str] = "round_robin"
 
 
 @dataclass(frozen=True, slots=True)
 class PickFirst(LbPolicyConfig):
-    """All to one endpoint, the first that can be reached; `shuffle` the list before (A62)."""
+    """A policy that uses the first endpoint that connects; with `shuffle` the list is shuffled first (A62)."""
 
     policy: ClassVar[str] = "pick_first"
     shuffle: bool = False
@@ -49,9 +49,9 @@ class PickFirst(LbPolicyConfig):
 
 @dataclass(frozen=True, slots=True)
 class RingHash(LbPolicyConfig):
-    """Equal hashes to the same endpoint; the sizes are the ring's limits (A42).
+    """A policy that sends equal hashes to the same endpoint; the sizes are limits of the ring's entries (A42).
 
-    `header` is the one to hash, if no route says what is to be hashed: only a service config names it (A76).
+    `header` is the one to hash if no route has a hash policy: only a service config sets it (A76).
     """
 
     policy: ClassVar[str] = "ring_hash_experimental"
@@ -62,7 +62,7 @@ class RingHash(LbPolicyConfig):
 
 @dataclass(frozen=True, slots=True)
 class LeastRequest(LbPolicyConfig):
-    """The endpoint with the fewest RPCs among `choice_count` that are drawn (A48)."""
+    """A policy that draws `choice_count` endpoints and takes the one with the fewest RPCs (A48)."""
 
     policy: ClassVar[str] = "least_request_experimental"
     choice_count: int = DEFAULT_CHOICE_COUNT
@@ -70,11 +70,11 @@ class LeastRequest(LbPolicyConfig):
 
 @dataclass(frozen=True, slots=True)
 class ClientSideWeightedRoundRobin(LbPolicyConfig):
-    """Every endpoint in turn, more often the more it serves for its load (A58). Times are seconds.
+    """A policy that uses the endpoints in turn, weighted by their load reports (A58). Times are in seconds.
 
-    A weight counts once reports have come for `blackout`, until none came for `expiration`.
-    `error_penalty` is what a share of errors adds to the utilization. Reports come with the
-    responses, or every `reporting_period` out of band (A51).
+    A weight counts once reports have come for `blackout`, until none came for `expiration`. `error_penalty` is what a
+    share of errors adds to the utilization. Reports come with the responses, or every `reporting_period` out of band
+    (A51).
     """
 
     policy: ClassVar[str] = "weighted_round_robin"
@@ -101,7 +101,7 @@ def ring_hash(config: Extension) -> RingHash | None:
     message = _message(config, protos.RingHash, "RingHash")
     if message is None:
         return None
-    # A42 has XX_HASH only. It is what the default means in this message, and the zero value of the cluster's older one.
+    # A42 supports XX_HASH only. That is also the default of this message, and the zero value of the older field.
     known = (protos.RingHash.DEFAULT_HASH, protos.RingHash.XX_HASH)
     return _ring(message, message.hash_function in known, config.problems)
 
@@ -123,7 +123,7 @@ def client_side_weighted_round_robin(config: Extension) -> ClientSideWeightedRou
     return ClientSideWeightedRoundRobin(
         _seconds(message, "blackout_period", 10.0, config.problems),
         _seconds(message, "weight_expiration_period", 180.0, config.problems),
-        # A58: a shorter period is raised and not refused; each update looks at the weights of all hosts.
+        # A58: a shorter period is raised and not rejected; each update reads the weights of all hosts.
         max(_seconds(message, "weight_update_period", 1.0, config.problems), MIN_UPDATE_PERIOD),
         penalty,
         _seconds(message, "oob_reporting_period", 10.0, config.problems)
@@ -133,7 +133,7 @@ def client_side_weighted_round_robin(config: Extension) -> ClientSideWeightedRou
 
 
 def _seconds(message: Any, field: str, default: float, problems: ValidationErrors) -> float:
-    seconds = optional_duration(message, field, problems)
+    seconds = parse_optional_duration(message, field, problems)
     return default if seconds is None else seconds
 
 
@@ -163,12 +163,12 @@ def cluster_least_request(cluster: Any, problems: ValidationErrors) -> LeastRequ
 def _ring(message: Any, known_hash: bool, problems: ValidationErrors) -> RingHash:
     if not known_hash:
         problems.at("hash_function").add("unsupported value (must be XX_HASH)")
-    largest = _size(message, "maximum_ring_size", RING_SIZE_LIMIT, problems)
-    smallest = _size(message, "minimum_ring_size", MIN_RING_SIZE, problems)
-    # As they are configured: what this client builds at most (A42) caps both of them later, and refuses nothing.
-    if smallest > largest:
+    max_size = _size(message, "maximum_ring_size", RING_SIZE_LIMIT, problems)
+    min_size = _size(message, "minimum_ring_size", MIN_RING_SIZE, problems)
+    # The configured sizes are checked. The client's cap (A42) applies to both later, and rejects nothing.
+    if min_size > max_size:
         problems.at("minimum_ring_size").add("cannot be greater than maximum_ring_size")
-    return RingHash(smallest, largest)
+    return RingHash(min_size, max_size)
 
 
 def _size(message: Any, field: str, default: int, problems: ValidationErrors) -> int:
@@ -182,5 +182,5 @@ def _choices(message: Any, problems: ValidationErrors) -> LeastRequest:
     choices = int(message.choice_count.value) if message.HasField("choice_count") else DEFAULT_CHOICE_COUNT
     if choices < DEFAULT_CHOICE_COUNT:
         problems.at("choice_count").add(f"must be at least {DEFAULT_CHOICE_COUNT}")
-    # More would cost more than they are worth, and who sets this may not be trusted (A48).
+    # A48: a high number costs more than it is worth, so it is capped.
     return LeastRequest(min(choices, MAX_CHOICE_COUNT))

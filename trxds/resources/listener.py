@@ -9,9 +9,9 @@ from . import protos
 from .config_source import is_ads_or_self
 from .cooperative_parse import Slices
 from .extension import extension
-from .filters import HttpFilter, http_filters
-from .route import RouteConfig, route_config
-from .units import optional_duration
+from .filters import HttpFilter, parse_http_filters
+from .route import RouteConfig, parse_route_config
+from .units import parse_optional_duration
 from .validation_errors import ValidationErrors
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ _CONNECTION_MANAGER = protos.type_name(protos.HttpConnectionManager)
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Either `rds_name` or `route_config` is set; `max_stream_duration` in seconds, 0 is no limit.
+    """A parsed Listener: it has `rds_name` or `route_config`. `max_stream_duration` is in seconds, 0 is no limit.
 
-    `api` False: a server's, with an address, and none for a client. That is valid, and whoever wanted to
-    dial it reports it.
+    `api` is False for the listener of a server, which a client cannot use. That is a valid resource; the error is
+    reported by the target that needs it.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Listener:
     api: bool = True
 
 
-def listener(message: Any, context: ParseContext, problems: ValidationErrors) -> Slices[Listener]:
+def parse_listener(message: Any, context: ParseContext, problems: ValidationErrors) -> Slices[Listener]:
     if not message.HasField("api_listener"):
         if not message.HasField("address"):
             problems.add("Listener has neither address nor ApiListener")
@@ -56,24 +56,24 @@ def listener(message: Any, context: ParseContext, problems: ValidationErrors) ->
 
 def _connection_manager(name: str, message: Any, context: ParseContext, problems: ValidationErrors) -> Slices[Listener]:
     _check_trust(message, problems)
-    # A31: the default for all routes that have no max_stream_duration of their own.
-    limit = optional_duration(
+    # A31: the default of all routes without a max_stream_duration.
+    limit = parse_optional_duration(
         message.common_http_protocol_options, "max_stream_duration", problems.at("common_http_protocol_options")
     )
-    filters = http_filters(message.http_filters, context, problems.at("http_filters"))
+    filters = parse_http_filters(message.http_filters, context, problems.at("http_filters"))
     rds_name, inline = None, None
     match message.WhichOneof("route_specifier"):
         case "rds":
             rds_name = _rds_name(message.rds, problems.at("rds"))
         case "route_config":
-            inline = yield from route_config(message.route_config, context, problems.at("route_config"))
+            inline = yield from parse_route_config(message.route_config, context, problems.at("route_config"))
         case _:
             problems.add("neither route_config nor rds is set")
     return Listener(name, rds_name, inline, limit, filters)
 
 
 def _check_trust(message: Any, problems: ValidationErrors) -> None:
-    """gRPC takes nobody's word for the client's address, and refuses a config that does (A41)."""
+    """Reject a config that trusts somebody's word for the client's address: gRPC does not (A41)."""
     if message.xff_num_trusted_hops:
         problems.at("xff_num_trusted_hops").add("must be zero if present")
     if message.original_ip_detection_extensions:
@@ -86,5 +86,5 @@ def _rds_name(rds: Any, problems: ValidationErrors) -> str:
         at.add("field not present")
     elif not is_ads_or_self(rds.config_source):
         at.add("ConfigSource does not specify ADS or SELF")
-    # An empty name is let pass, as by the C++ client: it is that of a resource which does not exist.
+    # An empty name is valid, as in the C++ client: no resource has it, so it will not exist.
     return str(rds.route_config_name)

@@ -1,4 +1,4 @@
-"""What a client tells the control plane of its load (LRS; A27, A64, A85): values, and the message they make."""
+"""Load reports to the control plane (LRS; A27, A64, A85): values, and the message that they make."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from . import protos
 from .endpoint import LocalityId
 
-# Those of a host's own metrics for which the message has a field; the others go by name.
+# The hosts' metrics for which the message has a field; the others go into load_metric_stats.
 _FIELDS = frozenset({"cpu_utilization", "mem_utilization", "application_utilization"})
 
 
 @dataclass(frozen=True, slots=True)
 class MetricLoad:
-    """A metric of the hosts' own: how many RPCs came back with it, and the sum of what they said."""
+    """A metric that hosts report: how many RPCs came back with it, and the sum of its values."""
 
     rpcs: int
     total: float
@@ -23,7 +23,7 @@ class MetricLoad:
 
 @dataclass(frozen=True, slots=True)
 class LocalityLoad:
-    """RPCs to one locality since the last report, and those in progress now."""
+    """The RPCs to one locality since the last report, and those in progress now."""
 
     locality: LocalityId
     issued: int = 0
@@ -37,7 +37,7 @@ class LocalityLoad:
 class ClusterLoad:
     """The load of a cluster and its EDS service since the last report; `drops` are by category.
 
-    `uncategorised` are drops that no category of the control plane's brought about: circuit breaking.
+    `uncategorised` are drops without a category of the control plane: those of circuit breaking.
     """
 
     cluster: str
@@ -47,15 +47,15 @@ class ClusterLoad:
     uncategorised: int = 0
 
 
-def load_stats(loads: Iterable[ClusterLoad], interval: float) -> Any:
-    """The LoadStatsRequest that reports these, `interval` seconds after the last report."""
+def make_load_stats_request(loads: Iterable[ClusterLoad], interval: float) -> Any:
+    """Return the LoadStatsRequest that reports these, `interval` seconds after the last report."""
     return protos.LoadStatsRequest(cluster_stats=[_cluster(load, interval) for load in loads])
 
 
 def _cluster(load: ClusterLoad, interval: float) -> Any:
     message = protos.ClusterStats(
         cluster_name=load.cluster,
-        # A cluster that gives no name for EDS has its own there, but reports none.
+        # A cluster without an EDS service name uses its own name for EDS, but reports none.
         cluster_service_name=load.service if load.service != load.cluster else "",
         upstream_locality_stats=[_locality(each) for each in load.localities],
         total_dropped_requests=sum(load.drops.values()) + load.uncategorised,
@@ -69,9 +69,9 @@ def _cluster(load: ClusterLoad, interval: float) -> Any:
 
 
 def _locality(load: LocalityLoad) -> Any:
-    place = load.locality
+    locality = load.locality
     message = protos.UpstreamLocalityStats(
-        locality=protos.Locality(region=place.region, zone=place.zone, sub_zone=place.sub_zone),
+        locality=protos.Locality(region=locality.region, zone=locality.zone, sub_zone=locality.sub_zone),
         total_issued_requests=load.issued,
         total_successful_requests=load.succeeded,
         total_error_requests=load.failed,
@@ -86,7 +86,7 @@ def _locality(load: LocalityLoad) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class LrsResponse:
-    """What a load reporting server asks for: of which clusters (None: of all), and every how many seconds."""
+    """A load reporting server's request for reports of these clusters (None: all), every `interval` seconds."""
 
     clusters: frozenset[str] | None
     interval: float
@@ -95,10 +95,10 @@ class LrsResponse:
         return self.clusters is None or cluster in self.clusters
 
 
-MIN_INTERVAL = 1.0  # seconds, however often the server would like to hear
+MIN_INTERVAL = 1.0  # seconds between reports, even if the server asks for more
 
 
-def reporting_order(message: Any) -> LrsResponse:
-    """What a LoadStatsResponse says."""
+def parse_lrs_response(message: Any) -> LrsResponse:
+    """Return the content of a LoadStatsResponse."""
     clusters = None if message.send_all_clusters else frozenset(message.clusters)
     return LrsResponse(clusters, max(message.load_reporting_interval.ToNanoseconds() / 1e9, MIN_INTERVAL))

@@ -1,7 +1,7 @@
-"""What a route asks of a path or of a header's value (A28, A63).
+"""Matchers of a path or of a header's value (A28, A63).
 
-The same few texts serve both: `Exact`, `Prefix` and `Pattern` match paths, all of them match
-headers. Looking a header up has rules of its own, which `header_value` holds.
+The same text matchers serve both: `Exact`, `Prefix` and `Pattern` match paths, and all of them match headers.
+`header_value` has the rules for looking a header up.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .validation_errors import ValidationErrors
 
 
 def fold(text: str) -> bytes:
-    """Lower case in ASCII only: other scripts' letters must not fold into ASCII ones."""
+    """Return the text in lower case, in ASCII only: characters of other scripts must not fold into ASCII ones."""
     return text.encode("utf-8", "surrogatepass").lower()
 
 
@@ -26,7 +26,7 @@ def fold(text: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """The whole text."""
+    """A matcher of the whole text."""
 
     text: str
     ignore_case: bool = False
@@ -37,7 +37,7 @@ class Exact:
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """Every text that begins so; the empty prefix takes all."""
+    """A matcher of texts with this beginning; the empty prefix matches all."""
 
     text: str
     ignore_case: bool = False
@@ -48,7 +48,7 @@ class Prefix:
 
 @dataclass(frozen=True, slots=True)
 class Suffix:
-    """Every text that ends so."""
+    """A matcher of texts with this end."""
 
     text: str
     ignore_case: bool = False
@@ -59,7 +59,7 @@ class Suffix:
 
 @dataclass(frozen=True, slots=True)
 class Contains:
-    """Every text that has this somewhere."""
+    """A matcher of texts with this part."""
 
     text: str
     ignore_case: bool = False
@@ -70,7 +70,7 @@ class Contains:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Every text that the expression matches as a whole; case is the expression's own affair."""
+    """A matcher of texts that the expression matches as a whole; it has its own syntax to ignore case."""
 
     regex: Regex
 
@@ -82,8 +82,8 @@ TextMatch: TypeAlias = Exact | Prefix | Suffix | Contains | Pattern
 PathMatch: TypeAlias = Exact | Prefix | Pattern
 
 
-def string_match(message: Any, problems: ValidationErrors) -> TextMatch | None:
-    """What a StringMatcher says; None, and a problem, if it says nothing that we know."""
+def parse_string_matcher(message: Any, problems: ValidationErrors) -> TextMatch | None:
+    """Return the matcher of a StringMatcher; None, and a problem, if it is of an unknown kind."""
     match message.WhichOneof("match_pattern"):
         case "exact":
             return Exact(message.exact, message.ignore_case)
@@ -94,16 +94,16 @@ def string_match(message: Any, problems: ValidationErrors) -> TextMatch | None:
         case "contains":
             return Contains(message.contains, message.ignore_case)
         case "safe_regex":
-            # ignore_case does not concern expressions (A63): they say (?i) themselves.
-            return pattern(message.safe_regex, "cannot create string matcher", problems)
-        # Also `custom`, and a kind that is younger than our messages, which protobuf shows as unset.
+            # A63: ignore_case does not apply to expressions, which have (?i).
+            return parse_regex_matcher(message.safe_regex, "cannot create string matcher", problems)
+        # Also `custom`, and a newer kind than the generated messages have, which protobuf shows as unset.
         case _:
             problems.add("invalid string matcher")
             return None
 
 
-def pattern(message: Any, subject: str, problems: ValidationErrors) -> Pattern | None:
-    """What a RegexMatcher says; `subject` is what cannot be made of an expression that is none."""
+def parse_regex_matcher(message: Any, subject: str, problems: ValidationErrors) -> Pattern | None:
+    """Return the matcher of a RegexMatcher; `subject` begins the problem of an invalid expression."""
     try:
         return Pattern(Regex(message.regex))
     except ValueError as error:
@@ -113,43 +113,43 @@ def pattern(message: Any, subject: str, problems: ValidationErrors) -> Pattern |
 
 # -- headers
 
-# What the C++ client's parser takes. int() takes more: "1_000", and the digits of every script.
+# The syntax of the C++ client's parser. int() takes more: "1_000", and the digits of every script.
 _INTEGER = re.compile(r"[ \t\n\v\f\r]*([+-]?[0-9]+)[ \t\n\v\f\r]*\Z")
-_MOST = 2**63
+INT64_LIMIT = 2**63
 
 
-def integer(value: str) -> int | None:
-    """A decimal 64-bit integer; "+3" and " 09" are numbers, "1.5" is none."""
+def parse_integer(value: str) -> int | None:
+    """Return a decimal 64-bit integer or None; "+3" and " 09" are integers, "1.5" is not."""
     number = _INTEGER.match(value)
-    # Longer than any 64-bit number in whatever spelling: int() is quadratic in its digits.
+    # Longer than any 64-bit number: int() is quadratic in its digits.
     if number is None or len(number[1].lstrip("+-0")) > 19:
         return None
     parsed = int(number[1])
-    return parsed if -_MOST <= parsed < _MOST else None
+    return parsed if -INT64_LIMIT <= parsed < INT64_LIMIT else None
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """An integer with `start` ≤ it < `end`."""
+    """A matcher of integers from `start` to below `end`."""
 
     start: int
     end: int
 
     def matches(self, value: str) -> bool:
-        number = integer(value)
+        number = parse_integer(value)
         return number is not None and self.start <= number < self.end
 
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """The header is there (or, with `present` false, is not)."""
+    """A matcher that tests whether the header is there (or, with `present` False, is not)."""
 
     present: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class HeaderMatch:
-    """One header of the call; `name` is in lower case."""
+    """A matcher of one header of the call; `name` is in lower case."""
 
     name: str
     test: TextMatch | Range | Present
@@ -159,7 +159,7 @@ class HeaderMatch:
         return self.accepts(header_value(metadata, self.name))
 
     def accepts(self, value: str | None) -> bool:
-        """`value` as `header_value` gives it, for callers that look each name up once."""
+        """Return whether this value of `header_value` matches, for callers that look up each name once."""
         if isinstance(self.test, Present):
             return ((value is not None) == self.test.present) is not self.invert
         if value is None:
@@ -168,21 +168,21 @@ class HeaderMatch:
 
 
 def header_value(metadata: Metadata, name: str) -> str | None:
-    """What header matchers and hash policies see of a header: its values joined by commas.
+    """Return a header as matchers and hash policies see it: its values joined by commas.
 
-    Binary headers are never seen, and the content type is always gRPC's (A28).
+    Binary headers are never visible, and the content type is always gRPC's (A28).
     """
     if name.endswith("-bin"):
         return None
     if name == "content-type":
         return "application/grpc"
-    # Joined before they are matched, as in the C++ client; Envoy's matchers may look at one value alone.
+    # Joined before the match, as in the C++ client; Envoy's matchers may see a single value.
     values: list[Value] = metadata.all(name)
     return ",".join(value for value in values if isinstance(value, str)) if values else None
 
 
-def in_words(test: TextMatch | Range | Present) -> str:
-    """What it takes, for people."""
+def describe_matcher(test: TextMatch | Range | Present) -> str:
+    """Describe what a matcher accepts."""
     match test:
         case Exact(text):
             words = f'"{text}"'

@@ -1,7 +1,7 @@
-"""What a host says of its own load, in the ORCA format (A51).
+"""Load reports of hosts, in the ORCA format (A51).
 
-A host may say anything, and its numbers end up in sums and in the denominators of others. So they are checked here,
-where they are read: a number that no load can be counts as not reported.
+A host may send anything, and its numbers end up in sums and denominators of other values. So they are checked here,
+where they are read: a number that cannot be a load counts as not reported.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from .extension import parse
 
 @dataclass(frozen=True, slots=True)
 class LoadReport:
-    """`utilization` is the application's own measure if it has one, else the CPU's; 0 is nothing reported (A58)."""
+    """A host's load.
+
+    `utilization` is the application's own measure if set, otherwise the CPU's; 0 is not reported (A58).
+    """
 
     utilization: float = 0.0
     queries: float = 0.0  # per second
@@ -24,14 +27,14 @@ class LoadReport:
 
 
 def report_request(period: float) -> bytes:
-    """What asks a host for a report every so many seconds."""
+    """Return the request for a report every `period` seconds."""
     message = protos.OrcaLoadReportRequest()
     message.report_interval.FromNanoseconds(round(period * 1e9))
     return bytes(message.SerializeToString())
 
 
 def load_report(value: bytes) -> LoadReport | None:
-    """The report of these bytes, None when they are none."""
+    """Return the report of these bytes; None if they cannot be parsed."""
     message = parse(protos.OrcaLoadReport, value)
     if message is None:
         return None
@@ -43,10 +46,10 @@ def load_report(value: bytes) -> LoadReport | None:
 
 
 def chosen_metrics(value: bytes, names: frozenset[str]) -> Iterator[tuple[str, float]]:
-    """Of these bytes what goes on to the control plane (A85): names like `cpu_utilization`, `named_metrics.queue`.
+    """Yield the metrics for the control plane (A85): names like `cpu_utilization`, `named_metrics.queue`.
 
-    `named_metrics.*` is all of those. A utilization of 0 is nothing reported; other names are ignored. A named metric
-    may be negative, for nobody but the application knows what it is; NaN and infinity are left out of all.
+    `named_metrics.*` is all named metrics. A utilization of 0 is not reported; unknown names are ignored. A named
+    metric may be negative, since only the application knows its meaning; NaN and infinity are left out of all.
     """
     message = parse(protos.OrcaLoadReport, value) if names else None
     if message is None:
@@ -54,14 +57,14 @@ def chosen_metrics(value: bytes, names: frozenset[str]) -> Iterator[tuple[str, f
     for name in _UTILIZATIONS & names:
         if number := _amount(getattr(message, name)):
             yield name, number
-    # A85: with a prefix, and so an application's own "cpu_utilization" is not taken for the field of that name.
+    # A85: the prefix tells an application's own "cpu_utilization" from the field of that name.
     for key, number in message.named_metrics.items():
         if math.isfinite(number) and (f"{_NAMED}{key}" in names or f"{_NAMED}*" in names):
             yield f"{_NAMED}{key}", number
 
 
 def _amount(number: float) -> float:
-    """The number; 0, which is nothing reported, for NaN, infinity and what is negative."""
+    """Return the number; 0, which means not reported, for NaN, infinity and negative numbers."""
     return number if 0.0 <= number < math.inf else 0.0
 
 

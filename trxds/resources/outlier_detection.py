@@ -1,6 +1,6 @@
-"""Outlier detection, as a cluster's resource asks for it (A50): when hosts that fail too much are ejected.
+"""The outlier detection settings of a Cluster (A50): rules to eject hosts that fail too often.
 
-Only the two algorithms that make sense for gRPC are read; the others of Envoy's go by HTTP codes.
+Only the two algorithms that A50 has are read; Envoy's others go by HTTP codes.
 """
 
 from __future__ import annotations
@@ -8,16 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .units import optional_duration
+from .units import parse_optional_duration
 from .validation_errors import ValidationErrors
 
 
 @dataclass(frozen=True, slots=True)
 class SuccessRate:
-    """Ejects whoever succeeds less often than the others: below mean - stdev × `stdev_factor` / 1000.
+    """The algorithm that ejects hosts with a success rate below mean - stdev × `stdev_factor` / 1000.
 
-    Of hosts with `request_volume` calls in an interval, if there are `minimum_hosts` of them;
-    `enforcement` is the chance in percent that one found out is ejected. So also below.
+    It compares hosts with `request_volume` calls in an interval, if there are `minimum_hosts` of them. `enforcement` is
+    the chance in percent that a host below is ejected. The fields of `FailurePercentage` have the same meaning.
     """
 
     stdev_factor: int = 1900
@@ -28,7 +28,7 @@ class SuccessRate:
 
 @dataclass(frozen=True, slots=True)
 class FailurePercentage:
-    """Ejects whoever fails more than `threshold` percent of its calls, whatever the others do."""
+    """The algorithm that ejects hosts with more than `threshold` percent of failed calls, whatever the others do."""
 
     threshold: int = 85
     enforcement: int = 100
@@ -38,7 +38,10 @@ class FailurePercentage:
 
 @dataclass(frozen=True, slots=True)
 class OutlierDetectionSettings:
-    """Times are in seconds. A host is ejected for `base_ejection_time` times the number of its ejections of late."""
+    """The settings of a cluster; times are in seconds.
+
+    A host is ejected for `base_ejection_time` times the number of its recent ejections.
+    """
 
     interval: float = 10.0
     base_ejection_time: float = 30.0
@@ -56,16 +59,16 @@ _PERCENTAGES = (
 )
 
 
-def outlier_detection_settings(cluster: Any, problems: ValidationErrors) -> OutlierDetectionSettings | None:
-    """None when the cluster wants neither of the algorithms: then nothing has to be counted."""
+def parse_outlier_detection(cluster: Any, problems: ValidationErrors) -> OutlierDetectionSettings | None:
+    """Return the settings; None if the cluster uses neither algorithm, so that nothing has to be counted."""
     if not cluster.HasField("outlier_detection"):
         return None
     message, at = cluster.outlier_detection, problems.at("outlier_detection")
-    interval = optional_duration(message, "interval", at)
-    base = optional_duration(message, "base_ejection_time", at)
-    longest = optional_duration(message, "max_ejection_time", at)
+    interval = parse_optional_duration(message, "interval", at)
+    base = parse_optional_duration(message, "base_ejection_time", at)
+    max_ejection_time = parse_optional_duration(message, "max_ejection_time", at)
     for field in _PERCENTAGES:
-        # A50: above 100 the resource is refused, and not capped.
+        # A50: above 100 the resource is rejected, and the value is not capped.
         if getattr(message, field).value > 100:
             at.at(field).add("value must be <= 100")
     success_rate, failure_percentage = _success_rate(message), _failure_percentage(message)
@@ -76,8 +79,8 @@ def outlier_detection_settings(cluster: Any, problems: ValidationErrors) -> Outl
     return OutlierDetectionSettings(
         default.interval if interval is None else interval,
         base,
-        # A50: unset, it is 300 s or the base time, whichever is longer: what nobody has set cuts no ejection short.
-        max(default.max_ejection_time, base) if longest is None else longest,
+        # A50: unset, it is 300 s or the base time, whichever is longer, so that a default cuts no ejection short.
+        max(default.max_ejection_time, base) if max_ejection_time is None else max_ejection_time,
         _number(message, "max_ejection_percent", default.max_ejection_percent),
         success_rate,
         failure_percentage,
@@ -85,7 +88,7 @@ def outlier_detection_settings(cluster: Any, problems: ValidationErrors) -> Outl
 
 
 def _success_rate(message: Any) -> SuccessRate | None:
-    # Unset means on, as A50 and Envoy have it; the C++ client takes it for off.
+    # Unset means on, by A50 and in Envoy; the C++ client takes it for off.
     default = SuccessRate()
     enforcement = _number(message, "enforcing_success_rate", default.enforcement)
     if enforcement == 0:
@@ -100,7 +103,7 @@ def _success_rate(message: Any) -> SuccessRate | None:
 
 def _failure_percentage(message: Any) -> FailurePercentage | None:
     default = FailurePercentage()
-    # A50: 0 and unset both switch it off, unlike the success rate, which is on unless it says 0.
+    # A50: 0 and unset both switch it off; the success rate is on unless it is 0.
     enforcement = _number(message, "enforcing_failure_percentage", 0)
     if enforcement == 0:
         return None

@@ -1,4 +1,4 @@
-"""Is the peer one of those that the cluster allows? Told by the names in its certificate (A29, A101)."""
+"""The check of the names in a peer's certificate against those that the cluster allows (A29, A101)."""
 
 from __future__ import annotations
 
@@ -6,47 +6,47 @@ import ipaddress
 from collections.abc import Mapping
 from typing import Any
 
-from .matchers import Exact, TextMatch, in_words
+from .matchers import Exact, TextMatch, describe_matcher
 from .upstream_tls import UpstreamTls
 
 
 def wrong_peer(tls: UpstreamTls, certificate: Mapping[str, Any]) -> str | None:
-    """What is wrong, or None. The certificate is in the form of `ssl.SSLSocket.getpeercert`, and has been verified."""
+    """Return the error of a verified certificate, or None; it has the form of `ssl.SSLSocket.getpeercert`."""
     allowed: tuple[TextMatch, ...] = tls.names
-    # A29 looks at subjectAltName alone, never at the common name, and an empty entry matches nothing.
+    # A29: only subjectAltName counts, never the common name, and an empty entry matches nothing.
     names = [(kind, str(name)) for kind, name in certificate.get("subjectAltName", ()) if name]
     if tls.sni_is_name and tls.sni:
-        # Instead of the other names, and for DNS names only (A101).
+        # A101: the SNI replaces the other names, and is compared with DNS names only.
         allowed, names = (Exact(tls.sni),), [pair for pair in names if pair[0] == "DNS"]
-    # A29: an empty list has nothing to match, so whoever the roots vouch for is the right peer.
+    # A29: with an empty list every peer is valid that the roots vouch for.
     if not allowed or any(_matches(each, *pair) for each in allowed for pair in names):
         return None
     shown = ", ".join(name for _, name in names) or "none at all"
-    wanted = " or ".join(map(in_words, allowed))
+    wanted = " or ".join(map(describe_matcher, allowed))
     return f"certificate check failure: the cluster allows none of the peer's names ({shown}), but {wanted}"
 
 
-# A29 names these four; what else a certificate may have (otherName, a directory) is no name of a host.
+# A29 has these four kinds; the others (otherName, a directory name) are no names of hosts.
 _KINDS = ("DNS", "URI", "email", "IP Address")
 
 
 def _matches(allowed: TextMatch, kind: str, name: str) -> bool:
     if kind not in _KINDS:
         return False
-    # A29: it is the certificate that may have the wildcard, and for exact matchers of DNS names only.
+    # A29: only the certificate may have a wildcard, and only exact matchers of DNS names honour it.
     if kind == "DNS" and isinstance(allowed, Exact):
         return _is_host(allowed.text, name)
-    # A29: IPv6 addresses are compared in their shortest form, in lower case; Python's ssl writes them out in capitals.
+    # A29: IPv6 addresses are compared in the shortest form, in lower case; Python's ssl has the long one in capitals.
     return allowed.matches(_canonical(name) if kind == "IP Address" else name)
 
 
 def _is_host(host: str, name: str) -> bool:
-    """Host names have no case; `*.` at the beginning stands for one label, and for a whole one."""
+    """Return whether the name is the host. Case does not count; a leading `*.` stands for one whole label."""
     host, name = (text.lower().rstrip(".") for text in (host, name))
     if not name.startswith("*."):
         return host == name
     label, dot, domain = host.partition(".")
-    # RFC 6125 6.4.3: the star is one whole label. "*.com" is refused besides: it would do for every company's hosts.
+    # RFC 6125 6.4.3: the star is one whole label. "*.com" matches nothing: it would match the hosts of every company.
     return bool(label and dot) and domain == name[2:] and "." in domain
 
 

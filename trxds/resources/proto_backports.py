@@ -1,6 +1,6 @@
 """Messages of the xDS API that the installed xds-protos may not have yet.
 
-As soon as a release has them, its own are taken: the same message cannot be defined twice.
+If xds-protos has a message, its own is used: the same message cannot be defined twice.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _PACKAGE = "envoy.extensions.load_balancing_policies.random_subsetting.v3"
 
 
 def _random_subsetting() -> Any:
-    """The configuration of A68's policy."""
+    """Return the class of the configuration message of A68's policy."""
     parent, _, _ = _PACKAGE.rpartition(".")
     if importlib.util.find_spec(parent) is not None:
         return importlib.import_module(f"{_PACKAGE}.random_subsetting_pb2").RandomSubsetting
-    # In the default pool, because it refers to messages of xds-protos.
+    # It has to be in the default pool, because it refers to messages of xds-protos.
     pool = descriptor_pool.Default()
     (file,) = load_descriptor_files("trxds.resources", "random_subsetting")
     file.name = f"{_PACKAGE.replace('.', '/')}/random_subsetting.proto"

@@ -1,6 +1,6 @@
-"""Messages that no dependency has: written as .proto text, compiled by protoc, read from the descriptor set beside it.
+"""Messages that no dependency has, read from descriptor sets that protoc made of the .proto files beside them.
 
-`make protos` compiles them anew after a change; a test fails while a descriptor set is older than its text.
+`make protos` compiles them after a change; a test fails while a descriptor set is older than its source.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The only file that imports generated envoy code, but for what only `trxds.admin` needs.
+"""The only file that imports generated envoy code, except for the modules that only `trxds.admin` needs.
 
-Its modules cost most of the time that `import trxds` takes, so a name stands here because a
-parser, the ADS client or `from_json` needs it. Message classes come without types: to mypy
-they are `Any`.
+These modules cost most of the time of `import trxds`, so a name is here only if a parser, the xDS client or `from_json`
+needs it. Message classes come without types: to mypy they are `Any`.
 """
 
 from __future__ import annotations
@@ -66,24 +65,24 @@ TYPE_PREFIX = "type.googleapis.com/"
 
 
 def type_name(message_class: Any) -> str:
-    """`envoy.config.cluster.v3.Cluster`: what follows the last slash of a type URL."""
+    """Return `envoy.config.cluster.v3.Cluster`, for example: the part of a type URL after its last slash."""
     return str(message_class.DESCRIPTOR.full_name)
 
 
 def pack(message: Any) -> AnyProto:
-    """The message in an Any, of the same bytes each time."""
+    """Return the message in an Any, with the same bytes each time."""
     packed = AnyProto()
     packed.Pack(message, deterministic=True)
     return packed
 
 
 def plain(struct: Any) -> dict[str, Any]:
-    """A google.protobuf.Struct as JSON has it; a number that is whole is an int."""
+    """Return a google.protobuf.Struct in JSON's types; a number without a fraction is an int."""
     return {name: _plain(value) for name, value in struct.fields.items()}
 
 
 def _plain(value: Any) -> Any:
-    # json_format would raise for a number that JSON does not have.
+    # json_format raises for NaN and infinity, which JSON does not have.
     match value.WhichOneof("kind"):
         case "struct_value":
             return plain(value.struct_value)
@@ -98,7 +97,7 @@ def _plain(value: Any) -> Any:
 
 
 def from_json(resource: Mapping[str, Any]) -> AnyProto:
-    """A resource in proto-JSON form, its type in `@type`, as an Any.
+    """Return a resource in proto-JSON form, its type in `@type`, as an Any.
 
     `ValueError` names the field that is wrong: `field:endpoints[0].lb_endpoints error:...`.
     """
@@ -106,7 +105,7 @@ def from_json(resource: Mapping[str, Any]) -> AnyProto:
         return json_format.ParseDict(dict(resource), AnyProto())
     except json_format.ParseError as error:
         raise ValueError(_where_and_what(str(error))) from None
-    except AttributeError:  # json_format splits whatever it finds there
+    except AttributeError:  # json_format calls `split` on `@type` even if it is no text
         raise ValueError(f"field:@type error:must be a text such as {TYPE_PREFIX}{type_name(Cluster)}") from None
 
 
@@ -115,8 +114,8 @@ _PATH = re.compile(r" at \"?Any\.?(\S*?)\"?$")
 
 
 def _where_and_what(text: str) -> str:
-    """The field and the complaint, out of a text that says "Failed to parse" once for each level."""
-    complaint = _NESTING.sub("", text).partition("\n")[0].rstrip(".")
-    path = _PATH.search(complaint)
+    """Return field and error, from a text that has "Failed to parse" once for each level."""
+    error = _NESTING.sub("", text).partition("\n")[0].rstrip(".")
+    path = _PATH.search(error)
     field = path[1] if path else ".".join(_NESTING.findall(text))
-    return f"field:{field or '@type'} error:{_PATH.sub('', complaint)}"
+    return f"field:{field or '@type'} error:{_PATH.sub('', error)}"

@@ -1,4 +1,4 @@
-"""Regular expressions in RE2 syntax: no pattern that a control plane sends can hang the client."""
+"""Regular expressions in RE2 syntax, so that no pattern of a control plane can hang the client (A28)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _compile(pattern: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Regex:
-    """A pattern, compiled once; `ValueError` says in RE2's words what is wrong with it."""
+    """A pattern, compiled once; `ValueError` has RE2's description of its error."""
 
     pattern: str
     _compiled: Any = field(init=False, repr=False, compare=False)
@@ -30,11 +30,11 @@ class Regex:
         object.__setattr__(self, "_compiled", _compile(self.pattern))
 
     def matches(self, text: str) -> bool:
-        """The whole text; a part of it is not enough (A28)."""
+        """Return whether the whole text matches; a part of it is not enough (A28)."""
         return self._compiled.fullmatch(text) is not None
 
     def replace(self, text: str, substitution: str) -> str:
-        """Every match replaced, as RE2's GlobalReplace does it: `\\0` to `\\9` are groups (A42)."""
+        """Return the text with every match replaced, as by RE2's GlobalReplace: `\\0` to `\\9` are groups (A42)."""
         if not _expands(substitution, self._compiled.groups):
             return text
         pieces: list[str] = []
@@ -42,7 +42,7 @@ class Regex:
         for match in self._compiled.finditer(text):
             start = match.start()
             if start == match.end() == end:
-                continue  # nothing, right after something that was replaced
+                continue  # RE2 does not replace an empty match right after another match
             pieces += text[max(end, 0) : start], _expand(substitution, match)
             end = match.end()
         return "".join([*pieces, text[max(end, 0) :]])
@@ -52,7 +52,7 @@ _SUBSTITUTION = re.compile(r"(?:[^\\]|\\[0-9\\])*", re.DOTALL)
 
 
 def _expands(substitution: str, groups: int) -> bool:
-    """RE2 leaves the text alone when the substitution asks for a group that is not there, or for nonsense."""
+    """Return whether RE2 would replace at all: it does not if the substitution has a missing group or a bad escape."""
     if not _SUBSTITUTION.fullmatch(substitution):
         return False
     named = re.findall(r"\\([0-9\\])", substitution)
@@ -65,13 +65,13 @@ def _expand(substitution: str, match: Any) -> str:
 
 
 def _escaped(character: str, match: Any) -> str:
-    """What stands for the character after a backslash: a group's text, or a backslash."""
+    """Return the replacement of a backslash and this character: a group's text, or a backslash."""
     return (match.group(int(character)) or "") if character.isdigit() else character
 
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Replace whatever the expression finds in a text."""
+    """A rule that replaces every match of the expression in a text."""
 
     regex: Regex
     substitution: str

@@ -1,4 +1,4 @@
-"""When and how often a failed call is tried again (A6), and what a route says of it (A44)."""
+"""Retry policies (A6), and how a route configures them (A44)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from trxds.core.status import StatusCode
 
-from .units import optional_duration
+from .units import parse_optional_duration
 from .validation_errors import ValidationErrors
 
 _RETRYABLE = {
@@ -19,14 +19,14 @@ _RETRYABLE = {
 }
 DEFAULT_BASE_INTERVAL = 0.025
 DEFAULT_MAX_INTERVAL = 0.25
-_MOST_ATTEMPTS = 5
+MAX_ATTEMPTS = 5
 # A44: an interval below a millisecond counts as one.
-_LEAST_INTERVAL = 0.001
+MIN_INTERVAL = 0.001
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """`max_attempts` counts the first one too; the intervals are seconds, each `multiplier` times the one before."""
+    """A retry policy. `max_attempts` includes the first; intervals are in seconds, each `multiplier` times the last."""
 
     codes: frozenset[StatusCode]
     max_attempts: int = 2
@@ -35,25 +35,25 @@ class RetryPolicy:
     multiplier: float = 2.0
 
 
-def retry_policy(parent: Any, problems: ValidationErrors) -> RetryPolicy | None:
-    """The `retry_policy` of a route action or a virtual host; None too when it retries on nothing we know."""
+def parse_retry_policy(parent: Any, problems: ValidationErrors) -> RetryPolicy | None:
+    """Return the `retry_policy` of a route action or a virtual host; None also if no condition of it is gRPC's."""
     if not parent.HasField("retry_policy"):
         return None
     message, at = parent.retry_policy, problems.at("retry_policy")
-    # Envoy's conditions on HTTP ("5xx", "reset") mean nothing to gRPC and are passed over.
-    # per_try_timeout is ignored until xDS has hedging for gRPC: its meaning will be another one then (A44).
+    # A44: Envoy's HTTP conditions ("5xx", "reset") do not apply to gRPC and are ignored.
+    # A44: per_try_timeout is ignored until xDS has hedging for gRPC, which will change its meaning.
     codes = frozenset(_RETRYABLE[word] for word in _words(message.retry_on) if word in _RETRYABLE)
     retries = message.num_retries.value if message.HasField("num_retries") else 1
     if retries < 1:
         at.at("num_retries").add("must be greater than 0")
-    # Read even if nothing is retried in the end: A44 has a bad policy refused, whatever its conditions.
-    base, most = _intervals(message, at)
-    # A44: num_retries does not count the first attempt, and A6 takes more than five attempts for five.
-    return RetryPolicy(codes, min(retries + 1, _MOST_ATTEMPTS), base, most) if codes else None
+    # Validated even if no condition applies: A44 rejects a bad policy in any case.
+    base, max_interval = _intervals(message, at)
+    # A44: num_retries does not include the first attempt. A6: more than five attempts count as five.
+    return RetryPolicy(codes, min(retries + 1, MAX_ATTEMPTS), base, max_interval) if codes else None
 
 
 def _words(conditions: str) -> list[str]:
-    # As grpc-go reads the list; the C++ client passes over a word with a blank before it.
+    # Blanks are stripped as in grpc-go; the C++ client ignores a word with a blank before it.
     return [word.strip().lower() for word in conditions.split(",")]
 
 
@@ -62,18 +62,18 @@ def _intervals(message: Any, problems: ValidationErrors) -> tuple[float, float]:
         return DEFAULT_BASE_INTERVAL, DEFAULT_MAX_INTERVAL
     back_off, at = message.retry_back_off, problems.at("retry_back_off")
     base = _interval(back_off, "base_interval", at)
-    most = _interval(back_off, "max_interval", at)
+    max_interval = _interval(back_off, "max_interval", at)
     if not back_off.HasField("base_interval"):
         at.at("base_interval").add("field not present")
-    elif base is not None and most is not None and most < base:
+    elif base is not None and max_interval is not None and max_interval < base:
         at.at("max_interval").add("must not be less than base_interval")
-    # A44: a max_interval that is unset is ten times the base; only with no retry_back_off at all it is 250 ms.
-    base = max(base or 0.0, _LEAST_INTERVAL)
-    return base, max(most or 0.0, _LEAST_INTERVAL) if back_off.HasField("max_interval") else 10 * base
+    # A44: an unset max_interval is ten times the base interval, and 250 ms without any retry_back_off.
+    base = max(base or 0.0, MIN_INTERVAL)
+    return base, max(max_interval or 0.0, MIN_INTERVAL) if back_off.HasField("max_interval") else 10 * base
 
 
 def _interval(back_off: Any, field: str, problems: ValidationErrors) -> float | None:
-    seconds = optional_duration(back_off, field, problems)
+    seconds = parse_optional_duration(back_off, field, problems)
     if seconds == 0:
         problems.at(field).add("must be greater than 0")
     return seconds

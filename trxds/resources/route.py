@@ -1,4 +1,4 @@
-"""RouteConfiguration: which RPC goes where (RDS; A28, A31, A60)."""
+"""RouteConfiguration: virtual hosts with their routes (RDS; A28, A31, A60)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from .action import Inherited, RouteAction, route_action
+from .action import Inherited, RouteAction, parse_route_action
 from .cooperative_parse import Slices, TimeSlice
 from .domains import domain_kind
 from .extension import extension
 from .filter_config import FilterConfig
-from .filters import filter_overrides
-from .retry_policy import retry_policy
-from .route_match import RouteMatch, route_match
+from .filters import parse_filter_overrides
+from .retry_policy import parse_retry_policy
+from .route_match import RouteMatch, parse_route_match
 from .validation_errors import ValidationErrors
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`action` None is one that gRPC cannot do (a redirect, say): RPCs that match fail UNAVAILABLE."""
+    """A route. `action` is None if gRPC does not support it (a redirect, say): RPCs that match fail UNAVAILABLE."""
 
     match: RouteMatch
     action: RouteAction | None
@@ -41,7 +41,7 @@ class VirtualHost:
 
 @dataclass(frozen=True, slots=True)
 class RouteConfig:
-    """The virtual hosts of one name."""
+    """The virtual hosts of one RouteConfiguration."""
 
     name: str
     virtual_hosts: tuple[VirtualHost, ...] = ()
@@ -51,27 +51,31 @@ class RouteConfig:
         return f"<RouteConfig {self.name}: {len(self.virtual_hosts)} virtual hosts, {routes} routes>"
 
 
-def route_config(message: Any, context: ParseContext, problems: ValidationErrors) -> Slices[RouteConfig]:
-    around = Inherited(context, plugins=_optional_plugins(message.cluster_specifier_plugins, problems))
-    pace = TimeSlice()
+def parse_route_config(message: Any, context: ParseContext, problems: ValidationErrors) -> Slices[RouteConfig]:
+    outer = Inherited(context, plugins=_optional_plugins(message.cluster_specifier_plugins, problems))
+    time_slice = TimeSlice()
     virtual_hosts: list[VirtualHost] = []
     for index, each in enumerate(message.virtual_hosts):
-        virtual_hosts.append((yield from _virtual_host(each, around, pace, problems.at(f"virtual_hosts[{index}]"))))
-        if pace.is_used_up():
+        virtual_hosts.append(
+            (yield from _virtual_host(each, outer, time_slice, problems.at(f"virtual_hosts[{index}]")))
+        )
+        if time_slice.is_used_up():
             yield
     return RouteConfig(message.name, tuple(virtual_hosts))
 
 
-def _virtual_host(message: Any, around: Inherited, pace: TimeSlice, problems: ValidationErrors) -> Slices[VirtualHost]:
+def _virtual_host(
+    message: Any, outer: Inherited, time_slice: TimeSlice, problems: ValidationErrors
+) -> Slices[VirtualHost]:
     _check_domains(message.domains, problems)
-    overrides = filter_overrides(message.typed_per_filter_config, around.context, problems)
-    inherited = replace(around, retry_policy=retry_policy(message, problems))
+    overrides = parse_filter_overrides(message.typed_per_filter_config, outer.context, problems)
+    inherited = replace(outer, retry_policy=parse_retry_policy(message, problems))
     routes: list[Route] = []
     for index, each in enumerate(message.routes):
         route = _route(each, inherited, problems.at(f"routes[{index}]"))
         if route is not None:
             routes.append(route)
-        if pace.is_used_up():
+        if time_slice.is_used_up():
             yield
     return VirtualHost(message.name, tuple(message.domains), tuple(routes), overrides)
 
@@ -85,22 +89,25 @@ def _check_domains(domains: Iterable[str], problems: ValidationErrors) -> None:
 
 
 def _route(message: Any, inherited: Inherited, problems: ValidationErrors) -> Route | None:
-    """None for a route that gRPC skips, and for one with a problem."""
-    match = route_match(message, problems)
+    """Return the route; None if gRPC skips it, or if it has a problem."""
+    match = parse_route_match(message, problems)
     if match is None:
         return None
     action = None
-    # A route with any other action stays, and its RPCs fail: to skip it would send them on to a later route.
+    # A28: a route with another action stays, and its RPCs fail: without it they would match a later route.
     if message.HasField("route"):
-        action = route_action(message.route, inherited, problems.at("route"))
-        # A28: a route without a cluster that we can use is skipped, and the next one may match.
+        action = parse_route_action(message.route, inherited, problems.at("route"))
+        # A28: a route without a supported cluster specifier is skipped, and the next one may match.
         if action is None:
             return None
-    return Route(match, action, filter_overrides(message.typed_per_filter_config, inherited.context, problems))
+    return Route(match, action, parse_filter_overrides(message.typed_per_filter_config, inherited.context, problems))
 
 
 def _optional_plugins(messages: Iterable[Any], problems: ValidationErrors) -> frozenset[str]:
-    """The cluster specifier plugins whose routes are skipped. We run none, so the others are problems."""
+    """Return the optional cluster specifier plugins.
+
+    None is supported, so their routes are skipped, and others are problems.
+    """
     names: set[str] = set()
     for index, message in enumerate(messages):
         at = problems.at(f"cluster_specifier_plugins[{index}].extension")

@@ -1,4 +1,4 @@
-"""Which RPCs a route is for: path, headers, and a share of what is left (A28, A63)."""
+"""The match of a route: path, headers, and a fraction of the RPCs (A28, A63)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .matchers import (
     Range,
     Suffix,
     TextMatch,
-    pattern,
-    string_match,
+    parse_regex_matcher,
+    parse_string_matcher,
 )
 from .units import per_million
 from .validation_errors import ValidationErrors
@@ -24,22 +24,22 @@ from .validation_errors import ValidationErrors
 
 @dataclass(frozen=True, slots=True)
 class RouteMatch:
-    """All three must agree; `fraction` (RPCs per million) is drawn last, and 0 never matches."""
+    """A match: all three must agree; `fraction` (RPCs per million) is drawn last, and 0 never matches."""
 
     path: PathMatch
     headers: tuple[HeaderMatch, ...] = ()
     fraction: int | None = None
 
 
-def route_match(route: Any, problems: ValidationErrors) -> RouteMatch | None:
-    """None for a route that gRPC skips, and for one with a problem."""
+def parse_route_match(route: Any, problems: ValidationErrors) -> RouteMatch | None:
+    """Return the match; None if gRPC skips the route, or if it has a problem."""
     at = problems.at("match")
     if not route.HasField("match"):
         at.add("field not present")
         return None
     match = route.match
     if match.query_parameters:
-        return None  # an RPC has none, but the route asks for them: before anything else is looked at
+        return None  # A28: an RPC has no query, so such a route is skipped without further checks
     path = _path_match(match, at)
     if path is None:
         return None
@@ -48,7 +48,7 @@ def route_match(route: Any, problems: ValidationErrors) -> RouteMatch | None:
 
 
 def _path_match(match: Any, problems: ValidationErrors) -> PathMatch | None:
-    # case_sensitive is a wrapper: unset means true. It does not concern expressions, which say (?i) themselves.
+    # case_sensitive is a wrapper: unset means true. It does not apply to expressions, which have (?i).
     ignore_case = match.HasField("case_sensitive") and not match.case_sensitive.value
     match match.WhichOneof("path_specifier"):
         case "prefix":
@@ -56,15 +56,15 @@ def _path_match(match: Any, problems: ValidationErrors) -> PathMatch | None:
         case "path":
             return Exact(match.path, ignore_case) if _can_be_a_method(match.path) else None
         case "safe_regex":
-            return pattern(match.safe_regex, "error creating path matcher", problems)
-        # A28: refused, unlike a cluster specifier that we do not know, for which the route is skipped.
+            return parse_regex_matcher(match.safe_regex, "error creating path matcher", problems)
+        # A28: this rejects the resource, while an unknown cluster specifier only skips the route.
         case _:
             problems.add("invalid path specifier")
             return None
 
 
 def _can_be_a_method(path: str) -> bool:
-    """`/service/method`, both there. Any other route is skipped: no RPC can ever match it."""
+    """Return whether the path has the form `/service/method`. Any other route is skipped: no RPC can match it."""
     match path.split("/", 3):
         case ["", service, method]:
             return bool(service and method)
@@ -83,9 +83,9 @@ def _can_begin_a_method(prefix: str) -> bool:
 
 
 def _header_match(message: Any, problems: ValidationErrors) -> HeaderMatch | None:
-    """A matcher without a name is accepted, and matches nothing: no header is called so."""
+    """Return the matcher. One without a name is valid and matches nothing: no header has an empty name."""
     test = _header_test(message, problems)
-    # Metadata keys are lower case. The C++ client compares the name as it is written, and never finds "X-User".
+    # Metadata keys are lower case. The C++ client compares the name as written, so its "X-User" never matches.
     return HeaderMatch(message.name.lower(), test, message.invert_match) if test is not None else None
 
 
@@ -100,21 +100,21 @@ def _header_test(message: Any, problems: ValidationErrors) -> TextMatch | Range 
         case "contains_match":
             return Contains(message.contains_match)
         case "safe_regex_match":
-            return pattern(message.safe_regex_match, "cannot create header matcher", problems)
+            return parse_regex_matcher(message.safe_regex_match, "cannot create header matcher", problems)
         case "range_match":
             return _range(message.range_match, problems)
         case "present_match":
             return Present(message.present_match)
         case "string_match":
-            return string_match(message.string_match, problems.at("string_match"))
-        # Also the unsafe regex_match (A28). Without its test the route would take RPCs that it must not have.
+            return parse_string_matcher(message.string_match, problems.at("string_match"))
+        # A28: also for the unsafe regex_match. Without the test the route would match too many RPCs.
         case _:
             problems.add("invalid header matcher")
             return None
 
 
 def _range(message: Any, problems: ValidationErrors) -> Range | None:
-    # Equal ends are let pass, as by the C++ client: [7, 7) is a matcher that never matches.
+    # Equal ends are valid, as in the C++ client: [7, 7) never matches.
     if message.end < message.start:
         problems.add(
             "cannot create header matcher: Invalid range specifier specified: end cannot be smaller than start."
@@ -124,7 +124,7 @@ def _range(message: Any, problems: ValidationErrors) -> Range | None:
 
 
 def _fraction(match: Any, problems: ValidationErrors) -> int | None:
-    # A28: gRPC has no runtime, so runtime_key is ignored and the default is the value.
+    # A28: gRPC has no runtime, so runtime_key is ignored and the default value is used.
     if not match.HasField("runtime_fraction") or not match.runtime_fraction.HasField("default_value"):
         return None
     return per_million(match.runtime_fraction.default_value, problems.at("runtime_fraction.default_value"))

@@ -1,6 +1,6 @@
-"""The stateful session filter: what pins a session to its host (A55).
+"""The stateful session filter: it pins a session to its host (A55).
 
-gRPC knows cookies only. A header of its own and `strict` are Envoy's, and we have them too.
+gRPC supports cookies only. The session header and `strict` are Envoy's, and trxds supports them too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeAlias
 from . import protos
 from .extension import Extension, extension
 from .filter_config import FilterConfig, HttpFilterType
-from .units import optional_duration
+from .units import parse_optional_duration
 from .validation_errors import ValidationErrors
 
 _COOKIE = protos.type_name(protos.CookieBasedSessionState)
@@ -23,7 +23,7 @@ _BAD_CONFIG = "could not parse stateful session filter config"
 
 @dataclass(frozen=True, slots=True)
 class CookieConfig:
-    """`path` "" means every path; `ttl` is in seconds, 0 makes a session cookie."""
+    """A cookie with the session. `path` "" is every path; `ttl` is in seconds, 0 makes a session cookie."""
 
     name: str
     path: str = ""
@@ -36,7 +36,7 @@ class CookieConfig:
 
 @dataclass(frozen=True, slots=True)
 class HeaderConfig:
-    """`name` in lower case, as metadata has it."""
+    """A header with the session; `name` is in lower case, as in metadata."""
 
     name: str
 
@@ -49,9 +49,9 @@ SessionState: TypeAlias = CookieConfig | HeaderConfig
 
 @dataclass(frozen=True, slots=True)
 class StatefulSessionConfig(FilterConfig):
-    """Without a state the filter is there but off, until an override switches it on.
+    """The configuration of the filter. Without a `state` it is off, until an override switches it on.
 
-    `strict`: an RPC whose host cannot be used fails, and is given no other.
+    With `strict` an RPC whose host cannot be used fails, and gets no other host.
     """
 
     config_type: ClassVar[str] = protos.type_name(protos.StatefulSession)
@@ -78,12 +78,12 @@ def _parse(config: Extension) -> StatefulSessionConfig | None:
 
 
 def _parse_override(config: Extension) -> StatefulSessionConfig | None:
-    """An override replaces the whole configuration; whatever has no session state switches it off."""
+    """Parse an override, which replaces the whole configuration; without a session state it switches the filter off."""
     message = config.parse(protos.StatefulSessionPerRoute)
     if message is None:
         config.problems.add("could not parse stateful session filter override config")
         return None
-    # Envoy refuses an override with neither, and `disabled: false`; to the C++ client both mean off.
+    # Envoy rejects an override with neither field, and `disabled: false`; in the C++ client both mean off.
     if message.WhichOneof("override") != "stateful_session":
         return OFF
     return _stateful_session(message.stateful_session, config.problems.at("stateful_session"))
@@ -122,7 +122,7 @@ def _header_state(packed: Extension) -> HeaderConfig | None:
     name, at = message.name.lower(), packed.problems.at("name")
     if not name:
         at.add("field not present")
-    # The session is base64 text already; under a name in -bin gRPC would code it once more.
+    # The value is base64 text already; under a name in -bin gRPC would code it again.
     elif not _HEADER_NAME.fullmatch(name) or name.endswith("-bin"):
         at.add("not a name of ASCII metadata")
     return HeaderConfig(name)
@@ -136,8 +136,8 @@ def _cookie(state: Any, problems: ValidationErrors) -> CookieConfig | None:
     cookie = state.cookie
     if not cookie.name:
         at.at("name").add("field not present")
-    ttl = optional_duration(cookie, "ttl", at) or 0.0
-    # A55 has these three; Envoy's further attributes are ignored, as in the C++ client.
+    ttl = parse_optional_duration(cookie, "ttl", at) or 0.0
+    # A55 has these three attributes; Envoy's others are ignored, as in the C++ client.
     return CookieConfig(cookie.name, cookie.path, ttl)
 
 

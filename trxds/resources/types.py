@@ -1,7 +1,7 @@
-"""The four types of resources, and the one way from what a server sent to a value.
+"""The four types of resources, and the way from a server's message to a value.
 
-`read` takes a response's resource as it comes: out of its wrapper if it has one (A47), checks
-its type and parses it. `read_in_slices` does the same for a loop that has others to serve.
+`read` takes a response's resource: it unwraps it if necessary (A47), checks its type and parses it. `read_in_slices`
+does the same in slices, for a task that has to let others run.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from . import protos
-from .cluster import cluster
+from .cluster import parse_cluster
 from .context import ParseContext
-from .cooperative_parse import Slices, at_once
-from .endpoint import cluster_load_assignment
+from .cooperative_parse import Slices, run_at_once
+from .endpoint import parse_cluster_load_assignment
 from .extension import parse
-from .listener import listener
-from .route import route_config
+from .listener import parse_listener
+from .route import parse_route_config
 from .validation_errors import ValidationErrors
 
 __all__ = [
@@ -41,7 +41,7 @@ _WRAPPER = protos.TYPE_PREFIX + protos.type_name(protos.Resource)
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A resource as far as it could be read. With `errors` it has no value, but maybe a name."""
+    """A resource as far as it could be read. With `errors` it has no value, but it may have a name."""
 
     name: str | None
     value: object | None
@@ -50,7 +50,7 @@ class Parsed:
 
 @dataclass(frozen=True, slots=True)
 class UnwrappedResource:
-    """What was inside an Any; `name` is the wrapper's, `error` says why there is nothing of use in it."""
+    """The content of an Any; `name` is the wrapper's, `error` says why there is nothing usable in it."""
 
     type_url: str
     value: bytes
@@ -59,7 +59,7 @@ class UnwrappedResource:
 
 
 def unwrap(resource: Any) -> UnwrappedResource:
-    """The resource out of its envoy.service.discovery.v3.Resource, if it came in one."""
+    """Return the resource, out of its envoy.service.discovery.v3.Resource if it has one."""
     if resource.type_url != _WRAPPER:
         return UnwrappedResource(resource.type_url, resource.value)
     wrapper = parse(protos.Resource, resource.value)
@@ -73,7 +73,7 @@ def unwrap(resource: Any) -> UnwrappedResource:
 
 @dataclass(frozen=True, slots=True)
 class ResourceType:
-    """`full_state`: each response names every resource there is, so that one left out was deleted."""
+    """A type of resource. With `full_state` a response has every resource of the type: others were deleted."""
 
     kind: str
     name: str
@@ -87,8 +87,8 @@ class ResourceType:
         object.__setattr__(self, "type_url", protos.TYPE_PREFIX + protos.type_name(self._message))
 
     def parse(self, value: bytes, context: ParseContext) -> Parsed:
-        """The bytes of a message of this type."""
-        return at_once(self.parse_in_slices(value, context))
+        """Parse the bytes of a message of this type."""
+        return run_at_once(self.parse_in_slices(value, context))
 
     def parse_in_slices(self, value: bytes, context: ParseContext) -> Slices[Parsed]:
         message = parse(self._message, value)
@@ -100,8 +100,8 @@ class ResourceType:
         return Parsed(name, None, problems.texts) if problems else Parsed(name, converted)
 
     def read(self, resource: Any, context: ParseContext) -> Parsed:
-        """A google.protobuf.Any of a response for this type."""
-        return at_once(self.read_in_slices(resource, context))
+        """Parse a resource of a response, a google.protobuf.Any."""
+        return run_at_once(self.read_in_slices(resource, context))
 
     def read_in_slices(self, resource: Any, context: ParseContext) -> Slices[Parsed]:
         inner = unwrap(resource)
@@ -112,16 +112,16 @@ class ResourceType:
                 inner.name, None, (f"incorrect resource type {inner.type_url!r} (should be {self.type_url!r})",)
             )
         parsed = yield from self.parse_in_slices(inner.value, context)
-        # A resource that cannot be decoded has no name of its own; the wrapper's says which one is refused.
+        # A resource that cannot be decoded has no name of its own; the wrapper's name tells which one is rejected.
         return Parsed(inner.name, None, parsed.errors) if parsed.name is None else parsed
 
     def validation_message(self, errors: tuple[str, ...]) -> str:
-        """All that is wrong with one resource, as a NACK and the RPCs that fail of it say it."""
+        """Return all errors of one resource, as a NACK and the RPCs that fail because of it show them."""
         return f"errors validating {self.name} resource: [{'; '.join(errors)}]"
 
 
 def _in_one_slice(convert: Callable[[Any, ParseContext, ValidationErrors], object]) -> Conversion:
-    """For resources that are never long: no slices but the one."""
+    """Return the conversion in the form of the others, for resources that are never long."""
 
     def in_one_slice(message: Any, context: ParseContext, problems: ValidationErrors) -> Slices[object]:
         yield from ()
@@ -130,14 +130,14 @@ def _in_one_slice(convert: Callable[[Any, ParseContext, ValidationErrors], objec
     return in_one_slice
 
 
-# By the xDS protocol LDS and CDS responses list all there is, so what they leave out was deleted; what an RDS or
-# EDS response leaves out is as it was.
-LDS = ResourceType("LDS", "Listener", True, protos.Listener, "name", listener)
-RDS = ResourceType("RDS", "RouteConfiguration", False, protos.RouteConfiguration, "name", route_config)
-CDS = ResourceType("CDS", "Cluster", True, protos.Cluster, "name", _in_one_slice(cluster))
+# xDS protocol: LDS and CDS responses have all resources, so the others were deleted; a resource that an RDS or EDS
+# response leaves out is unchanged.
+LDS = ResourceType("LDS", "Listener", True, protos.Listener, "name", parse_listener)
+RDS = ResourceType("RDS", "RouteConfiguration", False, protos.RouteConfiguration, "name", parse_route_config)
+CDS = ResourceType("CDS", "Cluster", True, protos.Cluster, "name", _in_one_slice(parse_cluster))
 EDS = ResourceType(
-    "EDS", "ClusterLoadAssignment", False, protos.ClusterLoadAssignment, "cluster_name", cluster_load_assignment
+    "EDS", "ClusterLoadAssignment", False, protos.ClusterLoadAssignment, "cluster_name", parse_cluster_load_assignment
 )
 
-# In the order in which they are asked for.
+# In the order in which they are requested.
 RESOURCE_TYPES: Mapping[str, ResourceType] = MappingProxyType({each.type_url: each for each in (LDS, RDS, CDS, EDS)})

@@ -1,4 +1,4 @@
-"""Durations, fractions and numbers, as xDS writes them and with the limits that gRPC sets."""
+"""Durations, fractions and numbers in xDS messages, with the limits that gRPC sets."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _MAX_SECONDS = 315_576_000_000  # google.protobuf.Duration: about ten thousand y
 _MAX_NANOS = 999_999_999
 UINT32_MAX = 2**32 - 1
 
-# By the number of FractionalPercent.DenominatorType: what one part of it is per million.
+# How many millionths one part is, by the number of FractionalPercent.DenominatorType.
 _PER_MILLION = {0: 10_000, 1: 100, 2: 1}
 MILLION = 1_000_000
 
 
-def duration(message: Any, problems: ValidationErrors) -> float | None:
-    """Seconds of a google.protobuf.Duration; None when it is out of range."""
-    # Duration itself may be negative. No field that we read has a use for that, so gRPC refuses it (A50, A55, A75).
+def parse_duration(message: Any, problems: ValidationErrors) -> float | None:
+    """Return the seconds of a google.protobuf.Duration; None if it is out of range."""
+    # A Duration may be negative. No field here has a use for that, so gRPC rejects it (A50, A55, A75).
     right = True
     if not 0 <= message.seconds <= _MAX_SECONDS:
         problems.at("seconds").add(f"value must be in the range [0, {_MAX_SECONDS}]")
@@ -28,17 +28,17 @@ def duration(message: Any, problems: ValidationErrors) -> float | None:
     return message.seconds + message.nanos / 1e9 if right else None
 
 
-def optional_duration(parent: Any, field: str, problems: ValidationErrors) -> float | None:
-    """Seconds of that field of `parent`, None when it is unset (or wrong)."""
-    return duration(getattr(parent, field), problems.at(field)) if parent.HasField(field) else None
+def parse_optional_duration(parent: Any, field: str, problems: ValidationErrors) -> float | None:
+    """Return the seconds of that field of `parent`; None if it is unset (or wrong)."""
+    return parse_duration(getattr(parent, field), problems.at(field)) if parent.HasField(field) else None
 
 
 def per_million(fraction: Any, problems: ValidationErrors) -> int | None:
-    """A FractionalPercent in parts per million; None when the denominator is none we know."""
-    # Enums of proto3 are open: the server may know a denominator that is younger than our messages.
+    """Return a FractionalPercent in parts per million; None if the denominator is unknown."""
+    # Enums of proto3 are open: the server may send a denominator that is newer than the generated messages.
     scale = _PER_MILLION.get(fraction.denominator)
     if scale is None:
         problems.at("denominator").add("unknown denominator type")
         return None
-    # A28: a numerator above its denominator is capped at all RPCs, and not refused.
+    # A28: a numerator above its denominator is capped at all RPCs, and not rejected.
     return min(int(fraction.numerator) * scale, MILLION)

@@ -1,6 +1,6 @@
-"""UpstreamTlsContext: how connections to a cluster's endpoints are made safe (A29, A82, A101).
+"""UpstreamTlsContext: the TLS of connections to a cluster's endpoints (A29, A82, A101).
 
-What would make them less safe than the control plane means is refused, not ignored.
+A field is rejected, not ignored, if connections without it were less safe than the control plane means.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from .matchers import TextMatch, string_match
+from .matchers import TextMatch, parse_string_matcher
 from .validation_errors import ValidationErrors
 
 if TYPE_CHECKING:
@@ -19,11 +19,11 @@ _MAX_SNI_LENGTH = 255
 
 @dataclass(frozen=True, slots=True)
 class UpstreamTls:
-    """`roots` and `identity` are names of certificate providers in the bootstrap.
+    """The TLS configuration. `roots` and `identity` are names of certificate providers in the bootstrap.
 
-    No `roots`: the system's (A82). No `identity`: we show no certificate. The peer's must bear one
-    of `names`, if there are any; with `sni_is_name` it must bear the `sni` instead, if there is one.
-    `auto_sni`: an endpoint's own host name goes before `sni` (A101).
+    Without `roots` the system's are used (A82). Without `identity` the client shows no certificate. The peer's must
+    have one of `names`, if there are any; with `sni_is_name` it must have the `sni` instead, if there is one. With
+    `auto_sni` an endpoint's own host name goes before `sni` (A101).
     """
 
     roots: str = ""
@@ -34,15 +34,15 @@ class UpstreamTls:
     sni_is_name: bool = False
 
     def for_host(self, hostname: str) -> UpstreamTls:
-        """For the endpoint of that name, which may be empty or have a port."""
+        """Return the configuration for the endpoint of that name, which may be empty or have a port."""
         if not self.auto_sni:
             return self
-        # A101: the host's name may have a port, which :authority would have (A81) and an SNI may not.
+        # A101: the host's name may have a port, which belongs in :authority (A81) and not in an SNI.
         return replace(self, sni=hostname.partition(":")[0] or self.sni, auto_sni=False)
 
 
-def upstream_tls(message: Any, context: ParseContext, problems: ValidationErrors) -> UpstreamTls:
-    """`problems` is at the UpstreamTlsContext."""
+def parse_upstream_tls(message: Any, context: ParseContext, problems: ValidationErrors) -> UpstreamTls:
+    """Parse an UpstreamTlsContext; `problems` is at it."""
     if len(message.sni) > _MAX_SNI_LENGTH:
         problems.at("sni").add(f"longer than {_MAX_SNI_LENGTH} characters")
     at = problems.at("common_tls_context")
@@ -60,7 +60,7 @@ def upstream_tls(message: Any, context: ParseContext, problems: ValidationErrors
 
 
 def _refuse(message: Any, fields: tuple[str, ...], problems: ValidationErrors) -> None:
-    """To ignore these would compromise security (A29)."""
+    """Reject these fields: to ignore them would compromise security (A29)."""
     present = {field.name for field, _ in message.ListFields()}
     for name in fields:
         if name in present:
@@ -77,7 +77,7 @@ def _validation_context(common: Any, problems: ValidationErrors) -> tuple[Any, V
 def _roots(
     validation: Any, common: Any, context: ParseContext, problems: ValidationErrors, at: ValidationErrors
 ) -> str:
-    """The provider of the roots; the fields beside it are where older control planes put its name."""
+    """Return the provider of the roots. Older control planes put its name in fields beside the present one."""
     older = "validation_context_certificate_provider_instance"
     combined = common.combined_validation_context
     if validation.HasField("ca_certificate_provider_instance"):
@@ -86,7 +86,7 @@ def _roots(
         return _provider(combined, older, context, problems.at("combined_validation_context"))
     if common.HasField(older):
         return _provider(common, older, context, problems)
-    # A82: asked only where no provider is named. Without either there is nothing to check a certificate against.
+    # A82: used only if no provider is named. Without either, certificates could not be verified.
     if not validation.HasField("system_root_certs"):
         problems.add("no CA certificate provider instance configured")
     return ""
@@ -96,14 +96,14 @@ def _identity(common: Any, context: ParseContext, problems: ValidationErrors) ->
     for field in ("tls_certificate_provider_instance", "tls_certificate_certificate_provider_instance"):
         if common.HasField(field):
             return _provider(common, field, context, problems)
-    # A29 refuses certificates in another form only where no provider is named; beside one they are ignored.
+    # A29: certificates in another form are rejected only if no provider is named; otherwise they are ignored.
     _refuse(common, ("tls_certificates", "tls_certificate_sds_secret_configs"), problems)
     return ""
 
 
 def _provider(parent: Any, field: str, context: ParseContext, problems: ValidationErrors) -> str:
     name = str(getattr(parent, field).instance_name)
-    # A29: refused here, where the control plane hears of it, and not by a handshake that fails on each client.
+    # A29: rejected here, where the control plane gets a NACK, and not by a failed handshake of each client.
     if name not in context.certificate_providers:
         at = problems.at(field).at("instance_name")
         at.add(f"unrecognized certificate provider instance name: {name}")
@@ -112,14 +112,14 @@ def _provider(parent: Any, field: str, context: ParseContext, problems: Validati
 
 def _names(validation: Any, problems: ValidationErrors) -> tuple[TextMatch, ...]:
     fields = ("verify_certificate_spki", "verify_certificate_hash", "require_signed_certificate_timestamp", "crl")
-    # The last one is younger than A29, which could not name it; to ignore it would let in peers that it keeps out.
+    # The last field is newer than A29; to ignore it would accept peers that it excludes.
     _refuse(validation, (*fields, "custom_validator_config", "match_typed_subject_alt_names"), problems)
     found: list[TextMatch] = []
     for index, each in enumerate(validation.match_subject_alt_names):
         at = problems.at(f"match_subject_alt_names[{index}]")
         if each.WhichOneof("match_pattern") == "safe_regex" and each.ignore_case:
             at.at("ignore_case").add("not supported for regex matcher")
-        matcher = string_match(each, at)
+        matcher = parse_string_matcher(each, at)
         if matcher is not None:
             found.append(matcher)
     return tuple(found)

@@ -1,14 +1,14 @@
-"""Every error of a resource, each with its field path.
+"""The errors of a resource, each with its field path.
 
-A control plane's author wants to see all that is wrong at once, so a parser notes a problem
-and goes on. The texts are those of the C++ client: people search the web for them.
+An author of resources wants to see all errors at once, so a parser notes an error and goes on. The texts are those of
+the C++ client: people search the web for them.
 """
 
 from __future__ import annotations
 
 
 class ValidationErrors:
-    """What was found so far, seen from one field; `at` looks from a field below it."""
+    """The errors of a resource, seen from one field; `at` returns the same for a field below it."""
 
     __slots__ = ("_found", "_path")
 
@@ -17,8 +17,8 @@ class ValidationErrors:
         self._found: dict[str, list[str]] = {}
 
     def at(self, field: str) -> ValidationErrors:
-        """The same problems from a field further down: `name`, `name[3]`, or `[key]`."""
-        # Past __init__, which would begin an empty account of its own.
+        """Return the same errors as seen from a field below: `name`, `name[3]`, or `[key]`."""
+        # Without __init__, which would begin an empty list of errors.
         below = ValidationErrors.__new__(ValidationErrors)
         below._path = f"{self._path}.{field}" if self._path and field[0] != "[" else self._path + field
         below._found = self._found
@@ -29,20 +29,20 @@ class ValidationErrors:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """One text per field, in the order in which they were found."""
+        """Return one text for each field, in the order in which they were found."""
         return tuple(_text(path, errors) for path, errors in self._found.items())
 
     @property
     def count(self) -> int:
-        """How many there are, at whatever fields; to see whether a step added some."""
+        """Return how many errors there are, at all fields; a caller can see whether a step added some."""
         return sum(map(len, self._found.values()))
 
     def __bool__(self) -> bool:
-        """Something was found, at whatever field."""
+        """Return whether there is an error, at any field."""
         return bool(self._found)
 
     def __repr__(self) -> str:
-        return f"<Problems at {self._path or 'the resource'!r}: {'; '.join(self.texts) or 'none'}>"
+        return f"<ValidationErrors at {self._path or 'the resource'!r}: {'; '.join(self.texts) or 'none'}>"
 
 
 def _text(path: str, errors: list[str]) -> str:

@@ -1,1 +1,1 @@
-"""Floor 2: the conversation with the control plane, from the bootstrap to each resource's latest state."""
+"""The xDS client: it gets resources from the control plane and reports load to it. It knows no policies."""

@@ -1,9 +1,8 @@
-"""The shell around a conversation: one ADS stream after another, to one server.
+"""The I/O of ADS: this keeps one stream after another open to one server (A27, A57).
 
-Three tasks while a stream lives: what we say, what we hear, and what the clock says. Reading
-waits until the watchers have taken what the last response changed, so a control plane that is
-faster than we are is held up by the stream's own window and costs no memory. A watcher that does
-not come is waited for once: it will find the newest state when it does.
+A stream has three tasks: the writer, the reader and the timers. The reader waits until the watchers have read what the
+last response changed, so a control plane that is faster than its client is held up by the stream's flow control and
+costs no memory. A slow watcher is waited for only once: when it reads, it finds the newest state.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ from .xds_telemetry import XdsTelemetry
 
 log = logging.getLogger("trxds.xds")
 
-WATCHER_TIMEOUT = 1.0  # seconds that a watcher may take to read what changed, before it is left behind
-SLICE_TIME = 0.005  # seconds that parsing may hold up everyone else
-# Bytes of answers, some 20,000 ACKs. A server that reads only after it has sent a whole mesh is not held up by it.
+WATCHER_TIMEOUT = 1.0  # seconds that the reader waits for a watcher to read an update
+SLICE_TIME = 0.005  # seconds that parsing may hold up other tasks
+# Bytes of ACKs, some 20,000 of them. A server that first sends a whole mesh and only then reads does not reach it.
 MAX_UNSENT = 4 * 1024 * 1024
 
 T = TypeVar("T")
@@ -45,43 +44,43 @@ ReviewServers: TypeAlias = Callable[[AdsStreamState, Iterable[Resource]], Change
 
 
 class AdsStream:
-    """Keeps a stream to `server` while anything is subscribed, for as long as `run` runs."""
+    """Keep a stream to `server` open while anything is subscribed, for as long as `run` runs."""
 
     kind = "ads"
 
     def __init__(
         self,
-        conversation: AdsStreamState,
+        state: AdsStreamState,
         watches: WatchRegistry,
         review: ReviewServers,
-        line: XdsChannel,
+        xds_channel: XdsChannel,
         random: Random,
         context: ParseContext,
         observers: Observers,
     ) -> None:
-        self.server = conversation.server
-        self._conversation = conversation
+        self.server = state.server
+        self._state = state
         self._watches = watches
         self._review = review
-        self.line = line
-        self._talk = ControlPlaneStream("ADS", conversation.dialect.path, conversation.dialect.remedy, line)
+        self.xds_channel = xds_channel
+        self._control_plane_stream = ControlPlaneStream("ADS", state.protocol.path, state.protocol.remedy, xds_channel)
         self._context = context
-        self._told = XdsTelemetry(self.server.uri, observers)
+        self._telemetry = XdsTelemetry(self.server.uri, observers)
         self._backoff = Backoff(random)
-        self._to_say: ConflatingQueue[None] = ConflatingQueue()  # wakes who writes
-        self._to_wait: ConflatingQueue[None] = ConflatingQueue()  # wakes who watches the clock
-        self._clock_is_set_to = math.inf
+        self._writer_wakeup: ConflatingQueue[None] = ConflatingQueue()  # wakes the writer
+        self._timer_wakeup: ConflatingQueue[None] = ConflatingQueue()  # wakes the timers
+        self._timer_deadline = math.inf
         self._can_send = True  # the stream may still take requests
-        self._sent_one = trio.lowlevel.ParkingLot()  # the reader waits there while much is unsent
+        self._request_sent = trio.lowlevel.ParkingLot()  # the reader waits there while much is unsent
         self._scope = trio.CancelScope()
 
     def subscription_changed(self) -> None:
-        self._to_say.put("subscription", None)
+        self._writer_wakeup.put("subscription", None)
 
     def close(self) -> None:
-        """This server is asked no longer. Plain; `run` returns."""
-        self._conversation.close()
-        self._told.left()
+        """End the stream for good, so that `run` returns: another server has replaced this one."""
+        self._state.close()
+        self._telemetry.server_dropped()
         self._scope.cancel(reason="another xDS server has taken over")
 
     async def run(self) -> None:
@@ -91,33 +90,35 @@ class AdsStream:
     async def _run(self) -> None:
         while True:
             await self._wait_until_wanted()
-            reason = await self._talk.hold(self._run_stream)
-            self._conversation.stream_ended(reason, trio.current_time())
-            # A57: the end of a stream that answered is no failure, and is not counted as one (A78).
-            if self._conversation.failure is not None:
-                self._told.failed(reason)
-            changes = self._review(self._conversation, ())
+            reason = await self._control_plane_stream.run(self._run_stream)
+            self._state.stream_ended(reason, trio.current_time())
+            # A57: the end of a stream that got a response is no failure, and is not counted as one (A78).
+            if self._state.failure is not None:
+                self._telemetry.stream_failed(reason)
+            changes = self._review(self._state, ())
             self._watches.publish(changes)
-            # A57 wants backoff only after a stream without an answer. The shortest delay after any other keeps a server
-            # that ends each stream as soon as it has answered from making a busy loop of us.
+            # A57 wants backoff only after a stream without a response. The shortest delay after any other one prevents
+            # a busy loop with a server that ends each stream right after its response.
             delay = self._backoff.next()
-            # Not a warning for each resource, and none while there is no news of the same outage.
+            # One warning for the server and not for each resource, and no second one for the same outage.
             level = logging.WARNING if changes else logging.INFO
             log.log(level, "xDS server %s: %s; trying again in %.1f s", self.server.uri, reason, delay)
             await trio.sleep(delay)
 
     async def _wait_until_wanted(self) -> None:
-        """A stream without a subscription has nothing to say: its first request would mean everything."""
-        while not self._conversation.wanted:
-            await self._to_say.next()
+        """Wait for a subscription: a type's first request without names would subscribe to all resources."""
+        while not self._state.has_subscriptions:
+            await self._writer_wakeup.next()
 
     async def _run_stream(self, stream: ClientStream) -> None:
-        self._conversation.stream_opened()
+        self._state.stream_opened()
         self._can_send = True
-        self._told.connected()
+        self._telemetry.stream_connected()
+        # The reader alone sees the end of the stream, so writer and timers end with it.
         async with trio.open_nursery() as nursery:
+            # The reader sees the end of the stream, so writer and timers end with it.
             nursery.start_soon(self._write, stream, name=f"ads/{self.server.uri}/write")
-            nursery.start_soon(self._watch_the_clock, name=f"ads/{self.server.uri}/clock")
+            nursery.start_soon(self._run_timers, name=f"ads/{self.server.uri}/clock")
             await self._read(stream)
             nursery.cancel_scope.cancel(reason="the ADS stream ended")
 
@@ -126,50 +127,48 @@ class AdsStream:
             while (request := self._next_request()) is not None:
                 if not await stream.send(request.SerializeToString()):
                     self._can_send = False
-                    self._sent_one.unpark_all()
-                    return  # the reader will find out why
-                self._sent(request)
-            await self._to_say.next()
+                    self._request_sent.unpark_all()
+                    return  # the reader gets the reason
+                self._on_sent(request)
+            await self._writer_wakeup.next()
 
     def _next_request(self) -> Any | None:
-        request = self._conversation.next_request(trio.current_time())
-        self._set_clock()  # a NACK may have to wait
+        request = self._state.next_request(trio.current_time())
+        self._update_timer()  # a NACK may have to wait
         return request
 
-    def _sent(self, request: Any) -> None:
-        self._told.requested(request)
-        self._conversation.sent(request, trio.current_time())
-        self._set_clock()
-        self._sent_one.unpark_all()
+    def _on_sent(self, request: Any) -> None:
+        self._telemetry.request_sent(request)
+        self._state.sent(request, trio.current_time())
+        self._update_timer()
+        self._request_sent.unpark_all()
 
-    def _set_clock(self) -> None:
-        if self._conversation.next_deadline != self._clock_is_set_to:
-            self._to_wait.put("said", None)
+    def _update_timer(self) -> None:
+        if self._state.next_deadline != self._timer_deadline:
+            self._timer_wakeup.put("said", None)
 
-    async def _watch_the_clock(self) -> None:
+    async def _run_timers(self) -> None:
         while True:
-            self._clock_is_set_to = self._conversation.next_deadline
-            await self._to_wait.next(self._clock_is_set_to)
-            self._notify_watchers(
-                self._review(self._conversation, self._conversation.expire_timers(trio.current_time()))
-            )
-            if self._conversation.has_pending_requests:
-                self._to_say.put("clock", None)
+            self._timer_deadline = self._state.next_deadline
+            await self._timer_wakeup.next(self._timer_deadline)
+            self._notify_watchers(self._review(self._state, self._state.expire_timers(trio.current_time())))
+            if self._state.has_pending_requests:
+                self._writer_wakeup.put("clock", None)
 
     async def _read(self, stream: ClientStream) -> None:
         while (message := await stream.receive()) is not None:
-            changes = self._review(self._conversation, await self._drain_messages(stream, message))
+            changes = self._review(self._state, await self._drain_messages(stream, message))
             self._notify_watchers(changes)
-            # The ACK does not wait for the watchers: it says that the resources are valid, not that they are in use.
-            self._to_say.put("answer", None)
-            await self._all_have_seen(changes)
-            # In delta each response has an answer of its own, and none may be left out. So a server that does not read
-            # its answers is not read either.
+            # The ACK does not wait for the watchers: it means that the resources are valid, not that they are in use.
+            self._writer_wakeup.put("answer", None)
+            await self._wait_until_seen(changes)
+            # In delta each response needs an ACK or NACK of its own. So the ACKs for a server that does not read
+            # them would pile up without end; while there are many, its responses are not read either.
             while self._can_send and self._has_much_unsent():
-                await self._sent_one.park()
+                await self._request_sent.park()
 
     async def _drain_messages(self, stream: ClientStream, message: bytes | None) -> dict[Resource, None]:
-        """Responses that have come together are one piece of news: watchers and the server hear of the last."""
+        """Handle this message and those that came with it, so that watchers and server get one update for all."""
         touched: dict[Resource, None] = {}
         started = perf_counter()
         while message is not None:
@@ -179,23 +178,24 @@ class AdsStream:
         return touched
 
     def _has_much_unsent(self) -> bool:
-        return self._conversation.unsent > MAX_UNSENT
+        return self._state.unsent_bytes > MAX_UNSENT
 
     async def _handle_message(self, message: bytes) -> list[Resource]:
-        reading = await _in_slices(self._conversation.read(message, self._context))
-        if isinstance(reading, UnknownResponse):
-            log.warning("xDS server %s: %s; ignored", self.server.uri, reading.reason)
+        response = await _run_in_slices(self._state.read(message, self._context))
+        if isinstance(response, UnknownResponse):
+            log.warning("xDS server %s: %s; ignored", self.server.uri, response.reason)
             return []
-        # A57: a response ends an outage, even one that is refused; to be connected does not.
+        # A57: a response ends an outage, even one that is rejected; a connection alone does not.
         self._backoff.reset()
-        self._told.answered(reading)
-        return self._conversation.received(reading, trio.current_time())
+        self._telemetry.response_received(response)
+        return self._state.received(response, trio.current_time())
 
-    async def _all_have_seen(self, changes: Changes) -> None:
-        """Watchers hold up our reading, but none of them the others' for long."""
+    async def _wait_until_seen(self, changes: Changes) -> None:
+        """Wait until the watchers have read these changes, or leave slow ones behind after `WATCHER_TIMEOUT`."""
         with trio.move_on_after(WATCHER_TIMEOUT) as waiting:
-            await self._watches.all_seen(changes)
+            await self._watches.wait_until_seen(changes)
         if waiting.cancelled_caught:
+            # One slow watcher must not delay the updates of all others for longer than this.
             late = self._watches.mark_slow(changes)
             text = "%s read nothing for %g s; the others go on without them"
             log.warning(text, plural(late, "watcher"), WATCHER_TIMEOUT)
@@ -207,8 +207,8 @@ class AdsStream:
         self._watches.publish(changes)
 
 
-async def _in_slices(work: Slices[T]) -> T:
-    """Drive long pure work, and let others run every few milliseconds."""
+async def _run_in_slices(work: Slices[T]) -> T:
+    """Drive a long computation, and let other tasks run every few milliseconds."""
     started = perf_counter()
     while True:
         try:

@@ -1,18 +1,18 @@
-"""The conversation with one xDS server, without a socket or a clock (A27, A46, A53, A88).
+"""The ADS protocol with one xDS server, without a socket or a clock (A27, A46, A53, A88).
 
-For each type of resource the client says which names it wants, the server sends what it has of
-them, and the client answers each response: it accepts it (ACK) or refuses it (NACK: the last
-version it accepted, and why). How that is said is the dialect's.
+For each type of resource the client sends the names that it wants, the server sends what it has of them, and the
+client answers each response: it accepts it (ACK) or rejects it (NACK, with the errors and the last version that it
+accepted). `ProtocolVariant` decides the form of the messages.
 
-Three kinds of memory, by how long they last:
+There are three kinds of state, by how long they live:
 
-* `Resource`, a name and what is known of it, is shared with the other servers of its authority;
-* `Subscription`, a type's names and what this server gave for them, lives as long as this;
-* `_Stream`, with a `ResourceTypeState` for each type, what was asked and has to be answered, dies with the stream.
+* `Resource` is a name and what is known of it. The other servers of its authority share it.
+* `Subscription` is one type's names and what this server sent for them. It outlives the streams.
+* `_Stream` has a `ResourceTypeState` for each type: requested names and pending ACKs. It ends with the stream.
 
-A shell drives it: `stream_opened`; then `next_request` until it is None, and `sent` for each that went out; `read` and
-`received` for each response; `expire_timers` when `next_deadline` has come, and `next_request` again
-after either; `stream_ended`. What comes back is the resources of which something new is known.
+`AdsStream` drives it: it calls `stream_opened`; then `next_request` until it is None, and `sent` for each request that
+went out; `read` and `received` for each response; `expire_timers` when `next_deadline` has come, and `next_request`
+again after either; `stream_ended`. These return the resources of which something new is known.
 """
 
 from __future__ import annotations
@@ -45,79 +45,79 @@ log = logging.getLogger("trxds.xds")
 @dataclass(slots=True, eq=False)
 class _Stream:
     types: dict[ResourceType, ResourceTypeState]
-    pending_types: dict[ResourceType, None]  # types that may have something to say, in the order it came up
-    waiting: dict[ResourceType, float] = field(default_factory=dict)  # types whose next NACK has to wait, until when
-    introduced: bool = False  # the node goes with the first request only
-    received_response: bool = False  # the end of a stream that answered is no failure
+    pending_types: dict[ResourceType, None]  # types that may have a request to send, in the order in which it came up
+    delayed_nacks: dict[ResourceType, float] = field(default_factory=dict)  # when each type's delayed NACK may go
+    node_sent: bool = False  # only the first request of a stream has the node
+    received_response: bool = False  # after a response, the stream's end is no failure (A57)
     timers: ResourceTimers = field(default_factory=ResourceTimers)
 
     @property
     def next_deadline(self) -> float:
-        """When `expire_timers` has something to say; infinite if never."""
-        return min(self.timers.next_deadline, *self.waiting.values(), math.inf)
+        """Return the time at which `expire_timers` has something to do; infinite if never."""
+        return min(self.timers.next_deadline, *self.delayed_nacks.values(), math.inf)
 
     def expire_timers(self, now: float) -> list[Resource]:
-        """Return the resources whose time is over; types whose NACK has waited long enough may say it."""
-        for type in [type for type, when in self.waiting.items() if when <= now]:
-            del self.waiting[type]
+        """Return the resources that timed out, and mark the types whose delayed NACK may go now."""
+        for type in [type for type, when in self.delayed_nacks.items() if when <= now]:
+            del self.delayed_nacks[type]
             self.pending_types[type] = None
         return self.timers.expire(now)
 
-    def follow_up(self, type: ResourceType, *, said: bool) -> None:
-        """What has more to say is asked again: when it has been said, or when the NACK that waits may go."""
+    def schedule_next(self, type: ResourceType, *, sent: bool) -> None:
+        """Mark the type for another request if there is more to send, or note when its delayed NACK may go."""
         state = self.types[type]
-        self.waiting.pop(type, None)
-        if said and state.has_more:
+        self.delayed_nacks.pop(type, None)
+        if sent and state.has_more:
             self.pending_types[type] = None
         elif state.next_due < math.inf:
-            self.waiting[type] = state.next_due
+            self.delayed_nacks[type] = state.next_due
 
 
 class AdsStreamState:
-    """What to say to `server`, and what its answers mean for each resource subscribed.
+    """The state of the ADS protocol with `server`: the next requests, and the effect of responses on resources.
 
-    `failure` is why it cannot be reached at present, and `failing_since` the time of day since when; `answers` is
-    that it did, the last time it was tried. `time_of_day` is asked only for what happens just then.
+    `failure` is the reason why the server cannot be reached at present, and `failing_since` the time of day at which
+    that began. `is_answering` is True while the last try got a response. `time_of_day` converts only the present time.
     """
 
     def __init__(
         self,
         server: ServerConfig,
         node: Node,
-        dialect: ProtocolVariant | None = None,
-        data_errors: ResourceErrorPolicy | None = None,
+        protocol: ProtocolVariant | None = None,
+        error_policy: ResourceErrorPolicy | None = None,
         time_of_day: TimeOfDay = since_1970,
     ) -> None:
         self.server = server
-        self.dialect: ProtocolVariant = dialect or SotwProtocol()
+        self.protocol: ProtocolVariant = protocol or SotwProtocol()
         self.failure: str | None = None
         self.failing_since = ""
-        self.answers = False
+        self.is_answering = False
         self._node = node
         self._time_of_day = time_of_day
-        self._updater = ResourceUpdater(server.uri, data_errors or ResourceErrorPolicy(), time_of_day)
-        # In the order in which a new stream asks: LDS, RDS, CDS, EDS.
+        self._updater = ResourceUpdater(server.uri, error_policy or ResourceErrorPolicy(), time_of_day)
+        # In the order of the first requests on a stream: LDS, RDS, CDS, EDS.
         self._subscriptions = {type: Subscription() for type in RESOURCE_TYPES.values()}
         self._stream: _Stream | None = None
 
     def __repr__(self) -> str:
         names = sum(len(s.wanted) for s in self._subscriptions.values())
-        return f"<Conversation {self.server.uri} {'open' if self._stream else 'closed'}, {names} resources>"
+        return f"<AdsStreamState {self.server.uri} {'open' if self._stream else 'closed'}, {names} resources>"
 
     @property
-    def connected(self) -> bool:
-        """There is a stream."""
+    def is_connected(self) -> bool:
+        """Return whether there is a stream."""
         return self._stream is not None
 
-    # -- what watchers want
+    # -- subscriptions
 
     @property
-    def wanted(self) -> bool:
-        """Anything is subscribed, so a stream has something to say."""
+    def has_subscriptions(self) -> bool:
+        """Return whether anything is subscribed, so that a stream has something to request."""
         return any(len(s.resources) > len(s.unwanted) for s in self._subscriptions.values())
 
     def subscribe(self, resource: Resource) -> None:
-        """Want a resource from now on. Wanting it twice is once."""
+        """Request a resource from now on. A second call for the same resource changes nothing."""
         subscription = self._subscriptions[resource.type]
         subscription.unwanted.discard(resource.name)
         if resource.name not in subscription.resources:
@@ -126,8 +126,11 @@ class AdsStreamState:
         self._mark_dirty(resource.type)
 
     def unsubscribe(self, resource: Resource) -> None:
-        """Want it no longer. It is kept until the server knows, for a watcher that comes back before that. What other
-        servers are asked for need not be kept here."""
+        """Request a resource no longer.
+
+        Its state is kept until the server knows, for a watcher that comes back before that. A resource that is
+        requested from other servers too need not be kept here.
+        """
         subscription = self._subscriptions[resource.type]
         if resource.name in subscription.resources:
             subscription.unwanted.add(resource.name)
@@ -136,23 +139,24 @@ class AdsStreamState:
             self._mark_dirty(resource.type)
 
     def forget_versions(self) -> None:
-        """Another server may replace what this one gave, so it has to give everything again."""
+        """Forget all versions: another server may replace what this one sent, so it has to send everything again."""
         for subscription in self._subscriptions.values():
             subscription.version = ""
             subscription.last_sent.clear()
             subscription.parsed.clear()
 
-    # -- what we say
+    # -- requests
 
     def stream_opened(self) -> None:
-        """A stream begins: everything has to be asked anew, with the versions we have and no nonce."""
-        types = {type: ResourceTypeState(cumulative=self.dialect.cumulative) for type in self._subscriptions}
+        """Begin a stream: request everything anew, with the versions in the cache and no nonce."""
+        types = {type: ResourceTypeState(cumulative=self.protocol.cumulative) for type in self._subscriptions}
         self._stream = _Stream(types, pending_types=dict.fromkeys(types))
 
     def next_request(self, now: float) -> Any | None:
-        """The next thing to say, or None. Whatever came up since the last one is in it."""
+        """Return the next request, with every change since the last one, or None."""
         stream = self._stream
         while stream is not None and stream.pending_types:
+            # In the order in which changes came up, so that no busy type delays the others for ever.
             type = next(iter(stream.pending_types))
             del stream.pending_types[type]
             request = self._build_request(type, stream, now)
@@ -161,8 +165,10 @@ class AdsStreamState:
         return None
 
     def sent(self, request: Any, now: float) -> None:
-        """A request went out. Only now the wait begins for what it asked the first time on this stream, and what
-        it left out may be forgotten."""
+        """Note that a request went out.
+
+        Only now its resource timers start, and resources that it left out may be forgotten.
+        """
         stream, type = self._stream, RESOURCE_TYPES[request.type_url]
         if stream is None:
             return
@@ -175,7 +181,7 @@ class AdsStreamState:
         requested = state.requested or frozenset[str]()
         for name in requested - before if requested is not before else ():
             resource = subscription.resources.get(name)
-            # A57: the time runs from the request and not from the watch, and not for what another server gave already.
+            # A57: the timer runs from the request and not from the watch; a resource from another server needs none.
             if resource is not None and resource.awaited:
                 stream.timers.start(resource, now + self._updater.rules.wait)
 
@@ -186,26 +192,30 @@ class AdsStreamState:
     def _build_request(self, type: ResourceType, stream: _Stream, now: float) -> Any | None:
         self._forget_unwanted(type)
         subscription, state = self._subscriptions[type], stream.types[type]
-        asked = state.requested
-        following = state.next_request(subscription.wanted, now)
-        stream.follow_up(type, said=following is not None)
-        if following is None:
+        requested = state.requested
+        next_request = state.next_request(subscription.wanted, now)
+        stream.schedule_next(type, sent=next_request is not None)
+        if next_request is None:
             return None
-        ack = following.ack
+        ack = next_request.ack
         version, nonce = (ack.version, ack.nonce) if ack else (subscription.version, state.nonce)
-        # A delta server that is told what we have sends what is new. It may be told with a stream's first request only.
-        versions = subscription.versions() if asked is None else {}
-        ask = DiscoveryRequestParams(type, following.names, asked, version, versions, nonce, answers=ack is not None)
-        request = self.dialect.request(ask)
-        if not stream.introduced:
-            stream.introduced = True
+        # A delta server that gets the versions of cached resources sends only newer ones. A stream's first request of
+        # the type alone may have them.
+        versions = subscription.versions() if requested is None else {}
+        params = DiscoveryRequestParams(
+            type, next_request.names, requested, version, versions, nonce, is_answer=ack is not None
+        )
+        request = self.protocol.request(params)
+        # xDS protocol: only a stream's first request needs the node.
+        if not stream.node_sent:
+            stream.node_sent = True
             set_node(request, self._node)
         if ack and ack.errors:
             set_nack(request, ack.errors)
         return request
 
     def _forget_unwanted(self, type: ResourceType) -> None:
-        """Forget what nobody wants, once the server knows."""
+        """Forget resources that nobody watches, once the server knows."""
         subscription, stream = self._subscriptions[type], self._stream
         for name in tuple(subscription.unwanted):
             if stream is None or stream.types[type].may_forget(name):
@@ -218,6 +228,7 @@ class AdsStreamState:
         subscription.forget(resource.name)
         resource.server_refcount -= 1
         if not resource.wanted and not resource.server_refcount:
+            # A53 wants a log when an ignored deletion ends, either way.
             if resource.ignored_deletion:
                 text = '%s resource "%s", which the server deleted, is wanted no longer'  # A53
                 log.info(text, type.kind, resource.name)
@@ -226,125 +237,132 @@ class AdsStreamState:
             self._stream.timers.stop(resource)
             self._stream.types[type].drop(resource.name)
 
-    # -- what we hear
+    # -- responses
 
-    def known(self, type: ResourceType) -> Mapping[Raw, Parsed]:
-        """What the bytes of the resources we have were parsed to, so that they need not be again."""
+    def parsed_resources(self, type: ResourceType) -> Mapping[Raw, Parsed]:
+        """Return the parsed form of resources by their bytes, so that equal bytes need not be parsed again."""
         return self._subscriptions[type].parsed
 
     def read(self, message: bytes, context: ParseContext) -> Slices[ParsedResponse | UnknownResponse]:
-        """What a message of the stream says, for `received`."""
+        """Parse a message of the stream in slices; the result is for `received`."""
         try:
-            response = self.dialect.response.FromString(message)
+            response = self.protocol.response.FromString(message)
         except DecodeError:
-            return UnknownResponse(f"{len(message)} bytes that are no {self.dialect.response.DESCRIPTOR.name}")
+            return UnknownResponse(f"{len(message)} bytes that are no {self.protocol.response.DESCRIPTOR.name}")
         type = known_type(response)
         if type is None:
             return UnknownResponse(f"a response of unknown type {response.type_url!r}")
-        return (yield from self.dialect.read(response, type, self.known(type), context))
+        return (yield from self.protocol.read(response, type, self.parsed_resources(type), context))
 
-    def received(self, reading: ParsedResponse, now: float) -> list[Resource]:
-        """Take what is good, keep or drop what we had of what is not, and owe the server an answer.
+    def received(self, response: ParsedResponse, now: float) -> list[Resource]:
+        """Apply a response, queue its ACK or NACK, and return the wanted resources that changed.
 
-        What nobody asked for is ignored, but its errors are reported like all others.
+        Good resources are accepted even if others are rejected. Resources that nobody requested are ignored, but their
+        errors are reported in the NACK.
         """
-        stream, subscription = self._stream, self._subscriptions[reading.type]
+        stream, subscription = self._stream, self._subscriptions[response.type]
         if stream is None:
-            return []  # closed while it was being read
+            return []  # the stream was closed while this response was parsed
         stream.received_response = True
-        # A request names the last version that was accepted whole: a NACK repeats the one before (xDS protocol), though
-        # the good resources of a refused response are taken all the same (A46).
-        if not reading.errors:
-            subscription.version = reading.version
-        gone = self._gone(reading, stream.types[reading.type])
-        stream.types[reading.type].received(reading, subscription.version, subscription.resources, now)
-        self._mark_dirty(reading.type)
-        # One that is refused counts as well: the server can be reached, so there is no reason to fall back (A71).
-        self.failure, self.answers = None, True
-        came = self._updater.came(reading.version, now)
+        # A request has the last version that was accepted as a whole: a NACK repeats the one before (xDS protocol). The
+        # good resources of a rejected response are used all the same (A46).
+        if not response.errors:
+            subscription.version = response.version
+        deleted = self._find_deleted(response, stream.types[response.type])
+        stream.types[response.type].received(response, subscription.version, subscription.resources, now)
+        self._mark_dirty(response.type)
+        # A rejected response counts too: the server can be reached, so there is no reason to fall back (A71).
+        self.failure, self.is_answering = None, True
+        metadata = self._updater.new_metadata(response.version, now)
         touched = []
-        for item in reading.items:
-            resource = self._heard_of(reading.type, item.parsed.name)
-            if resource is not None and self._updater.accept(resource, item, came, subscription):
+        for item in response.items:
+            resource = self._note_arrival(response.type, item.parsed.name)
+            if resource is not None and self._updater.accept(resource, item, metadata, subscription):
                 touched.append(resource)
-        for failed in reading.failed:
-            resource = self._heard_of(reading.type, failed.name)
+        for failed in response.failed:
+            resource = self._note_arrival(response.type, failed.name)
             if resource is not None:
+                # Its version goes too, so that a delta server sends the resource again on the next stream.
                 subscription.forget(resource.name)
-                self._updater.fail(resource, failed, came)
+                self._updater.fail(resource, failed, metadata)
                 touched.append(resource)
-        for resource in gone:
-            self._heard_of(reading.type, resource.name)
+        for resource in deleted:
+            self._note_arrival(response.type, resource.name)
             subscription.forget(resource.name)
-            self._updater.delete(resource, came)
+            self._updater.delete(resource, metadata)
             touched.append(resource)
+        # An unwatched resource is kept up to date for a watcher that comes back, but nobody needs to know.
         return [resource for resource in touched if resource.wanted]
 
-    def _heard_of(self, type: ResourceType, name: str | None) -> Resource | None:
-        """The resource of that name, if anybody wants it. It is waited for no longer."""
+    def _note_arrival(self, type: ResourceType, name: str | None) -> Resource | None:
+        """Return the resource of that name, if it is subscribed, and stop its timer."""
         resource = self._subscriptions[type].resources.get(name) if name is not None else None
         if resource is not None and self._stream is not None:
             self._stream.timers.stop(resource)
         return resource
 
-    def _gone(self, reading: ParsedResponse, state: ResourceTypeState) -> list[Resource]:
-        """What the server says is gone, or had and leaves out of a response that is complete.
+    def _find_deleted(self, response: ParsedResponse, state: ResourceTypeState) -> list[Resource]:
+        """Return the resources that the response deletes, by name or by leaving them out of a complete response.
 
-        A resource never seen may be left out: the response may answer an earlier request.
+        A resource that never came may be left out: the response may answer an earlier request.
         """
-        resources = self._subscriptions[reading.type].resources
-        gone = [resources[name] for name in reading.removed if name in resources]
-        if reading.is_complete:
-            for name in resources.keys() - reading.names:
-                was_held = state.lost(name)
+        resources = self._subscriptions[response.type].resources
+        deleted = [resources[name] for name in response.removed if name in resources]
+        if response.is_complete:
+            for name in resources.keys() - response.names:
+                was_held = state.note_left_out(name)
                 if not state.has_requested(name):
-                    if was_held:  # it may be left out because our last request did not name it
+                    if was_held:  # it may be left out because the last request did not name it
                         resources[name].request_again()
-                elif resources[name].seen:
-                    gone.append(resources[name])
-        return [resource for resource in gone if resource.state is not CacheState.DOES_NOT_EXIST]
+                elif resources[name].has_arrived:
+                    deleted.append(resources[name])
+        # A repeated deletion is no news; watchers have had the first.
+        return [resource for resource in deleted if resource.state is not CacheState.DOES_NOT_EXIST]
 
     @property
-    def unsent(self) -> int:
-        """Bytes of the answers that wait to be sent, about. In state of the world there are never many."""
-        if self.dialect.cumulative or self._stream is None:
+    def unsent_bytes(self) -> int:
+        """Return roughly the bytes of pending ACKs and NACKs. In state of the world there are never many."""
+        if self.protocol.cumulative or self._stream is None:
             return 0
-        return sum(state.unsent for state in self._stream.types.values())
+        return sum(state.unsent_bytes for state in self._stream.types.values())
 
-    # -- what time tells
+    # -- timers
 
     @property
     def has_pending_requests(self) -> bool:
-        """There may be a next request."""
+        """Return whether `next_request` may have a request."""
         return self._stream is not None and bool(self._stream.pending_types)
 
     @property
     def next_deadline(self) -> float:
-        """When `expire_timers` has something to say; infinite if never."""
+        """Return the time at which `expire_timers` has something to do; infinite if never."""
         return self._stream.next_deadline if self._stream is not None else math.inf
 
     def expire_timers(self, now: float) -> list[Resource]:
-        """The resources that did not come in time, neither from here nor from elsewhere."""
+        """Return the wanted resources that timed out: neither this server nor another one sent them."""
+        # A71: while several servers are in use, another one may have sent the resource since this one's request.
         late = [each for each in self._stream.expire_timers(now) if each.awaited] if self._stream is not None else []
         for resource in late:
             self._subscriptions[resource.type].forget(resource.name)
             self._updater.on_resource_timeout(resource, now)
         return [resource for resource in late if resource.wanted]
 
-    # -- the end
+    # -- the end of a stream
 
     def stream_ended(self, reason: str, now: float) -> None:
-        """A stream that never answered is a failure; the end of one that did is not."""
+        """Note the end of the stream. It is a failure only if the server never answered on it (A57)."""
         stream, self._stream = self._stream, None
         self._drop_unsubscribed()
-        # A57: a stream that ends after an answer is a reconnect, and watchers hear nothing of it.
+        # A57: a stream that ends after a response is a reconnect, and watchers get no error.
         if stream is None or not stream.received_response:
+            # The time of an outage is that of its first failure.
             if self.failure is None:
                 self.failing_since = self._time_of_day(now)
-            self.failure, self.answers = reason, False
+            self.failure, self.is_answering = reason, False
 
     def close(self) -> None:
-        """This server is asked no longer."""
+        """End all subscriptions: this server is no longer used."""
+        # Without a stream the server cannot be told, so resources that nobody watches may be forgotten at once.
         self._stream = None
         for subscription in self._subscriptions.values():
             subscription.unwanted.update(subscription.resources)

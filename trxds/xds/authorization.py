@@ -1,7 +1,7 @@
-"""The tokens that go with an ADS stream (A97).
+"""The tokens that are sent with an ADS stream (A97).
 
-They are fetched anew for each stream: those are rare, and whoever keeps a token fresh in its file
-has then not done so in vain.
+They are fetched anew for each stream. Streams begin rarely, and a token that another program refreshes in its file is
+current then.
 """
 
 from __future__ import annotations
@@ -22,37 +22,40 @@ from .channel_credentials import GoogleDefault
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
 
-async def authorization(server: ServerConfig) -> Headers:
-    """`authorization` for each of the server's call credentials; `OSError` says why one cannot be had."""
+async def fetch_authorization(server: ServerConfig) -> Headers:
+    """Return an `authorization` header for each of the server's call credentials.
+
+    `OSError` has the reason if one fails.
+    """
     tokens = [await run_in_thread(partial(read_token, each.path)) for each in server.call_credentials]
     if isinstance(server.credentials, GoogleDefault):
-        tokens.append(await run_in_thread(_google_token))  # the one library of Google's that fetches it blocks
+        tokens.append(await run_in_thread(_fetch_google_token))  # Google's library for these tokens blocks
     return [(b"authorization", b"Bearer " + token.encode()) for token in tokens]
 
 
 def read_token(path: str) -> str:
-    """The JWT in that file. The server judges it; we only see that it is one, with an expiry (A97)."""
+    """Return the JWT in that file. The server judges it; here it only has to be a JWT with an expiry (A97)."""
     try:
         token = Path(path).read_text("ascii").strip()
     except UnicodeDecodeError:
-        raise OSError(f"jwt_token_file {path} holds no JWT; write a token there") from None
+        raise OSError(f"jwt_token_file {path} has no JWT; write a token there") from None
     except OSError as error:
         raise OSError(f"jwt_token_file {path} cannot be read: {error.strerror or error}") from None
-    if not _expires(token):
-        raise OSError(f"jwt_token_file {path} holds no JWT with an exp field; write a token there")
-    return _sendable(token, f"jwt_token_file {path}")
+    if not _has_expiry(token):
+        raise OSError(f"jwt_token_file {path} has no JWT with an exp field; write a token there")
+    return _check_sendable(token, f"jwt_token_file {path}")
 
 
-def _sendable(token: str, source: str) -> str:
-    """Base64 decoders pass over a line end in the middle, and a header cannot have it."""
-    if not token or (wrong := flaw(token)):
-        raise OSError(f"{source}: its token {f'has {wrong}' if token else 'is empty'}, so it cannot be sent")
+def _check_sendable(token: str, source: str) -> str:
+    """Return the token, or raise `OSError` if a header cannot have it: base64 decoders ignore line ends in it."""
+    if not token or (error_text := flaw(token)):
+        raise OSError(f"{source}: its token {f'has {error_text}' if token else 'is empty'}, so it cannot be sent")
     return token
 
 
-def _expires(token: str) -> bool:
+def _has_expiry(token: str) -> bool:
     try:
-        # JWTs leave the padding of base64 out (RFC 7515, 2), and b64decode wants it.
+        # JWTs omit the padding of base64 (RFC 7515, 2), and b64decode requires it.
         payload = token.split(".")[1]
         claims = parse_json(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
         return isinstance(claims, dict) and isinstance(claims.get("exp"), int | float)
@@ -60,14 +63,14 @@ def _expires(token: str) -> bool:
         return False
 
 
-def _google_token() -> str:
+def _fetch_google_token() -> str:
     auth, transport = import_module("google.auth"), import_module("google.auth.transport.requests")
     try:
         credentials, _ = auth.default(scopes=[_SCOPE])
-    except Exception as error:  # its own, and whatever else it has for a file of credentials that is none
+    except Exception as error:  # google.auth raises many types for a bad file of credentials
         raise OSError(f"google_default: no token: {str(error) or type(error).__name__}") from None
     try:
         credentials.refresh(transport.Request())
-    except Exception as error:  # by its kind alone: its text may quote what the token's endpoint answered
-        raise OSError(f"google_default: no token: to fetch one ended in {type(error).__name__}") from None
-    return _sendable(credentials.token or "", "google_default")
+    except Exception as error:  # only its type is shown: its text may quote the token endpoint's response
+        raise OSError(f"google_default: no token: its fetch failed with {type(error).__name__}") from None
+    return _check_sendable(credentials.token or "", "google_default")

@@ -1,8 +1,7 @@
-"""The bootstrap: which control plane to ask, and who we say we are (A27, A47, A53).
+"""The bootstrap names the control planes and identifies the client to them (A27, A47, A53).
 
-Operators write this file by hand or by an injector, and a wrong one stops every channel, so all
-its problems are reported at once, each with its field and what to write instead. Fields that we
-do not know are left alone: other clients read the same file.
+Operators write this file by hand or by an injector, and a wrong one stops every channel. So all its problems are
+reported at once, each with its field and a remedy. Unknown fields are ignored: other clients read the same file.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from .channel_credentials import (
 FILE_VARIABLE = "GRPC_XDS_BOOTSTRAP"
 INLINE_VARIABLE = "GRPC_XDS_BOOTSTRAP_CONFIG"
 
-DELTA = "trxds.delta"  # the server feature that asks for the incremental protocol
+DELTA = "trxds.delta"  # the server feature that selects the incremental protocol variant
 
 FEATURES = (
     "xds_v3",
@@ -40,14 +39,14 @@ FEATURES = (
     "resource_timer_is_transient_error",
     DELTA,
 )
-"""The server features that we know; `trusted_xds_server` has no effect yet (A81)."""
+"""The supported server features; `trusted_xds_server` has no effect yet (A81)."""
 
-_DEFAULT_PORT = 443  # as gRPC's own resolver has it
+_DEFAULT_PORT = 443  # as in gRPC's DNS resolver
 
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """One control plane: where it is, how to speak to it, and what it asks of its clients."""
+    """One xDS server: its URI, its credentials, and its server features."""
 
     uri: str
     credentials: ChannelCredentials = INSECURE
@@ -56,7 +55,7 @@ class ServerConfig:
 
     @property
     def address(self) -> str:
-        """What to dial: `host:port` or `unix:/path`."""
+        """Return the address to connect to: `host:port` or `unix:/path`."""
         return dial_address(self.uri)
 
 
@@ -69,7 +68,7 @@ class Locality:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Who this client says it is; `metadata` is passed to the control plane as it stands."""
+    """The identity of this client in each discovery stream; `metadata` is sent to the control plane unchanged."""
 
     id: str = ""
     cluster: str = ""
@@ -79,9 +78,9 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """Another namespace of resources with its own servers (A47); no servers means the top-level ones.
+    """A namespace of resources with its own servers (A47); without servers the top-level ones are used.
 
-    With `fallback_on_reachability_only` the next server is asked though nothing is missing (A95).
+    With `fallback_on_reachability_only` the next server is used even if no resource is missing (A95).
     """
 
     listener_template: str
@@ -91,16 +90,22 @@ class Authority:
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap:
+    """A bootstrap that was checked. `listener_template` turns the name of a target into the name of its Listener."""
+
     servers: tuple[ServerConfig, ...]
     node: Node = Node()
     listener_template: str = "%s"
     authorities: Mapping[str, Authority] = field(default_factory=dict)
     certificate_providers: Mapping[str, CertificateFiles] = field(default_factory=dict)
-    """By the name that clusters call them by (A29)."""
+    """The providers by the name that clusters use for them (A29)."""
 
 
 def load(environ: Mapping[str, str]) -> Bootstrap:
-    """The bootstrap that the environment names; a file wins over inline text, as in every gRPC client."""
+    """Return the bootstrap that the environment names. A file goes before inline text, as in every gRPC client.
+
+    `BootstrapError` says that there is none, or what is wrong with it.
+    """
+    # A27: the file goes first; the inline text is for environments without one.
     if path := environ.get(FILE_VARIABLE):
         return read(path, source=f"bootstrap file {path} (from {FILE_VARIABLE})")
     if text := environ.get(INLINE_VARIABLE):
@@ -112,7 +117,7 @@ def load(environ: Mapping[str, str]) -> Bootstrap:
 
 
 def read(path: str | Path, source: str | None = None) -> Bootstrap:
-    """The bootstrap in that file."""
+    """Return the bootstrap in that file. `BootstrapError` lists every problem."""
     source = source or f"bootstrap file {path}"
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -126,7 +131,7 @@ def read(path: str | Path, source: str | None = None) -> Bootstrap:
 
 
 def parse(document: str | Mapping[str, Any], source: str = "bootstrap") -> Bootstrap:
-    """The bootstrap in a JSON text or a dict of the same shape.
+    """Return the bootstrap in a JSON text or a mapping of the same shape.
 
     `BootstrapError` lists every problem, each as `field: what is wrong; what to write`.
     """
@@ -137,7 +142,7 @@ def parse(document: str | Mapping[str, Any], source: str = "bootstrap") -> Boots
 
 
 def examine(document: Any) -> tuple[Bootstrap, list[Problem]]:
-    """What the document says, as far as it can be read, and all that is wrong with it."""
+    """Return the bootstrap as far as it can be read, and all its problems."""
     problems: list[Problem] = []
     return _bootstrap(JsonNode(document, problems)), problems
 
@@ -146,17 +151,17 @@ def _json(text: str, source: str) -> Any:
     try:
         return parse_json(text)
     except json.JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno}"
-        raise BootstrapError(f"{source}: no valid JSON at {place}: {error.msg}; correct the text there") from error
+        position = f"line {error.lineno}, column {error.colno}"
+        raise BootstrapError(f"{source}: no valid JSON at {position}: {error.msg}; correct the text there") from error
 
 
 def dial_address(uri: str) -> str:
-    """`host:port` or `unix:/path` out of a gRPC target; `ValueError` for a scheme nobody can dial."""
+    """Return the `host:port` or `unix:/path` of a gRPC target; `ValueError` for an unsupported scheme."""
     scheme, colon, rest = uri.partition(":")
     if scheme == "unix" and colon:
         return "unix:" + (rest[2:] if rest.startswith("//") else rest)
     if scheme in {"dns", "ipv4", "ipv6", "passthrough"} and colon:
-        # dns://resolver/name: the name is what follows the last slash
+        # In dns://resolver/name the name is the part after the last slash.
         uri = rest.rpartition("/")[2] if rest.startswith("//") else rest
     elif "://" in uri:
         raise ValueError(f"scheme {scheme!r} is not supported; write host:port")
@@ -182,70 +187,70 @@ def _bootstrap(top: JsonNode) -> Bootstrap:
         servers=_servers(top.member("xds_servers")),
         node=_node(top.member("node")),
         listener_template=top.member("client_default_listener_resource_name_template").text("%s"),
-        authorities={name: _authority(name, place) for name, place in top.member("authorities").members().items()},
+        authorities={name: _authority(name, node) for name, node in top.member("authorities").members().items()},
         certificate_providers=_providers(top.member("certificate_providers")),
     )
 
 
-def _servers(place: JsonNode) -> tuple[ServerConfig, ...]:
+def _servers(node: JsonNode) -> tuple[ServerConfig, ...]:
     wanted = 'needs at least one server; write [{"server_uri": "host:port", "channel_creds": [{"type": "insecure"}]}]'
-    return tuple(_server(item) for item in place.items(wanted))
+    return tuple(_server(item) for item in node.items(wanted))
 
 
-def _server(place: JsonNode) -> ServerConfig:
-    place.object()
-    features = place.member("server_features").value
-    uri = _uri(place.member("server_uri"))
-    credentials = channel_credentials(place.member("channel_creds"))
+def _server(node: JsonNode) -> ServerConfig:
+    node.object()
+    features = node.member("server_features").value
+    uri = _uri(node.member("server_uri"))
+    credentials = channel_credentials(node.member("channel_creds"))
     return ServerConfig(
         uri=uri,
         credentials=credentials,
-        # What is not known is ignored, and two servers that differ in nothing else are one, with one stream.
+        # Unknown features are dropped: servers that differ only in those are equal, and share a stream (A71).
         features=frozenset(f for f in FEATURES if f in features) if isinstance(features, list) else frozenset(),
-        call_credentials=call_credentials(place.member("call_creds"), credentials),
+        call_credentials=call_credentials(node.member("call_creds"), credentials),
     )
 
 
-def _uri(place: JsonNode) -> str:
-    uri = place.text()
-    if place.value is None or place.value == "":
-        place.error("is missing; write the control plane's host:port")
+def _uri(node: JsonNode) -> str:
+    uri = node.text()
+    if node.value is None or node.value == "":
+        node.error("is missing; write the control plane's host:port")
     elif uri:
         try:
             dial_address(uri)
         except ValueError as error:
-            place.error(str(error))
+            node.error(str(error))
     return uri
 
 
-def _node(place: JsonNode) -> Node:
-    place.object()
-    locality = place.member("locality")
+def _node(node: JsonNode) -> Node:
+    node.object()
+    locality = node.member("locality")
     locality.object()
     return Node(
-        id=place.member("id").text(),
-        cluster=place.member("cluster").text(),
+        id=node.member("id").text(),
+        cluster=node.member("cluster").text(),
         locality=Locality(*(locality.member(part).text() for part in ("region", "zone", "sub_zone"))),
-        metadata=place.member("metadata").object(),
+        metadata=node.member("metadata").object(),
     )
 
 
-def _providers(place: JsonNode) -> dict[str, CertificateFiles]:
-    found = {name: certificate_provider(each) for name, each in place.members().items()}
+def _providers(node: JsonNode) -> dict[str, CertificateFiles]:
+    found = {name: certificate_provider(each) for name, each in node.members().items()}
     return {name: files for name, files in found.items() if files is not None}
 
 
-def _authority(name: str, place: JsonNode) -> Authority:
-    place.object()
+def _authority(name: str, node: JsonNode) -> Authority:
+    node.object()
     prefix = f"xdstp://{name}/"
-    template = place.member("client_listener_resource_name_template")
+    template = node.member("client_listener_resource_name_template")
     text = template.text(f"{prefix}envoy.config.listener.v3.Listener/%s")
-    # A47: an error of the bootstrap, where its operator sees it, and not of the first channel that uses the authority.
+    # A47: the bootstrap is rejected, where its operator sees it, and not the first channel that uses the authority.
     if not text.startswith(prefix):
         template.error(f"is {text!r}; it must begin with {prefix!r}")
-    servers = place.member("xds_servers")
+    servers = node.member("xds_servers")
     return Authority(
         listener_template=text,
         servers=_servers(servers) if servers.value not in (None, []) else (),
-        fallback_on_reachability_only=place.member("fallback_on_reachability_only").boolean(False),
+        fallback_on_reachability_only=node.member("fallback_on_reachability_only").boolean(False),
     )

@@ -1,5 +1,7 @@
-"""How to come before a control plane, as the bootstrap has it: `channel_creds` (A27, A65), `call_creds` (A97),
-and the certificates that clusters refer to by name, `certificate_providers` (A29).
+"""The bootstrap's credentials for a control plane, and its certificate providers.
+
+These are the fields `channel_creds` (A27, A65), `call_creds` (A97) and `certificate_providers` (A29); clusters refer
+to the last by name.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ class GoogleDefault:
 
 @dataclass(frozen=True, slots=True)
 class JwtTokenFile:
-    """A token that somebody keeps fresh in a file (A97)."""
+    """A token in a file that another program keeps current (A97)."""
 
     path: str
 
@@ -33,46 +35,46 @@ ChannelCredentials: TypeAlias = Insecure | Tls | GoogleDefault
 CallCredentials: TypeAlias = JwtTokenFile
 
 
-def channel_credentials(place: JsonNode) -> ChannelCredentials:
-    """The first of the list that we can use; it is in order of preference. Each that we know must be right."""
+def channel_credentials(node: JsonNode) -> ChannelCredentials:
+    """Return the first supported credentials of a list in order of preference. Each supported entry must be valid."""
     wanted = 'is missing; write [{"type": "insecure"}] or [{"type": "tls"}]'
     kinds: list[str] = []
     usable: list[ChannelCredentials] = []
-    for item in place.items(wanted):
+    for item in node.items(wanted):
         kind = item.member("type").text()
         kinds.append(kind)
-        if kind in _usable_types():
+        if kind in _supported_types():
             usable.append(CHANNEL_TYPES[kind](item.member("config")))
     if kinds and not usable:
-        place.error(_none_usable(kinds))
-    # INSECURE is not used: without anything usable a problem was noted, and the bootstrap is refused as a whole.
+        node.error(_unsupported_message(kinds))
+    # INSECURE is never used here: a list without supported credentials is a problem, so the bootstrap is rejected.
     return usable[0] if usable else INSECURE
 
 
-def _none_usable(kinds: list[str]) -> str:
+def _unsupported_message(kinds: list[str]) -> str:
     if "google_default" in kinds:
         return "google_default needs google-auth and requests; install google-auth[requests], or add tls or insecure"
-    return f"none of {', '.join(map(repr, kinds))} is supported; add one of {', '.join(_usable_types())}"
+    return f"none of {', '.join(map(repr, kinds))} is supported; add one of {', '.join(_supported_types())}"
 
 
-def _usable_types() -> list[str]:
+def _supported_types() -> list[str]:
     return [kind for kind in CHANNEL_TYPES if kind != "google_default" or _google_auth_is_installed()]
 
 
 def _google_auth_is_installed() -> bool:
-    """And the library that it fetches tokens with, which does not come along by itself."""
+    """Return whether google-auth is installed, and requests, the separate package that it fetches tokens with."""
     return all(map(_is_installed, ("google.auth", "requests")))
 
 
 def _is_installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ModuleNotFoundError:  # not even its parent
+    except ModuleNotFoundError:  # its parent is missing too
         return False
 
 
 def secure_network(network: Network, credentials: ChannelCredentials, address: str) -> Network:
-    """The network over which to connect to the control plane at that address."""
+    """Return the network that connects to the control plane at that address by these credentials."""
     tls = Tls() if isinstance(credentials, GoogleDefault) else credentials
     return credentials_network(network, tls, server_name_of(address))
 
@@ -83,7 +85,7 @@ def _insecure(config: JsonNode) -> Insecure:
 
 
 def _tls(config: JsonNode) -> Tls:
-    # A65: neither roots nor a certificate need be named, unlike in a file_watcher; then the system's roots are used.
+    # A65: unlike a file_watcher, this may have neither roots nor a certificate; then the system's roots are used.
     return Tls(_files(config))
 
 
@@ -99,42 +101,42 @@ CHANNEL_TYPES: Mapping[str, Callable[[JsonNode], ChannelCredentials]] = {
 }
 
 
-def call_credentials(place: JsonNode, channel: ChannelCredentials) -> tuple[CallCredentials, ...]:
-    """All that we know of; others are passed over. None of them may go out as plain text."""
-    # A97: all that are known apply together, unlike channel_creds, of which the first one is taken.
-    known = [item for item in place.items() if item.member("type").text() == JWT]
+def call_credentials(node: JsonNode, channel: ChannelCredentials) -> tuple[CallCredentials, ...]:
+    """Return all supported call credentials; others are ignored. None may be sent without TLS."""
+    # A97: all supported call_creds apply together; of channel_creds only the first one is used.
+    known = [item for item in node.items() if item.member("type").text() == JWT]
     if known and isinstance(channel, Insecure):
-        place.error("may not be sent as plain text; use tls in channel_creds")
+        node.error("may not be sent without TLS; use tls in channel_creds")
     return tuple(JwtTokenFile(_path(item.member("config").member("jwt_token_file"))) for item in known)
 
 
 JWT = "jwt_token_file"
 
 
-def _path(place: JsonNode) -> str:
-    if place.value is None or place.value == "":
-        place.error("is missing; write the path of the file with the token")
-    return _file(place)
+def _path(node: JsonNode) -> str:
+    if node.value is None or node.value == "":
+        node.error("is missing; write the path of the file with the token")
+    return _file(node)
 
 
-_CONTENT = re.compile(r"eyJ[^/\s]*\.[^/\s]*\.|-----BEGIN ")  # of a JWT, of PEM
+_CONTENT = re.compile(r"eyJ[^/\s]*\.[^/\s]*\.|-----BEGIN ")  # how a JWT and a PEM file begin
 
 
-def _file(place: JsonNode) -> str:
-    """A path. The content in its place is refused here, before another error shows it as a path."""
-    path = place.text()
+def _file(node: JsonNode) -> str:
+    """Return a path. Content in its place is rejected here, before another error shows it as a path."""
+    path = node.text()
     if _CONTENT.match(path.strip()):
-        place.error("is what should be in the file; write the path of the file")
+        node.error("is the content of a file; write the path of the file")
         return ""
     return path
 
 
-def certificate_provider(place: JsonNode) -> CertificateFiles | None:
-    """None for a plugin we do not know: only a cluster that names it is in trouble (A29)."""
-    if place.member("plugin_name").text() != FILE_WATCHER:
-        place.object()
+def certificate_provider(node: JsonNode) -> CertificateFiles | None:
+    """Return the provider, or None for an unsupported plugin, which is an error only of clusters that name it (A29)."""
+    if node.member("plugin_name").text() != FILE_WATCHER:
+        node.object()
         return None
-    config = place.member("config")
+    config = node.member("config")
     files = _files(config)
     if not files.roots and not files.certificate:
         config.error("has no certificates; write ca_certificate_file, or certificate_file and private_key_file")
@@ -149,7 +151,7 @@ def _files(config: JsonNode) -> CertificateFiles:
     certificate, key = config.member("certificate_file"), config.member("private_key_file")
     for here, other in ((certificate, key), (key, certificate)):
         if not here.value and other.value:
-            here.error(f"is missing; {other.steps[-1]} is there, and each needs the other")
+            here.error(f"is missing; {other.steps[-1]} is set, and each needs the other")
     return CertificateFiles(
         _file(config.member("ca_certificate_file")),
         _file(certificate),

@@ -1,4 +1,4 @@
-"""One stream to an xDS server: from its share of the line to why it ended."""
+"""One stream to an xDS server for ADS or LRS (A27), from its share of the connection to the reason of its end."""
 
 from __future__ import annotations
 
@@ -13,74 +13,78 @@ from trxds.transport.client_stream import ClientStream
 from trxds.transport.connection import Connection
 from trxds.transport.request import Request
 
-from .authorization import authorization
-from .xds_channel import CONNECT_TIMEOUT, ConnectionRef, XdsChannel, refused, unusable
+from .authorization import fetch_authorization
+from .xds_channel import CONNECT_TIMEOUT, ConnectionRef, XdsChannel, describe_connect_error, describe_unusable
 
-MAX_RESPONSE_SIZE = 1 << 30  # bytes: the control plane is trusted, and a whole mesh comes in one message
+MAX_RESPONSE_SIZE = 1 << 30  # bytes: the control plane is trusted, and one message may have a whole mesh
 
 
 @dataclass(frozen=True, slots=True)
 class ControlPlaneStream:
-    """`what` is the kind of stream, "ADS" or "LRS"; `path` its method; `remedy` helps against a server without it."""
+    """A kind of stream on one xDS channel: `what` is "ADS" or "LRS", and `path` is its method.
 
-    what: str
+    `remedy` is the advice against a server that does not have the method.
+    """
+
+    kind: str
     path: str
     remedy: str
-    line: XdsChannel
+    xds_channel: XdsChannel
 
-    async def hold(self, converse: Callable[[ClientStream], Awaitable[None]]) -> str:
-        """Connect, and `converse` over a stream until that returns; the value is why it ended."""
-        tokens = await self._tokens()
-        reason = tokens if isinstance(tokens, str) else await self._hold(tokens, converse)
-        self.line.ended(reason)
+    async def run(self, run_stream: Callable[[ClientStream], Awaitable[None]]) -> str:
+        """Open a stream, call `run_stream` with it until that returns, and return the reason of the end."""
+        # Tokens come before the connection, so that a missing one is not reported as a server that cannot be reached.
+        tokens = await self._fetch_tokens()
+        reason = tokens if isinstance(tokens, str) else await self._run_with_tokens(tokens, run_stream)
+        self.xds_channel.note_stream_end(reason)
         return reason
 
-    async def _tokens(self) -> Headers | str:
+    async def _fetch_tokens(self) -> Headers | str:
         try:
-            # A token may be long in coming, from a file system that hangs say, and ADS must not wait without a word.
+            # A file system that hangs may delay the token for ever, and ADS must not wait without an error.
             with trio.fail_after(CONNECT_TIMEOUT):
-                return await authorization(self.line.server)
+                return await fetch_authorization(self.xds_channel.server)
         except trio.TooSlowError:
             return f"no token within {CONNECT_TIMEOUT:g} s; check the server's credentials in the bootstrap"
         except OSError as error:
-            return refused(error)
+            return describe_connect_error(error)
 
-    async def _hold(self, tokens: Headers, converse: Callable[[ClientStream], Awaitable[None]]) -> str:
-        share = self.line.share()
+    async def _run_with_tokens(self, tokens: Headers, run_stream: Callable[[ClientStream], Awaitable[None]]) -> str:
+        connection_ref = self.xds_channel.acquire()
         try:
-            return await self._converse(share, tokens, converse)
+            return await self._run_on_connection(connection_ref, tokens, run_stream)
         finally:
-            share.leave()
+            connection_ref.release()
 
-    async def _converse(
-        self, share: ConnectionRef, tokens: Headers, converse: Callable[[ClientStream], Awaitable[None]]
+    async def _run_on_connection(
+        self, connection_ref: ConnectionRef, tokens: Headers, run_stream: Callable[[ClientStream], Awaitable[None]]
     ) -> str:
-        connection = await share.connection()
+        connection = await connection_ref.connection()
         if not isinstance(connection, Connection):
             return connection
-        # No checkpoint since there was room for it: another stream may take it at the next one.
-        stream = connection.open_stream(self._request(tokens))
+        # There must be no checkpoint since the connection had room: another stream could take it.
+        stream = connection.open_stream(self._build_request(tokens))
         if stream is None:
-            return unusable(connection)
+            return describe_unusable(connection)
         try:
-            await converse(stream)
+            await run_stream(stream)
         finally:
-            # Plain, so that a cancelled task says it too: the server need not wait for keepalive to find out.
+            # This does not await, so a cancelled task does it too: the server need not wait for keepalive to notice.
             stream.cancel()
-        return f"the {self.what} stream ended with {ended_with(stream.status, self.remedy)}"
+        return f"the {self.kind} stream ended with {describe_end(stream.status, self.remedy)}"
 
-    def _request(self, tokens: Headers) -> Request:
-        address = self.line.server.address
+    def _build_request(self, tokens: Headers) -> Request:
+        address = self.xds_channel.server.address
         return Request(
             path=self.path,
-            # As in grpc-go: a path, which the C++ client puts there, is no host to many a server.
+            # As in grpc-go: many servers reject the path, which the C++ client puts here.
             authority="localhost" if address.startswith("unix:") else address,
             metadata=tokens,
             max_receive_size=MAX_RESPONSE_SIZE,
         )
 
 
-def ended_with(status: Status | None, remedy: str) -> str:
-    """The status, and the remedy against a server that does not have the method."""
+def describe_end(status: Status | None, remedy: str) -> str:
+    """Describe the status, with the remedy against a server that does not have the method."""
     lacking = status is not None and status.code is StatusCode.UNIMPLEMENTED
     return f"{status}; {remedy}" if lacking else str(status)

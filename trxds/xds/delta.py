@@ -1,8 +1,8 @@
-"""The incremental protocol: a request says what we want more or less, a response what has changed (A27's other half).
+"""The incremental variant of the xDS protocol: requests and responses have only the changes.
 
-With ten thousand clusters, one that changes is one resource on the wire and not ten thousand. A
-server has to speak it, so it is used where the bootstrap says so, by the server feature below;
-clients that do not know the feature ignore it.
+With ten thousand clusters, a change of one is one resource in the response and not ten thousand. A server has to
+support it, so it is used where the bootstrap has the server feature below. Clients that do not know the feature ignore
+it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from trxds.resources.types import ParseContext, Parsed, ResourceType
 
 from .bootstrap import DELTA
 from .discovery_request import DiscoveryRequestParams
-from .discovery_response import ParsedResource, ParsedResponse, Raw, failures, read_item
+from .discovery_response import ParsedResource, ParsedResponse, Raw, read_resource, read_resource_errors
 from .resource_names import canonical
 
 FEATURE = DELTA
@@ -25,7 +25,7 @@ PATH = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedRe
 
 
 class DeltaProtocol:
-    """The dialect in which each resource has a version of its own."""
+    """The protocol variant in which each resource has a version of its own."""
 
     path = PATH
     response = DeltaDiscoveryResponse
@@ -33,53 +33,57 @@ class DeltaProtocol:
     cumulative = False
 
     @staticmethod
-    def request(ask: DiscoveryRequestParams) -> Any:
-        """A nonce is there only in an answer; a request of ours alone has none."""
-        asked = ask.asked or frozenset()
+    def request(params: DiscoveryRequestParams) -> Any:
+        """Return the request. Only an ACK or NACK has a nonce; a change of the subscription alone has none."""
+        requested = params.requested or frozenset()
         return DeltaDiscoveryRequest(
-            type_url=ask.type.type_url,
-            resource_names_subscribe=[name for name in ask.names if name not in asked],
-            resource_names_unsubscribe=sorted(asked.difference(ask.names)),
-            # Only a type's first request on a stream may have any (DeltaDiscoveryRequest); later ones get none.
-            initial_resource_versions=_claimed(ask.versions),
-            response_nonce=ask.nonce if ask.answers else "",
+            type_url=params.type.type_url,
+            resource_names_subscribe=[name for name in params.names if name not in requested],
+            # Sorted: the same change makes the same bytes in each run.
+            resource_names_unsubscribe=sorted(requested.difference(params.names)),
+            # Only a type's first request on a stream may have versions (DeltaDiscoveryRequest); later ones have none.
+            initial_resource_versions=_initial_versions(params.versions),
+            response_nonce=params.nonce if params.is_answer else "",
         )
 
     @staticmethod
     def read(
         response: Any, type: ResourceType, known: Mapping[Raw, Parsed], context: ParseContext
     ) -> Slices[ParsedResponse]:
-        """What `known` has is not parsed again. Whatever is left out is as it was."""
+        """Parse a response in slices.
+
+        Resources in `known` are not parsed again; resources that it leaves out are unchanged.
+        """
         items: list[ParsedResource] = []
         names: set[str] = set()
         for resource in response.resources:
-            if resource.HasField("resource"):  # without, it only says that the resource still lives
-                item = yield from read_item(resource.resource, type, known, context, names)
-                items.append(_versioned(item, resource))
+            if resource.HasField("resource"):  # without the field it is a heartbeat of a resource with a TTL
+                item = yield from read_resource(resource.resource, type, known, context, names)
+                items.append(_with_version(item, resource))
                 yield
         return ParsedResponse(
             type,
             response.system_version_info,
             response.nonce,
             tuple(items),
-            failures(response),
+            read_resource_errors(response),
             tuple(map(canonical, response.removed_resources)),
             partial=True,
         )
 
 
-def _claimed(versions: Mapping[str, str]) -> dict[str, str]:
-    """What we tell a new stream that we have; of the first one, that we do not know which version.
+def _initial_versions(versions: Mapping[str, str]) -> dict[str, str]:
+    """Return the versions to send with a new stream, but the first resource without its version.
 
-    If everything is as it was the server need not say anything, and silence cannot be told from a
-    server that is of no use. So there is always one thing to send.
+    If nothing has changed, the server need not answer, and silence cannot be told from a server that is of no use. So
+    there is always one resource to send.
     """
     claimed = dict(sorted(versions.items()))
     return claimed | dict.fromkeys(list(claimed)[:1], "")
 
 
-def _versioned(item: ParsedResource, resource: Any) -> ParsedResource:
-    """A resource that cannot be read still has the name that it was sent under."""
+def _with_version(item: ParsedResource, resource: Any) -> ParsedResource:
+    """Return the resource with its version. One that cannot be parsed still has the name that it was sent with."""
     parsed = item.parsed
     if parsed.name is None and resource.name:
         parsed = replace(parsed, name=canonical(resource.name))

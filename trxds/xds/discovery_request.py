@@ -1,4 +1,4 @@
-"""What a request to a control plane has to say, whichever protocol it is said in."""
+"""The content of a discovery request, whichever variant of the xDS protocol it is sent in (A27)."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from .bootstrap import Node
 from .discovery_response import ParsedResponse, Raw
 
 USER_AGENT_NAME = "trxds"
-# A27: gRPC shifts no load by overprovisioning_factor, and servers should know. And we take resources in the wrapper
-# of the incremental protocol.
+# A27: gRPC ignores overprovisioning_factor, and servers should know. The second feature means that resources may come
+# in the Resource wrapper in state of the world too.
 CLIENT_FEATURES = ("envoy.lb.does_not_support_overprovisioning", "xds.config.resource-in-sotw")
 
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryRequestParams:
-    """`answers` that it is the answer to the response of that nonce, and not only a change of what we want."""
+    """The content of one request. With `is_answer` it is the ACK or NACK of the response with that nonce."""
 
     type: ResourceType
-    names: Collection[str]  # all that we want
-    asked: frozenset[str] | None  # those that the server was told on this stream; None: nothing yet
-    version: str  # of the type, the last that was accepted
-    versions: Mapping[str, str]  # of the resources that we have, each by itself; empty if this server did not give it
+    names: Collection[str]  # all wanted resources
+    requested: frozenset[str] | None  # the names of the type's last request on this stream; None before the first
+    version: str  # the type's last accepted version
+    versions: Mapping[str, str]  # the version of each cached resource; "" if it is not from this server
     nonce: str
-    answers: bool
+    is_answer: bool
 
 
 class ProtocolVariant(Protocol):
-    """One of the two protocols of ADS. Messages are `Any`: the generated classes have no types."""
+    """One of the two variants of the xDS protocol. Messages are `Any`: the generated classes have no types."""
 
     path: str
     response: Any
     remedy: str
-    """What to do about a server that does not speak it."""
+    """The advice for a server that does not support it."""
     cumulative: bool
-    """Each request has all names, and its nonce answers all responses up to that one."""
+    """Whether each request has all names, and its nonce answers all responses up to that one."""
 
-    def request(self, ask: DiscoveryRequestParams) -> Any: ...
+    def request(self, params: DiscoveryRequestParams) -> Any: ...
 
     def read(
         self, response: Any, type: ResourceType, known: Mapping[Raw, Parsed], context: ParseContext
@@ -51,7 +51,7 @@ class ProtocolVariant(Protocol):
 
 
 def set_node(request: Any, node: Node) -> None:
-    """Who we are, and which xDS features we have beyond the baseline."""
+    """Set the node: the identity of the client, and the xDS features that it supports beyond the baseline."""
     to = request.node
     to.id, to.cluster = node.id, node.cluster
     to.locality.region, to.locality.zone = node.locality.region, node.locality.zone
@@ -62,6 +62,6 @@ def set_node(request: Any, node: Node) -> None:
 
 
 def set_nack(request: Any, errors: tuple[str, ...]) -> None:
-    """Make it a NACK, in the words of the C++ client."""
+    """Make the request a NACK, with the text of the C++ client."""
     request.error_detail.code = StatusCode.INVALID_ARGUMENT
     request.error_detail.message = f"xDS response validation errors: [{'; '.join(errors)}]"

@@ -1,7 +1,7 @@
-"""What a DiscoveryResponse says: each resource as a value, or with its errors (A46).
+"""The content of a DiscoveryResponse: each resource as a value, or with its errors (A46).
 
-Parsing is the long part of an update, so it comes in slices: a shell can let others run in
-between. A resource whose bytes we have already is not parsed again.
+Parsing is the longest step of an update, so it comes in slices, and other tasks can run in between. A resource with
+the same bytes as before is not parsed again.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from trxds.resources.types import RESOURCE_TYPES, ParseContext, Parsed, Resource
 from .resource_names import canonical, check_type
 
 Raw: TypeAlias = tuple[str, bytes]  # the type URL and the bytes of an Any
-NOTHING: Raw = ("", b"")
+NO_BYTES: Raw = ("", b"")
 
 _CODES = frozenset(int(code) for code in StatusCode)
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedResource:
-    """One resource of a response: as it came, and what parsing made of it.
+    """One resource of a response: its bytes, and the result of parsing them.
 
     `parsed.name` is None if not even the name could be read.
     """
 
     raw: Raw
     parsed: Parsed
-    version: str | None = None  # its own, where a server counts each resource for itself
+    version: str | None = None  # the resource's own version, which only delta has
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceError:
-    """In place of a resource, why the server cannot give it (xRFC TP3); `code` is a google.rpc.Code."""
+    """An error that the server sends in place of a resource (xRFC TP3); `code` is a google.rpc.Code."""
 
     name: str
     code: int
@@ -50,10 +50,10 @@ class ResourceError:
 
 @dataclass(frozen=True, slots=True)
 class ParsedResponse:
-    """A response of a type that we know.
+    """A response of a known type.
 
-    `removed` are resources that the server says are gone. If it is not `partial`, then so are
-    those of a full-state type that it leaves out.
+    `removed` are resources that the server has deleted. Unless the response is `partial`, resources of a full-state
+    type that it leaves out are deleted too.
     """
 
     type: ResourceType
@@ -66,20 +66,20 @@ class ParsedResponse:
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """A text for each bad resource, as the C++ client words them: people search for these."""
+        """Return a text for each bad resource, worded as in the C++ client: people search for these texts."""
         return tuple(
-            _text(index, item.parsed, self.type) for index, item in enumerate(self.items) if item.parsed.errors
+            _error_text(index, item.parsed, self.type) for index, item in enumerate(self.items) if item.parsed.errors
         )
 
     @property
     def names(self) -> Set[str]:
-        """What it has something to say of, but for what it removes."""
+        """Return the names that the response has a resource or an error for."""
         names = {item.parsed.name for item in self.items} | {each.name for each in self.failed}
         return {name for name in names if name is not None}
 
     @property
-    def refused(self) -> dict[str | None, tuple[str, ...]]:
-        """The errors of each bad resource; those without a name are together under None."""
+    def rejected(self) -> dict[str | None, tuple[str, ...]]:
+        """Return the errors of each bad resource; resources without a name are together under None."""
         refused: dict[str | None, tuple[str, ...]] = {}
         for item in self.items:
             if item.parsed.errors:
@@ -88,13 +88,16 @@ class ParsedResponse:
 
     @property
     def is_complete(self) -> bool:
-        """The server has nothing else of this type that we asked for. A name that cannot be read may be any."""
+        """Return whether the server has no other requested resource of this type.
+
+        An unreadable name may be any of them.
+        """
         return self.type.full_state and not self.partial and all(item.parsed.name is not None for item in self.items)
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownResponse:
-    """A message that is neither accepted nor refused, and does not count as an answer."""
+    """A message that is neither accepted nor rejected, and does not count as a response."""
 
     reason: str
 
@@ -106,31 +109,32 @@ def known_type(response: Any) -> ResourceType | None:
 def read(
     response: DiscoveryResponse, type: ResourceType, known: Mapping[Raw, Parsed], context: ParseContext
 ) -> Slices[ParsedResponse]:
-    """A state-of-the-world response; what `known` has of it is not parsed again."""
+    """Parse a state-of-the-world response in slices; resources in `known` are not parsed again."""
     items: list[ParsedResource] = []
     names: set[str] = set()
     for resource in response.resources:
-        items.append((yield from read_item(resource, type, known, context, names)))
+        items.append((yield from read_resource(resource, type, known, context, names)))
         yield
-    return ParsedResponse(type, response.version_info, response.nonce, tuple(items), failures(response))
+    return ParsedResponse(type, response.version_info, response.nonce, tuple(items), read_resource_errors(response))
 
 
-def read_item(
+def read_resource(
     resource: AnyProto, type: ResourceType, known: Mapping[Raw, Parsed], context: ParseContext, names: set[str]
 ) -> Slices[ParsedResource]:
-    """One resource of a response in which `names` have been read before; its own goes there too."""
+    """Parse one resource of a response. `names` are those read before it in this response; its own name is added."""
     raw = resource.type_url, resource.value
-    parsed = known.get(raw) or _named((yield from type.read_in_slices(resource, context)), type)
+    # A resent resource with the same bytes is the same object, which is compared at once everywhere.
+    parsed = known.get(raw) or _with_canonical_name((yield from type.read_in_slices(resource, context)), type)
     if parsed.name in names:
-        # The first one stands. Without a name the second touches nothing, but is refused.
+        # The first one is used. The second gets no name, so it changes no resource, but the response is rejected.
         parsed = Parsed(None, None, (f"{parsed.name}: duplicate resource name",))
     elif parsed.name is not None:
         names.add(parsed.name)
     return ParsedResource(raw, parsed)
 
 
-def _named(parsed: Parsed, type: ResourceType) -> Parsed:
-    """By the name that it is asked for; one that nobody may ask for is none."""
+def _with_canonical_name(parsed: Parsed, type: ResourceType) -> Parsed:
+    """Return the resource by its canonical name. A name of another type counts as no name: nobody can request it."""
     if parsed.name is None:
         return parsed
     if problem := check_type(parsed.name, type.type_url.rpartition("/")[2]):
@@ -139,19 +143,19 @@ def _named(parsed: Parsed, type: ResourceType) -> Parsed:
     return parsed if name == parsed.name else replace(parsed, name=name)
 
 
-def failures(response: Any) -> tuple[ResourceError, ...]:
-    """The resource errors of a response, of either protocol."""
+def read_resource_errors(response: Any) -> tuple[ResourceError, ...]:
+    """Return the resource errors of a response, of either protocol variant."""
     return tuple(
         ResourceError(canonical(error.resource_name.name), error.error_detail.code, error.error_detail.message)
         for error in response.resource_errors
     )
 
 
-def invalid(errors: tuple[str, ...], type: ResourceType) -> str:
+def describe_errors(errors: tuple[str, ...], type: ResourceType) -> str:
     return f"INVALID_ARGUMENT: {type.validation_message(errors)}"
 
 
-def _text(index: int, parsed: Parsed, type: ResourceType) -> str:
+def _error_text(index: int, parsed: Parsed, type: ResourceType) -> str:
     if parsed.name is None:
         return f"resource index {index}: {'; '.join(parsed.errors)}"
-    return f"resource index {index}: {parsed.name}: {invalid(parsed.errors, type)}"
+    return f"resource index {index}: {parsed.name}: {describe_errors(parsed.errors, type)}"

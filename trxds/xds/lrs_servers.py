@@ -1,4 +1,4 @@
-"""To which servers load is reported: those that sent a cluster that asks for it, while it is watched."""
+"""The servers that load is reported to: those that sent a watched cluster with `lrs_server` set (LRS, A27)."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from .resource import Changes, Key
 
 
 class LrsServers:
-    """`begin` is called for a server with the first of its clusters that asks, `end` after the last."""
+    """The clusters to report, by server. `begin` is called for a server's first such cluster, `end` after the last."""
 
     def __init__(self, begin: Callable[[ServerConfig], None], end: Callable[[ServerConfig], None]) -> None:
         self._begin = begin
         self._end = end
-        self._askers: dict[ServerConfig, set[str]] = {}
+        self._clusters: dict[ServerConfig, set[str]] = {}
         self._servers: dict[str, ServerConfig] = {}  # by the name of the cluster
 
     def __repr__(self) -> str:
-        return f"<LoadServers {', '.join(f'{server.uri}: {len(names)}' for server, names in self._askers.items())}>"
+        return f"<LrsServers {', '.join(f'{server.uri}: {len(names)}' for server, names in self._clusters.items())}>"
 
-    def changed(self, changes: Changes) -> None:
-        """What watchers are told."""
+    def update(self, changes: Changes) -> None:
+        """Note which clusters the changes add or remove."""
         for (type, name), state in changes.items():
             if type is CDS:
-                self._note(name, _server(state.value))
+                self._set_server(name, _lrs_server(state.value))
 
-    def left(self, key: Key) -> None:
-        """Nobody watches it any more."""
+    def remove(self, key: Key) -> None:
+        """Note that a resource is watched no longer."""
         type, name = key
         if type is CDS:
-            self._note(name, None)
+            self._set_server(name, None)
 
-    def _note(self, name: str, server: ServerConfig | None) -> None:
+    def _set_server(self, name: str, server: ServerConfig | None) -> None:
         before = self._servers.pop(name, None)
         if server is not None:
             self._servers[name] = server
@@ -47,19 +47,19 @@ class LrsServers:
             self._remove(before, name)
 
     def _add(self, server: ServerConfig, name: str) -> None:
-        names = self._askers.setdefault(server, set())
+        names = self._clusters.setdefault(server, set())
         names.add(name)
         if len(names) == 1:
             self._begin(server)
 
     def _remove(self, server: ServerConfig, name: str) -> None:
-        names = self._askers[server]
+        names = self._clusters[server]
         names.remove(name)
         if not names:
-            del self._askers[server]
+            del self._clusters[server]
             self._end(server)
 
 
-def _server(value: object | None) -> ServerConfig | None:
+def _lrs_server(value: object | None) -> ServerConfig | None:
     rules = value.lrs if isinstance(value, Cluster) else None
     return rules.server if rules is not None and isinstance(rules.server, ServerConfig) else None

@@ -1,7 +1,7 @@
 """Load reports to one xDS server, for as long as any of its clusters asks for them (LRS; A27).
 
-We say who we are; the server says of which clusters it wants to hear and how often; and from then
-on every report has what was counted since the last one. While there is no stream counting goes on.
+The client identifies itself; the server names the clusters that it wants reports of, and the interval. From then on
+each report has the counts since the last one. While there is no stream, counting goes on.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import trio
 
 from trxds.core.backoff import Backoff
 from trxds.core.conflating_queue import ConflatingQueue
-from trxds.resources.load_stats import ClusterLoad, LrsResponse, load_stats, reporting_order
+from trxds.resources.load_stats import ClusterLoad, LrsResponse, make_load_stats_request, parse_lrs_response
 from trxds.resources.protos import DecodeError, LoadStatsRequest, LoadStatsResponse
 from trxds.transport.client_stream import ClientStream
 
@@ -29,33 +29,33 @@ log = logging.getLogger("trxds.xds")
 
 PATH = "/envoy.service.load_stats.v3.LoadReportingService/StreamLoadStats"
 REMEDY = "take lrs_server out of its clusters, or have it take load reports"
-# Without it a server may not ask for all clusters (LoadStatsResponse.send_all_clusters) and has to name them.
+# Without this feature a server may not set LoadStatsResponse.send_all_clusters, and has to name the clusters.
 SEND_ALL = "envoy.lrs.supports_send_all_clusters"
 
 TakeLoadReports: TypeAlias = Callable[[ServerConfig], tuple[ClusterLoad, ...]]
-"""What that server has not been told yet. What is taken counts as told."""
+"""Return the loads since the last report to that server; they count as reported from then on."""
 
 
 class LrsStream:
-    """Keeps a stream on that `line`, which ADS may use too, for as long as `run` runs."""
+    """Keep an LRS stream open on an xDS channel that ADS may share, for as long as `run` runs."""
 
     kind = "lrs"
 
-    def __init__(self, line: XdsChannel, node: Node, take: TakeLoadReports, random: Random) -> None:
-        self.server = line.server
+    def __init__(self, xds_channel: XdsChannel, node: Node, take_loads: TakeLoadReports, random: Random) -> None:
+        self.server = xds_channel.server
         self._node = node
-        self._take = take
-        self.line = line
-        self._talk = ControlPlaneStream("LRS", PATH, REMEDY, line)
+        self._take_loads = take_loads
+        self.xds_channel = xds_channel
+        self._control_plane_stream = ControlPlaneStream("LRS", PATH, REMEDY, xds_channel)
         self._backoff = Backoff(random)
-        self._orders: ConflatingQueue[LrsResponse] = ConflatingQueue()
+        self._responses: ConflatingQueue[LrsResponse] = ConflatingQueue()
         self._reported_at = -math.inf
-        self._answered = False  # the present stream
-        self._trouble = ""  # the outage that has been told
+        self._received_response = False  # whether the present stream got a response
+        self._logged_outage = ""  # the outage that was logged
         self._scope = trio.CancelScope()
 
     def close(self) -> None:
-        """No cluster asks for reports any more. Plain; `run` returns."""
+        """End the stream for good, so that `run` returns: no cluster asks for reports any more."""
         self._scope.cancel(reason="no cluster asks for load reports any more")
 
     async def run(self) -> None:
@@ -65,68 +65,71 @@ class LrsStream:
 
     async def _run(self) -> None:
         while True:
-            self._answered = False
-            reason = await self._talk.hold(self._converse)
+            self._received_response = False
+            reason = await self._control_plane_stream.run(self._run_stream)
             delay = self._backoff.next()
-            # The same outage is told once, and the end of a stream that was of use is none.
-            level = logging.INFO if self._answered or reason == self._trouble else logging.WARNING
+            # The same outage is logged once, and the end of a stream that got a response is no outage.
+            level = logging.INFO if self._received_response or reason == self._logged_outage else logging.WARNING
             log.log(level, "no load reports to %s: %s; trying again in %.1f s", self.server.uri, reason, delay)
-            self._trouble = "" if self._answered else reason
+            self._logged_outage = "" if self._received_response else reason
             await trio.sleep(delay)
 
-    async def _converse(self, stream: ClientStream) -> None:
-        if not await stream.send(self._introduction()):
+    async def _run_stream(self, stream: ClientStream) -> None:
+        if not await stream.send(self._first_request()):
             return
-        # Another for each stream: what the server asked for on the last one is no order on the next.
-        self._orders = ConflatingQueue()
+        # A new queue for each stream: the server's request on the last one does not hold for the next.
+        self._responses = ConflatingQueue()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._report, stream, name=f"lrs/{self.server.uri}/report")
             await self._read(stream)
             nursery.cancel_scope.cancel(reason="the LRS stream ended")
 
-    def _introduction(self) -> bytes:
+    def _first_request(self) -> bytes:
         request = LoadStatsRequest()
         set_node(request, self._node)
+        # Only the LRS request has this feature; ADS servers have no use for it.
         request.node.client_features.append(SEND_ALL)
-        return _bytes(request)
+        return _serialize(request)
 
     async def _read(self, stream: ClientStream) -> None:
         while (message := await stream.receive()) is not None:
             try:
-                order = reporting_order(LoadStatsResponse.FromString(message))
+                response = parse_lrs_response(LoadStatsResponse.FromString(message))
             except DecodeError:
                 log.warning("xDS server %s: bytes that are no LoadStatsResponse; ignored", self.server.uri)
                 continue
-            # As for ADS (A57): a stream is a success once the server has said something.
+            # As for ADS (A57): a stream is a success once it got a response.
             self._backoff.reset()
-            self._answered = True
-            self._orders.put("order", order)
+            self._received_response = True
+            self._responses.put("order", response)
 
     async def _report(self, stream: ClientStream) -> None:
-        """At the server's pace; a new one begins when it comes, and the same one again changes nothing."""
-        order: LrsResponse | None = None
+        """Send reports at the server's interval. A changed response restarts the interval, an equal one does not."""
+        response: LrsResponse | None = None
         due = math.inf
         while True:
-            letters = await self._orders.next(due)
-            if letters.get("order", order) != order:
-                order = letters["order"]
-                due = trio.current_time() + order.interval
-            elif order is not None and due <= trio.current_time():
-                if not await stream.send(self._compose(order)):
-                    return  # the reader will find out why
-                # From report to report: to send this one may have waited for the server's window.
-                due = self._reported_at + order.interval
+            messages = await self._responses.next(due)
+            if messages.get("order", response) != response:
+                response = messages["order"]
+                due = trio.current_time() + response.interval
+            elif response is not None and due <= trio.current_time():
+                if not await stream.send(self._build_report(response)):
+                    return  # the reader gets the reason
+                # The interval is from report to report: this one may have waited for the server's flow control.
+                due = self._reported_at + response.interval
 
-    def _compose(self, order: LrsResponse) -> bytes:
-        """Also when there is nothing to report: no load is news too.
+    def _build_report(self, response: LrsResponse) -> bytes:
+        """Return the next report, which is empty if there is no load: that is news too.
 
-        What the server does not want to know is forgotten. It might be told of years at once otherwise.
+        The counts of clusters that the server does not want are dropped. Otherwise it might get years of them at once
+        later.
         """
         now = trio.current_time()
-        loads = [load for load in self._take(self.server) if order.wants(load.cluster)]
+        # All loads are taken, wanted or not, so that their counts begin anew.
+        loads = [load for load in self._take_loads(self.server) if response.wants(load.cluster)]
         interval, self._reported_at = now - self._reported_at, now
-        return _bytes(load_stats(loads, interval))
+        return _serialize(make_load_stats_request(loads, interval))
 
 
-def _bytes(message: Any) -> bytes:
+def _serialize(message: Any) -> bytes:
     return bytes(message.SerializeToString())

@@ -1,9 +1,9 @@
-"""When a NACK may go out that says nothing new.
+"""A delay for NACKs that repeat an earlier NACK.
 
-go-control-plane sends a refused resource again as soon as it is refused: answered at once, that is thousands of
-NACKs a second for as long as nobody repairs the resource. So the first NACK goes at once, and those that repeat
-it wait, longer each time. What a NACK says is compared by resource, because the order of the resources in a
-response, and with it the index in the error's text, may differ each time.
+go-control-plane sends a rejected resource again as soon as it gets the NACK. Without a delay that makes thousands of
+NACKs a second until somebody repairs the resource. So the first NACK goes at once, and those that repeat it wait, each
+longer than the last. NACKs are compared by resource: the order of the resources in a response, and with it the index
+in the error's text, may differ each time.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ AT_ONCE = -math.inf
 
 
 class NackPacing:
-    """For one type of resource on one stream."""
+    """The delay of NACKs for one type of resource on one stream."""
 
-    __slots__ = ("_delay", "_due", "_refused")
+    __slots__ = ("_delay", "_due", "_rejected")
 
     def __init__(self) -> None:
-        self._refused: dict[str | None, tuple[str, ...]] = {}  # the errors that the server was told, by resource
+        self._rejected: dict[str | None, tuple[str, ...]] = {}  # the errors of earlier NACKs, by resource
         self._delay = MIN_DELAY
-        self._due = AT_ONCE  # of the last NACK
+        self._due = AT_ONCE  # when the last NACK may go or went
 
-    def due(self, reading: ParsedResponse, now: float) -> float:
-        """Return when the answer to this response may go out. Those that wait already and the next one share a time."""
-        # One that was good in between and is refused again is news: somebody has tried to repair it.
-        repaired = self._refused.keys() & {item.parsed.name for item in reading.items if not item.parsed.errors}
+    def due(self, response: ParsedResponse, now: float) -> float:
+        """Return when the answer to this response may go out. NACKs that wait already share that time with it."""
+        # A resource that was valid in between and is rejected again is news: somebody has tried to repair it.
+        repaired = self._rejected.keys() & {item.parsed.name for item in response.items if not item.parsed.errors}
         for name in repaired:
-            del self._refused[name]
-        refused = reading.refused
+            del self._rejected[name]
+        refused = response.rejected
         if not refused:
             return AT_ONCE
-        is_new = any(self._refused.get(name) != errors for name, errors in refused.items())
-        self._refused |= refused
+        is_new = any(self._rejected.get(name) != errors for name, errors in refused.items())
+        self._rejected |= refused
         if is_new:
             self._delay, self._due = MIN_DELAY, now
-        # One that waits already keeps its time, or responses that come faster would put it off for ever.
+        # A NACK that waits already keeps its time, or responses that come faster would delay it for ever.
         elif self._due <= now:
             self._due, self._delay = max(now, self._due + self._delay), min(2 * self._delay, MAX_DELAY)
         return self._due if self._due > now else AT_ONCE

@@ -1,7 +1,7 @@
-"""One resource in the client's cache: what is known of it, and what its watchers should see (A40, A88).
+"""One resource in the client's cache: what is known of it, and the state for its watchers (A40, A88).
 
-Every server of an authority may have its say about a resource, so this knows no stream. The state
-that watchers see is computed from it, whole, each time; there is nothing to keep in step.
+Every server of an authority may send a resource, so this knows no stream. The state for watchers is computed anew each
+time, so nothing has to be kept in step.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Changes: TypeAlias = dict[Key, ResourceUpdate]
 
 
 class CacheState(enum.Enum):
-    """The states of A88 by the names of A78's label; CSDS has the same ones (A40)."""
+    """The states of A88, named as in A78's label. CSDS has the same ones (A40)."""
 
     REQUESTED = "requested"
     DOES_NOT_EXIST = "does_not_exist"
@@ -34,7 +34,7 @@ class CacheState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ResourceFailure:
-    """What is wrong, and `where`: "server 10.0.0.5:18000"."""
+    """The reason why a resource is not ACKED; `where` is its source, such as "server 10.0.0.5:18000"."""
 
     where: str
     reason: str
@@ -42,9 +42,10 @@ class ResourceFailure:
 
 @dataclass(frozen=True, slots=True)
 class UpdateMetadata:
-    """Something that came for a resource: `raw` is empty for an error without one; `at` is Trio's clock.
+    """An update or an error that came for a resource (CSDS's UpdateFailureState and ACKED version).
 
-    `server` is the one it came from, and `when` the time of day.
+    `raw` is empty for an error without a resource. `at` is the time on Trio's clock, `when` the time of day, and
+    `server` the sender.
     """
 
     version: str
@@ -56,9 +57,10 @@ class UpdateMetadata:
 
 @dataclass(slots=True, eq=False)
 class Resource:
-    """`value` is the last good one, as long as it may be used; `trouble` is why `state` is not ACKED.
+    """A resource by type and name, with its state. `value` is the last valid one, as long as it may be used.
 
-    `since` is the time of day at which it came to its state; of one that is in use, at which it came.
+    `failure` is the reason why `state` is not ACKED. `since` is the time of day at which the resource came to its
+    state; for a value in use it is the time at which it came.
     """
 
     type: ResourceType
@@ -66,14 +68,14 @@ class Resource:
     state: CacheState = CacheState.REQUESTED
     since: str = ""
     value: object | None = None
-    accepted: UpdateMetadata | None = None  # what `value` came as
-    failed: UpdateMetadata | None = None  # what `trouble` is about
+    accepted: UpdateMetadata | None = None  # the update that has `value`
+    failed: UpdateMetadata | None = None  # the update or event that `failure` is about
     failure: ResourceFailure | None = None
     absent: bool = False
-    parsed: Parsed | None = None  # what it last came as; the same again is no news
+    parsed: Parsed | None = None  # the last update's result; the same object again is no news
     last_published: ResourceUpdate | None = None
-    wanted: bool = True  # somebody watches it
-    server_refcount: int = 0  # how many servers
+    wanted: bool = True  # whether somebody watches it
+    server_refcount: int = 0  # how many servers are subscribed to it
 
     def __repr__(self) -> str:
         return f"<Resource {self.type.kind} {self.name} {self.state.name}{'' if self.value is None else ', cached'}>"
@@ -83,99 +85,107 @@ class Resource:
         return self.type, self.name
 
     @property
-    def seen(self) -> bool:
-        """It came, good or bad, and has neither been lost since nor asked for again."""
+    def has_arrived(self) -> bool:
+        """Return whether the resource came, valid or not, and was neither lost nor requested again since."""
         if self.state is CacheState.REQUESTED:
             return False
         return self.value is not None or self.state is CacheState.NACKED
 
     @property
     def awaited(self) -> bool:
-        """Nothing usable came since it was asked for, and it is not known to be absent."""
+        """Return whether no usable version came since it was requested, and it is not known to be absent."""
         if self.state is CacheState.REQUESTED:
             return True
         return self.value is None and self.state is not CacheState.DOES_NOT_EXIST
 
     @property
     def ignored_deletion(self) -> bool:
-        """The server says that it is gone, and the last one is used on (A53, A88)."""
+        """Return whether the server deleted the resource and the last value stays in use (A53, A88)."""
         return self.state is CacheState.DOES_NOT_EXIST and self.value is not None
 
     def accept(self, update: UpdateMetadata, parsed: Parsed) -> None:
+        """Take a valid version of the resource."""
         self.state, self.value, self.accepted, self.parsed = CacheState.ACKED, parsed.value, update, parsed
         self.since = update.when
         self.failed, self.failure, self.absent = None, None, False
 
-    def refuse(self, update: UpdateMetadata, parsed: Parsed, trouble: ResourceFailure, *, drop: bool) -> None:
-        """It came and was bad."""
-        self.fail(CacheState.NACKED, update, trouble, drop=drop)
+    def reject(self, update: UpdateMetadata, parsed: Parsed, failure: ResourceFailure, *, drop: bool) -> None:
+        """Note that a version came and was rejected. `drop` takes the value too."""
+        self.fail(CacheState.NACKED, update, failure, drop=drop)
         self.parsed = parsed
 
     def fail(
         self,
         state: CacheState,
         update: UpdateMetadata,
-        trouble: ResourceFailure,
+        failure: ResourceFailure,
         *,
         drop: bool = True,
         absent: bool = False,
     ) -> None:
-        """Bad news. `drop` takes the value too; one that stays is as good as before (A88)."""
+        """Note a failure. `drop` takes the value too; without it the value is used as before (A88)."""
         if state is not self.state:
             self.since = update.when
-        # Without what it was parsed to, so that the same bytes are news when they come again.
-        self.state, self.failed, self.failure, self.parsed = state, update, trouble, None
+        # `parsed` is cleared so that the same bytes are news when they come again.
+        self.state, self.failed, self.failure, self.parsed = state, update, failure, None
         if drop:
             self.value = self.accepted = None
-        # A value that is kept is used on (A53, A88), so nothing is absent for watchers.
+        # A value that is kept stays in use (A53, A88), so the resource is not absent for watchers.
         self.absent = absent and self.value is None
 
     def forget(self) -> None:
-        """As if it had never been asked for."""
+        """Return to the state before the first request."""
         self.state, self.value, self.failure, self.parsed = CacheState.REQUESTED, None, None, None
         self.accepted = self.failed = self.last_published = None
         self.absent, self.since = False, ""
 
     def request_again(self) -> None:
-        """The server may take it that nobody wants it, but somebody does. What we have is used until it answers."""
-        # What is absent counts as known (A71): to ask for it again is no reason to fall back, or for RPCs to wait.
+        """Request a resource again of which the server may believe that it is not wanted.
+
+        The value is used until it answers.
+        """
+        # A71: an absent resource counts as known, so a second request is no reason to fall back or for RPCs to wait.
         if self.state is not CacheState.DOES_NOT_EXIST:
             self.state, self.parsed = CacheState.REQUESTED, None
             self.failed, self.failure, self.absent = None, None, False
 
     def watcher_state(self, failure: ResourceFailure | None, node: str) -> ResourceUpdate | None:
-        """What a watcher should know, or None while the servers have still to answer.
+        """Return the state for watchers, or None while a server may still answer.
 
-        `failure` is that no server can be reached. Without a value, what a server said goes before it.
+        `failure` is set while no server can be reached. Without a value, a failure of the resource itself goes before
+        it.
         """
         if self.value is not None:
-            # The outage first: as long as it lasts nothing can come that would mend the rest.
-            trouble = failure or self.failure
-            ambient = self._status(trouble, node) if trouble else None
+            # The outage goes first: while it lasts, no update can repair the resource.
+            reported = failure or self.failure
+            ambient = self._status(reported, node) if reported else None
             return ResourceUpdate(self.value, ambient=ambient, standing=self._standing_of_value(node))
-        trouble = self.failure or failure
-        if trouble is None:
+        reported = self.failure or failure
+        if reported is None:
             return None
-        return ResourceUpdate(error=self._status(trouble, node), absent=self.absent)
+        return ResourceUpdate(error=self._status(reported, node), absent=self.absent)
 
     def standing(self, where: str, node: str) -> ResourceStatus:
-        """`where` is whose word it is."""
+        """Return the resource's status for messages; `where` is the source of the statement."""
         return ResourceStatus(self.type.kind, self.name, where, node, self.state.name, self.since)
 
     def _standing_of_value(self, node: str) -> ResourceStatus | None:
-        """Also when a later one was refused."""
+        """Return the status of the value in use, which stays ACKED when a later version was rejected."""
         update = self.accepted
         if update is None:
             return None
         acked = CacheState.ACKED.name
         return ResourceStatus(self.type.kind, self.name, f"server {update.server}", node, acked, update.when)
 
-    def _status(self, trouble: ResourceFailure, node: str) -> Status:
-        return resource_error(self.standing(trouble.where, node), trouble.reason)
+    def _status(self, failure: ResourceFailure, node: str) -> Status:
+        return resource_error(self.standing(failure.where, node), failure.reason)
 
 
-def differs(state: ResourceUpdate, told: ResourceUpdate | None) -> bool:
-    """Values are compared by identity: equal bytes have the same one, and comparing big ones takes long."""
-    if told is None or state.value is not told.value:
+def differs(state: ResourceUpdate, published: ResourceUpdate | None) -> bool:
+    """Return whether two states differ for a watcher.
+
+    Values are compared by identity: equal bytes have the same value, and to compare large ones takes long.
+    """
+    if published is None or state.value is not published.value:
         return True
-    return (state.error, state.absent, state.ambient) != (told.error, told.absent, told.ambient)
+    return (state.error, state.absent, state.ambient) != (published.error, published.absent, published.ambient)

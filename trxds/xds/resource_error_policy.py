@@ -1,7 +1,7 @@
-"""What bad news from a server do to the resource that we have: keep it, or drop it (A53, A88).
+"""The rules for errors of a resource that is in use: keep it, or drop it (A53, A88).
 
-A server that alerts its operators lets clients go on with what they have; one that does not wants
-their RPCs to fail, so that somebody notices. The bootstrap says for each server which it is.
+A server that alerts its operators lets clients go on with the last value. One that does not wants RPCs to fail, so
+that somebody notices. The bootstrap says this for each server.
 """
 
 from __future__ import annotations
@@ -11,34 +11,34 @@ from dataclasses import dataclass
 
 VARIABLE = "GRPC_EXPERIMENTAL_XDS_DATA_ERROR_HANDLING"
 
-# google.rpc codes that say something of the data; any other is the server's own trouble, and passes.
+# A88: these google.rpc codes are about the resource; any other is a passing failure of the server.
 NOT_FOUND = 5
 PERMISSION_DENIED = 7
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceErrorPolicy:
-    """`wait` is how long an answer may take, in seconds; later it is absent, or merely late."""
+    """The rules of one server. `wait` is the resource timeout in seconds; then a resource is absent, or only late."""
 
     wait: float = 15.0
     late_is_absent: bool = True
     drop_deleted: bool = True
-    drop_refused: bool = False
+    drop_rejected: bool = False
 
     def drop_failed(self, code: int) -> bool:
-        """Whether an error in a resource's place (xRFC TP3) takes the resource."""
-        return self.drop_refused and code in (NOT_FOUND, PERMISSION_DENIED)
+        """Return whether an error in a resource's place (xRFC TP3) drops the value."""
+        return self.drop_rejected and code in (NOT_FOUND, PERMISSION_DENIED)
 
 
 def is_a88_enabled(environ: Mapping[str, str]) -> bool:
-    """Whether the environment asks for A88's rules; A53's are in force until it does."""
+    """Return whether the environment enables A88's rules; without it A53's are in force."""
     return environ.get(VARIABLE, "").lower() == "true"
 
 
 def resource_error_policy(features: Set[str], *, a88: bool) -> ResourceErrorPolicy:
-    """By a server's features; of A53 and A88 either has its own, and ignores the other's."""
+    """Return the rules for a server's features; A53 and A88 each have their own and ignore the other's."""
     if not a88:
         return ResourceErrorPolicy(drop_deleted="ignore_resource_deletion" not in features)
     fail, late = "fail_on_data_errors" in features, "resource_timer_is_transient_error" in features
-    # A88: a server that tells of absence itself is not guessed at after 15 s; its silence only says that it is late.
-    return ResourceErrorPolicy(30.0 if late else 15.0, late_is_absent=not late, drop_deleted=fail, drop_refused=fail)
+    # A88: such a server reports absence itself, so its silence only means that the resource is late.
+    return ResourceErrorPolicy(30.0 if late else 15.0, late_is_absent=not late, drop_deleted=fail, drop_rejected=fail)

@@ -1,8 +1,7 @@
-"""From a target to the Listener it means (A27, A47).
+"""The names of resources: from a target to its Listener, and the parts of xdstp names (A27, A47).
 
-`xds:///shop` asks for the Listener that the bootstrap's template makes of "shop";
-`xds://fleet/shop` asks the authority "fleet". The virtual host is chosen by "shop" itself,
-not by the Listener's name.
+`xds:///shop` requests the Listener whose name the bootstrap's template makes of "shop"; `xds://fleet/shop` does so in
+the authority "fleet". The virtual host is chosen by "shop" itself, not by the Listener's name.
 """
 
 from __future__ import annotations
@@ -16,71 +15,75 @@ from .bootstrap import Bootstrap
 
 _XDSTP = "xdstp:"
 
-# RFC 3986 path characters that xdstp names leave as they are; "/" is one (A47).
+# RFC 3986 path characters, which xdstp names have without percent-coding; "/" is one (A47).
 _PATH = "/:@!$&'()*+,;="
-# An authority may not hold a slash, so ":authority" has it percent-coded.
+# ":authority" may have no slash, so it is percent-coded there.
 _AUTHORITY = ":@!$&'()*+,;=[]"
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`listener` is the LDS resource to ask for; `authority` is the default `:authority` and picks the virtual host."""
+    """A parsed target: `listener` is its LDS resource; `authority` is the `:authority` that its virtual host takes."""
 
     listener: str
     authority: str
 
 
 def parse_target(target: str, bootstrap: Bootstrap) -> Target:
-    """`ValueError` for a text that is no xds target, `BootstrapError` for an authority that is not configured."""
+    """Return the parsed target.
+
+    `ValueError` for a text that is no xds target, `BootstrapError` for an unknown authority.
+    """
     authority, name = _split(target)
     template = _template(authority, bootstrap, target)
     return Target(listener=fill_template(template, name), authority=quote(name, safe=_AUTHORITY))
 
 
 def fill_template(template: str, name: str) -> str:
-    """The template with `%s` replaced; xdstp names are URIs, so there the name is percent-coded first."""
+    """Return the template with `%s` replaced. xdstp names are URIs, so there the name is percent-coded first."""
     return template.replace("%s", quote(name, safe=_PATH) if template.startswith(_XDSTP) else name)
 
 
 def canonical(name: str) -> str:
-    """The one spelling of a resource's name: in an xdstp URI the context parameters are sorted (A47).
+    """Return the one spelling of a resource's name: an xdstp URI has its context parameters sorted (A47).
 
-    Of a parameter that is there twice the last one counts.
+    Of a parameter that is there twice, the last one counts.
     """
     if not name.startswith(_XDSTP) or "?" not in name:
         return name
-    uri, mark, fragment = name.partition("#")  # in which a "?" is like any other character
+    uri, mark, fragment = name.partition("#")  # a "?" in the fragment begins no query
     path, _, query = uri.partition("?")
     parameters = {each.partition("=")[0]: each for each in query.split("&") if each}
+    # A name without parameters has no "?", since "name?" and "name" are the same resource.
     return path + "?" * bool(parameters) + "&".join(parameters[key] for key in sorted(parameters)) + mark + fragment
 
 
 def authority_of(name: str) -> str | None:
-    """Whose resource this is; None for names of the old style, which belong to the top-level servers."""
+    """Return the authority of a name; None for names of the old style, which belong to the top-level servers."""
     # A47: "xdstp:///..." has the empty authority, which is a key like any other in the bootstrap's map.
     return _parts(name)[0] if name.startswith(_XDSTP) else None
 
 
 def check_type(name: str, type: str) -> str | None:
-    """What is wrong with the name for a resource of that type, "envoy.config.cluster.v3.Cluster" say."""
+    """Return the error of a name for a resource of that type, such as "envoy.config.cluster.v3.Cluster", or None."""
     if not name.startswith(_XDSTP) or _parts(name)[1:2] == [type]:
         return None
     return f"is not a name of this type; write xdstp://AUTHORITY/{type}/NAME"
 
 
 def _parts(name: str) -> list[str]:
-    """Authority, type, and the rest of an xdstp name; as many of them as there are."""
+    """Return authority, type and the rest of an xdstp name, or as many of them as there are."""
     return name.removeprefix(_XDSTP).removeprefix("//").partition("#")[0].partition("?")[0].split("/", 2)
 
 
 def _split(target: str) -> tuple[str, str]:
     scheme, _, rest = target.partition(":")
     if scheme.lower() != "xds":
-        raise ValueError(f"target {target!r} has not the scheme xds; write xds:///NAME")
+        raise ValueError(f"target {target!r} does not have the scheme xds; write xds:///NAME")
     authority = ""
     if rest.startswith("//"):
         authority, _, rest = rest[2:].partition("/")
-    # A target is a URI; what is percent-coded there is coded anew by the rules of the place where it goes (A47).
+    # A target is a URI; it is decoded here and coded again by the rules of an xdstp name or of `:authority` (A47).
     name = unquote(rest.removeprefix("/"))
     if not name or name.endswith("/"):
         raise ValueError(f"target {target!r} names no service; write xds:///NAME, where NAME does not end in a slash")

@@ -26,6 +26,7 @@ class ResourceTimers:
 
     def start(self, resource: Resource, deadline: float) -> None:
         """Start a resource's timer, unless it runs already."""
+        # A57: a request that names the resource again does not extend its time.
         self._deadlines.setdefault(resource, deadline)
 
     def stop(self, resource: Resource) -> None:

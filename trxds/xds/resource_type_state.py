@@ -1,13 +1,13 @@
-"""What was said about one type of resource on one stream: names, nonces, ACKs and NACKs.
+"""The state of one type of resource on one stream: requested names, nonces, ACKs and NACKs.
 
-In state of the world a request does three things at once: it names all that we want, it answers the response
-whose nonce it carries, and a name that it repeats tells the server that we have what it sent under that name. The
-server then sends it again only when it changes, and a server ignores a request with an older nonce. So there are
-two rules here, beyond the protocol's own (grpc/grpc-go#8125, grpc/grpc#38698):
+In state of the world a request does three things at once: it names all wanted resources, it answers the response whose
+nonce it has, and a name in it tells the server that the client has what was sent under that name. The server then
+sends that resource again only when it changes, and it ignores a request with an older nonce. So there are two rules
+here beyond the protocol's own (grpc/grpc-go#8125, grpc/grpc#38698):
 
-* A resource that nobody wants any more is kept until a request without its name has been sent that carries the
-  nonce of the last response with it. A name that comes back before that is served from what was kept.
-* An ACK leaves out the names that came when we did not take them. A request right behind it asks for them.
+* A resource that is wanted no longer is kept until a request without its name went out that has the nonce of the last
+  response with it. A name that is wanted again before that is served from what was kept.
+* An ACK leaves out the names that came while the client did not take them. The request after it asks for them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from math import inf
 from .discovery_response import ParsedResponse
 from .nack_pacing import AT_ONCE, NackPacing
 
-_SIZE_OF_AN_ACK = 200  # bytes, beside its texts
+ACK_SIZE = 200  # bytes, without its texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,20 +27,20 @@ class PendingAck:
     """The answer to one response, not sent yet; with errors it is a NACK."""
 
     nonce: str
-    version: str  # the last of the type that was accepted by then
+    version: str  # the type's last accepted version at that time
     errors: tuple[str, ...]
-    response: int  # which one of the type's on this stream, from 1
+    response: int  # the number of the response of this type on this stream, from 1
     due: float
 
     @property
     def size(self) -> int:
-        """How many bytes it takes while it waits, about."""
-        return _SIZE_OF_AN_ACK + len(self.nonce) + len(self.version) + sum(map(len, self.errors))
+        """Return roughly the bytes that the answer takes while it waits."""
+        return ACK_SIZE + len(self.nonce) + len(self.version) + sum(map(len, self.errors))
 
 
 @dataclass(frozen=True, slots=True)
 class NextRequest:
-    """The names that a request has, and the response that it answers, if any."""
+    """The names of a request, and the ACK or NACK that it is, if any."""
 
     names: Collection[str]
     ack: PendingAck | None
@@ -49,70 +49,71 @@ class NextRequest:
 @dataclass(frozen=True, slots=True)
 class _InFlight:
     names: frozenset[str]
-    wanted: frozenset[str]  # some of which may have been left out
-    response: float  # whose nonce it carries
+    wanted: frozenset[str]  # all wanted names; the request may leave some out
+    response: float  # the number of the response whose nonce it has
     answers: bool
 
 
 class ResourceTypeState:
-    """`cumulative` is the protocol's: whether a request has all names, and answers all responses up to its nonce."""
+    """The state of one type. With `cumulative` a request has all names, and answers all responses up to its nonce."""
 
     def __init__(self, *, cumulative: bool) -> None:
         self.requested: frozenset[str] | None = None
         """The names in the last request that was sent; None before the first."""
         self.nonce = ""
-        """Of the last response."""
+        """The nonce of the last response."""
         self._cumulative = cumulative
         self._responses = 0
         self._pending_acks: list[PendingAck] = []
-        self.unsent = 0
-        """Bytes of the answers that wait, about; not counted in state of the world, where there are never many."""
+        self.unsent_bytes = 0
+        """Roughly the bytes of pending answers; not counted in state of the world, where there are never many."""
         self._pacing = NackPacing()
-        self._held: dict[str, int] = {}  # names that the server knows us to have: in which response each came last
-        self._not_held: set[str] = set()  # names that came and that we do not have; the server may think that we do
-        self._not_in_ack: set[str] = set()  # of those, the ones that our last ACK or NACK did not name
-        self._left_out: set[str] = set()  # and the ones that any request with its nonce did not name
+        self._held: dict[str, int] = {}  # the number of the last response with each name that the client has
+        self._not_held: set[str] = set()  # names that came and were not taken; the server may think that they were
+        self._not_in_ack: set[str] = set()  # those of them that the last ACK or NACK did not name
+        self._left_out: set[str] = set()  # those of them that some request with its nonce did not name
         self._in_flight = _InFlight(frozenset(), frozenset(), 0, answers=False)
         self._in_doubt = False
-        self._wanted: frozenset[str] = frozenset()  # when the last request was composed
-        self._may_be_unheard = False  # that was a change, and the request may have crossed a response
+        self._wanted: frozenset[str] = frozenset()  # the wanted names at the last request
+        self._may_be_ignored = False  # that request had a change, and may have crossed a response
 
-    # -- what we say
+    # -- requests
 
     def next_request(self, wanted_in_order: Collection[str], now: float) -> NextRequest | None:
-        """Return the next request of this type, or None if there is nothing to say now. It is taken for in flight."""
+        """Return the next request of this type, or None. The request counts as in flight from then on."""
         if not wanted_in_order and self.requested is None:
-            return None  # an empty list as a type's first request would mean: everything
+            return None  # a type's first request without names would subscribe to all resources
         names = wanted = self._as_set(wanted_in_order)
-        ack = self._next_ack(now, at_once=wanted is not self._wanted or self._may_be_unheard)
+        ack = self._next_ack(now, at_once=wanted is not self._wanted or self._may_be_ignored)
         if ack is None and self._pending_acks and self._cumulative:
-            return None  # it would carry the nonce without the error, which would be an ACK
+            return None  # it would have the nonce without the error, so it would be an ACK
         if omitted := self._omitted(wanted, ack):
             wanted_in_order = [name for name in wanted_in_order if name not in omitted]
             names = wanted - omitted
         if ack is None and (names is self.requested or names == self.requested):
             return None
-        # A request of the incremental protocol says what it says whatever has crossed it.
+        # In delta a request has its effect no matter which responses it crosses.
         response = inf if not self._cumulative else ack.response if ack else self._responses
         self._in_flight = _InFlight(names, wanted, response, answers=ack is not None)
         return NextRequest(wanted_in_order, ack)
 
     @property
     def has_more(self) -> bool:
-        """Another request of this type is to follow, now or later."""
+        """Return whether another request of this type is to follow, now or later."""
         return bool(self._pending_acks) or self._in_doubt
 
     @property
     def next_due(self) -> float:
-        """When the next NACK that waits may go out; infinite if none waits."""
+        """Return when the next delayed NACK may go out; infinite if none waits."""
         return min((ack.due for ack in self._pending_acks), default=inf)
 
     def sent(self) -> list[str]:
-        """The request in flight was handed over; return the names that it asks for no more."""
+        """Note that the request in flight went out, and return the names that it requests no longer."""
         sent, before = self._in_flight, self.requested or frozenset()
-        self._may_be_unheard = sent.wanted is not self._wanted
+        self._may_be_ignored = sent.wanted is not self._wanted
         self.requested, self._wanted = sent.names, sent.wanted
         no_more = set() if sent.names is before else set(before - sent.names)
+        # Most requests only answer; for those this check saves a set of thousands of names.
         if not self._held.keys() <= sent.names:
             no_more |= self._held.keys() - sent.names
         released = [name for name in no_more if self._held.get(name, 0) <= sent.response]
@@ -125,39 +126,42 @@ class ResourceTypeState:
         return released
 
     def drop(self, name: str) -> None:
-        """We no longer have it. The server may still think so: a request may have crossed a response."""
+        """Note that a resource was dropped. The server may not know yet: a request may have crossed a response."""
         if self._held.pop(name, None) is not None and self._cumulative:
             self._not_held.add(name)
 
     def has_requested(self, name: str) -> bool:
-        """Our last request named it, and so does the one in flight. The first one is answered, so it has arrived."""
+        """Return whether the last request and the one in flight have the name.
+
+        The last one was answered, so it arrived.
+        """
         in_flight = self._in_flight.names
         return name in in_flight and (self.requested is None or name in self.requested)
 
     def may_forget(self, name: str) -> bool:
-        """The server knows that we do not want it, as far as we can tell."""
+        """Return whether the server knows, as far as the client can tell, that the resource is wanted no longer."""
         named = name in self._in_flight.names or (self.requested is not None and name in self.requested)
         return name not in self._held and not named
 
     def _as_set(self, wanted: Collection[str]) -> frozenset[str]:
-        """The same set as for the last request if it has the same names: most requests only answer."""
+        """Return the names as a set: the last request's object if it is equal, since most requests only answer."""
         last = self._wanted
         return last if len(wanted) == len(last) and last.issuperset(wanted) else frozenset(wanted)
 
     def _next_ack(self, now: float, *, at_once: bool) -> PendingAck | None:
-        """The next answer that need not wait any longer. In state of the world no other request may go before it."""
+        """Return the next answer that need not wait longer. In state of the world no other request may go before it."""
         for index, ack in enumerate(self._pending_acks):
             if ack.due <= now or (at_once and self._cumulative):
                 if not self._cumulative:
-                    self.unsent -= ack.size
+                    self.unsent_bytes -= ack.size
                 return self._pending_acks.pop(index)
         return None
 
     def _omitted(self, wanted: frozenset[str], ack: PendingAck | None) -> Set[str]:
-        """The names that this request leaves out, so that the next one asks for them.
+        """Return the names that this request leaves out, so that the next one asks for them.
 
-        A server that answers each request at once, because of a NACK or as it has changed again, ignores our next
-        one. So a NACK has all names, and so has an ACK if the last one had not; what they claim is taken back after.
+        A server that answers each request at once, because of a NACK or another change, ignores the next request. So a
+        NACK has all names, and so has an ACK if the last one had not; the request after it corrects what they claim.
         """
         doubtful = self._not_held & wanted if self.requested is not None else set[str]()
         self._in_doubt = bool(doubtful)
@@ -165,15 +169,15 @@ class ResourceTypeState:
             return doubtful - self._left_out
         return set[str]() if ack.errors else doubtful - self._not_in_ack
 
-    # -- what we hear
+    # -- responses
 
-    def received(self, reading: ParsedResponse, version: str, subscribed: Container[str], now: float) -> None:
-        """Note what a response brings, and owe the server an answer. `version` is the last one accepted."""
+    def received(self, response: ParsedResponse, version: str, subscribed: Container[str], now: float) -> None:
+        """Note the names of a response, and queue its answer. `version` is the last one accepted."""
         self._responses += 1
-        self.nonce = reading.nonce
-        names = reading.names
+        self.nonce = response.nonce
+        names = response.names
         self._not_in_ack -= names
-        if reading.is_complete:
+        if response.is_complete:
             self._not_held &= names
         for name in names:
             if name in subscribed:
@@ -182,20 +186,22 @@ class ResourceTypeState:
             elif self._cumulative:
                 self._not_held.add(name)
         self._queue_ack(
-            PendingAck(reading.nonce, version, reading.errors, self._responses, self._pacing.due(reading, now))
+            PendingAck(response.nonce, version, response.errors, self._responses, self._pacing.due(response, now))
         )
 
-    def lost(self, name: str) -> bool:
-        """A complete response does not have it; return whether an earlier one had."""
+    def note_left_out(self, name: str) -> bool:
+        """Note that a complete response does not have a resource; return whether an earlier one had."""
         return self._held.pop(name, None) is not None
 
     def _queue_ack(self, ack: PendingAck) -> None:
-        """In state of the world the newest answer is enough, but no NACK is overtaken: the server would never
-        hear of it. One that waits repeats what the server has heard."""
+        """Queue an answer. In state of the world the newest is enough, but no NACK with news is replaced.
+
+        A replaced NACK would never reach the server. A delayed one only repeats what the server knows.
+        """
         if self._cumulative:
             first = self._pending_acks[0] if self._pending_acks else None
             is_news = first is not None and first.errors and first.due == AT_ONCE
             del self._pending_acks[1 if is_news else 0 :]
-        else:  # a server may choose a long nonce, and a NACK is as long as what is wrong
-            self.unsent += ack.size
+        else:  # nonces and errors may be long, so bytes are counted and not answers
+            self.unsent_bytes += ack.size
         self._pending_acks.append(ack)

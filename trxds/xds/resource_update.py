@@ -1,4 +1,4 @@
-"""What a watcher is told about a resource: always the whole state, never a change to it."""
+"""The state of a resource as its watchers get it (A88): always the whole state, never a change to it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from trxds.core.status import Status
 
 @dataclass(frozen=True, slots=True)
 class ResourceUpdate:
-    """The latest that is known of a resource; either `value` or `error` is there.
+    """The latest state of a resource; either `value` or `error` is set.
 
-    `value` is the last good one, and may be used while `ambient` says what is wrong with the
-    present: the last update was invalid, or the control plane cannot be reached. `error` says
-    why there is no value. `absent` marks the errors that are an answer: the resource does not
-    exist or was deleted, so what it configured must go, and not merely wait. `standing` is that of
-    `value`, for who finds something wrong with what it says.
+    `value` is the last valid one. It may be used while `ambient` describes a present error: the last update was
+    invalid, or the control plane cannot be reached. `error` is the reason why there is no value. `absent` marks errors
+    that are an answer: the resource does not exist or was deleted, so its configuration must go and not wait.
+    `standing` is the status of `value`, for messages about its content.
 
     All errors are UNAVAILABLE; a control plane's codes never reach RPCs (A54, A88).
     """

@@ -1,4 +1,4 @@
-"""What the word of one server makes of a resource: accepted, refused, failed, deleted or late (A53, A57, A88)."""
+"""The effect of one server's response on a resource: accepted, rejected, failed, deleted or late (A53, A57, A88)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from trxds.core.clock import TimeOfDay
 
-from .discovery_response import NOTHING, ParsedResource, ResourceError, invalid
+from .discovery_response import NO_BYTES, ParsedResource, ResourceError, describe_errors
 from .resource import CacheState, Resource, ResourceFailure, UpdateMetadata
 from .resource_error_policy import NOT_FOUND, ResourceErrorPolicy
 from .subscription import Subscription
@@ -17,62 +17,62 @@ log = logging.getLogger("trxds.xds")
 
 @dataclass(frozen=True, slots=True)
 class ResourceUpdater:
-    """`server` is its address; `time_of_day` is asked only for what happens just then."""
+    """The updates from `server`, an address. `time_of_day` converts only the present time."""
 
     server: str
     rules: ResourceErrorPolicy
     time_of_day: TimeOfDay
 
-    def came(self, version: str, now: float) -> UpdateMetadata:
-        """An event of now; of a resource that came it still lacks the bytes."""
-        return UpdateMetadata(version, NOTHING, now, self.server, self.time_of_day(now))
+    def new_metadata(self, version: str, now: float) -> UpdateMetadata:
+        """Return the metadata of an event of now; for a resource that came, the bytes are still missing."""
+        return UpdateMetadata(version, NO_BYTES, now, self.server, self.time_of_day(now))
 
     def accept(
-        self, resource: Resource, item: ParsedResource, came: UpdateMetadata, subscription: Subscription
+        self, resource: Resource, item: ParsedResource, metadata: UpdateMetadata, subscription: Subscription
     ) -> bool:
-        """Accept or refuse what came. False if it is what came the last time."""
+        """Accept or reject a resource. Return False if it is equal to the last one."""
         parsed = item.parsed
         if parsed is resource.parsed:
             return False
-        # In delta each resource has a version of its own; in state of the world all have the response's.
-        version = came.version if item.version is None else item.version
-        update = UpdateMetadata(version, item.raw, came.at, came.server, came.when)
+        # In delta each resource has its own version; in state of the world all have the response's.
+        version = metadata.version if item.version is None else item.version
+        update = UpdateMetadata(version, item.raw, metadata.at, metadata.server, metadata.when)
         subscription.note(resource.name, update, parsed)
         if parsed.errors:
-            reason = f"invalid resource: {invalid(parsed.errors, resource.type)}"
-            resource.refuse(update, parsed, self._trouble(reason), drop=self.rules.drop_refused)
+            reason = f"invalid resource: {describe_errors(parsed.errors, resource.type)}"
+            resource.reject(update, parsed, self._failure(reason), drop=self.rules.drop_rejected)
             return True
         if resource.ignored_deletion:
             log.info('%s resource "%s" is back', resource.type.kind, resource.name)  # A53
         resource.accept(update, parsed)
         return True
 
-    def fail(self, resource: Resource, failed: ResourceError, came: UpdateMetadata) -> None:
-        """The server says why it has nothing to give (xRFC TP3)."""
+    def fail(self, resource: Resource, failed: ResourceError, metadata: UpdateMetadata) -> None:
+        """Note the error that the server sent in place of the resource (xRFC TP3)."""
         resource.fail(
             CacheState.RECEIVED_ERROR,
-            came,
-            self._trouble(f"the server reports {failed}"),
+            metadata,
+            self._failure(f"the server reports {failed}"),
             drop=self.rules.drop_failed(failed.code),
             absent=failed.code == NOT_FOUND,
         )
 
-    def delete(self, resource: Resource, came: UpdateMetadata) -> None:
-        """The server has it no longer."""
+    def delete(self, resource: Resource, metadata: UpdateMetadata) -> None:
+        """Note that the server deleted the resource."""
         drop = self.rules.drop_deleted or resource.value is None
         reason = "does not exist, deleted by the server" + ("" if drop else "; the last one is kept")
-        resource.fail(CacheState.DOES_NOT_EXIST, came, self._trouble(reason), drop=drop, absent=True)
+        resource.fail(CacheState.DOES_NOT_EXIST, metadata, self._failure(reason), drop=drop, absent=True)
 
     def on_resource_timeout(self, resource: Resource, now: float) -> None:
-        """It did not come in time."""
+        """Note that the resource did not come in time (A57)."""
         # A88: a server with resource_timer_is_transient_error may be slow, so the resource is late and not absent.
         absent = self.rules.late_is_absent
         resource.fail(
             CacheState.DOES_NOT_EXIST if absent else CacheState.TIMEOUT,
-            self.came("", now),
-            self._trouble(f"{'does not exist' if absent else 'no answer'}, asked {self.rules.wait:g} s before"),
+            self.new_metadata("", now),
+            self._failure(f"{'does not exist' if absent else 'no answer'}, asked {self.rules.wait:g} s before"),
             absent=absent,
         )
 
-    def _trouble(self, reason: str) -> ResourceFailure:
+    def _failure(self, reason: str) -> ResourceFailure:
         return ResourceFailure(f"server {self.server}", reason)

@@ -1,6 +1,6 @@
-"""State of the world: each request names all we want, each response has all that the server has of it (A27).
+"""The state-of-the-world variant: requests name all wanted resources, responses have all that exist (A27).
 
-Of a Listener or Cluster response that is meant literally: what it leaves out was deleted.
+A Listener or Cluster that a response leaves out was deleted; for other types it is unchanged.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ PATH = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedR
 
 
 class SotwProtocol:
-    """The dialect that every control plane speaks."""
+    """The protocol variant that every control plane supports."""
 
     path = PATH
     response = DiscoveryResponse
@@ -23,11 +23,14 @@ class SotwProtocol:
     read = staticmethod(read)
 
     @staticmethod
-    def request(ask: DiscoveryRequestParams) -> DiscoveryRequest:
-        """The nonce is the type's last one, also when nothing is answered: it says which names we knew of."""
+    def request(params: DiscoveryRequestParams) -> DiscoveryRequest:
+        """Return the request.
+
+        It has the type's last nonce even if it answers nothing, to say which names it is based on.
+        """
         return DiscoveryRequest(
-            type_url=ask.type.type_url,
-            version_info=ask.version,
-            response_nonce=ask.nonce,
-            resource_names=ask.names,
+            type_url=params.type.type_url,
+            version_info=params.version,
+            response_nonce=params.nonce,
+            resource_names=params.names,
         )

@@ -1,7 +1,7 @@
-"""Who watches which resource: a Cell for each, and a letter in each watcher's mailbox.
+"""The watches of all resources: an Observable for each resource, and a message in each watcher's queue (A74).
 
-A watch costs a slot and no task. The states themselves belong to the conversation; a Cell only
-spreads them, so it goes with its last watcher and a new one begins with what is known by then.
+A watch costs a slot and no task. The states belong to `Authority`; an Observable only distributes them, so it goes
+with its last watcher, and a new one begins with what is known by then.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from .resource_update import ResourceUpdate
 
 
 class WatchRegistry:
-    """All watches of one client. `subscribe` is called for the first of a resource and returns what
-    this tells watchers, of that resource or of others; `unsubscribe` after the last. `published` hears all
-    that watchers are told."""
+    """All watches of one client.
+
+    `subscribe` is called for a resource's first watch and returns the changes for watchers, of that resource or of
+    others; `unsubscribe` is called after its last. `published` is called with everything that is sent to watchers.
+    """
 
     def __init__(
         self,
@@ -29,76 +31,77 @@ class WatchRegistry:
         self._subscribe = subscribe
         self._unsubscribe = unsubscribe
         self._published = published
-        self._cells: dict[Key, Observable[ResourceUpdate]] = {}
-        self._late: set[Subscription[ResourceUpdate]] = set()
+        self._observables: dict[Key, Observable[ResourceUpdate]] = {}
+        self._slow: set[Subscription[ResourceUpdate]] = set()
 
     @property
     def count(self) -> int:
-        """How many resources are watched."""
-        return len(self._cells)
+        """Return how many resources are watched."""
+        return len(self._observables)
 
     def add(self, key: Key, mailbox: ConflatingQueue[ResourceUpdate], sender: Hashable) -> Watch:
-        return Watch(self, key, self._cell(key).subscribe(mailbox, sender))
+        return Watch(self, key, self._observable(key).subscribe(mailbox, sender))
 
     def publish(self, changes: Changes) -> None:
-        # Who has caught up is waited for again: it was slow once, which may have been a busy moment.
-        self._late = {follower for follower in self._late if not follower.has_seen}
+        # A watcher that has caught up is waited for again: it may have been slow in a busy moment only.
+        self._slow = {subscription for subscription in self._slow if not subscription.has_seen}
         for key, state in changes.items():
-            if cell := self._cells.get(key):
-                cell.set(state)
+            if observable := self._observables.get(key):
+                observable.set(state)
         self._published(changes)
 
-    async def all_seen(self, keys: Iterable[Key]) -> None:
-        """Every watcher of these has read its letter and come back for the next, or left, or was late before."""
-        for follower in self._followers(keys):
-            if follower not in self._late:
-                await follower.seen()
+    async def wait_until_seen(self, keys: Iterable[Key]) -> None:
+        """Wait until every watcher of these has read its message and asks for the next, is gone, or is slow."""
+        for subscription in self._subscriptions(keys):
+            if subscription not in self._slow:
+                await subscription.seen()
 
     def mark_slow(self, keys: Iterable[Key]) -> int:
-        """Wait no more for the watchers of these that have not seen them, until they have; returns how many."""
-        late = {follower for follower in self._followers(keys) if not follower.has_seen} - self._late
-        self._late |= late
-        return len(late)
+        """Wait no more for watchers that have not read these, until they have; return how many there are."""
+        slow = {subscription for subscription in self._subscriptions(keys) if not subscription.has_seen} - self._slow
+        self._slow |= slow
+        return len(slow)
 
-    def _followers(self, keys: Iterable[Key]) -> list[Subscription[ResourceUpdate]]:
-        cells = (self._cells.get(key) for key in keys)
-        return [follower for cell in cells if cell for follower in cell.subscribers]
+    def _subscriptions(self, keys: Iterable[Key]) -> list[Subscription[ResourceUpdate]]:
+        observables = (self._observables.get(key) for key in keys)
+        return [subscription for observable in observables if observable for subscription in observable.subscribers]
 
-    def _cell(self, key: Key) -> Observable[ResourceUpdate]:
-        cell = self._cells.get(key)
-        if cell is None:
-            # Before the subscription: if its state is known already, this watcher is to hear of it by the same way.
-            cell = self._cells[key] = Observable()
+    def _observable(self, key: Key) -> Observable[ResourceUpdate]:
+        observable = self._observables.get(key)
+        if observable is None:
+            # It has to exist before `_subscribe`: a state that is known already is published to it like any other.
+            observable = self._observables[key] = Observable()
             self.publish(self._subscribe(*key))
-        return cell
+        return observable
 
-    def _left(self, key: Key) -> None:
-        cell = self._cells.get(key)
-        if cell is not None and not cell.has_subscribers:
-            del self._cells[key]
+    def _on_cancelled(self, key: Key) -> None:
+        observable = self._observables.get(key)
+        if observable is not None and not observable.has_subscribers:
+            del self._observables[key]
             self._unsubscribe(*key)
 
 
 class Watch:
-    """One watcher's interest in one resource, until it leaves."""
+    """One watcher's watch of one resource, until it is cancelled."""
 
-    __slots__ = ("_following", "_key", "_watches")
+    __slots__ = ("_key", "_subscription", "_watches")
 
-    def __init__(self, watches: WatchRegistry, key: Key, following: Subscription[ResourceUpdate]) -> None:
+    def __init__(self, watches: WatchRegistry, key: Key, subscription: Subscription[ResourceUpdate]) -> None:
         self._watches = watches
         self._key = key
-        self._following: Subscription[ResourceUpdate] | None = following
+        self._subscription: Subscription[ResourceUpdate] | None = subscription
 
     def cancel(self) -> None:
-        """Watch no longer; an unread letter is taken back. Plain and idempotent.
+        """End the watch, and take an unread message back. A second call changes nothing.
 
-        The last watcher's leaving unsubscribes, unless another comes in the same step.
+        The last watcher unsubscribes the resource, unless another one comes in the same step.
         """
-        following, self._following = self._following, None
+        # Cleared first, so that a second call finds nothing to do.
+        following, self._subscription = self._subscription, None
         if following is not None:
             following.unsubscribe()
-            self._watches._left(self._key)
+            self._watches._on_cancelled(self._key)
 
     def __repr__(self) -> str:
         type, name = self._key
-        return f"<Watch {type.kind} {name}{' left' if self._following is None else ''}>"
+        return f"<Watch {type.kind} {name}{' left' if self._subscription is None else ''}>"

@@ -1,9 +1,8 @@
-"""The way to one xDS server: a connection that the streams there share, for as long as there is one of them.
+"""The connection to one xDS server that its ADS and LRS streams share, as in gRPC's other clients.
 
-ADS and load reports go over one connection, as in gRPC's other clients: the server sees one peer, and so does
-whatever stands before it. The first stream has it dialled, the last one ends it, and one that finds
-it lost, draining or full has another dialled: a server that allows one stream at a time would otherwise
-never hear of ADS again once load reports have come first.
+So the server, and any proxy before it, sees one peer. The first stream opens the connection and the last one closes
+it. A stream that finds it lost, draining or full opens another one: with a server that allows one stream at a time, an
+LRS stream would otherwise shut out ADS for ever.
 """
 
 from __future__ import annotations
@@ -25,65 +24,66 @@ from trxds.transport.keepalive import Keepalive
 from .bootstrap import ServerConfig
 
 CONNECT_TIMEOUT = 20.0  # seconds, as for any gRPC connection
-KEEPALIVE_TIME = 300.0  # seconds without a byte before it is asked whether it lives, as in gRPC's other xDS clients
+KEEPALIVE_TIME = 300.0  # seconds without a byte before a PING, as in gRPC's other xDS clients
 
-KEEPALIVE_TIMEOUT = f"no connection within {CONNECT_TIMEOUT:g} s; check server_uri in the bootstrap and the network"
+CONNECT_TIMED_OUT = f"no connection within {CONNECT_TIMEOUT:g} s; check server_uri in the bootstrap and the network"
 
 Start: TypeAlias = Callable[[Callable[[], Awaitable[None]], str], None]
-"""Have a task run, by that name."""
+"""Start a task with that name."""
 
 
 class ConnectionRef:
-    """One stream's share of a connection, from before it is dialled."""
+    """One stream's hold on a shared connection, from before it is connected."""
 
-    def __init__(self, line: XdsChannel) -> None:
-        self._line = line
-        self._dialled, self._hold = line._join()
+    def __init__(self, xds_channel: XdsChannel) -> None:
+        self._xds_channel = xds_channel
+        self._shared, self._hold = xds_channel._acquire_connection()
 
     async def connection(self) -> Connection | str:
-        """Once it is ready and has room for one stream more; a text says why there is none."""
-        await self._dialled.answered.wait()
-        # Two may have waited for one connection, to a server that allows one stream; the second has another dialled.
-        while (found := self._dialled.connection) is not None and not _has_room(found):
+        """Return the connection once it is ready and has room for one more stream, or a text with its failure."""
+        await self._shared.settled.wait()
+        # Two streams may have waited for one connection to a server that allows one stream; the second opens another.
+        while (found := self._shared.connection) is not None and not _has_room(found):
             self._hold.release()
-            self._dialled, self._hold = self._line._join()
-            await self._dialled.answered.wait()
-        return found or self._dialled.failure
+            self._shared, self._hold = self._xds_channel._acquire_connection()
+            await self._shared.settled.wait()
+        return found or self._shared.failure
 
-    def leave(self) -> None:
-        """Plain, and idempotent. The last one ends the connection."""
+    def release(self) -> None:
+        """Release the hold; the last one closes the connection. A second call changes nothing."""
+        # The channel's state is set after the release: only then it is known whether the connection ends.
         self._hold.release()
-        self._line._left(self._dialled)
+        self._xds_channel._on_release(self._shared)
 
 
 class _SharedConnection:
-    """A connection or the attempt at one, and who is on it."""
+    """A connection or the attempt at one, with the lifetime that its streams hold."""
 
     def __init__(self, name: str) -> None:
         self.lifetime = Lifetime(name)
-        self.answered = trio.Event()
+        self.settled = trio.Event()
         self.connection: Connection | None = None
         self.failure = ""
 
     @property
-    def stands(self) -> bool:
-        """It is ready or may become so."""
+    def is_open(self) -> bool:
+        """Return whether the connection is ready or may become so."""
         if self.lifetime.ended or self.failure:
             return False
         return self.connection is None or self.connection.ready
 
     @property
-    def usable(self) -> bool:
-        """By one stream more."""
-        return self.stands and (self.connection is None or _has_room(self.connection))
+    def is_usable(self) -> bool:
+        """Return whether one more stream can use it."""
+        return self.is_open and (self.connection is None or _has_room(self.connection))
 
-    def answer(self, failure: str = "") -> None:
+    def settle(self, failure: str = "") -> None:
         self.failure = failure
-        self.answered.set()
+        self.settled.set()
 
 
 class XdsChannel:
-    """How the way to `server` stands, for who asks (A14): between two streams it is in TRANSIENT_FAILURE."""
+    """The channel to the xDS server, as channelz shows it (A14): between two streams it is in TRANSIENT_FAILURE."""
 
     kind = "ads"
 
@@ -91,75 +91,75 @@ class XdsChannel:
         self.server = server
         self.uri = server.uri
         self.state = Connectivity.IDLE
-        self.error = ""  # why the last stream ended, until the next is up
+        self.error = ""  # the reason of the last stream's end, until the next one is open
         self.created_at = trio.current_time()
-        self.changed_at = -math.inf  # when it came to its state, on Trio's clock
+        self.changed_at = -math.inf  # the time of the last change of state, on Trio's clock
         self.traffic = ConnectionStats()
         self._network = network
         self._start = start
-        self._dialled: _SharedConnection | None = None
+        self._shared: _SharedConnection | None = None
 
-    def share(self) -> ConnectionRef:
-        """On the connection that there is, or on a new one. Plain."""
+    def acquire(self) -> ConnectionRef:
+        """Return a hold on the present connection, or on a new one."""
         return ConnectionRef(self)
 
-    def ended(self, reason: str) -> None:
-        """A stream has left because of that."""
-        # With another stream there the way is not lost, only this one.
-        if not self._in_use and (self._dialled is None or not self._dialled.stands):
+    def note_stream_end(self, reason: str) -> None:
+        """Note that a stream ended for that reason."""
+        # If another stream is open, only this one failed and not the channel.
+        if not self._in_use and (self._shared is None or not self._shared.is_open):
             self._set_state(Connectivity.TRANSIENT_FAILURE, reason)
 
-    def _join(self) -> tuple[_SharedConnection, Hold]:
-        if self._dialled is not None and self._dialled.usable:
-            return self._dialled, self._dialled.lifetime.hold()
-        dialled = self._dialled = _SharedConnection(self.uri)
+    def _acquire_connection(self) -> tuple[_SharedConnection, Hold]:
+        if self._shared is not None and self._shared.is_usable:
+            return self._shared, self._shared.lifetime.hold()
+        shared = self._shared = _SharedConnection(self.uri)
         self._set_state(Connectivity.CONNECTING)
-        self._start(partial(self._live, dialled), f"{self.kind}/{self.uri}/connection")
-        return dialled, dialled.lifetime.maker
+        self._start(partial(self._run_connection, shared), f"{self.kind}/{self.uri}/connection")
+        return shared, shared.lifetime.maker
 
-    def _left(self, dialled: _SharedConnection) -> None:
-        if dialled is self._dialled and dialled.lifetime.ended:
+    def _on_release(self, shared: _SharedConnection) -> None:
+        if shared is self._shared and shared.lifetime.ended:
             self._set_state(Connectivity.READY if self._in_use else Connectivity.IDLE)
 
     @property
     def _in_use(self) -> bool:
-        """By a stream on one of the connections, which may be an older one that drains or is full."""
+        """Return whether a stream uses one of the connections, even an older one that drains or is full."""
         return any(connection.stream_count for connection in self.traffic.connections)
 
-    async def _live(self, dialled: _SharedConnection) -> None:
-        # The dialling is in here too: it is given up when nobody waits for it any more.
-        with dialled.lifetime.scope:
+    async def _run_connection(self, shared: _SharedConnection) -> None:
+        # The attempt to connect is inside too, so it ends when no stream waits for it any more.
+        with shared.lifetime.scope:
             transport = await self._connect()
             if isinstance(transport, str):
-                dialled.answer(transport)
+                shared.settle(transport)
             else:
-                await self._be(dialled, transport)
+                await self._run_transport(shared, transport)
 
     async def _connect(self) -> trio.abc.Stream | str:
         try:
             with trio.fail_after(CONNECT_TIMEOUT):
                 return await self._network.connect(self.server.address)
         except trio.TooSlowError:
-            return KEEPALIVE_TIMEOUT
+            return CONNECT_TIMED_OUT
         except OSError as error:
-            return refused(error)
+            return describe_connect_error(error)
 
-    async def _be(self, dialled: _SharedConnection, transport: trio.abc.Stream) -> None:
-        asking = Keepalive(KEEPALIVE_TIME, without_calls=True)
-        connection = Connection(transport, peer=self.server.address, options=WireOptions(), keepalive=asking)
+    async def _run_transport(self, shared: _SharedConnection, transport: trio.abc.Stream) -> None:
+        keepalive_probe = Keepalive(KEEPALIVE_TIME, without_calls=True)
+        connection = Connection(transport, peer=self.server.address, options=WireOptions(), keepalive=keepalive_probe)
         self.traffic.begin(connection)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(connection.run, name=f"{self.kind}/{self.uri}/frames")
-                # To accept is not enough: a server that never sends its SETTINGS is as bad as one that refuses.
+                # A TCP connection is not enough: a server that never sends SETTINGS is as bad as one that refuses it.
                 with trio.move_on_after(CONNECT_TIMEOUT):
                     await connection.wait_ready()
                 if connection.ready:
-                    dialled.connection = connection
+                    shared.connection = connection
                     self._set_state(Connectivity.READY)
-                    dialled.answer()
+                    shared.settle()
                 else:
-                    dialled.answer(unusable(connection))
+                    shared.settle(describe_unusable(connection))
                     nursery.cancel_scope.cancel(reason="it does not become ready")
         finally:
             self.traffic.end(connection)
@@ -168,23 +168,23 @@ class XdsChannel:
         self.state, self.changed_at, self.error = state, trio.current_time(), error
 
     def __repr__(self) -> str:
-        return f"<Line {self.kind}/{self.uri} {self.state.value}>"
+        return f"<XdsChannel {self.kind}/{self.uri} {self.state.value}>"
 
 
 def _has_room(connection: Connection) -> bool:
-    """For one stream more; who is alone may wait for it."""
+    """Return whether one more stream fits. If there is no other, it may wait for the server's limit to rise."""
     return connection.stream_count < max(connection.streams.max_streams, 1)
 
 
-def refused(error: OSError) -> str:
-    """What the system refuses has a number; what certificates and tokens are refused for has none."""
+def describe_connect_error(error: OSError) -> str:
+    """Describe why there is no connection: a system error has a number, one of certificates or tokens has none."""
     cause = connect_error(error)
     if getattr(cause, "errno", None) is None:
         return f"{cause}; check the server's credentials in the bootstrap"
     return f"{getattr(cause, 'strerror', None) or cause}; check that it runs, and server_uri in the bootstrap"
 
 
-def unusable(connection: Connection) -> str:
-    """Why no stream can be opened there."""
+def describe_unusable(connection: Connection) -> str:
+    """Describe why no stream can be opened on the connection."""
     cause = connection.error.message if connection.error else f"no HTTP/2 within {CONNECT_TIMEOUT:g} s"
     return f"{cause}; check server_uri in the bootstrap"

@@ -1,7 +1,7 @@
-"""The xDS client: watches on one side, an ADS stream for each control plane on the other (A27, A47, A71).
+"""The xDS client: watches of resources, and an ADS stream to each control plane (A27, A47, A71).
 
-Its life is one call of `run`. Before it `watch` works too: what is asked early is asked of the
-server when the stream begins. What is known at the end stays known.
+It works during one call of `run`. `watch` may be called before: such resources are requested when the stream begins.
+What is known at the end stays known.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ log = logging.getLogger("trxds.xds")
 
 
 def _no_loads(server: ServerConfig) -> tuple[ClusterLoad, ...]:
-    """Nobody counts, so there is nothing to tell."""
+    """Return no loads: nobody counts any."""
     return ()
 
 
 class XdsClient:
     """Resources by name, from the servers of a bootstrap.
 
-    `data_error_handling` has bad news about a resource treated as A88 says, not as before it.
-    `take_loads` has the load of the clusters that are to be reported (LRS).
+    With `data_error_handling` the errors of a resource are handled by A88, otherwise by A53. `take_loads` returns the
+    loads of the clusters to report (LRS).
     """
 
     def __init__(
@@ -75,39 +75,53 @@ class XdsClient:
         self._data_error_handling = data_error_handling
         self._take_loads = take_loads
         self.observers = observers or Observers()
-        """Who watches, for who wants to."""
+        """The observers of its events."""
         self._time_of_day = time_of_day
-        self._load_servers = LrsServers(self._begin_reports, self._end_reports)
-        self._watches = WatchRegistry(self._subscribe, self._unsubscribe, self._load_servers.changed)
+        self._lrs_servers = LrsServers(self._start_reports, self._stop_reports)
+        self._watches = WatchRegistry(self._subscribe, self._unsubscribe, self._lrs_servers.update)
         self._streams: dict[AdsStreamState, AdsStream] = {}
-        self._load_streams: dict[ServerConfig, LrsStream] = {}
+        self._lrs_streams: dict[ServerConfig, LrsStream] = {}
         self._nursery: trio.Nursery | None = None
-        self._authorities: dict[str | None, Authority] = {None: self._authority(bootstrap.servers, impatient=False)}
+        self._authorities: dict[str | None, Authority] = {
+            None: self._authority(bootstrap.servers, fallback_on_reachability_only=False)
+        }
         self._authorities |= {
-            name: self._authority(its.servers or bootstrap.servers, impatient=its.fallback_on_reachability_only)
-            for name, its in bootstrap.authorities.items()
+            name: self._authority(
+                configured.servers or bootstrap.servers,
+                fallback_on_reachability_only=configured.fallback_on_reachability_only,
+            )
+            for name, configured in bootstrap.authorities.items()
         }
 
-    def _authority(self, servers: Sequence[ServerConfig], *, impatient: bool) -> Authority:
-        return Authority(servers, self, self._bootstrap.node.id, self._time_of_day, impatient=impatient)
+    def _authority(self, servers: Sequence[ServerConfig], *, fallback_on_reachability_only: bool) -> Authority:
+        return Authority(
+            servers,
+            self,
+            self._bootstrap.node.id,
+            self._time_of_day,
+            fallback_on_reachability_only=fallback_on_reachability_only,
+        )
 
     def __repr__(self) -> str:
         return f"<XdsClient {', '.join(map(repr, self._streams))}>"
 
     async def run(self) -> None:
-        """Talk to the control planes until cancelled; nothing is left when it returns."""
+        """Run the streams to the control planes until cancelled; nothing is left when it returns."""
         async with trio.open_nursery() as self._nursery:
             try:
                 for stream in self._streams.values():
-                    self._begin(stream)
-                for load_stream in self._load_streams.values():
-                    self._begin(load_stream)
+                    self._start_stream(stream)
+                for load_stream in self._lrs_streams.values():
+                    self._start_stream(load_stream)
                 await trio.sleep_forever()
             finally:
-                self._nursery = None  # in here, for who still watches while it closes
+                self._nursery = None  # before the nursery closes: watchers that stay must start no task in it
 
     def close(self) -> None:
-        """Before `run` is cancelled, if watchers stay: they keep what they have, and wait for nothing more."""
+        """End all requests, before `run` is cancelled while watchers stay.
+
+        The watchers keep what they have and wait for nothing more.
+        """
         if self._watches.count:
             log.warning(
                 "the shared xDS client is closed; what its channels have stays as it is: %s",
@@ -118,131 +132,137 @@ class XdsClient:
 
     @property
     def node(self) -> Node:
-        """Who we say we are."""
+        """Return the identity that the client sends."""
         return self._bootstrap.node
 
     @property
     def resources(self) -> Iterable[Resource]:
-        """All that is watched, and what is known of it."""
+        """Return all watched resources with their state."""
         return chain.from_iterable(authority.resources for authority in self._authorities.values())
 
     def servers_for(self, name: str) -> tuple[str, ...]:
-        """The URIs of the servers that are asked for resources like this one, the most preferred first."""
+        """Return the URIs of the servers in use for resources like this one, the highest priority first."""
         authority = self._authorities.get(authority_of(name))
         return authority.active_servers if authority is not None else ()
 
     @property
     def xds_channels(self) -> Iterator[XdsChannel]:
-        """The ways to all servers that are asked or reported to."""
-        yield from dict.fromkeys(stream.line for stream in self._all_streams())
+        """Yield the channels to all servers that ADS or LRS uses."""
+        yield from dict.fromkeys(stream.xds_channel for stream in self._all_streams())
 
     def watch(self, type: ResourceType, name: str, mailbox: ConflatingQueue[ResourceUpdate], sender: Hashable) -> Watch:
         """Put each state of the resource into `mailbox` as `sender`, and at once the one that is known.
 
-        As long as nothing is known there is no letter. Watchers of a resource share one subscription.
+        While nothing is known there is no message. Watchers of a resource share one subscription.
         """
         return self._watches.add((type, canonical(name)), mailbox, sender)
 
     def describe_pending(self, type: ResourceType, name: str) -> str:
-        """How a resource stands that has not come yet, in words; empty for one that nobody watches."""
+        """Describe why a resource has not come yet; the text is empty for one that nobody watches."""
         authority = self._authorities.get(authority_of(name))
         return authority.describe_pending((type, canonical(name))) if authority is not None else ""
 
     def _subscribe(self, type: ResourceType, name: str) -> Changes:
         now = trio.current_time()
-        if problem := self._problem(type, name):
+        # Such a watch gets its error at once, and no server is asked for the name.
+        if problem := self._name_error(type, name):
             since = self._time_of_day(now)
             standing = ResourceStatus(type.kind, name, "no server", self._bootstrap.node.id, "REQUESTED", since)
             return {(type, name): ResourceUpdate(error=resource_error(standing, problem))}
         authority = self._authorities[authority_of(name)]
         changes = authority.watch(type, name, now)
-        self._wake(authority)
-        self._tell_of([authority.resource(type, name)])
+        self._notify_streams(authority)
+        self._report_resources([authority.resource(type, name)])
         return changes
 
-    def _problem(self, type: ResourceType, name: str) -> str | None:
-        """Why nobody can be asked for that name."""
+    def _name_error(self, type: ResourceType, name: str) -> str | None:
+        """Return why no server can be asked for that name, or None."""
         authority = authority_of(name)
         if authority not in self._authorities:
             return f'authority "{authority}" is not in the bootstrap\'s authorities; add it there'
         return check_type(name, type.type_url.rpartition("/")[2])
 
     def _unsubscribe(self, type: ResourceType, name: str) -> None:
-        self._load_servers.left((type, name))
-        if self._problem(type, name) is None:
+        self._lrs_servers.remove((type, name))
+        if self._name_error(type, name) is None:
             authority = self._authorities[authority_of(name)]
-            self._tell_of([authority.unwatch(type, name)])
-            self._wake(authority)
+            self._report_resources([authority.unwatch(type, name)])
+            self._notify_streams(authority)
 
-    def _wake(self, authority: Authority) -> None:
-        for conversation, stream in self._streams.items():
-            if authority.uses(conversation):
+    def _notify_streams(self, authority: Authority) -> None:
+        for stream_state, stream in self._streams.items():
+            if authority.uses(stream_state):
                 stream.subscription_changed()
 
-    # -- servers, each once: authorities with an equal one share its stream
+    # -- streams, one for each server: authorities with equal servers share one (A71)
 
     def get_or_create_stream(self, server: ServerConfig) -> AdsStreamState:
-        for conversation, stream in self._streams.items():
-            if conversation.server == server:
+        for stream_state, stream in self._streams.items():
+            if stream_state.server == server:
+                # The caller subscribes to more resources in this step, so the writer has to wake.
                 stream.subscription_changed()
-                return conversation
+                return stream_state
         rules = resource_error_policy(server.features, a88=self._data_error_handling)
-        dialect = DeltaProtocol() if delta.FEATURE in server.features else SotwProtocol()
-        conversation = AdsStreamState(server, self._bootstrap.node, dialect, rules, self._time_of_day)
-        # The server decides what is read of its resources (A81), and is the one that `self` means in them (A27).
+        protocol = DeltaProtocol() if delta.FEATURE in server.features else SotwProtocol()
+        stream_state = AdsStreamState(server, self._bootstrap.node, protocol, rules, self._time_of_day)
+        # The server's features decide which fields are read (A81), and `self` in its resources means this server (A27).
         context = replace(self._context, server_features=server.features, server=server)
-        line = self._line(server)
-        stream = AdsStream(conversation, self._watches, self._review, line, self._random, context, self.observers)
-        self._streams[conversation] = stream
-        self._begin(stream)
-        return conversation
+        xds_channel = self._xds_channel(server)
+        stream = AdsStream(
+            stream_state, self._watches, self._review, xds_channel, self._random, context, self.observers
+        )
+        self._streams[stream_state] = stream
+        self._start_stream(stream)
+        return stream_state
 
-    def release_stream(self, conversation: AdsStreamState) -> None:
-        # Another authority may go on asking this server: then the names of this one have to be taken back.
-        stream = self._streams[conversation]
+    def release_stream(self, stream_state: AdsStreamState) -> None:
+        # If another authority still uses this server, the names of this one have to be unsubscribed.
+        stream = self._streams[stream_state]
         stream.subscription_changed()
-        if not any(authority.uses(conversation) for authority in self._authorities.values()):
-            del self._streams[conversation]
+        if not any(authority.uses(stream_state) for authority in self._authorities.values()):
+            del self._streams[stream_state]
             stream.close()
 
-    def _line(self, server: ServerConfig) -> XdsChannel:
-        """The way to it, the same for all that is said there."""
+    def _xds_channel(self, server: ServerConfig) -> XdsChannel:
+        """Return the channel to the server, the same for all its streams."""
         for stream in self._all_streams():
             if stream.server == server:
-                return stream.line
-        return XdsChannel(server, secure_network(self._network, server.credentials, server.address), self._start)
+                return stream.xds_channel
+        return XdsChannel(server, secure_network(self._network, server.credentials, server.address), self._start_task)
 
     def _all_streams(self) -> Iterator[AdsStream | LrsStream]:
         yield from self._streams.values()
-        yield from self._load_streams.values()
+        yield from self._lrs_streams.values()
 
-    def _begin(self, stream: AdsStream | LrsStream) -> None:
-        self._start(stream.run, f"{stream.kind}/{stream.server.uri}")
+    def _start_stream(self, stream: AdsStream | LrsStream) -> None:
+        self._start_task(stream.run, f"{stream.kind}/{stream.server.uri}")
 
-    def _start(self, run: Callable[[], Awaitable[None]], name: str) -> None:
+    def _start_task(self, run: Callable[[], Awaitable[None]], name: str) -> None:
         if self._nursery is not None:
             self._nursery.start_soon(run, name=name)
 
-    def _review(self, conversation: AdsStreamState, touched: Iterable[Resource]) -> Changes:
-        """Something came of a conversation; what it means to watchers."""
+    def _review(self, stream_state: AdsStreamState, touched: Iterable[Resource]) -> Changes:
+        """Have the authorities of a stream review its changes, and return what changed for watchers."""
+        # Several authorities read it, so it cannot be an iterator.
         touched, changes = list(touched), Changes()
-        self._tell_of(touched)
+        self._report_resources(touched)
         for authority in self._authorities.values():
-            if authority.uses(conversation):
+            if authority.uses(stream_state):
                 changes |= authority.review(touched)
         return changes
 
-    def _tell_of(self, resources: Iterable[Resource]) -> None:
+    def _report_resources(self, resources: Iterable[Resource]) -> None:
+        # Without observers, thousands of resources should cost nothing here.
         if self.observers.present:
             for resource in resources:
                 self.observers.xds_resource(resource_event(resource))
 
     # -- load reports
 
-    def _begin_reports(self, server: ServerConfig) -> None:
-        stream = LrsStream(self._line(server), self._bootstrap.node, self._take_loads, self._random)
-        self._load_streams[server] = stream
-        self._begin(stream)
+    def _start_reports(self, server: ServerConfig) -> None:
+        stream = LrsStream(self._xds_channel(server), self._bootstrap.node, self._take_loads, self._random)
+        self._lrs_streams[server] = stream
+        self._start_stream(stream)
 
-    def _end_reports(self, server: ServerConfig) -> None:
-        self._load_streams.pop(server).close()
+    def _stop_reports(self, server: ServerConfig) -> None:
+        self._lrs_streams.pop(server).close()

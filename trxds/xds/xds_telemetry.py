@@ -1,4 +1,4 @@
-"""What the xDS client tells those who watch it (`ground/observe.py`): messages and resources in a few plain words."""
+"""The events of the xDS client for observers (A78, `core/observe.py`): requests, responses and resources."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from .discovery_response import ParsedResponse
 from .resource import CacheState, Resource
 from .resource_names import authority_of
 
-# Those that A78 and A88 tell from the same without an older version in use.
+# States that have a label of their own while an older version is in use (A78, A88).
 _MAY_BE_CACHED = frozenset({CacheState.NACKED, CacheState.DOES_NOT_EXIST, CacheState.RECEIVED_ERROR})
 
 
 class XdsTelemetry:
-    """Of one server: what is said to it and what it says."""
+    """The events of one server."""
 
     def __init__(self, server: str, observers: Observers) -> None:
         self._server = server
         self._observers = observers
-        self._answered: dict[str, str] = {}  # by type, the nonce that was answered last on this stream
+        self._last_nonces: dict[str, str] = {}  # the last nonce that was answered on this stream, by type
 
-    def connected(self) -> None:
-        self._answered.clear()
+    def stream_connected(self) -> None:
+        self._last_nonces.clear()
         self._observers.xds_connected(self._server)
 
-    def failed(self, reason: str) -> None:
+    def stream_failed(self, reason: str) -> None:
         self._observers.xds_failed(self._server, reason)
 
-    def left(self) -> None:
+    def server_dropped(self) -> None:
         self._observers.xds_disconnected(self._server)
 
-    def requested(self, request: Any) -> None:
-        """A request of either protocol has been handed over."""
+    def request_sent(self, request: Any) -> None:
+        """Report a request of either protocol variant that was sent."""
         if self._observers.present:
-            self._observers.xds_request_sent(self._in_words(request))
+            self._observers.xds_request_sent(self._request_event(request))
 
-    def answered(self, reading: ParsedResponse) -> None:
-        """A response was read; who has judged it is us."""
+    def response_received(self, response: ParsedResponse) -> None:
+        """Report a response that was parsed."""
         if self._observers.present:
-            self._observers.xds_response_received(_response(self._server, reading))
+            self._observers.xds_response_received(_response_event(self._server, response))
 
-    def _in_words(self, request: Any) -> XdsRequest:
-        type, nonce = _name(request.type_url), request.response_nonce
-        # Who asks for something else says the last nonce again, but for delta.
-        answers = bool(nonce) and self._answered.get(type) != nonce
-        self._answered[type] = nonce
+    def _request_event(self, request: Any) -> XdsRequest:
+        type, nonce = _type_name(request.type_url), request.response_nonce
+        # A request that only changes the subscription repeats the last nonce, except in delta.
+        answers = bool(nonce) and self._last_nonces.get(type) != nonce
+        self._last_nonces[type] = nonce
         error = request.error_detail.message if request.HasField("error_detail") else ""
         if hasattr(request, "resource_names"):
             names, removed, version = tuple(request.resource_names), (), request.version_info
@@ -57,22 +57,22 @@ class XdsTelemetry:
         return XdsRequest(self._server, type, version, nonce, names, removed, error, answers)
 
 
-def _response(server: str, reading: ParsedResponse) -> XdsResponse:
-    valid = tuple(item.parsed.name or "" for item in reading.items if not item.parsed.errors)
-    invalid = tuple(item.parsed.name or "" for item in reading.items if item.parsed.errors)
+def _response_event(server: str, response: ParsedResponse) -> XdsResponse:
+    valid = tuple(item.parsed.name or "" for item in response.items if not item.parsed.errors)
+    invalid = tuple(item.parsed.name or "" for item in response.items if item.parsed.errors)
     return XdsResponse(
-        server, _name(reading.type.type_url), reading.version, reading.nonce, valid, invalid, reading.errors
+        server, _type_name(response.type.type_url), response.version, response.nonce, valid, invalid, response.errors
     )
 
 
 def resource_event(resource: Resource) -> XdsResource:
-    """As it stands."""
+    """Return the present state of a resource as an event."""
     state = resource.state.value if resource.wanted else ""
     cached = resource.state in _MAY_BE_CACHED and resource.value is not None
     version = resource.accepted.version if resource.accepted is not None else ""
     authority = authority_of(resource.name)
-    return XdsResource(_name(resource.type.type_url), resource.name, authority, state, cached, version)
+    return XdsResource(_type_name(resource.type.type_url), resource.name, authority, state, cached, version)
 
 
-def _name(type_url: str) -> str:
+def _type_name(type_url: str) -> str:
     return type_url.rpartition("/")[2]

@@ -14,7 +14,7 @@ def question(method=METHOD, metadata=(), channel="shop"):
     return {"id": 1, "channel": channel, "method": method, "metadata": list(metadata)}
 
 
-async def test_the_answer_goes_from_the_virtual_host_down_to_the_host(autojump_clock):
+async def test_an_explanation_on_the_page_goes_from_the_virtual_host_to_the_host(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
         await channel.method(METHOD, None, None)(b"")
         told = await explain({"shop": channel}, question())
@@ -43,7 +43,7 @@ async def test_routes_that_do_not_match_say_why_and_the_call_fails(autojump_cloc
         assert told["verdict"] == "fails"
 
 
-async def test_without_a_configuration_it_is_said_what_is_missing(autojump_clock):
+async def test_an_explanation_without_a_configuration_names_what_is_missing(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel("xds:///nobody") as channel:
         told = await explain({"nobody": channel}, question(channel="nobody"))
         assert "nobody" in told["error"]
@@ -59,7 +59,7 @@ async def test_without_a_configuration_it_is_said_what_is_missing(autojump_clock
         ({"id": 1}, "a question has a channel"),
     ],
 )
-async def test_a_question_that_makes_no_sense_is_answered_with_what_is_wrong(asked, error, autojump_clock):
+async def test_an_invalid_explain_request_is_answered_with_its_error(asked, error, autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
         assert error in (await explain({"shop": channel}, asked))["error"]
 

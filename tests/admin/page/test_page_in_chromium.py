@@ -81,7 +81,7 @@ async def test_a_call_is_explained_down_to_its_host(browser):
         assert "cluster_manager" in steps and "round_robin" in steps
 
 
-async def test_a_question_that_makes_no_sense_gets_an_answer_that_does(browser):
+async def test_an_invalid_explain_request_on_the_page_gets_a_readable_error(browser):
     async with open_shop(sessions=1) as shop, open_tab(browser, shop.page) as tab:
         await show(tab, "picks")
         await tab.until("document.querySelector('#explain-channel').value === 'shop'")
@@ -104,7 +104,7 @@ async def test_the_tree_is_drawn_and_walked_through_with_the_arrow_keys(browser)
         await tab.until(f"{chosen}.getAttribute('aria-label').includes('cluster_manager')")
 
 
-async def test_what_can_be_read_has_contrast_in_light_and_in_dark(browser):
+async def test_all_text_of_the_page_has_contrast_in_light_and_dark_mode(browser):
     async with open_shop(sessions=2, pace=0.5) as shop, open_tab(browser, shop.page) as tab:
         await shop.drain(shop.hosts[0])
         grounds = set()
@@ -215,13 +215,13 @@ async def test_a_narrow_window_has_the_tabs_in_one_line_above_the_view(browser):
         assert await tab.run("document.querySelector('#panel').offsetHeight") > 400
 
 
-async def test_the_browser_itself_refuses_to_make_elements_of_a_text(browser):
+async def test_the_browser_refuses_to_make_elements_of_a_text(browser):
     async with page_of(FakeStateStream()) as url, open_tab(browser, url) as tab:
         with pytest.raises(RuntimeError, match="TrustedHTML"):
             await tab.run("document.body.innerHTML = '<b>x</b>'")
 
 
-async def test_nothing_is_fetched_from_elsewhere(browser):
+async def test_the_page_fetches_nothing_from_other_sites(browser):
     async with page_of(FakeStateStream()) as url, open_tab(browser, url) as tab:
         await tab.until(LIVE)
         fetched = [each for each in tab.requests if not each.startswith("data:")]
@@ -263,7 +263,7 @@ async def test_a_screen_reader_finds_a_name_for_everything_that_can_be_used(brow
 USED = {"button", "tab", "tabpanel", "tablist", "searchbox", "textbox", "combobox", "table", "tree", "image"}
 
 
-async def test_moves_are_said_aloud_together_and_not_one_by_one(browser):
+async def test_session_moves_are_announced_to_screen_readers_together(browser):
     session = {"channel": "shop", "host": "a", "cluster": "c", "since": 0, "calls": 1, "moves": 0, "last_move": None}
     states = FakeStateStream(sessions={f"shop/{number}": session for number in range(5)})
     async with page_of(states) as url, open_tab(browser, url) as tab:
@@ -278,7 +278,7 @@ async def test_moves_are_said_aloud_together_and_not_one_by_one(browser):
         assert await tab.until("said.length > 0 && said") == ["5 sessions moved"]
 
 
-async def test_frozen_the_picture_stays_and_nothing_is_missed(browser):
+async def test_a_frozen_page_stays_the_same_and_misses_nothing(browser):
     session = {"channel": "shop", "host": "a", "cluster": "c", "since": 0, "calls": 1, "moves": 0, "last_move": None}
     states = FakeStateStream(sessions={"shop/1": session})
     async with page_of(states) as url, open_tab(browser, url) as tab:
@@ -328,7 +328,7 @@ async def test_a_page_that_has_lost_its_program_finds_it_again(browser):
             second.cancel()
 
 
-async def test_without_motion_nothing_moves(browser):
+async def test_the_page_has_no_animation_with_reduced_motion(browser):
     async with page_of(FakeStateStream()) as page, open_tab(browser, page, reduced_motion=True) as tab:
         await tab.run("document.querySelector('#panel').append(el('span', { class: 'length' }))")
         assert await tab.run("getComputedStyle(document.querySelector('.length')).transitionDuration") == "0s"

@@ -9,7 +9,7 @@ import pytest
 HERE = Path(__file__).parent
 
 
-def test_the_pages_pure_parts_do_what_their_tests_say():
+def test_the_javascript_tests_of_the_page_pass():
     node = shutil.which("node") or pytest.skip(
         "node is not installed, so the page's script is tested in a browser only"
     )

@@ -75,7 +75,7 @@ async def test_the_values_of_metadata_stay_in_the_program():
     assert (await pick_seen())["metadata"] == {"authorization": "…"}
 
 
-async def test_who_opened_the_page_may_have_them_shown():
+async def test_the_program_may_allow_the_page_to_show_metadata():
     assert (await pick_seen(metadata=True))["metadata"] == {"authorization": "secret"}
 
 
@@ -92,7 +92,7 @@ async def test_two_channels_are_on_one_page_and_both_can_be_asked():
         assert told["method"] == METHOD
 
 
-async def test_with_a_token_it_opens_everywhere_for_a_client_that_has_it():
+async def test_a_page_with_a_token_is_served_on_every_address_to_clients_that_have_it():
     token = secrets.token_urlsafe()
     async with (
         Mesh.run(1) as mesh,
@@ -106,7 +106,7 @@ async def test_with_a_token_it_opens_everywhere_for_a_client_that_has_it():
             await messages.snapshot()
 
 
-def test_a_browser_on_the_same_machine_finds_it_by_loopback_and_keeps_the_token_to_itself():
+def test_the_link_to_a_page_on_all_addresses_uses_loopback_and_has_the_token_in_its_fragment():
     assert page_url("0.0.0.0:9901", "secret") == "http://127.0.0.1:9901/#token=secret"
     assert page_url("[::]:9901") == "http://[::1]:9901/"
 
@@ -123,14 +123,14 @@ async def test_a_port_that_is_taken_is_an_error_before_anything_is_served():
                 raise AssertionError("it was served")
 
 
-async def test_the_blocks_own_exception_comes_out_as_it_is():
+async def test_an_exception_in_the_block_of_the_page_is_raised_unchanged():
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
         with pytest.raises(KeyError, match="mine"):
             async with trxds.admin.serve(channel):
                 raise KeyError("mine")
 
 
-async def test_when_the_block_is_left_viewers_go_and_no_task_stays():
+async def test_the_end_of_the_block_disconnects_viewers_and_leaves_no_task():
     watching = trio.Event()
 
     async def watch(address):

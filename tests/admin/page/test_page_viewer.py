@@ -99,7 +99,7 @@ async def test_the_page_comes_with_a_policy_that_names_its_own_parts_only():
     assert body.encode() == read_page_bundle().body
 
 
-async def test_the_page_is_not_kept_framed_or_read_by_others():
+async def test_the_page_forbids_caching_framing_and_reading_by_other_sites():
     head = (await answer_to(get())).partition("\r\n\r\n")[0]
     assert {
         "cache-control: no-store",
@@ -128,19 +128,19 @@ async def test_head_has_no_body():
         (b"GET / HTTP/1.1\r\nhost: localhost\r\nx: " + 20000 * b"x", "431 Request Header Fields Too Large"),
     ],
 )
-async def test_what_is_not_for_us_is_refused(request_, status):
+async def test_a_request_that_the_page_does_not_serve_is_rejected(request_, status):
     assert (await answer_to(request_)).startswith(f"HTTP/1.1 {status}\r\n")
 
 
-async def test_who_asks_nothing_is_let_go(autojump_clock):
+async def test_a_connection_without_a_request_is_closed(autojump_clock):
     assert await answer_to(b"") == ""
 
 
-async def test_who_asks_slowly_is_let_go(autojump_clock):
+async def test_a_connection_with_a_slow_request_is_closed(autojump_clock):
     assert await answer_to(b"GET / HTTP/1.1\r\n") == ""
 
 
-async def test_too_many_connections_are_told_so(autojump_clock):
+async def test_a_connection_above_the_limit_gets_an_error(autojump_clock):
     server = served()
     async with trio.open_nursery() as nursery:
         silent = [trio.testing.memory_stream_pair() for _ in range(MAX_CONNECTIONS)]
@@ -160,7 +160,7 @@ async def test_another_sites_script_is_refused_the_state_stream():
     assert refused.value.exceptions[0].status_code == 403
 
 
-async def test_without_the_token_the_state_stream_is_refused_and_with_it_opened():
+async def test_the_state_stream_of_the_page_opens_only_with_the_token():
     admin = Admin("127.0.0.1:0", "a-token-of-24-characters")
     with pytest.RaisesGroup(ConnectionRejected, flatten_subgroups=True):
         async with browser(served(admin=admin)):
@@ -169,7 +169,7 @@ async def test_without_the_token_the_state_stream_is_refused_and_with_it_opened(
         assert "hello" in await page.hears()
 
 
-async def test_a_viewer_hears_hello_then_a_snapshot_then_changes():
+async def test_a_viewer_gets_hello_then_a_snapshot_then_changes():
     states = FakeStateStream(sessions={"shop/1": {"host": "a"}})
     async with browser(served(states)) as page:
         assert (await page.hears())["hello"].keys() == {"version", "program", "pid", "now"}
@@ -178,7 +178,7 @@ async def test_a_viewer_hears_hello_then_a_snapshot_then_changes():
         assert (await page.hears())["changes"] == [{"section": "sessions", "key": "shop/1", "value": None}]
 
 
-async def test_of_what_a_slow_browser_has_not_shown_little_is_on_its_way(autojump_clock):
+async def test_a_slow_browser_has_few_unshown_messages_in_flight(autojump_clock):
     states = FakeStateStream()
     async with browser(served(states)) as page:
         await page.hears()
@@ -212,7 +212,7 @@ async def test_a_slow_browser_gets_a_new_snapshot_and_no_call_waits_for_it(autoj
         assert again["snapshot"]["channels"]["shop"]["calls"] == 100
 
 
-async def test_a_page_that_shows_nothing_any_more_is_let_go(autojump_clock):
+async def test_a_page_that_acknowledges_nothing_is_disconnected(autojump_clock):
     states = FakeStateStream()
     async with browser(served(states)) as page:
         await page.hears()
@@ -224,7 +224,7 @@ async def test_a_page_that_shows_nothing_any_more_is_let_go(autojump_clock):
         await states.until(lambda: not states.viewers)
 
 
-async def test_who_leaves_watches_no_longer():
+async def test_a_viewer_that_disconnects_is_unsubscribed():
     states = FakeStateStream()
     async with browser(served(states)) as page:
         await page.hears()
@@ -233,7 +233,7 @@ async def test_who_leaves_watches_no_longer():
 
 
 @pytest.mark.parametrize("message", ["no JSON", "[]", '{"explain": {}}', '{"drain": "host"}', "9" * 5000])
-async def test_a_page_that_says_anything_else_is_shut_out(message):
+async def test_a_page_that_sends_an_unknown_message_is_disconnected(message):
     async with browser(served()) as page:
         await page.hears()
         await page.socket.send_message(message)
@@ -255,7 +255,7 @@ async def test_a_message_that_is_too_large_is_not_read():
         assert (await page.ended()).code == 1009
 
 
-async def test_a_question_is_answered_under_its_number(answering):
+async def test_an_explain_request_is_answered_with_its_number(answering):
     async def ask(question):
         return {"host": question["method"]}
 
@@ -267,7 +267,7 @@ async def test_a_question_is_answered_under_its_number(answering):
         assert await page.hears() == {"explained": {"id": 7, "host": "/a/B"}}
 
 
-async def test_one_question_is_asked_at_a_time(answering):
+async def test_explain_requests_of_a_page_are_answered_one_at_a_time(answering):
     go_on = trio.Event()
 
     async def ask(question):

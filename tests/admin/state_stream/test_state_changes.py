@@ -16,24 +16,24 @@ def test_a_snapshot_and_its_changes_make_the_next_snapshot(before, after):
 
 
 @given(STATES, STATES)
-def test_no_more_is_said_than_what_is_different(before, after):
+def test_changes_have_only_the_differences(before, after):
     for change in changes(before, after):
         assert before[change["section"]].get(change["key"]) != after[change["section"]].get(change["key"])
 
 
 @given(STATES, STATES)
-def test_a_key_is_named_once(before, after):
+def test_each_key_is_in_the_changes_once(before, after):
     named = [(change["section"], change["key"]) for change in changes(before, after)]
     assert len(named) == len(set(named))
 
 
 @given(STATES, STATES)
-def test_to_apply_changes_leaves_the_snapshot_that_others_hold_as_it_was(before, after):
+def test_applying_changes_does_not_modify_the_snapshot_of_others(before, after):
     held = {name: dict(section) for name, section in before.items()}
     apply(before, changes(before, after))
     assert held == before
 
 
-def test_rows_that_are_the_same_cost_no_words():
+def test_equal_rows_make_no_changes():
     state = {"nodes": {"a": {"state": "READY"}}}
     assert changes(state, {"nodes": {"a": {"state": "READY"}}}) == []

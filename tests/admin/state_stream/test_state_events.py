@@ -46,7 +46,7 @@ async def listening(hosts=2, opened_with=None, **view):
             yield mesh, channel, Ears(viewed)
 
 
-async def test_a_pick_with_method_cluster_and_host(autojump_clock):
+async def test_a_pick_event_has_method_cluster_and_host(autojump_clock):
     async with listening() as (_, channel, ears):
         host = await ask(channel)
         pick = await ears.hear("pick")
@@ -117,19 +117,19 @@ async def test_a_pick_that_waits_says_for_what(autojump_clock):
 # -- metadata
 
 
-async def test_the_values_of_metadata_are_hidden(autojump_clock):
+async def test_metadata_values_are_hidden_by_default(autojump_clock):
     async with listening(opened_with={"metadata": True}) as (_, channel, ears):
         await ask(channel, metadata=[("tenant", "secret")])
         assert (await ears.hear("pick"))["metadata"] == {"tenant": "…"}
 
 
-async def test_they_are_shown_to_who_asks_if_the_opener_allows_it(autojump_clock):
+async def test_metadata_values_are_shown_on_request_if_the_program_allows_it(autojump_clock):
     async with listening(opened_with={"metadata": True}, metadata=True) as (_, channel, ears):
         await ask(channel, metadata=[("tenant", "secret"), ("trace-bin", b"\x01")])
         assert (await ears.hear("pick"))["metadata"] == {"tenant": "secret", "trace-bin": "01"}
 
 
-async def test_to_ask_is_not_enough(autojump_clock):
+async def test_metadata_values_are_hidden_if_the_program_does_not_allow_them(autojump_clock):
     async with listening(metadata=True) as (_, channel, ears):
         await ask(channel, metadata=[("tenant", "secret")])
         assert (await ears.hear("pick"))["metadata"] == {"tenant": "…"}
@@ -138,7 +138,7 @@ async def test_to_ask_is_not_enough(autojump_clock):
 # -- the control plane
 
 
-async def test_a_change_is_heard_acknowledged_and_marked(autojump_clock):
+async def test_a_resource_update_makes_events_for_response_ack_and_config_applied(autojump_clock):
     async with listening() as (mesh, _, ears):
         mesh.endpoints("cart", mesh.hosts[:1])
         heard = await ears.hear("ads", type="EDS", direction="received")
@@ -148,7 +148,7 @@ async def test_a_change_is_heard_acknowledged_and_marked(autojump_clock):
         assert (await ears.hear("config_applied", text=f"EDS cart {heard['version']}"))["channel"] == "shop"
 
 
-async def test_a_refusal_is_a_nack_with_its_error_and_no_mark(autojump_clock):
+async def test_a_rejected_update_makes_a_nack_event_and_no_config_applied(autojump_clock):
     async with listening() as (mesh, channel, ears):
         mesh.plane.put(xds.cluster("cart") | {"lb_policy": "MAGLEV"})
         nack = await ears.hear("ads", answer="NACK")
@@ -158,7 +158,7 @@ async def test_a_refusal_is_a_nack_with_its_error_and_no_mark(autojump_clock):
         assert not [event for event in ears.heard if event["kind"] == "config_applied"]
 
 
-async def test_a_client_that_channels_share_is_heard_once(autojump_clock):
+async def test_a_shared_xds_client_makes_each_event_once(autojump_clock):
     async with (
         Mesh.run(1) as mesh,
         trxds.open_xds_client(bootstrap=mesh.bootstrap, network=mesh.network) as client,
@@ -186,13 +186,13 @@ def marked(before, *rows):
     return [mark["text"] for mark in config_applied_events({"resources": known}, told, 5.0)]
 
 
-def test_a_mark_names_what_came_and_what_went():
+def test_a_config_applied_event_names_added_and_removed_resources():
     assert marked([resource()], resource(version="2", since=2.0)) == ["CDS cart 2"]
     assert marked([resource()], resource("does_not_exist", "")) == ["CDS cart is gone"]
     assert marked([resource()], resource("nacked")) == []
 
 
-def test_a_mark_of_many_is_short():
+def test_a_config_applied_event_of_many_resources_is_short():
     assert marked([], *(resource(name=f"c{number}") for number in range(8))) == [
         "CDS c0 1, CDS c1 1, CDS c2 1, CDS c3 1, CDS c4 1 and 3 more"
     ]
@@ -201,7 +201,7 @@ def test_a_mark_of_many_is_short():
 # -- seconds
 
 
-async def test_a_second_counts_calls_and_errors(autojump_clock):
+async def test_per_second_stats_count_calls_and_errors(autojump_clock):
     async with listening() as (mesh, channel, ears):
         for _ in range(3):
             await ask(channel)
@@ -213,7 +213,7 @@ async def test_a_second_counts_calls_and_errors(autojump_clock):
         assert (second["channel"], second["requests"], second["errors"]) == ("shop", 4, {"UNIMPLEMENTED": 1})
 
 
-def test_percentiles_are_of_that_second_and_of_that_channel():
+def test_percentiles_are_of_one_second_and_one_channel():
     now = 10.0
     events = Events(lambda: now)
     for number in range(100):
@@ -260,7 +260,7 @@ async def test_a_viewer_that_was_too_slow_is_told_how_much_it_missed(autojump_cl
         assert missed > 0
 
 
-async def test_nobody_is_hooked_to_a_channel_whose_viewers_want_no_events(autojump_clock):
+async def test_a_channel_has_no_observer_while_its_viewers_want_no_events(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel, state_stream.open(channel) as opened:
         assert not channel._state.observers.present
         async with opened.subscribe(events=["config_applied"]):
@@ -270,7 +270,7 @@ async def test_nobody_is_hooked_to_a_channel_whose_viewers_want_no_events(autoju
             assert not channel._state.observers.present
 
 
-async def test_who_listens_to_events_alone_has_an_empty_snapshot(autojump_clock):
+async def test_a_viewer_of_events_alone_has_an_empty_snapshot(autojump_clock):
     async with (
         Mesh.run(1) as mesh,
         mesh.channel() as channel,

@@ -68,7 +68,7 @@ async def watched(hosts=2, calls=1, policies=None, **more):
 # -- the snapshot, section by section
 
 
-async def test_a_channel_with_its_state_and_calls(autojump_clock):
+async def test_the_snapshot_has_a_channel_with_its_state_and_calls(autojump_clock):
     async with watched(calls=3) as (_, _, eyes):
         assert eyes.state["channels"]["shop"] == {
             "target": "xds:///shop",
@@ -81,7 +81,7 @@ async def test_a_channel_with_its_state_and_calls(autojump_clock):
         }
 
 
-async def test_the_tree_with_states_and_picks(autojump_clock):
+async def test_the_snapshot_has_the_tree_with_states_and_picks(autojump_clock):
     async with watched(hosts=2, calls=4) as (_, _, eyes):
         root = eyes.state["nodes"]["shop/cluster_manager"]
         assert (root["state"], root["picks"], root["children"]) == ("READY", 4, ["shop/cluster_manager/cart"])
@@ -90,7 +90,7 @@ async def test_the_tree_with_states_and_picks(autojump_clock):
         assert all(row["parent"] in eyes.state["nodes"] for row in eyes.state["nodes"].values() if row["parent"])
 
 
-async def test_endpoints_with_what_the_control_plane_says_of_them(autojump_clock):
+async def test_the_snapshot_has_endpoints_with_their_health_status(autojump_clock):
     async with watched() as (mesh, _, eyes):
         assert eyes.state["endpoints"][f"shop/cart/{mesh.hosts[0]}"] == {
             "channel": "shop",
@@ -106,7 +106,7 @@ async def test_endpoints_with_what_the_control_plane_says_of_them(autojump_clock
         }
 
 
-async def test_connections_to_hosts_and_to_the_control_plane(autojump_clock):
+async def test_the_snapshot_has_connections_to_hosts_and_the_control_plane(autojump_clock):
     async with watched(hosts=1, calls=2) as (mesh, channel, eyes):
         assert {(row["kind"], row["address"]) for row in eyes.state["connections"].values()} == {
             ("data", mesh.hosts[0]),
@@ -118,7 +118,7 @@ async def test_connections_to_hosts_and_to_the_control_plane(autojump_clock):
         assert (row["state"], row["calls"]) == ("READY", 3)
 
 
-async def test_resources_with_version_server_and_age(autojump_clock):
+async def test_the_snapshot_has_resources_with_version_server_and_age(autojump_clock):
     async with watched() as (_, _, eyes):
         assert [row["type"] for row in eyes.state["resources"].values()] == ["LDS", "RDS", "CDS", "EDS"]
         row = eyes.state["resources"]["shop/CDS/cart"]
@@ -127,7 +127,7 @@ async def test_resources_with_version_server_and_age(autojump_clock):
         assert row["since"] > 1_700_000_000
 
 
-async def test_a_target_without_a_control_plane(autojump_clock):
+async def test_the_snapshot_has_a_target_without_a_control_plane(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel(f"ipv4:{mesh.hosts[0]}", bootstrap=None) as channel:
         await ask(channel)
         async with state_stream.open(channel) as opened:
@@ -137,7 +137,7 @@ async def test_a_target_without_a_control_plane(autojump_clock):
         assert state["resources"] == {}
 
 
-async def test_several_channels_of_one_name_and_a_client_that_they_share(autojump_clock):
+async def test_the_snapshot_has_channels_of_one_name_and_their_shared_client(autojump_clock):
     async with (
         Mesh.run(1) as mesh,
         trxds.open_xds_client(bootstrap=mesh.bootstrap, network=mesh.network) as client,
@@ -175,7 +175,7 @@ async def test_a_session_that_moves_says_why(autojump_clock):
         )
 
 
-async def test_a_session_that_ends_is_taken_away(autojump_clock):
+async def test_a_session_that_ends_is_removed_from_the_snapshot(autojump_clock):
     async with watched() as (_, channel, eyes):
         async with channel.session() as session:
             await ask(session)
@@ -285,7 +285,7 @@ async def test_a_connection_that_drains_says_so(autojump_clock):
         await eyes.see(lambda state: all(row["state"] == "READY" for row in state["connections"].values()))
 
 
-async def test_a_channel_that_is_closed_and_one_that_is_idle(autojump_clock):
+async def test_the_snapshot_has_closed_and_idle_channels(autojump_clock):
     async with Mesh.run(1) as mesh:
         async with mesh.channel(idle_timeout=5) as channel, state_stream.open(channel) as opened:
             await ask(channel)
@@ -356,14 +356,14 @@ async def test_a_second_viewer_of_another_section_waits_for_a_look_at_it(autojum
         assert (await anext(other))["snapshot"]["resources"]
 
 
-async def test_what_there_is_not_cannot_be_asked_for(autojump_clock):
+async def test_an_unknown_section_of_the_state_stream_is_an_error(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel, state_stream.open(channel) as opened:
         with pytest.raises(ValueError, match="there is no section 'picks'; there are channels, nodes"):
             async with opened.subscribe(sections=["picks"]):
                 pass
 
 
-async def test_at_most_ten_looks_a_second(autojump_clock):
+async def test_the_state_is_sampled_at_most_ten_times_a_second(autojump_clock):
     async with watched() as (_, channel, eyes):
         begun = trio.current_time()
         for _ in range(20):
@@ -398,7 +398,7 @@ def tasks():
     return count(trio.lowlevel.current_root_task())
 
 
-async def test_without_a_viewer_there_is_no_task_and_after_the_last_none_is_left(autojump_clock):
+async def test_the_state_stream_has_no_task_without_a_viewer(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
         await ask(channel)
         await wait_all_tasks_blocked()
