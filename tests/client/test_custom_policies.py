@@ -249,9 +249,9 @@ async def test_a_picker_that_answers_nothing_fails_its_rpcs_at_once(autojump_clo
     async with Mesh.run(1) as mesh:
         asks_for(mesh)
         async with mesh.channel(policies={NAME: PolicyType(Policy)}) as channel:
-            with pytest.raises(RpcError, match="INTERNAL: the load balancing policy gave no answer, see the log"):
+            with pytest.raises(RpcError, match="the load balancing policy returned no pick result, see the log"):
                 await ask(channel, wait_for_ready=True, timeout=9)
-    assert "a picker answered None, which is no PickResult" in caplog.text
+    assert "a picker returned None, which is not a PickResult" in caplog.text
 
 
 @pytest.mark.parametrize("policy", [BrokenTask, Tracked])

@@ -90,7 +90,7 @@ async def test_a_wish_for_health_checks_is_told_of_once(autojump_clock, caplog):
     async with hosts_in_memory(1) as mesh, mesh.channel(service_config=config) as channel:
         await spread(channel, 3)
     assert [record.getMessage() for record in caplog.records] == [
-        f"{BY_NAME}: healthCheckConfig is passed over; a host that is connected counts as healthy"
+        f"{BY_NAME}: healthCheckConfig is ignored; a connected host counts as healthy"
     ]
 
 

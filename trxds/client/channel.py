@@ -1,4 +1,4 @@
-"""`open_channel`: everybody meets here. This file wires the rooms together and does nothing else."""
+"""`open_channel` wires resolver, policy tree, subchannel pool and telemetry together; this file has no other logic."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ if TYPE_CHECKING:
 
 
 class Session(MethodFactory):
-    """Calls that share one cookie jar, and so meet one host while it can be reached (A55)."""
+    """A `Session` makes calls that share one cookie jar, and so reach one host while it is available (A55)."""
 
 
 class Channel(MethodFactory):
-    """A way to a service. Made by `open_channel`; usable from any task while that block is open."""
+    """A channel makes calls to one target. `open_channel` opens it; any task can use it while that block lasts."""
 
     def __init__(self, state: ChannelState, pool: SubchannelPool, interceptors: Sequence[Interceptor] = ()) -> None:
         super().__init__(state, interceptors)
@@ -64,38 +64,36 @@ class Channel(MethodFactory):
 
     @property
     def target(self) -> str:
-        """What the channel was opened to."""
+        """Return the target that the channel was opened with."""
         return self._state.lifecycle.target
 
     # -- its state
 
     @property
     def state(self) -> Connectivity | None:
-        """Where the channel stands, as a call would find it; None once it is closed.
+        """Return the channel's connectivity state, as a call would find it; None once it is closed.
 
-        IDLE: nobody has called for long, or pick_first has lost its host, and the next call connects. CONNECTING:
-        calls wait. READY: they go out. TRANSIENT_FAILURE: they fail, unless they wait for ready.
+        IDLE: the idle timeout has passed without a call, or pick_first has lost its host, and the next call connects.
+        CONNECTING: calls wait. READY: they are sent. TRANSIENT_FAILURE: they fail, unless they wait for ready
+        (connectivity-semantics-and-api.md).
         """
         self._state.lifecycle.check_process()
         return self._state.data_plane.connectivity
 
     async def wait_for_state_change(self, last: Connectivity | None) -> Connectivity | None:
-        """The state, as soon as it is another one than `last`. It may have been others in between.
-
-        Always a checkpoint.
-        """
+        """Wait until the state is not `last`, and return it; states in between may be missed. Always a checkpoint."""
         self._state.lifecycle.check_process()
         return await self._state.data_plane.wait_for_state_change(last)
 
     def states(self) -> StateIterator:
-        """The state now and each later one, for `async for`, until the channel closes; a slow reader skips some.
+        """Return an async iterator of the present state and each later one, until the channel closes.
 
-        Each step is always a checkpoint.
+        A slow reader skips states. Each step is always a checkpoint.
         """
         return StateIterator(self._state)
 
     def try_to_connect(self) -> None:
-        """If the channel is IDLE, have it connect without a call. Plain."""
+        """Make the channel connect without a call, if it is IDLE. Synchronous."""
         if self._state.lifecycle.closed:
             raise self._state.lifecycle.not_open_error()
         self._state.data_plane.exit_idle()
@@ -106,9 +104,9 @@ class Channel(MethodFactory):
 
     @asynccontextmanager
     async def session(self, *, wait_for_first: bool = True) -> AsyncIterator[Session]:
-        """One scope, one cookie jar, one host for all calls in it.
+        """Open a session: all calls in the block share one cookie jar, and so one host (A55).
 
-        Calls begun while the session has no cookie yet wait for the first of them to bring one;
+        While the session has no cookie, its calls wait for the first response, which may bring one;
         `wait_for_first=False` switches that off. Entering is always a checkpoint, and leaving is none.
         """
         if self._state.lifecycle.closed:
@@ -118,11 +116,11 @@ class Channel(MethodFactory):
             yield Session(self._state, self._interceptors, cookies)
 
     async def explain(self, method: str, metadata: Pairs = (), timeout: float | None = None) -> Explanation:
-        """Where a call of `method` would go now, and why: route, cluster, time limit, filters, policies, host.
+        """Explain where a call of `method` would go now: route, cluster, time limit, filters, policies, host.
 
-        Waits for a configuration as a call does, up to `timeout` seconds; nothing is sent and nothing connected. Of a
-        session's cookies it knows what `metadata` says. Raises `RpcError` if there is no configuration in time (it
-        says what is missing) or the channel closes, and `ValueError` for a method that is not of the form
+        It waits for a configuration as a call does, up to `timeout` seconds; it sends nothing and connects nothing. It
+        sees only those cookies of a session that `metadata` has. Raises `RpcError` if there is no configuration in time
+        (the message says what is missing) or the channel closes, and `ValueError` for a method that is not of the form
         /package.Service/Method. Always a checkpoint.
         """
         pairs, state = md.check(metadata), self._state
@@ -131,15 +129,15 @@ class Channel(MethodFactory):
         return explain(selector, tree, method, pairs, trio.current_time())
 
     def admin_view(self) -> AdminView:
-        """Return what the admin surface reads of the channel; not for programs, for it changes with the releases."""
+        """Return the admin surface's view of the channel; not for programs, because it changes between releases."""
         return AdminView(self._state, self._pool)
 
     def closed_error(self) -> Exception:
-        """Return what a call raises that was open when the channel closed."""
+        """Return the exception of a call that was open when the channel closed."""
         return self._state.lifecycle.closed_error()
 
     def observed_by(self, observer: Observer) -> AbstractContextManager[None]:
-        """Have `observer` told of all that the channel does, as long as the block lasts (`trxds.Observer`)."""
+        """Notify `observer` (a `trxds.Observer`) of the channel's events while the block lasts."""
         return self._state.observers.watched_by(observer)
 
     def __repr__(self) -> str:
@@ -175,46 +173,44 @@ async def open_channel(
 ) -> AsyncIterator[Channel]:
     """Open a channel to `target` for as long as the block lasts.
 
-    `xds:///NAME` asks a control plane. Without one: `dns:///HOST:PORT` (also without `dns:///`), `ipv4:ADDRESS:PORT`
-    or `ipv6:[ADDRESS]:PORT`, several of them with commas between, `unix:///PATH`, `unix-abstract:NAME`; the
-    port is 443 if there is none. Then `service_config`, gRPC's JSON as a text or a mapping, says what a
-    method's calls have (timeout, retries, hedging) and how hosts are chosen (pick_first if it does not).
-    `authority` takes the place of the target's own as `:authority`, and as the name that hosts prove by TLS.
+    `xds:///NAME` is resolved by a control plane (A27). Targets without one are `dns:///HOST:PORT` (`dns:///` may be
+    left out), `ipv4:ADDRESS:PORT` or `ipv6:[ADDRESS]:PORT` (several, separated by commas), `unix:///PATH` and
+    `unix-abstract:NAME`; the port is 443 if there is none. For these `service_config`, gRPC's JSON as a string or a
+    mapping, sets the timeouts, retries and hedging of methods, and the load balancing policy (pick_first by default).
+    `authority` replaces the target's own as `:authority`, and as the name that hosts prove by TLS.
 
-    `bootstrap` is a path or the document itself; otherwise the environment variables
-    GRPC_XDS_BOOTSTRAP (a path) and GRPC_XDS_BOOTSTRAP_CONFIG (inline JSON) have it. `xds` is a client
-    to share, from `open_xds_client`, which then has `bootstrap` and `policies`.
-    `interceptors` are around every call, the first one outermost (`docs/calls.md`).
-    `compression`, `gzip` or `deflate`, is that of requests whose call does not name another; replies are read in
-    either, or uncompressed, as the server likes. `call_credentials` are shown by every call.
-    `max_send_size` and `max_receive_size` bound a message, in bytes before it was compressed, and
-    `max_metadata_size` a response's headers or its trailers, by HTTP/2's count (32 bytes for each field beside
-    name and value); what is larger ends its call with RESOURCE_EXHAUSTED.
+    `bootstrap` is a path or the document itself; without it the environment variables GRPC_XDS_BOOTSTRAP (a path)
+    and GRPC_XDS_BOOTSTRAP_CONFIG (inline JSON) name it. `xds` is a shared client from `open_xds_client`, which then
+    takes `bootstrap` and `policies`. `interceptors` wrap every call, the first one outermost (`docs/calls.md`).
+    `compression`, `gzip` or `deflate`, applies to requests whose call does not name another; replies may be compressed
+    in either way, or not at all. `call_credentials` are added to every call. `max_send_size` and `max_receive_size`
+    limit a message, in uncompressed bytes, and `max_metadata_size` a response's headers or its trailers, in bytes as
+    HTTP/2 counts them (name, value and 32 for each field); a larger one ends its call with RESOURCE_EXHAUSTED.
 
-    After `keepalive_time` seconds (at least 10) without a byte a host that has calls is asked for a sign of life
-    (A8), with `keepalive_without_calls` one that has none too; if it gives none within `keepalive_timeout` seconds,
-    the connection is closed and its calls are UNAVAILABLE. None asks never: choose what your servers allow.
+    After `keepalive_time` seconds (at least 10) without a byte from the host, a connection with calls sends a PING
+    (A8); `keepalive_without_calls` includes connections without calls. If nothing comes within `keepalive_timeout`
+    seconds, the connection is closed and its calls fail with UNAVAILABLE. None sends no PING; choose a time that your
+    servers allow.
 
-    Where many calls are under way on a connection and their answers come one by one, these are left to gather, for a
-    quarter of what a quick call takes and `max_read_delay` seconds at most: that saves a third of their CPU. 0 is
-    never.
+    Where many calls are in flight on a connection and their responses come one by one, reads are delayed to coalesce
+    them, for a quarter of the time of a quick call and `max_read_delay` seconds at most: that saves a third of their
+    CPU. 0 switches it off.
 
     After `idle_timeout` seconds without a call (and up to an eighth more) the channel is IDLE: its connections to hosts
-    end, and the next call begins anew with them and with DNS; xDS watches stay. None is never.
+    end, and the next call connects and resolves DNS again; xDS watches stay. None is never.
 
     `legacy_route_timeouts` takes a route's time limit from `timeout` (15 s if unset) and `max_grpc_timeout`, as the
     first draft of A31 has it, instead of `max_stream_duration`. `credentials` are for the hosts: `trxds.insecure()`,
-    `trxds.tls(...)`, or `trxds.xds_credentials(fallback)` to have the control plane decide (A29). `policies` are load
-    balancing policies of your own, by the name with which a cluster or a service config asks for them (A52).
-    `telemetry`, one or several, watches all that the channel does: `trxds.otel.telemetry(...)` (`docs/telemetry.md`).
-    `admin`, `127.0.0.1:9901` or `unix:/run/shop.sock`, is where commands such as `trxds lb`, gRPC's own tools and a
-    browser see what the channel does (`docs/operating.md`); a `trxds.admin.Admin` has more to choose. `network`
-    replaces TCP, for tests.
+    `trxds.tls(...)`, or `trxds.xds_credentials(fallback)` to let the control plane decide (A29). `policies` are custom
+    load balancing policies, by the name that a cluster or a service config uses (A52). `telemetry`, one or several,
+    observes the channel: `trxds.otel.telemetry(...)` (`docs/telemetry.md`). `admin`, `127.0.0.1:9901` or
+    `unix:/run/shop.sock`, is the address at which commands such as `trxds lb`, gRPC's own tools and a browser see the
+    channel's state (`docs/operating.md`); a `trxds.admin.Admin` has more options. `network` replaces TCP, for tests.
 
-    Raises `ValueError` for a target that is none, an unknown compression, a policy's name that is taken, a bad
-    service config or an `admin` that would be open to other machines, and `BootstrapError` for a bad bootstrap, all
-    before anything runs; `OSError` if nobody can listen at `admin`. When the block is left, no task and no socket of
-    the channel is. Leaving is always a checkpoint; entering is one only with `admin`, as with a nursery.
+    Raises `ValueError` for a malformed target, an unknown compression, the name of a built-in policy, a bad service
+    config or an `admin` address that other machines could reach, and `BootstrapError` for a bad bootstrap, all before
+    anything runs; `OSError` if `admin` cannot be listened on. When the block has been left, no task and no socket of
+    the channel remains. Leaving is always a checkpoint; entering is one only with `admin`, as with a nursery.
     """
     network = network or TcpNetwork()
     served, trusted = checked_admin(admin), checked_credentials(credentials)

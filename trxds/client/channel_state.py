@@ -1,4 +1,4 @@
-"""What a channel shares with its RPCs, which live in their users' tasks."""
+"""`ChannelState` is the state that a channel shares with its RPCs, which run in their callers' tasks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .session_registry import SessionRegistry
 
 
 class ChannelState:
-    """The parts of a channel, each of which is what its name says; `awaited` is what its first calls wait for."""
+    """A `ChannelState` holds the parts of a channel; `str(awaited)` names the object of its first calls' wait."""
 
     def __init__(
         self, target: str, origin: ResolverSetup, defaults: CallSettings, random: Random, observers: Observers
@@ -33,12 +33,12 @@ class ChannelState:
         self.data_plane = LiveDataPlane(self.lifecycle)
         self.calls = CallRegistry()
         self.sessions = SessionRegistry(observers)
-        self.client = origin.client  # for who asks what it knows
+        self.client = origin.client  # for the admin surface
         self.observers = observers
         self.created_at = self.now()
 
     def close(self, crash: BaseException | None = None) -> None:
-        """End every call, in whatever nursery it runs. Plain and idempotent."""
+        """End every call, in whatever nursery it runs. Synchronous and idempotent."""
         if not self.lifecycle.closed:
             self.lifecycle.close(crash)
             self.data_plane.wake_waiters()

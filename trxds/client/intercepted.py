@@ -1,4 +1,4 @@
-"""A method of a channel with interceptors: each call is one block within those of its interceptors."""
+"""An `InterceptedMethod` makes each call as a block within the blocks of the channel's interceptors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Res = TypeVar("Res")
 
 
 class InterceptedMethod(Method[Req, Res]):
-    """A method of a channel with interceptors: the first of them is the outermost."""
+    """A method of a channel with interceptors, of which the first is the outermost."""
 
     def __init__(self, interceptors: Sequence[Interceptor], *of_method: Any) -> None:
         super().__init__(*of_method)
@@ -61,7 +61,7 @@ class InterceptedMethod(Method[Req, Res]):
         enter: Next = self._innermost
         for interceptor in reversed(self._interceptors):
             enter = partial(_around, interceptor, enter)
-        # An interceptor's own call does all that the user of a Call may ask of it.
+        # An interceptor may put its own call in the place of the `Call`; `CallProtocol` has all of its public methods.
         return cast(AbstractAsyncContextManager[Call[Req, Res]], enter(details))
 
     def _innermost(self, details: CallDetails) -> AbstractAsyncContextManager[CallProtocol[Any, Any]]:

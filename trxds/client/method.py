@@ -1,4 +1,4 @@
-"""One method of a service: how it is called."""
+"""A `Method` is one method of a service, and makes its calls."""
 
 from __future__ import annotations
 
@@ -33,16 +33,17 @@ _PATH = re.compile(r"/[!-.0-~]+/[!-.0-~]+\Z")  # printable ASCII without spaces
 
 
 def checked_path(path: str) -> str:
-    """`ValueError` for what names no method."""
+    """Return the path; `ValueError` if it is not of the form /package.Service/Method."""
     if not _PATH.match(path):
         raise ValueError(f"method path {path!r} is not of the form /package.Service/Method")
     return path
 
 
 class Method(Generic[Req, Res]):
-    """One method of a service. `await method(request)` for a single reply, `open` for any kind.
+    """One method of a service: call it, `await method(request)`, for a single reply, or use `open` for any kind.
 
-    `registered`: its messages are protobuf classes, so its path is one of the program's own; metrics tell such by name.
+    `registered`: its messages are protobuf classes, so its path is one of the program's methods, and metrics may have
+    it as a label (A66).
     """
 
     def __init__(
@@ -77,12 +78,12 @@ class Method(Generic[Req, Res]):
         compression: str | None = None,
         credentials: CallCredentials | None = None,
     ) -> Res:
-        """The server's one reply. A client-streaming method takes an iterable of requests.
+        """Make the call and return its one reply. A client-streaming method takes an iterable of requests.
 
-        Always a checkpoint. `timeout` in seconds counts from now; the caller's own Trio deadline counts as well.
-        `wait_for_ready` waits for a host instead of failing while there is none; None leaves that to the
-        service config. `compression` of the requests, `gzip`, `deflate` or `identity`, takes the place of the
-        channel's. `credentials` are shown beside the channel's. Raises `RpcError`.
+        Always a checkpoint. `timeout` in seconds counts from now; the caller's own Trio deadline applies as well.
+        With `wait_for_ready` the call waits for a host instead of failing while there is none; None leaves that to the
+        service config. `compression` of the requests, `gzip`, `deflate` or `identity`, replaces the channel's.
+        `credentials` are used in addition to the channel's. Raises `RpcError`.
         """
         if self.server_streaming:
             raise streams_replies(self.path)
@@ -106,9 +107,9 @@ class Method(Generic[Req, Res]):
     async def with_call(
         self, request: Req | Iterable[Req] | AsyncIterable[Req], **options: Unpack[CallOptions]
     ) -> tuple[Res, CompletedCall]:
-        """The server's one reply, and the call it came by: initial and trailing metadata, status, peer.
+        """Make the call and return its one reply, and its initial and trailing metadata, status and peer.
 
-        For the rest it is like calling the method, and it takes the same options. Always a checkpoint.
+        Options and errors are those of calling the method. Always a checkpoint.
         """
         if self.server_streaming:
             raise streams_replies(self.path)
@@ -133,9 +134,9 @@ class Method(Generic[Req, Res]):
         compression: str | None = None,
         credentials: CallCredentials | None = None,
     ) -> AbstractAsyncContextManager[Call[Req, Res]]:
-        """A call of any kind. With a `request` it is sent and, unless the method streams, it is the last.
+        """Open a call of any kind. A `request` is sent as the first message; if requests do not stream, it is the last.
 
-        Entering waits until the call has a stream; it raises `RpcError` if there is none to be had. Entering is
+        Entering waits until the call has a stream; it raises `RpcError` if the call cannot have one. Entering is
         always a checkpoint, and leaving is none (that of a hedged call is).
         """
         return self._opened(
@@ -151,7 +152,7 @@ class Method(Generic[Req, Res]):
     async def _opened(
         self, begin: Callable[[Call[Req, Res]], Awaitable[None]] | None, **options: Unpack[CallOptions]
     ) -> AsyncIterator[Call[Req, Res]]:
-        """Without `begin` entering may be no checkpoint: for those that send at once."""
+        """Open a call; without `begin` entering may be no checkpoint, for callers that send at once."""
         rpc, replay = self._rpc(**options), ReplayBuffer()
         try:
             problem = await rpc.open(replay)
@@ -180,19 +181,20 @@ class Method(Generic[Req, Res]):
             encoding = encoding_named(compression) if compression is not None else None
             settings = settings.for_call(wait_for_ready, encoding, credentials)
         rpc = Rpc(self._state, self.path, checked, settings, timeout, self._session)
+        # Without an observer a call pays for this test, and for no telemetry.
         if self._state.observers.present:
             rpc.attach_telemetry(self.registered)
         return rpc
 
     def _checked(self, metadata: Pairs) -> md.Metadata:
-        """Calls of one method tend to say the same: what was checked the last time is not checked again."""
+        """Return the metadata after a check, which is skipped if the method's last call had the same."""
         pairs = tuple(metadata)
         if pairs != self._last_metadata:
             self._last_metadata = md.check(pairs)
         return self._last_metadata
 
     async def _begin(self, call: Call[Req, Res], request: Req | None) -> None:
-        """Send the request, if any; unless the method streams, it is the last."""
+        """Send the request, if any; if the method's requests do not stream, it is the last."""
         if request is not None:
             await call.send(request)
             if not self.client_streaming:
@@ -217,19 +219,19 @@ class Method(Generic[Req, Res]):
 
 
 def streams_replies(path: str) -> TypeError:
-    """Whoever calls it like a function expects one reply."""
+    """Return the error for calling a method with streamed replies like a function."""
     return TypeError(f"{path} streams its replies; use `async with method.open(...) as call`")
 
 
 def swallowed(path: str) -> RuntimeError:
-    """An interceptor caught what its call raised and raised nothing itself, so there is no reply to give."""
+    """Return the error for an interceptor that caught its call's exception and raised none, so there is no reply."""
     return RuntimeError(f"{path}: an interceptor swallowed the exception of its call; raise it again, or an RpcError")
 
 
 async def only_reply(call: CallProtocol[Any, Res]) -> tuple[Res, CompletedCall]:
-    """What a call has to say whose method has one reply, once its requests have been sent.
+    """Return the one reply of a call whose requests have been sent, and the call's result.
 
-    A `Call` counts its replies by itself; what an interceptor has put in its place may not.
+    A `Call` counts its replies by itself; the object that an interceptor put in its place may not.
     """
     reply = await call.receive()
     if reply is None:

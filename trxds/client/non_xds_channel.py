@@ -1,4 +1,4 @@
-"""The origin of a channel that needs no control plane: its target says where, a service config says how."""
+"""This file sets up the resolver of a channel without a control plane, from its target and a service config (A2)."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def plain_origin(
     policies: Policies | None,
     network: Network,
 ) -> ResolverSetup:
-    """`authority`, if any, takes the place of the target's. `ValueError` lists what is wrong with the config."""
+    """Return the resolver setup; an `authority` replaces the target's. `ValueError` lists the config's errors."""
     policies = policies or {}
     check_policies(policies)
     config = _parsed(service_config, policies)
     if config.health_checks:
-        _log.warning("%s: healthCheckConfig is passed over; a host that is connected counts as healthy", target.text)
+        _log.warning("%s: healthCheckConfig is ignored; a connected host counts as healthy", target.text)
 
     tree = _Balanced(config.lb_policy or PickFirst())
 
@@ -54,14 +54,14 @@ def plain_origin(
 
 
 class _Balanced:
-    """The tree of one policy, over all addresses that there are."""
+    """`_Balanced` builds a tree of one policy, over all resolved addresses."""
 
     def __init__(self, policy: LbPolicyConfig) -> None:
         self._policy = policy
         self.root_policy = policy.policy
 
     def to_update(self, located: ResolvedAddress) -> Update:
-        """For what `PlainResolver` has found."""
+        """Return the root policy's update for the addresses that `NonXdsResolver` found."""
         return Update(*balanced(self._policy, (located.place,), located.note))
 
 

@@ -1,4 +1,4 @@
-"""The sessions of a channel that are open."""
+"""A `SessionRegistry` holds the open sessions of a channel."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trxds.session_affinity.session import SessionCookies
 
 
 class SessionRegistry:
-    """Numbers sessions, and tells observers of them."""
+    """The registry numbers sessions, and reports them to observers."""
 
     def __init__(self, observers: Observers) -> None:
         self.open: set[SessionCookies] = set()
@@ -20,7 +20,7 @@ class SessionRegistry:
 
     @contextmanager
     def session(self, wait_for_first: bool) -> Iterator[SessionCookies]:
-        """A session for as long as the block lasts."""
+        """Open a session for as long as the block lasts."""
         session = SessionCookies(wait_for_first, next(self._numbers))
         self.open.add(session)
         self._observers.session_opened(session.number)
