@@ -285,7 +285,7 @@ def test_a_method_that_streams_its_replies_is_opened_and_not_called(channel):
 
 
 def test_a_future_of_many_requests_is_refused(channel):
-    with pytest.raises(TypeError, match=r"/shop.Cart/Sum takes many requests"):
+    with pytest.raises(TypeError, match=r"/shop.Cart/Sum streams requests"):
         channel.method("/shop.Cart/Sum", client_streaming=True).future([b"1"])
 
 

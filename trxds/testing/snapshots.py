@@ -1,9 +1,9 @@
-"""State of the world as go-control-plane's snapshot cache serves it (server/sotw, cache/v3/simple.go), not in ADS mode.
+"""`Snapshots` serves state of the world like go-control-plane's snapshot cache (server/sotw, cache/v3/simple.go).
 
-Unlike our own server it has one version for all types, and a response has all that is asked for, or everything there is
-if nothing is. It sends nothing more of a type before it has an answer to the last response, ignores a request
-with another nonce, and takes each name in an answer for one that the client has. A request without the present version
-is answered at once, and a NACK is one.
+This is the cache's mode without ADS ordering. Unlike `StateOfTheWorld` it has one version for all types, and a response
+has all requested resources, or all resources if the request names none. It sends nothing more of a type before the last
+response has been ACKed or NACKed, ignores a request with another nonce, and assumes that the client has each resource
+that an ACK names. It answers a request without the present version at once, and a NACK is one.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ class _Subscription:
     version: str = ""
     nonce: str = ""
     known: frozenset[str] = frozenset()
-    waits: bool = False  # there is a request that has not been answered
+    waits: bool = False  # a request has not been answered
 
 
 @dataclass(slots=True, eq=False)
 class Snapshots:
+    """The subscriptions of one stream, served from snapshots."""
+
     request = protos.DiscoveryRequest
 
     subscriptions: dict[str, _Subscription] = field(default_factory=dict)
