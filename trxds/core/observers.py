@@ -1,7 +1,7 @@
-"""All who watch one channel, as one: each event goes to everybody, and what they raise to the log.
+"""`Observers` fans the events of one channel out to all of its observers, and logs their exceptions.
 
-`Observers` outlives who comes and goes. Whoever tells something seldom just tells it; where it would have to be
-gathered first, or is told of every RPC, `present` is asked before.
+Observers may be added and removed at any time. Rare events are always sent; before a frequent one, or one whose data
+must be collected first, the sender checks `active`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class ObserverErrors:
-    """What observers raised, each kind of observer once."""
+    """`ObserverErrors` logs the exceptions of observers, once for each class of observer."""
 
     __slots__ = ("_heard",)
 
@@ -46,7 +46,7 @@ class ObserverErrors:
         self._heard: set[str] = set()
 
     def __call__(self, one: object, event: str) -> None:
-        # By kind: an observer of calls is another object for each call, and would be told of as often.
+        # By class, because each call has observers of its own, and would be logged again.
         name = type(one).__qualname__
         if name not in self._heard:
             self._heard.add(name)
@@ -56,7 +56,7 @@ class ObserverErrors:
 
 
 class _Fanout(Generic[Watcher]):
-    """Those who are told of one thing."""
+    """A `_Fanout` sends events to several observers; an exception of one is logged and does not affect the others."""
 
     __slots__ = ("_complain", "_each")
 
@@ -68,12 +68,12 @@ class _Fanout(Generic[Watcher]):
         for each in self._each:
             try:
                 getattr(each, event)(*what)
-            # Not BaseException: a Cancelled is Trio's, and has to end the task that this runs in.
+            # Not BaseException: Trio's Cancelled must end the task that this runs in.
             except Exception:
                 self._complain(each, event)
 
     def _ask(self, event: str, ask: Callable[[Watcher], T | None]) -> list[T]:
-        """What each of them has to give."""
+        """Return the results of a call to each observer, without None and exceptions."""
         answers: list[T] = []
         for each in self._each:
             try:
@@ -87,7 +87,7 @@ class _Fanout(Generic[Watcher]):
 
 
 class Observers(_Fanout[Observer], Observer):
-    """Empty until somebody watches."""
+    """The observers of one channel; it is an `Observer` itself."""
 
     __slots__ = ("present",)
 
@@ -100,19 +100,19 @@ class Observers(_Fanout[Observer], Observer):
         return f"<Observers {len(self._each)}>"
 
     def add(self, observer: Observer) -> None:
-        """From now on; calls that are open already are not told to it."""
-        # Another tuple and not a longer list, here and below: who is being told something may add or remove one.
+        """Add an observer; it gets no events of calls that are open already."""
+        # A new tuple, here and below, because an observer may add or remove one while `_notify` iterates.
         self._each = (*self._each, observer)
         self.present = True
 
     def remove(self, observer: Observer) -> None:
-        """From now on, but for what it made for calls that are open."""
+        """Remove an observer; the call observers that it made for open calls stay."""
         self._each = tuple(each for each in self._each if each is not observer)
         self.present = bool(self._each)
 
     @contextmanager
     def watched_by(self, observer: Observer) -> Iterator[None]:
-        """As long as the block lasts."""
+        """Add an observer for as long as the block lasts."""
         self.add(observer)
         try:
             yield
@@ -121,7 +121,7 @@ class Observers(_Fanout[Observer], Observer):
 
     @contextmanager
     def to_the_end(self) -> Iterator[None]:
-        """What they watch is over when the block is."""
+        """Send `closed` when the block ends."""
         try:
             yield
         finally:
@@ -175,13 +175,13 @@ class Observers(_Fanout[Observer], Observer):
 
 
 def observe(observers: Observers, telemetry: Telemetry | Iterable[Telemetry], target: str, locate: Locate) -> None:
-    """Have each of them watch what has that target."""
+    """Add an observer of each telemetry, made for that target."""
     for one in telemetry if isinstance(telemetry, Iterable) else (telemetry,):
         observers.add(one.observe(target, locate))
 
 
 class CallObservers(_Fanout[CallObserver], CallObserver):
-    """Those of one call."""
+    """The observers of one call."""
 
     __slots__ = ()
 
@@ -206,12 +206,12 @@ class CallObservers(_Fanout[CallObserver], CallObserver):
 
 
 class AttemptObservers(_Fanout[AttemptObserver], AttemptObserver):
-    """Those of one attempt."""
+    """The observers of one attempt."""
 
     __slots__ = ()
 
     def headers(self) -> list[tuple[str, Value]]:
-        # Checked in here: metadata that cannot be sent is this observer's mistake, and not the end of the RPC.
+        # Checked here, so that an observer's invalid metadata is logged as its error and does not fail the RPC.
         return [*chain.from_iterable(self._ask("headers", lambda each: check(each.headers())))]
 
     def delayed(self, why: str) -> None:
