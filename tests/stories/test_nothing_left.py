@@ -106,7 +106,7 @@ async def test_a_closed_channel_opens_no_session(autojump_clock):
 
 async def test_a_crash_in_the_channel_reaches_the_opener_as_one_error(autojump_clock, monkeypatch, caplog):
     async with Mesh.run(1) as mesh:
-        monkeypatch.setattr("trxds.resolver.xds_resolver.Resolver._take", lambda self, letters, dependencies: 1 / 0)
+        monkeypatch.setattr("trxds.resolver.xds_resolver.XdsResolver._take", lambda self, letters, dependencies: 1 / 0)
         with pytest.raises(trxds.TrxdsInternalError) as caught:
             async with mesh.channel() as channel:
                 await method(channel)(b"")
