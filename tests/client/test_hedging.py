@@ -391,7 +391,7 @@ async def test_a_bug_in_an_attempt_ends_the_call_and_says_so(hedged, monkeypatch
         raise KeyError("bug")
 
     async with hedged() as world:
-        monkeypatch.setattr(HedgingState, "opened", broken)
+        monkeypatch.setattr(HedgingState, "on_stream_open", broken)
         with pytest.raises(TrxdsInternalError, match="please report it"):
             async with bidi(world.channel, PATH).open() as call:
                 await call.receive()

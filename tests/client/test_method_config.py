@@ -49,26 +49,26 @@ class TestTheThrottle:
         throttle = RetryThrottle(self.RULES)
         allowed = []
         for _ in range(6):
-            throttle.failed()
-            allowed.append(throttle.allows)
+            throttle.record_failure()
+            allowed.append(throttle.allows_retry)
         assert allowed == [True, True, True, True, False, False]
 
     def test_is_filled_by_successes_and_never_beyond_its_size(self):
         throttle = RetryThrottle(self.RULES)
-        throttle.failed()
+        throttle.record_failure()
         for expected in (9.5, 10, 10):
-            throttle.succeeded()
+            throttle.record_success()
             assert throttle.tokens == expected
 
     def test_is_never_emptier_than_empty(self):
         throttle = RetryThrottle(RetryThrottling(1, 1))
-        throttle.failed()
-        throttle.failed()
+        throttle.record_failure()
+        throttle.record_failure()
         assert throttle.tokens == 0
 
     def test_of_another_size_is_as_full_as_before(self):
         throttle = RetryThrottle(self.RULES)
-        throttle.failed()
+        throttle.record_failure()
         assert RetryThrottle(RetryThrottling(100, 0.5), throttle).tokens == pytest.approx(90)
 
 

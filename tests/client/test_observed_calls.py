@@ -334,10 +334,10 @@ async def test_a_session_waits_for_its_host_to_connect(monkeypatch, autojump_clo
 
 def test_another_attempt_that_meets_the_sessions_host_is_a_hit_whatever_the_first_one_missed():
     watcher = Watcher()
-    attempt = CallTelemetry(Observers(watcher).call(CallStarted(METHOD)), None).attempt(1)
+    attempt = CallTelemetry(Observers(watcher).call(CallStarted(METHOD)), None).new_attempt(1)
     args = PickArgs(METHOD, cluster="cart", override=Override(("10.0.1.1:1",), fallback_reason="not_ready"))
-    attempt.saw(Complete(SimpleNamespace(address="10.0.1.2:1")), args, None)
-    attempt.saw(Complete(SimpleNamespace(address="10.0.1.1:1")), args, None)
+    attempt.record_pick(Complete(SimpleNamespace(address="10.0.1.2:1")), args, None)
+    attempt.record_pick(Complete(SimpleNamespace(address="10.0.1.1:1")), args, None)
     assert watcher.of("session-pick") == ["session-pick fallback not_ready", "session-pick hit"]
 
 

@@ -30,24 +30,24 @@ def pushback(text):
 class TestByValues:
     def test_delays_double_up_to_the_maximum_each_a_fifth_more_or_less(self):
         retries = RetryState(POLICY, Random(1))
-        delays = [retries.after(UNAVAILABLE, EMPTY) for _ in range(3)]
+        delays = [retries.next_delay(UNAVAILABLE, EMPTY) for _ in range(3)]
         assert [round(delay / at, 1) for delay, at in zip(delays, (1, 2, 3), strict=True)] == pytest.approx(
             [1, 1, 1], abs=0.2
         )
 
     def test_there_are_as_many_attempts_as_the_policy_allows(self):
         retries = RetryState(POLICY, Random(1))
-        assert [retries.after(UNAVAILABLE, EMPTY) is None for _ in range(4)] == [False, False, False, True]
+        assert [retries.next_delay(UNAVAILABLE, EMPTY) is None for _ in range(4)] == [False, False, False, True]
 
     def test_a_status_that_the_policy_does_not_name_is_final(self):
-        assert RetryState(POLICY, Random(1)).after(Status(StatusCode.INTERNAL), EMPTY) is None
+        assert RetryState(POLICY, Random(1)).next_delay(Status(StatusCode.INTERNAL), EMPTY) is None
 
     def test_the_server_may_say_when(self):
-        assert RetryState(POLICY, Random(1)).after(UNAVAILABLE, pushback("250")) == 0.25
+        assert RetryState(POLICY, Random(1)).next_delay(UNAVAILABLE, pushback("250")) == 0.25
 
     @pytest.mark.parametrize("text", ["-1", "soon", "", "1.5", "9" * 400, "9" * 5000])
     def test_the_server_may_say_never(self, text):
-        assert RetryState(POLICY, Random(1)).after(UNAVAILABLE, pushback(text)) is None
+        assert RetryState(POLICY, Random(1)).next_delay(UNAVAILABLE, pushback(text)) is None
 
 
 class Failing:

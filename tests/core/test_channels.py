@@ -106,7 +106,7 @@ async def test_a_value_is_seen_when_the_reader_comes_back_for_the_next(nursery):
 
 
 async def _note_when_seen(following, steps):
-    await following.seen()
+    await following.wait_seen()
     steps.append("seen")
 
 

@@ -19,7 +19,7 @@ async def test_the_last_release_ends_it(nursery):
     lifetime, ended = Lifetime("cart"), []
     nursery.start_soon(_live, lifetime, ended)
     other = lifetime.hold()
-    lifetime.maker.release()
+    lifetime.initial_hold.release()
     await wait_all_tasks_blocked()
     assert ended == []
     other.release()
@@ -37,7 +37,7 @@ async def test_releasing_twice_counts_once():
 
 async def test_a_lifetime_nobody_ever_held_ends_with_its_maker(nursery):
     lifetime, ended = Lifetime("cart"), []
-    lifetime.maker.release()
+    lifetime.initial_hold.release()
     nursery.start_soon(_live, lifetime, ended)
     await wait_all_tasks_blocked()
     assert ended == [lifetime], "its task begins in a scope that is cancelled already"
@@ -47,7 +47,7 @@ async def test_the_name_leaves_the_registry_in_the_step_of_the_last_release():
     registry = {}
     lifetime = Lifetime("cart", registry)
     assert registry == {"cart": lifetime}
-    lifetime.maker.release()
+    lifetime.initial_hold.release()
     assert registry == {}
 
 
@@ -56,18 +56,18 @@ async def test_a_name_that_returns_in_the_step_of_its_last_release_is_a_new_life
     old = Lifetime("cart", registry)
     nursery.start_soon(_live, old, ended)
     await wait_all_tasks_blocked()
-    old.maker.release()
+    old.initial_hold.release()
     new = Lifetime("cart", registry)  # before the old one's task has had a chance to run
     nursery.start_soon(_live, new, ended)
     await wait_all_tasks_blocked()
     assert ended == [old]
     assert registry == {"cart": new}
-    new.maker.release()
+    new.initial_hold.release()
 
 
 async def test_an_ended_lifetime_cannot_be_held():
     lifetime = Lifetime("cart")
-    lifetime.maker.release()
+    lifetime.initial_hold.release()
     with pytest.raises(RuntimeError, match="cart"):
         lifetime.hold()
 
@@ -83,7 +83,7 @@ async def test_the_last_holder_may_be_cancelled_while_it_releases(nursery):
     lifetime, ended = Lifetime("cart"), []
     nursery.start_soon(_live, lifetime, ended)
     hold = lifetime.hold()
-    lifetime.maker.release()
+    lifetime.initial_hold.release()
 
     async def holder():
         try:

@@ -92,10 +92,10 @@ def test_headers_that_are_none_are_not_sent(caplog):
 def test_who_has_left_is_told_nothing():
     notes = []
     observers, watcher = Observers(), Noting(notes)
-    with observers.watched_by(watcher):
-        assert observers.present
+    with observers.observed_by(watcher):
+        assert observers.active
     observers.xds_connected("a")
-    assert (notes, observers.present) == ([], False)
+    assert (notes, observers.active) == ([], False)
 
 
 def test_an_observer_that_raises_is_logged_once_and_the_others_are_told(caplog):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost
 
-from trxds.core.happy_eyeballs import interleaved
+from trxds.core.happy_eyeballs import interleave_families
 from trxds.lb.endpoint_list import EndpointState
 
 
@@ -211,7 +211,7 @@ class TestAnotherList:
     ],
 )
 def test_address_families_take_turns(addresses, order):
-    assert interleaved(addresses) == order
+    assert interleave_families(addresses) == order
 
 
 STATES = st.sampled_from([IDLE, CONNECTING, READY, FAILURE])

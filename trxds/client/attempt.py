@@ -17,7 +17,7 @@ import trio
 
 from trxds.core import metadata as md
 from trxds.core.metadata import EMPTY, Metadata
-from trxds.core.status import OK, Status, StatusCode, made_here
+from trxds.core.status import OK, Status, StatusCode, rewrite_illegal_status
 from trxds.lb.pick import Complete, Drop, Fail, PickArgs, Picker, PickResult, Queue, Tracker
 from trxds.lb.trackers import tell_began, tell_ended
 from trxds.transport.client_stream import NO_REPLY, ClientStream
@@ -104,7 +104,7 @@ class Attempt:
                 return picked
             stream = self.stream
             if picked is not None and stream is not None:
-                if stream.id or await self._left_queue(stream, scope):
+                if stream.id or await self._wait_open(stream, scope):
                     if picked.trackers:
                         self.trackers = picked.trackers
                         tell_began(picked.trackers, self.args.path)
@@ -128,9 +128,9 @@ class Attempt:
         try:
             result: PickResult | object = picker.pick(args)
         except Exception:
-            result = self._foreign_exception()
+            result = self._picker_exception()
         if telemetry is not None:
-            telemetry.saw(result, args, settings.wait_for_ready)
+            telemetry.record_pick(result, args, settings.wait_for_ready)
         match result:
             case Complete():
                 host: Any = result.host  # a `Subchannel`, of which the tree knows less
@@ -157,11 +157,11 @@ class Attempt:
                 return result
             case Fail(status):
                 if not settings.wait_for_ready:
-                    return AttemptFailed(made_here(status, "the load balancing policy"))
+                    return AttemptFailed(rewrite_illegal_status(status, "the load balancing policy"))
                 scope.waiting_for = f"a host of cluster {args.cluster}: {status.message}"
             case Drop(status):
                 # A drop fails a call that waits for ready too, and is not retried (wait-for-ready.md, A6).
-                return AttemptFailed(made_here(status, "the load balancing policy"), final=True)
+                return AttemptFailed(rewrite_illegal_status(status, "the load balancing policy"), final=True)
             case Queue():
                 scope.waiting_for = f"a host of cluster {args.cluster} to connect"
             case nonsense:
@@ -171,7 +171,7 @@ class Attempt:
                 return AttemptFailed(status, final=True)
         return None
 
-    def _foreign_exception(self) -> PickResult:
+    def _picker_exception(self) -> PickResult:
         """Log the exception of a picker and fail this RPC: a bug in a user's policy must not reach the RPC's caller."""
         _log.exception("a picker raised; the RPC to %s fails", self.args.path)
         return Drop(Status(StatusCode.INTERNAL, "the load balancing policy raised an exception, see the log"))
@@ -185,7 +185,7 @@ class Attempt:
             headers = [*headers, (b"grpc-previous-rpc-attempts", b"%d" % self.number)]
         return headers
 
-    async def _left_queue(self, stream: ClientStream, scope: CallScope) -> bool:
+    async def _wait_open(self, stream: ClientStream, scope: CallScope) -> bool:
         scope.waiting_for = "one of the streams that the host allows"
         return await scope.wait_on_stream(stream.wait_open)
 

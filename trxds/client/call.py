@@ -23,8 +23,8 @@ Res = TypeVar("Res")
 
 # A step of the scheduler costs more than a message that has already arrived, so `receive` takes a full checkpoint only
 # after this many messages or seconds, and tests for cancellation with each message.
-_MAX_MESSAGES = 64
-_MAX_SECONDS = 0.001
+_MAX_QUICK_RECEIVES = 64
+_MAX_QUICK_TIME = 0.001
 
 
 class Call(ResponseStream[Res], Generic[Req, Res]):
@@ -47,10 +47,10 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         self._replay = replay
         self._one_reply = one_reply
         self._now = now
-        self._before_step = 0  # messages that `receive` may still take before its next full checkpoint
-        self._step_due = 0.0  # the time by which that checkpoint is due
+        self._quick_receives = 0  # messages that `receive` may still take before its next full checkpoint
+        self._checkpoint_due = 0.0  # the time by which that checkpoint is due
         if not one_reply and rpc.hedging is None:
-            self._stepped()
+            self._note_checkpoint()
         self._serialize = serialize
         self._deserialize = deserialize
         self._reopening: trio.Event | None = None  # while another attempt begins
@@ -76,18 +76,18 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
             await self._wait_decided(self._rpc.hedging)
         if self._reopening is not None:
             await self._rpc.scope.run_with_deadline(self._reopening.wait)
-        self._remember(payload)
+        self._buffer_message(payload)
         stream = self._stream
         if stream is None:
             await checkpoint()
             return True  # no other attempt could begin; `receive` raises the reason
         if await self._rpc.scope.wait_on_stream(partial(stream.send, payload)):
             return True
-        if self._repeatable or stream is not self._stream:
+        if self._is_repeatable or stream is not self._stream:
             return True  # the next attempt replays this message too (A6)
         assert stream.status is not None
         if not stream.status.ok:
-            await self._check(self._settle())
+            await self._raise_if_failed(self._take_status())
         return False
 
     def done_sending(self) -> None:
@@ -107,25 +107,25 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         arrived costs a test for cancellation, and a full checkpoint, which notices deadlines, only if the last one was
         64 messages or 1 ms ago.
         """
-        if self._before_step and self._now() < self._step_due:
-            self._before_step -= 1
+        if self._quick_receives and self._now() < self._checkpoint_due:
+            self._quick_receives -= 1
             await checkpoint_if_cancelled()
         else:
             if self._rpc.hedging is not None:
                 await self._wait_decided(self._rpc.hedging)
             if self._one_reply:
-                return await self._receive_only()
+                return await self._receive_only_reply()
             await self._rpc.scope.wait_on_stream(checkpoint)
-            self._stepped()
+            self._note_checkpoint()
         attempt = self._rpc.attempt
         assert attempt is not None
         payload = attempt.stream.receive_nowait() if attempt.stream is not None else None
         if payload is None:
             payload = await self._receive()
-            self._stepped()
+            self._note_checkpoint()
         if payload is not None:
             return self._rpc.parse(payload, self._deserialize)
-        await self._check(self._settle())
+        await self._raise_if_failed(self._take_status())
         return None
 
     async def wait_initial_metadata(self) -> Metadata:
@@ -166,7 +166,7 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
 
     async def _send_on_all(self, hedging: HedgingState, payload: bytes) -> bool:
         hedging.send(payload)
-        if self._replay.full:
+        if self._replay.is_full:
             # A6: a call that has sent more than can be buffered is committed.
             await self._rpc.scope.run_with_deadline(hedging.choose_any)
         await checkpoint()
@@ -179,12 +179,12 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
             self._status = hedging.problem
             raise await self._rpc.failure(hedging.problem)
 
-    async def _receive_only(self) -> Res | None:
+    async def _receive_only_reply(self) -> Res | None:
         payload = await self._receive()
-        status = self._settle()
+        status = self._take_status()
         if payload is not None:
             return self._rpc.parse(payload, self._deserialize)
-        await self._check(status)
+        await self._raise_if_failed(status)
         return None
 
     async def _receive(self) -> bytes | None:
@@ -195,46 +195,46 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
             stream = self._stream
             assert stream is not None
             payload = await self._rpc.scope.wait_on_stream(stream.receive_unary if self._one_reply else stream.receive)
-            if payload is not None or not await self._repeated():
+            if payload is not None or not await self._start_another_attempt():
                 return payload
 
-    def _stepped(self) -> None:
-        self._before_step, self._step_due = _MAX_MESSAGES - 1, self._now() + _MAX_SECONDS
+    def _note_checkpoint(self) -> None:
+        self._quick_receives, self._checkpoint_due = _MAX_QUICK_RECEIVES - 1, self._now() + _MAX_QUICK_TIME
 
     async def _wait_for_headers(self) -> None:
         while (stream := self._stream) is not None:
             await self._rpc.scope.wait_on_stream(stream.wait_headers)
-            if self.initial_metadata is not None or not await self._repeated():
+            if self.initial_metadata is not None or not await self._start_another_attempt():
                 break
 
-    def _settle(self) -> Status:
+    def _take_status(self) -> Status:
         if self._status is None:
             self._status = self._rpc.final_status()
         return self._status
 
-    async def _check(self, status: Status) -> None:
+    async def _raise_if_failed(self, status: Status) -> None:
         if not status.ok:
             raise await self._rpc.failure(status)
 
     # -- another attempt: everything sent so far is replayed (A6)
 
     @property
-    def _repeatable(self) -> bool:
+    def _is_repeatable(self) -> bool:
         attempt = self._rpc.attempt
         return not self._replay.dropped and attempt is not None and not attempt.committed
 
-    def _remember(self, payload: bytes) -> None:
+    def _buffer_message(self, payload: bytes) -> None:
         replay = self._replay
         if not replay.dropped:
             replay.add(payload)
             # A6: a call is committed when its response has begun or its buffer is full. A first message alone is kept,
             # however large: it is in memory anyway.
-            if not self._repeatable or (replay.full and replay.has_several):
+            if not self._is_repeatable or (replay.is_full and replay.has_several):
                 replay.drop()
 
-    async def _repeated(self) -> bool:
+    async def _start_another_attempt(self) -> bool:
         """Return whether another attempt replaces the stream that ended; it replays everything that was sent."""
-        if not self._repeatable or not await self._rpc.has_another_attempt() or self._replay.dropped:
+        if not self._is_repeatable or not await self._rpc.has_another_attempt() or self._replay.dropped:
             return False
         self._reopening = trio.Event()
         try:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from trxds.core import metadata as md
 from trxds.core.metadata import Headers, Value
-from trxds.core.status import RpcError, Status, StatusCode, made_here, unavailable
+from trxds.core.status import RpcError, Status, StatusCode, rewrite_illegal_status, unavailable
 from trxds.transport.subchannel import Subchannel
 
 _log = logging.getLogger("trxds.client")
@@ -53,10 +53,10 @@ class CallCredentials:
         return f"<CallCredentials {name}{', insecure allowed' if self.allow_insecure else ''}>"
 
 
-def check_call_credentials(given: object) -> None:
+def check_call_credentials(credentials: object) -> None:
     """Raise `TypeError` for another type, such as the function itself, or a token, which the message must not show."""
-    if not isinstance(given, CallCredentials):
-        raise TypeError(f"call credentials are trxds.CallCredentials(function), not {type(given).__name__}")
+    if not isinstance(credentials, CallCredentials):
+        raise TypeError(f"call credentials are trxds.CallCredentials(function), not {type(credentials).__name__}")
 
 
 async def authorize(credentials: Iterable[CallCredentials], authority: str, path: str) -> Headers | Status:
@@ -69,7 +69,7 @@ async def authorize(credentials: Iterable[CallCredentials], authority: str, path
             pairs = each.metadata(context)
             headers += md.encode(md.check(await pairs if inspect.isawaitable(pairs) else pairs))
         except RpcError as error:
-            return made_here(error.status, "the call credentials")
+            return rewrite_illegal_status(error.status, "the call credentials")
         except Exception as error:
             _log.warning("call credentials for %s raised", path, exc_info=error)
             return unavailable(f"{path}: the call credentials raised {type(error).__name__}: {error}")

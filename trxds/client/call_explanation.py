@@ -25,21 +25,23 @@ def explain(selector: Selector, tree: TreeNode, path: str, metadata: Metadata, n
     """Return the explanation of a call that would start now; `now` is seconds on Trio's clock."""
     # Copies draw the numbers that the next RPC will draw, and leave the generators as they are.
     copies = RandomCopies()
-    told, found = selector.explain(path, metadata, copies)
+    explanation, found = selector.explain(path, metadata, copies)
     if found is None:
-        return told
+        return explanation
     call = PickArgs(path, metadata, found.route, found.cluster.name, hash=found.hash, now=now, trace=Trace(copies))
-    told = _filtered(told, found.cluster.chain, call)
-    return told if told.outcome else replace(told, steps=tuple(explain_pick(tree, call)))
+    explanation = _add_filters(explanation, found.cluster.chain, call)
+    if explanation.outcome:
+        return explanation
+    return replace(explanation, steps=tuple(explain_pick(tree, call)))
 
 
-def _filtered(told: Explanation, chain: Iterable[Filter], call: PickArgs) -> Explanation:
+def _add_filters(explanation: Explanation, chain: Iterable[Filter], call: PickArgs) -> Explanation:
     """Add the explanations of the filters, up to the one that ends the RPC."""
-    for one in chain:
-        if isinstance(one, StatefulSession):
-            told = replace(told, sessions=(*told.sessions, one.explain(call)))
-        elif isinstance(one, Fault):
-            told = replace(told, faults=(*told.faults, one.explain(call)))
-        if told.outcome:
+    for each in chain:
+        if isinstance(each, StatefulSession):
+            explanation = replace(explanation, sessions=(*explanation.sessions, each.explain(call)))
+        elif isinstance(each, Fault):
+            explanation = replace(explanation, faults=(*explanation.faults, each.explain(call)))
+        if explanation.outcome:
             break
-    return told
+    return explanation

@@ -99,7 +99,7 @@ async def find_route(
             try:
                 answer = each.start(args)
             except Exception:
-                answer = _raised(each, path)
+                answer = _filter_exception(each, path)
             if isinstance(answer, Wait):
                 # A60: a filter that waits may still choose any cluster of the route, so the whole route table is held.
                 # Without such a wait no update can come between the choice of a cluster and the hold on it.
@@ -120,6 +120,6 @@ async def find_route(
             held.release()
 
 
-def _raised(one: Filter, path: str) -> Status:
-    _log.exception("filter %r raised; the RPC to %s fails", one, path)
-    return Status(StatusCode.INTERNAL, f"the filter {type(one).__name__} raised an exception, see the log")
+def _filter_exception(http_filter: Filter, path: str) -> Status:
+    _log.exception("filter %r raised; the RPC to %s fails", http_filter, path)
+    return Status(StatusCode.INTERNAL, f"the filter {type(http_filter).__name__} raised an exception, see the log")

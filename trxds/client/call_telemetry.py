@@ -20,8 +20,8 @@ from trxds.lb.pick import Complete, Fail, Override, PickArgs, Queue
 from trxds.session_affinity.session import SessionCookies
 from trxds.transport.client_stream import ClientStream
 
-_UNSAID = SessionPick("")
-_LEFT = Status(StatusCode.CANCELLED, "cancelled by the client")
+_NO_SESSION_PICK = SessionPick("")
+_CANCELLED = Status(StatusCode.CANCELLED, "cancelled by the client")
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -33,26 +33,26 @@ class CallTelemetry:
     failure: Status | None = None
     _backing_off: bool = False  # one attempt is over and the next has not begun
 
-    def attempt(self, previous: int, transparent: bool = False) -> AttemptTelemetry | None:
+    def new_attempt(self, previous: int, transparent: bool = False) -> AttemptTelemetry | None:
         """Report the start of an attempt, after `previous` that a server may have seen."""
         self._backing_off = False
         observers = self._observers.attempt(previous, transparent)
         return AttemptTelemetry(observers, self) if observers is not None else None
 
-    def configured(self) -> None:
+    def record_configuration(self) -> None:
         """Report the end of the call's wait for a configuration."""
         self._observers.resolution_delayed()
 
-    def routed(self, cluster: str, hedged: bool) -> None:
+    def record_route(self, cluster: str, hedged: bool) -> None:
         """Report the cluster of the call."""
         self._observers.routed(cluster, hedged)
 
-    def backing_off(self, delay: float) -> None:
+    def record_backoff(self, delay: float) -> None:
         """Report the backoff before the next attempt; the last stream's status is not the call's any more."""
         self._backing_off = True
         self._observers.backing_off(delay)
 
-    def answered(self, call: PickArgs) -> None:
+    def record_response(self, call: PickArgs) -> None:
         """Report the session's host as the response begins, unless the cookie or the session named it before."""
         override = call.override
         if override is None or not override.actual_address_list:
@@ -85,7 +85,7 @@ class CallTelemetry:
         """Return the stream's status; for a cancelled stream, the exception or the deadline that ended it."""
         status = stream.status if stream is not None else None
         if stream is None or status is None:
-            return self.failure or _LEFT
+            return self.failure or _CANCELLED
         if status.code is not StatusCode.CANCELLED:
             return status
         if self.failure is None and stream.request.deadline <= trio.current_time():
@@ -100,7 +100,7 @@ class AttemptTelemetry:
     observers: AttemptObservers
     _call: CallTelemetry
     _delayed: bool = False
-    _session: SessionPick = _UNSAID  # the last that was said of the session
+    _session: SessionPick = _NO_SESSION_PICK  # the last that was said of the session
 
     @property
     def headers(self) -> Headers:
@@ -108,10 +108,10 @@ class AttemptTelemetry:
         pairs = self.observers.headers()
         return encode(Metadata(pairs)) if pairs else []
 
-    def saw(self, result: object, call: PickArgs, waits: bool | None) -> None:
+    def record_pick(self, result: object, call: PickArgs, wait_for_ready: bool | None) -> None:
         """Report the result of a pick; with `waits` a failure does not end the attempt."""
         if call.override is not None:
-            self._tell_session(result, call)
+            self._report_session(result, call)
         match result:
             case Complete(host, trackers):
                 # Only the cluster's counter has a name; those of least_request have none.
@@ -121,7 +121,7 @@ class AttemptTelemetry:
                 self.observers.picked(Pick(call.cluster, backend, host.address, self._delayed))
             case Queue():
                 self._delay(f"no host of cluster {call.cluster} is connected")
-            case Fail(status) if waits:
+            case Fail(status) if wait_for_ready:
                 self._delay(status.message)
 
     def _delay(self, why: str) -> None:
@@ -129,7 +129,7 @@ class AttemptTelemetry:
             self._delayed = True
             self.observers.delayed(why)
 
-    def _tell_session(self, result: object, call: PickArgs) -> None:
+    def _report_session(self, result: object, call: PickArgs) -> None:
         override = call.override
         assert override is not None
         hit = isinstance(result, Complete) and result.host.address in override.addresses

@@ -35,14 +35,14 @@ from .call_protocol import Pairs
 from .call_scope import CallScope
 from .call_settings import CallSettings
 from .channel_state import ChannelState
-from .client_channel import IDLE_TIMEOUT, ClientChannel, idle_after
+from .client_channel import IDLE_TIMEOUT, ClientChannel, checked_idle_timeout
 from .credentials import ChannelCredentials, checked_credentials
-from .fork import tell_after_fork
+from .fork import mark_after_fork
 from .interceptors import Interceptor
 from .locations import Locations
 from .method import checked_path
-from .non_xds_channel import ServiceConfigSource, plain_origin
-from .shared_xds_client import BootstrapSource, SharedXdsClient, xds_origin
+from .non_xds_channel import ServiceConfigSource, non_xds_setup
+from .shared_xds_client import BootstrapSource, SharedXdsClient, xds_setup
 from .state_iterator import StateIterator
 from .stub import MethodFactory
 from .transport_security import make_pool
@@ -124,7 +124,7 @@ class Channel(MethodFactory):
         /package.Service/Method. Always a checkpoint.
         """
         pairs, state = md.check(metadata), self._state
-        scope = CallScope(state.lifecycle, checked_path(method), state.now(), timeout, state.awaited)
+        scope = CallScope(state.lifecycle, checked_path(method), state.now(), timeout, state.first_wait)
         selector, tree = await scope.run_with_deadline(state.data_plane.wait_settled)
         return explain(selector, tree, method, pairs, trio.current_time())
 
@@ -138,11 +138,11 @@ class Channel(MethodFactory):
 
     def observed_by(self, observer: Observer) -> AbstractContextManager[None]:
         """Notify `observer` (a `trxds.Observer`) of the channel's events while the block lasts."""
-        return self._state.observers.watched_by(observer)
+        return self._state.observers.observed_by(observer)
 
     def __repr__(self) -> str:
-        standing = "closed" if self._state.lifecycle.closed else "open"
-        return f"<Channel {self.target} {standing}, {len(self._state.calls.open)} calls>"
+        condition = "closed" if self._state.lifecycle.closed else "open"
+        return f"<Channel {self.target} {condition}, {len(self._state.calls.open)} calls>"
 
 
 @asynccontextmanager
@@ -213,30 +213,32 @@ async def open_channel(
     the channel remains. Leaving is always a checkpoint; entering is one only with `admin`, as with a nursery.
     """
     network = network or TcpNetwork()
-    served, trusted = checked_admin(admin), checked_credentials(credentials)
-    plain, observers = parse_non_xds_target(target), Observers()
-    if plain is None:
+    admin_address, host_credentials = checked_admin(admin), checked_credentials(credentials)
+    non_xds_target, observers = parse_non_xds_target(target), Observers()
+    if non_xds_target is None:
         limits = legacy_route_timeout if legacy_route_timeouts else max_stream_duration
         _check_unset(target, "a control plane has its own", service_config=service_config)
-        origin = xds_origin(target, checked_authority(authority), bootstrap, xds, policies, network, limits, observers)
+        setup = xds_setup(target, checked_authority(authority), bootstrap, xds, policies, network, limits, observers)
     else:
         _check_unset(target, "no control plane is asked", bootstrap=bootstrap, xds=xds)
-        origin = plain_origin(plain, service_config, checked_authority(authority), policies, network)
-    shown = () if call_credentials is None else (call_credentials,)
-    most = math.inf if max_send_size is None else max_send_size
-    defaults = CallSettings(max_receive_size, most, encoding_named(compression), shown)
-    state = ChannelState(target, origin, defaults, Random(), observers)
+        setup = non_xds_setup(non_xds_target, service_config, checked_authority(authority), policies, network)
+    credentials_of_calls = () if call_credentials is None else (call_credentials,)
+    send_limit = math.inf if max_send_size is None else max_send_size
+    defaults = CallSettings(max_receive_size, send_limit, encoding_named(compression), credentials_of_calls)
+    state = ChannelState(target, setup, defaults, Random(), observers)
     observe(observers, telemetry, canonical(target), Locations(state.data_plane))
-    tell_after_fork(state.lifecycle)
-    asking = keepalive(keepalive_time, keepalive_timeout, keepalive_without_calls)
+    mark_after_fork(state.lifecycle)
+    pings = keepalive(keepalive_time, keepalive_timeout, keepalive_without_calls)
     options = WireOptions(max_header_list=max_metadata_size, max_read_delay=max_read_delay)
-    pool = make_pool(network, trusted, origin.authority, origin.providers, state.random, options, asking, observers)
-    control = ClientChannel(origin, state, pool, idle_after(idle_timeout))
-    services = {"pool": pool.run, "control": control.run, **origin.services}
-    with observers.to_the_end():
+    pool = make_pool(
+        network, host_credentials, setup.authority, setup.providers, state.random, options, pings, observers
+    )
+    control = ClientChannel(setup, state, pool, checked_idle_timeout(idle_timeout))
+    services = {"pool": pool.run, "control": control.run, **setup.services}
+    with observers.closing():
         async with run_with_services(f"the channel to {target}", services, state.close):
             channel = Channel(state, pool, tuple(interceptors))
-            async with admin_endpoint(served, channel):
+            async with admin_endpoint(admin_address, channel):
                 yield channel
     if state.lifecycle.crash is not None:
         raise state.lifecycle.closed_error()

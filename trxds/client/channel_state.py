@@ -18,22 +18,22 @@ from .session_registry import SessionRegistry
 
 
 class ChannelState:
-    """A `ChannelState` holds the parts of a channel; `str(awaited)` names the object of its first calls' wait."""
+    """A `ChannelState` holds the parts of a channel; `str(first_wait)` names the object of its first calls' wait."""
 
     def __init__(
-        self, target: str, origin: ResolverSetup, defaults: CallSettings, random: Random, observers: Observers
+        self, target: str, setup: ResolverSetup, defaults: CallSettings, random: Random, observers: Observers
     ) -> None:
-        self.authority = origin.authority
+        self.authority = setup.authority
         self.defaults = defaults
         self.random = random
         self.now = trio.lowlevel.current_clock().current_time  # `trio.current_time` takes three calls to it
-        self.throttle = RetryThrottle(origin.throttling) if origin.throttling else None  # of retries and hedges
-        self.awaited = origin.awaited
+        self.throttle = RetryThrottle(setup.throttling) if setup.throttling else None  # of retries and hedges
+        self.first_wait = setup.first_wait
         self.lifecycle = ChannelLifecycle(target)
         self.data_plane = LiveDataPlane(self.lifecycle)
         self.calls = CallRegistry()
         self.sessions = SessionRegistry(observers)
-        self.client = origin.client  # for the admin surface
+        self.client = setup.client  # for the admin surface
         self.observers = observers
         self.created_at = self.now()
 

@@ -59,12 +59,12 @@ def _text(path: Path | None) -> str:
     return os.fspath(path) if path else ""
 
 
-def checked_credentials(given: object) -> ChannelCredentials:
+def checked_credentials(credentials: object) -> ChannelCredentials:
     """Return the credentials; `TypeError` for another type, such as the credentials of another library."""
-    if not isinstance(given, Insecure | Tls | XdsCredentials):
+    if not isinstance(credentials, Insecure | Tls | XdsCredentials):
         kinds = "trxds.insecure(), trxds.tls(...) or trxds.xds_credentials(...)"
-        raise TypeError(f"credentials are {kinds}, not {type(given).__name__}")
-    return given
+        raise TypeError(f"credentials are {kinds}, not {type(credentials).__name__}")
+    return credentials
 
 
 def xds_credentials(fallback: Credentials) -> XdsCredentials:

@@ -14,7 +14,7 @@ from trxds.resolver.config_selector import ErrorSelector, Selector
 
 from .lifecycle import ChannelLifecycle
 
-_SETTLE_TIMEOUT = 1000  # passes of Trio's scheduler; a configuration takes some twenty to its leaves and back
+_MAX_SETTLE_PASSES = 1000  # passes of Trio's scheduler; a configuration takes some twenty to its leaves and back
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class LiveDataPlane:
         self.tree: Node | None = None
         self._lifecycle = lifecycle
         self._changed = trio.lowlevel.ParkingLot()
-        self._alarm: trio.Event | None = None  # set by `exit_idle`; None before the first IDLE
+        self._exit_idle_event: trio.Event | None = None  # set by `exit_idle`; None before the first IDLE
 
     def publish(self, selector: Selector, picker: Picker) -> None:
         """Replace selector and picker, and wake the tasks that wait for a change."""
@@ -60,7 +60,7 @@ class LiveDataPlane:
 
     async def wait_settled(self) -> tuple[Selector, Node]:
         """Wait until no update is on its way through the tree or from it; give up after `_SETTLE_TIMEOUT` passes."""
-        for _ in range(_SETTLE_TIMEOUT):
+        for _ in range(_MAX_SETTLE_PASSES):
             await trio.lowlevel.checkpoint()
             plane, tree = await self.wait_for_change(None), self.tree
             if self._lifecycle.closed:
@@ -83,23 +83,23 @@ class LiveDataPlane:
         """Make the channel IDLE, because the control side is about to end its tree. Synchronous."""
         # No call may use a tree that is about to end, so the next one finds no data plane and waits.
         self.current = self.tree = None
-        self._alarm = trio.Event()
+        self._exit_idle_event = trio.Event()
         self._changed.unpark_all()
 
     def exit_idle(self) -> None:
         """End IDLE, because of a call or `try_to_connect`; without effect in other states. Synchronous."""
-        if self._asleep and self._alarm is not None:
-            self._alarm.set()
+        if self._is_idle and self._exit_idle_event is not None:
+            self._exit_idle_event.set()
             self._changed.unpark_all()
 
     async def wait_exit_idle(self) -> None:
         """Wait until `exit_idle` is called."""
-        if self._alarm is not None:
-            await self._alarm.wait()
+        if self._exit_idle_event is not None:
+            await self._exit_idle_event.wait()
 
     @property
-    def _asleep(self) -> bool:
-        return self._alarm is not None and not self._alarm.is_set()
+    def _is_idle(self) -> bool:
+        return self._exit_idle_event is not None and not self._exit_idle_event.is_set()
 
     # -- what a call would find
 
@@ -108,7 +108,7 @@ class LiveDataPlane:
         """Return the state that a call would find; None once the channel is closed."""
         if self._lifecycle.closed:
             return None
-        if self._asleep:
+        if self._is_idle:
             return Connectivity.IDLE
         if self.current is None or self.tree is None:
             return Connectivity.CONNECTING

@@ -58,13 +58,13 @@ class Fault:
 
     def explain(self, call: PickArgs) -> FaultStep:
         """Return the explanation of what `start` would do; it does not wait."""
-        delay = _as_asked(self._config.delay, call.metadata, DELAY_SHARE)
-        abort = _as_asked(self._config.abort, call.metadata, ABORT_SHARE)
+        delay = _with_actual_share(self._config.delay, call.metadata, DELAY_SHARE)
+        abort = _with_actual_share(self._config.abort, call.metadata, ABORT_SHARE)
         odds = ", ".join(str(each) for each in (delay, abort) if each is not None)
         random = self._random if call.trace is None else call.trace.random(self._random)
         injection = self._draw(call.metadata, random)
         full = "" if self._may_begin() else f"; {self._active.count} RPCs wait already, and no more may"
-        return FaultStep(odds, _verdict(injection) + full, injection.delay, injection.status)
+        return FaultStep(odds, _describe(injection) + full, injection.delay, injection.status)
 
     def _draw(self, metadata: Metadata, random: Random) -> FaultInjection:
         injection = decide(self._config, metadata, random)
@@ -96,7 +96,7 @@ def _delay(delay: Delay | None, metadata: Metadata, random: Random) -> float:
     if delay is None:
         return 0.0
     seconds = _milliseconds(metadata) / 1000 if delay.by_header else delay.seconds
-    return seconds if seconds and _drawn(delay, metadata, DELAY_SHARE, random) else 0.0
+    return seconds if seconds and _is_drawn(delay, metadata, DELAY_SHARE, random) else 0.0
 
 
 def _milliseconds(metadata: Metadata) -> int:
@@ -107,7 +107,7 @@ def _abort(abort: Abort | None, metadata: Metadata, random: Random) -> Status | 
     if abort is None:
         return None
     code = _code(abort, metadata)
-    return Status(code, INJECTED) if code and _drawn(abort, metadata, ABORT_SHARE, random) else None
+    return Status(code, INJECTED) if code and _is_drawn(abort, metadata, ABORT_SHARE, random) else None
 
 
 def _code(abort: Abort, metadata: Metadata) -> StatusCode:
@@ -119,7 +119,7 @@ def _code(abort: Abort, metadata: Metadata) -> StatusCode:
     return StatusCode(number) if number is not None and 0 <= number <= max(StatusCode) else StatusCode.UNKNOWN
 
 
-def _drawn(fault: Delay | Abort, metadata: Metadata, header: str, random: Random) -> bool:
+def _is_drawn(fault: Delay | Abort, metadata: Metadata, header: str, random: Random) -> bool:
     """Draw whether the RPC is in the fault's share of RPCs."""
     share = _share(fault, metadata, header)
     return share.numerator >= share.denominator or random.randrange(share.denominator) < share.numerator
@@ -133,12 +133,12 @@ def _share(fault: Delay | Abort, metadata: Metadata, header: str) -> FractionalP
     return replace(fault.share, numerator=by_header)
 
 
-def _as_asked(fault: F | None, metadata: Metadata, header: str) -> F | None:
+def _with_actual_share(fault: F | None, metadata: Metadata, header: str) -> F | None:
     """Return the fault with the share that applies to this RPC."""
     return replace(fault, share=_share(fault, metadata, header)) if fault is not None else None
 
 
-def _verdict(injection: FaultInjection) -> str:
+def _describe(injection: FaultInjection) -> str:
     delay = f"drawn to wait {injection.delay:g} s" if injection.delay else ""
     abort = f"{'then' if delay else 'drawn'} to fail" if injection.status else ""
     return ", ".join(filter(None, (delay, abort))) or "not drawn"

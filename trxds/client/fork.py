@@ -17,7 +17,7 @@ from .lifecycle import ChannelLifecycle
 _CHANNELS: trio.lowlevel.RunVar[WeakSet[ChannelLifecycle]] = trio.lowlevel.RunVar("trxds.channels")
 
 
-def tell_after_fork(channel: ChannelLifecycle) -> None:
+def mark_after_fork(channel: ChannelLifecycle) -> None:
     """Mark the channel as unusable in every child that this process forks from now on."""
     try:
         channels = _CHANNELS.get()
@@ -26,10 +26,10 @@ def tell_after_fork(channel: ChannelLifecycle) -> None:
         _CHANNELS.set(channels)
         if hasattr(os, "register_at_fork"):  # Windows does not fork
             # Python cannot unregister it, so the handler has a weak reference: a run that is over is not kept alive.
-            os.register_at_fork(after_in_child=partial(_tell, ref(channels)))
+            os.register_at_fork(after_in_child=partial(_mark_all, ref(channels)))
     channels.add(channel)
 
 
-def _tell(channels: ReferenceType[WeakSet[ChannelLifecycle]]) -> None:
+def _mark_all(channels: ReferenceType[WeakSet[ChannelLifecycle]]) -> None:
     for channel in channels() or ():
         channel.mark_forked()

@@ -73,13 +73,13 @@ class HedgingState:
         self._lifecycle = lifecycle
         self._running: list[HedgedAttempt] = []
         self._chosen: HedgedAttempt | None = None
-        self._made = 0
+        self._attempts_made = 0
         self._next_at = -math.inf  # when the next attempt is due; `inf` if there is to be none
         self._scope = trio.CancelScope()  # of `run`
         self._changed = trio.lowlevel.ParkingLot()
 
     def __repr__(self) -> str:
-        return f"<HedgingState {self._path}: {self._made} made, {len(self._running)} running>"
+        return f"<HedgingState {self._path}: {self._attempts_made} made, {len(self._running)} running>"
 
     # -- making attempts
 
@@ -95,24 +95,24 @@ class HedgingState:
 
     def _make_one(self, nursery: trio.Nursery) -> None:
         # A6: the retry throttle stops hedges and never the first attempt.
-        if self._running and self._throttle is not None and not self._throttle.allows:
+        if self._running and self._throttle is not None and not self._throttle.allows_retry:
             self._next_at = math.inf
             return
-        hedge = HedgedAttempt(self._call.new_hedge(self._made))
-        self._made += 1
+        hedge = HedgedAttempt(self._call.new_hedge(self._attempts_made))
+        self._attempts_made += 1
         self._running.append(hedge)
-        more = self._made < self._policy.max_attempts
-        self._next_at = trio.current_time() + self._policy.delay if more else math.inf
+        has_more = self._attempts_made < self._policy.max_attempts
+        self._next_at = trio.current_time() + self._policy.delay if has_more else math.inf
         nursery.start_soon(self._run, hedge, name=f"hedge/{self._path}/{hedge.attempt.number}")
 
     async def _run(self, hedge: HedgedAttempt) -> None:
         """Run one attempt until it is chosen or has failed; it is cancelled when another one is chosen."""
         try:
-            outcome = await self._attempted(hedge)
+            outcome = await self._run_attempt(hedge)
             if isinstance(outcome, AttemptCommitted):
                 self._choose(hedge)
             else:
-                self._failed(hedge, outcome)
+                self._on_failure(hedge, outcome)
         except Exception:
             # When the channel closes, the call itself raises the error; here it would end the nursery too.
             if not self._lifecycle.closed:
@@ -122,16 +122,16 @@ class HedgingState:
             if hedge is not self._chosen:
                 hedge.attempt.cancel()
 
-    async def _attempted(self, hedge: HedgedAttempt) -> AttemptOutcome:
+    async def _run_attempt(self, hedge: HedgedAttempt) -> AttemptOutcome:
         # The task that waits for the choice keeps the call's deadline, so an attempt has none to keep.
         scope = CallScope(self._lifecycle, self._path, trio.current_time(), None, "its first attempt")
         while True:
             attempt = hedge.attempt
-            failed = await attempt.start(scope, partial(self._heard, hedge))
+            failed = await attempt.start(scope, partial(self._on_headers, hedge))
             if failed is not None:
                 attempt.end(failed.status)
                 return failed
-            self.opened(hedge)
+            self.on_stream_open(hedge)
             assert attempt.stream is not None
             await attempt.stream.wait_headers()
             outcome = attempt.outcome()
@@ -164,37 +164,37 @@ class HedgingState:
                     return self._choose(hedge)
             await self._changed.park()
 
-    async def wait_begun(self) -> None:
+    async def wait_for_stream(self) -> None:
         """Wait until an attempt has a stream, or the call is decided without one."""
         while not self.decided.is_set() and not any(hedge.attempt.stream is not None for hedge in self._running):
             await self._changed.park()
 
     # -- outcomes of attempts
 
-    def opened(self, hedge: HedgedAttempt) -> None:
+    def on_stream_open(self, hedge: HedgedAttempt) -> None:
         """Note that the attempt has a stream, which has got every message sent so far."""
         hedge.has_all = True
         self._changed.unpark_all()
 
-    def _heard(self, hedge: HedgedAttempt) -> None:
+    def _on_headers(self, hedge: HedgedAttempt) -> None:
         """Choose the attempt, whose response headers have come; the task that reads its connection calls this."""
         if not self.decided.is_set():
             self._choose(hedge)
         if hedge is self._chosen:
             self._call.on_headers()
 
-    def _failed(self, hedge: HedgedAttempt, failed: AttemptFailed) -> None:
+    def _on_failure(self, hedge: HedgedAttempt, failed: AttemptFailed) -> None:
         """Handle an attempt that ended without headers; a fatal status, or the last attempt's, becomes the call's."""
         if hedge not in self._running:
             return  # another one was chosen
         status = failed.status
-        named, asked = status.code in self._policy.non_fatal, pushback(failed.trailing)
-        if not may_repeat(named, asked, self._throttle):
+        is_non_fatal, delay = status.code in self._policy.non_fatal, pushback(failed.trailing)
+        if not may_repeat(is_non_fatal, delay, self._throttle):
             self._next_at = math.inf
         elif self._next_at < math.inf:
             # A6: after a non-fatal failure the next attempt is due at once, or after the server's pushback.
-            self._next_at = trio.current_time() + (asked or 0.0)
-        if named and (len(self._running) > 1 or self._next_at < math.inf):
+            self._next_at = trio.current_time() + (delay or 0.0)
+        if is_non_fatal and (len(self._running) > 1 or self._next_at < math.inf):
             self._running.remove(hedge)
             hedge.attempt.cancel()
             self._changed.unpark_all()
@@ -235,7 +235,7 @@ class HedgingState:
 
 
 @asynccontextmanager
-async def hedged(hedging: HedgingState, path: str, scope: CallScope) -> AsyncIterator[None]:
+async def run_hedges(hedging: HedgingState, path: str, scope: CallScope) -> AsyncIterator[None]:
     """Run the attempts in the background of the caller's block, which begins with the first stream and ends them."""
     crashes: list[BaseException] = []
 
@@ -245,7 +245,7 @@ async def hedged(hedging: HedgingState, path: str, scope: CallScope) -> AsyncIte
             crashes.append(crash)
 
     async with run_with_services(f"the hedged call to {path}", {"hedges": hedging.run}, close):
-        await scope.run_with_deadline(hedging.wait_begun)
+        await scope.run_with_deadline(hedging.wait_for_stream)
         yield
     if crashes:
         raise TrxdsInternalError(f"a bug in trxds ended the call to {path}; please report it") from crashes[0]

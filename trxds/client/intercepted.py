@@ -15,7 +15,7 @@ from .call import Call
 from .call_protocol import CallOptions, CallProtocol
 from .completed_call import CompletedCall
 from .interceptors import CallDetails, Interceptor, Next
-from .method import Method, checked_path, only_reply, streams_replies, swallowed
+from .method import Method, checked_path, receive_only_reply, streams_replies_error, swallowed_error
 
 Req = TypeVar("Req")
 Res = TypeVar("Res")
@@ -36,31 +36,31 @@ class InterceptedMethod(Method[Req, Res]):
         self, request: Req | Iterable[Req] | AsyncIterable[Req], **options: Unpack[CallOptions]
     ) -> tuple[Res, CompletedCall]:
         if self.server_streaming:
-            raise streams_replies(self.path)
-        opened = self._intercepted(**options)
+            raise streams_replies_error(self.path)
+        block = self._enter_interceptors(**options)
         if self.client_streaming:
-            return await self._collect(opened, request)
-        async with opened as call:
+            return await self._collect(block, request)
+        async with block as call:
             await self._begin(call, cast(Req, request))
-            return await only_reply(call)
-        raise swallowed(self.path)
+            return await receive_only_reply(call)
+        raise swallowed_error(self.path)
 
     @asynccontextmanager
-    async def _opened(
+    async def _open(
         self, begin: Callable[[Call[Req, Res]], Awaitable[None]] | None, **options: Unpack[CallOptions]
     ) -> AsyncIterator[Call[Req, Res]]:
-        async with self._intercepted(**options) as call:
+        async with self._enter_interceptors(**options) as call:
             if begin is not None:
                 await begin(call)
             yield call
 
-    def _intercepted(self, **options: Unpack[CallOptions]) -> AbstractAsyncContextManager[Call[Req, Res]]:
+    def _enter_interceptors(self, **options: Unpack[CallOptions]) -> AbstractAsyncContextManager[Call[Req, Res]]:
         streaming = {"client_streaming": self.client_streaming, "server_streaming": self.server_streaming}
         details = CallDetails(self.path, **streaming, **options)
         details = replace(details, metadata=md.check(details.metadata))
         enter: Next = self._innermost
         for interceptor in reversed(self._interceptors):
-            enter = partial(_around, interceptor, enter)
+            enter = partial(_enter_interceptor, interceptor, enter)
         # An interceptor may put its own call in the place of the `Call`; `CallProtocol` has all of its public methods.
         return cast(AbstractAsyncContextManager[Call[Req, Res]], enter(details))
 
@@ -69,7 +69,7 @@ class InterceptedMethod(Method[Req, Res]):
         if details.method != self.path:
             method = copy(self)
             method.path = checked_path(details.method)
-        return Method._opened(
+        return Method._open(
             method,
             None,
             timeout=details.timeout,
@@ -80,5 +80,7 @@ class InterceptedMethod(Method[Req, Res]):
         )
 
 
-def _around(one: Interceptor, next: Next, details: CallDetails) -> AbstractAsyncContextManager[CallProtocol[Any, Any]]:
-    return one(details, next)
+def _enter_interceptor(
+    interceptor: Interceptor, next: Next, details: CallDetails
+) -> AbstractAsyncContextManager[CallProtocol[Any, Any]]:
+    return interceptor(details, next)

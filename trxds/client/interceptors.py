@@ -102,7 +102,7 @@ class FixedResponseCall(ResponseStream[Res]):
         self._replies = deque(replies)
         self._initial = md.check(initial_metadata)
         self._trailing = md.check(trailing_metadata)
-        self._over = False
+        self._ended = False
 
     async def send(self, request: Any, *, compress: bool = True) -> bool:
         """Discard the message and return False, as for a server that has ended the call already."""
@@ -115,7 +115,7 @@ class FixedResponseCall(ResponseStream[Res]):
     async def receive(self) -> Res | None:
         await trio.lowlevel.checkpoint()
         reply = self._replies.popleft() if self._replies else None
-        self._over = not self._replies
+        self._ended = not self._replies
         return reply
 
     async def wait_initial_metadata(self) -> Metadata:
@@ -128,7 +128,7 @@ class FixedResponseCall(ResponseStream[Res]):
 
     @property
     def trailing_metadata(self) -> Metadata:
-        return self._trailing if self._over else md.EMPTY
+        return self._trailing if self._ended else md.EMPTY
 
     @property
     def peer(self) -> str:
@@ -136,4 +136,4 @@ class FixedResponseCall(ResponseStream[Res]):
 
     @property
     def status(self) -> Status | None:
-        return OK if self._over else None
+        return OK if self._ended else None

@@ -20,22 +20,22 @@ _BYTES = (bytes, bytearray, memoryview)
 def serializer(kind: type[Message] | Serialize | None, path: str) -> Serialize:
     """Return the function from a request to bytes; `kind` is a protobuf class, such a function, or None for bytes."""
     if kind is None:
-        return _checked(_BYTES, "bytes", path, _own)
+        return _with_type_check(_BYTES, "bytes", path, _to_bytes)
     if is_message(kind):
-        return _checked(kind, kind.DESCRIPTOR.full_name, path, cast(Serialize, kind.SerializeToString))
+        return _with_type_check(kind, kind.DESCRIPTOR.full_name, path, cast(Serialize, kind.SerializeToString))
     return cast(Serialize, kind)
 
 
 def deserializer(kind: type[Message] | Deserialize | None) -> Deserialize:
     """Return the function from the bytes of a reply to the caller's object; see `serializer`."""
     if kind is None:
-        return _own
+        return _to_bytes
     if isinstance(kind, type) and issubclass(kind, Message):
         return cast(Deserialize, kind.FromString)
     return cast(Deserialize, kind)
 
 
-def _own(message: bytes | bytearray | memoryview) -> bytes:
+def _to_bytes(message: bytes | bytearray | memoryview) -> bytes:
     """Return the message as immutable `bytes`."""
     return message if message.__class__ is bytes else bytes(message)
 
@@ -45,7 +45,7 @@ def is_message(kind: object) -> TypeGuard[type[Message]]:
     return isinstance(kind, type) and issubclass(kind, Message)
 
 
-def _checked(expected: type | tuple[type, ...], name: str, path: str, serialize: Serialize) -> Serialize:
+def _with_type_check(expected: type | tuple[type, ...], name: str, path: str, serialize: Serialize) -> Serialize:
     def checked(message: Any) -> bytes:
         if not isinstance(message, expected):
             actual = type(message)

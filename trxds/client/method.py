@@ -22,7 +22,7 @@ from .call_credentials import CallCredentials
 from .call_protocol import CallOptions, CallProtocol, Pairs
 from .channel_state import ChannelState
 from .completed_call import CompletedCall
-from .hedging import hedged
+from .hedging import run_hedges
 from .replay_buffer import ReplayBuffer
 from .rpc import Rpc
 
@@ -86,7 +86,7 @@ class Method(Generic[Req, Res]):
         `credentials` are used in addition to the channel's. Raises `RpcError`.
         """
         if self.server_streaming:
-            raise streams_replies(self.path)
+            raise streams_replies_error(self.path)
         if self.client_streaming:
             options = CallOptions(
                 timeout=timeout,
@@ -95,7 +95,7 @@ class Method(Generic[Req, Res]):
                 compression=compression,
                 credentials=credentials,
             )
-            reply, _ = await self._collect(self._opened(None, **options), request)
+            reply, _ = await self._collect(self._open(None, **options), request)
             return reply
         payload = self._serialize(request)  # type: ignore[arg-type]  # no iterable, for the method takes one request
         rpc = self._rpc(timeout, metadata, wait_for_ready, compression, credentials)
@@ -112,9 +112,9 @@ class Method(Generic[Req, Res]):
         Options and errors are those of calling the method. Always a checkpoint.
         """
         if self.server_streaming:
-            raise streams_replies(self.path)
+            raise streams_replies_error(self.path)
         if self.client_streaming:
-            return await self._collect(self._opened(None, **options), request)
+            return await self._collect(self._open(None, **options), request)
         payload = self._serialize(request)  # type: ignore[arg-type]  # as in `__call__`
         rpc = self._rpc(**options)
         try:
@@ -139,7 +139,7 @@ class Method(Generic[Req, Res]):
         Entering waits until the call has a stream; it raises `RpcError` if the call cannot have one. Entering is
         always a checkpoint, and leaving is none (that of a hedged call is).
         """
-        return self._opened(
+        return self._open(
             partial(self._begin, request=request),
             timeout=timeout,
             metadata=metadata,
@@ -149,7 +149,7 @@ class Method(Generic[Req, Res]):
         )
 
     @asynccontextmanager
-    async def _opened(
+    async def _open(
         self, begin: Callable[[Call[Req, Res]], Awaitable[None]] | None, **options: Unpack[CallOptions]
     ) -> AsyncIterator[Call[Req, Res]]:
         """Open a call; without `begin` entering may be no checkpoint, for callers that send at once."""
@@ -160,7 +160,7 @@ class Method(Generic[Req, Res]):
                 raise await rpc.failure(problem)
             now, one_reply = self._state.now, not self.server_streaming
             call = Call(rpc, replay, now, self._serialize, self._deserialize, one_reply)
-            async with nullcontext() if rpc.hedging is None else hedged(rpc.hedging, self.path, rpc.scope):
+            async with nullcontext() if rpc.hedging is None else run_hedges(rpc.hedging, self.path, rpc.scope):
                 if begin is not None:
                     await begin(call)
                 yield call
@@ -175,18 +175,18 @@ class Method(Generic[Req, Res]):
         compression: str | None = None,
         credentials: CallCredentials | None = None,
     ) -> Rpc:
-        checked = self._checked(metadata) if metadata else md.EMPTY
+        checked = self._check_metadata(metadata) if metadata else md.EMPTY
         settings = self._settings
         if wait_for_ready is not None or compression is not None or credentials is not None:
             encoding = encoding_named(compression) if compression is not None else None
             settings = settings.for_call(wait_for_ready, encoding, credentials)
         rpc = Rpc(self._state, self.path, checked, settings, timeout, self._session)
         # Without an observer a call pays for this test, and for no telemetry.
-        if self._state.observers.present:
+        if self._state.observers.active:
             rpc.attach_telemetry(self.registered)
         return rpc
 
-    def _checked(self, metadata: Pairs) -> md.Metadata:
+    def _check_metadata(self, metadata: Pairs) -> md.Metadata:
         """Return the metadata after a check, which is skipped if the method's last call had the same."""
         pairs = tuple(metadata)
         if pairs != self._last_metadata:
@@ -206,46 +206,46 @@ class Method(Generic[Req, Res]):
         self, opened: AbstractAsyncContextManager[Call[Req, Res]], requests: Any
     ) -> tuple[Res, CompletedCall]:
         async with opened as call:
-            async with aclosing(_each(requests)) as each:
+            async with aclosing(_iterate(requests)) as each:
                 async for request in each:
                     if not await call.send(request):
                         break
             call.done_sending()
-            return await only_reply(call)
-        raise swallowed(self.path)
+            return await receive_only_reply(call)
+        raise swallowed_error(self.path)
 
     def __repr__(self) -> str:
         return f"<Method {self.path}>"
 
 
-def streams_replies(path: str) -> TypeError:
+def streams_replies_error(path: str) -> TypeError:
     """Return the error for calling a method with streamed replies like a function."""
     return TypeError(f"{path} streams its replies; use `async with method.open(...) as call`")
 
 
-def swallowed(path: str) -> RuntimeError:
+def swallowed_error(path: str) -> RuntimeError:
     """Return the error for an interceptor that caught its call's exception and raised none, so there is no reply."""
     return RuntimeError(f"{path}: an interceptor swallowed the exception of its call; raise it again, or an RpcError")
 
 
-async def only_reply(call: CallProtocol[Any, Res]) -> tuple[Res, CompletedCall]:
+async def receive_only_reply(call: CallProtocol[Any, Res]) -> tuple[Res, CompletedCall]:
     """Return the one reply of a call whose requests have been sent, and the call's result.
 
     A `Call` counts its replies by itself; the object that an interceptor put in its place may not.
     """
     reply = await call.receive()
     if reply is None:
-        raise _miscounted(NO_REPLY, call)
+        raise _reply_count_error(NO_REPLY, call)
     if await call.receive() is not None:
-        raise _miscounted(SECOND_REPLY, call)
+        raise _reply_count_error(SECOND_REPLY, call)
     return reply, CompletedCall(call.status or OK, call.initial_metadata or md.EMPTY, call.trailing_metadata, call.peer)
 
 
-def _miscounted(status: Status, call: CallProtocol[Any, Any]) -> RpcError:
+def _reply_count_error(status: Status, call: CallProtocol[Any, Any]) -> RpcError:
     return RpcError(status, call.initial_metadata, call.trailing_metadata, call.peer)
 
 
-async def _each(requests: Iterable[Req] | AsyncIterable[Req]) -> AsyncGenerator[Req, None]:
+async def _iterate(requests: Iterable[Req] | AsyncIterable[Req]) -> AsyncGenerator[Req, None]:
     if isinstance(requests, AsyncIterable):
         async for request in requests:
             yield request

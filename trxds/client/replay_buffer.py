@@ -26,7 +26,7 @@ class ReplayBuffer:
             self._messages.append(message)
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Return whether the buffer is over its size, so that the call must be committed to one attempt (A6)."""
         return self._remaining < 0
 

@@ -47,16 +47,16 @@ Policies: TypeAlias = Mapping[str, PolicyType]  # a user's own, by name
 
 @dataclass(frozen=True, slots=True)
 class ResolverSetup:
-    """`ResolverSetup` has the resolver of a target and the settings that come with it; `begin` makes a resolver.
+    """`ResolverSetup` has the resolver of a target and its settings; `make_resolver` makes one, for one run.
 
     `root_policy` is the policy at the top of the tree, and `to_update` converts a resolver's result for it. `authority`
     is the `:authority` of calls, and the name that hosts prove unless TLS is configured with another. `providers` have
     the certificates that a control plane may name (A29); `services` run as long as the channel. `throttling` is that of
-    retries (A6), and `str(awaited)` names the object of a first call's wait.
+    retries (A6), and `str(first_wait)` names the object of a first call's wait.
     """
 
     authority: str
-    begin: Callable[[ResolverResultHandler], ResolverInterface]
+    make_resolver: Callable[[ResolverResultHandler], ResolverInterface]
     root_policy: str
     to_update: Callable[[Any], Update]
     policies: Policies
@@ -66,7 +66,7 @@ class ResolverSetup:
     services: Services = field(default_factory=dict)
     client: XdsClient | None = None
     throttling: RetryThrottling | None = None
-    awaited: object = "a configuration from the control plane"
+    first_wait: object = "a configuration from the control plane"
 
 
 def check_policies(policies: Policies) -> None:

@@ -14,7 +14,7 @@ from trxds.resources.retry_policy import RetryPolicy
 from .retry_throttle import RetryThrottle
 
 _PUSHBACK = "grpc-retry-pushback-ms"
-_MAX_PUSHBACK = 10  # digits: the value is a 32-bit number
+_MAX_PUSHBACK_DIGITS = 10  # the value is a 32-bit number (A6)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -28,22 +28,22 @@ class RetryState:
     _backoff: Backoff = field(init=False)
 
     def __post_init__(self) -> None:
-        self._backoff = self._fresh()
+        self._backoff = self._new_backoff()
 
-    def after(self, status: Status, trailing: Metadata) -> float | None:
+    def next_delay(self, status: Status, trailing: Metadata) -> float | None:
         """Return the seconds until the next attempt, or None if `status` is final."""
         # A6: the last attempt is reported to the throttle too, because it takes a token like any other.
         self._made += 1
-        asked, named = pushback(trailing), status.code in self._policy.codes
-        if not may_repeat(named, asked, self._throttle) or self._made >= self._policy.max_attempts:
+        delay, retryable = pushback(trailing), status.code in self._policy.codes
+        if not may_repeat(retryable, delay, self._throttle) or self._made >= self._policy.max_attempts:
             return None
-        if asked is None:
+        if delay is None:
             return self._backoff.next()
         # A6: a pushback resets the backoff.
-        self._backoff = self._fresh()
-        return asked
+        self._backoff = self._new_backoff()
+        return delay
 
-    def _fresh(self) -> Backoff:
+    def _new_backoff(self) -> Backoff:
         policy = self._policy
         first = min(policy.base_interval, policy.max_interval)  # A6 allows an initialBackoff above maxBackoff
         return Backoff(self._random, first, policy.multiplier, 0.2, policy.max_interval)
@@ -55,12 +55,12 @@ def pushback(trailing: Metadata) -> float | None:
     if text is None:
         return None
     # A6: a value that is no number of milliseconds means that no further attempt may be made.
-    waits = isinstance(text, str) and text.isdecimal() and len(text) <= _MAX_PUSHBACK
-    return int(text) / 1000 if waits else math.inf
+    is_delay = isinstance(text, str) and text.isdecimal() and len(text) <= _MAX_PUSHBACK_DIGITS
+    return int(text) / 1000 if is_delay else math.inf
 
 
-def may_repeat(named: bool, asked: float | None, throttle: RetryThrottle | None) -> bool:
+def may_repeat(retryable: bool, delay: float | None, throttle: RetryThrottle | None) -> bool:
     """Return whether policy, server and throttle allow another attempt; a failure takes a token of the throttle."""
-    if throttle is not None and (named or asked == math.inf):
-        throttle.failed()
-    return named and asked != math.inf and (throttle is None or throttle.allows)
+    if throttle is not None and (retryable or delay == math.inf):
+        throttle.record_failure()
+    return retryable and delay != math.inf and (throttle is None or throttle.allows_retry)

@@ -21,15 +21,15 @@ class RetryThrottle:
         self.tokens: float = share * rules.max_tokens
 
     @property
-    def allows(self) -> bool:
+    def allows_retry(self) -> bool:
         """Return whether another attempt may be made now."""
         return self.tokens > self._rules.max_tokens / 2
 
-    def failed(self) -> None:
+    def record_failure(self) -> None:
         """Take a token: an attempt ended with a retryable status, or a pushback that forbids another."""
         self.tokens = max(self.tokens - 1, 0.0)
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
         """Return a part of a token, `tokenRatio`, because a call ended with OK."""
         self.tokens = min(self.tokens + self._rules.ratio, self._rules.max_tokens)
 

@@ -68,7 +68,7 @@ class Rpc:
         session: SessionCookies | None,
     ) -> None:
         now = channel.now()
-        self.scope = CallScope(channel.lifecycle, path, now, timeout, channel.awaited, self.error)
+        self.scope = CallScope(channel.lifecycle, path, now, timeout, channel.first_wait, self.error)
         self.attempt: Attempt | None = None  # with hedging, the chosen one
         self.hedging: HedgingState | None = None
         self._channel = channel
@@ -126,7 +126,7 @@ class Rpc:
         if channel.data_plane.current is None:
             await scope.wait_on_stream(partial(channel.data_plane.wait_for_change, None))
             if self._telemetry is not None:
-                self._telemetry.configured()
+                self._telemetry.record_configuration()
         route = await find_route(channel, scope, self._metadata, self._settings.wait_for_ready)
         if isinstance(route, Status):
             return route
@@ -135,7 +135,7 @@ class Rpc:
         if config is not NO_METHOD_CONFIG:
             self._settings = self._settings.limited_by(config)
         if self._telemetry is not None:
-            self._telemetry.routed(route.args.cluster, config.hedging is not None)
+            self._telemetry.record_route(route.args.cluster, config.hedging is not None)
         settings = self._settings
         if isinstance(request, bytes) and (settings.encoding or len(request) > settings.max_send_size):
             outgoing = self.outgoing(request)
@@ -158,7 +158,7 @@ class Rpc:
         """Start further attempts, as long as they fail before they have a stream and may be repeated."""
         while failed is not None:
             assert self.attempt is not None
-            if failed.final or not await self._repeated(self.attempt, failed):
+            if failed.final or not await self._retry_attempt(self.attempt, failed):
                 self.attempt.end(failed.status)
                 return failed.status
             failed = await self.attempt.start(self.scope, self.on_headers)
@@ -174,7 +174,7 @@ class Rpc:
         route = self._route
         assert route is not None
         # A66: an attempt begins after name resolution and filters and before its pick.
-        telemetry = self._telemetry.attempt(number, transparent) if self._telemetry is not None else None
+        telemetry = self._telemetry.new_attempt(number, transparent) if self._telemetry is not None else None
         deadline = self.scope.deadline
         return Attempt(self._channel, route.args, self._settings, self._request, deadline, number, refusals, telemetry)
 
@@ -197,18 +197,18 @@ class Rpc:
         attempt = self.attempt
         assert attempt is not None
         outcome = attempt.outcome()
-        return isinstance(outcome, AttemptFailed) and await self._repeated(attempt, outcome)
+        return isinstance(outcome, AttemptFailed) and await self._retry_attempt(attempt, outcome)
 
-    def _transparent(self, refused: Attempt) -> Attempt:
+    def _transparent_retry(self, refused: Attempt) -> Attempt:
         """Return a transparent retry: it is made at once, without a policy, and does not count as an attempt (A6)."""
         assert refused.stream is not None
         refused.end()
         return self._new_attempt(refused.number, refused.refusals + refused.stream.left, transparent=True)
 
-    async def _repeated(self, attempt: Attempt, failed: AttemptFailed) -> bool:
+    async def _retry_attempt(self, attempt: Attempt, failed: AttemptFailed) -> bool:
         """Replace a failed attempt, after its backoff, if it may be repeated; return whether it was."""
         if failed.refused:
-            self.attempt = self._transparent(attempt)
+            self.attempt = self._transparent_retry(attempt)
             return True
         assert self._route is not None
         policy = self._route.config.retry
@@ -217,12 +217,12 @@ class Rpc:
         if self._retry is None:
             self._retry = RetryState(policy, self._channel.random, self._channel.throttle)
         # A6: a failed pick counts as a failed attempt, so both come here; a drop does not.
-        delay = self._retry.after(failed.status, failed.trailing)
+        delay = self._retry.next_delay(failed.status, failed.trailing)
         if delay is None:
             return False
         attempt.end(failed.status)
         if self._telemetry is not None:
-            self._telemetry.backing_off(delay)
+            self._telemetry.record_backoff(delay)
         self.scope.waiting_for = f"the next attempt, after {failed.status}"
         await self.scope.run_with_deadline(partial(trio.sleep, delay))
         if isinstance(self._request, ReplayBuffer) and self._request.dropped:
@@ -245,7 +245,7 @@ class Rpc:
 
     def new_hedge(self, number: int, refused: Attempt | None = None) -> Attempt:
         """Return another attempt of a hedged call, with a pick of its own, or a transparent retry of `refused`."""
-        attempt = self._new_attempt(number) if refused is None else self._transparent(refused)
+        attempt = self._new_attempt(number) if refused is None else self._transparent_retry(refused)
         # A55: a pick notes its host in the override, and the cookie must name the host of the chosen attempt.
         args = attempt.args
         attempt.args = replace(args, override=args.override and replace(args.override))
@@ -272,7 +272,7 @@ class Rpc:
     def _respond(self, metadata: Metadata, route: CallRoute) -> Metadata:
         metadata = route.respond(metadata)
         if self._telemetry is not None:
-            self._telemetry.answered(route.args)
+            self._telemetry.record_response(route.args)
         if self._session is not None:
             self._session.record_response(metadata, route.args)
         return metadata
@@ -289,7 +289,7 @@ class Rpc:
         attempt.end()
         # A6: calls that succeed return tokens; attempts that fail take them (`retry.py`).
         if self._channel.throttle is not None and status.ok:
-            self._channel.throttle.succeeded()
+            self._channel.throttle.record_success()
         return status
 
     def parse(self, payload: bytes, deserialize: Callable[[bytes], T]) -> T:
@@ -319,8 +319,8 @@ class Rpc:
         """Return the exception for a status, after a checkpoint: a caller that retries at once must starve nobody."""
         await trio.lowlevel.checkpoint()
         deadline = trio.current_effective_deadline()
-        soon = min(self.scope.deadline, trio.current_time() + _GRACE)
-        if status.code is StatusCode.DEADLINE_EXCEEDED and deadline < soon:
+        grace_end = min(self.scope.deadline, trio.current_time() + _GRACE)
+        if status.code is StatusCode.DEADLINE_EXCEEDED and deadline < grace_end:
             # The caller's own cancel scope is about to end the call, and its code expects `Cancelled`.
             await trio.sleep_until(deadline + _GRACE)
         return self.error(status)

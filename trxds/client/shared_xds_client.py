@@ -59,7 +59,7 @@ class SharedXdsClient:
         """Return the admin surface's view of the client; not for programs, because it changes between releases."""
         return self._client
 
-    def _check(self) -> None:
+    def _check_open(self) -> None:
         if self._closed:
             raise trio.ClosedResourceError("the xDS client is closed")
 
@@ -90,14 +90,14 @@ async def open_xds_client(
     observers = Observers()
     observe(observers, telemetry, "#shared", lambda address, backend="": NOWHERE)
     xds = SharedXdsClient(load_settings(bootstrap), network or TcpNetwork(), policies or {}, observers)
-    with observers.to_the_end():
+    with observers.closing():
         async with run_with_services("the xDS client", {"ads": xds._client.run}, xds._close):
             yield xds
     if xds._crash is not None:
         raise TrxdsInternalError("a bug in trxds ended the xDS client; please report it") from xds._crash
 
 
-def xds_origin(
+def xds_setup(
     target: str,
     authority: str,
     bootstrap: BootstrapSource,
@@ -116,21 +116,21 @@ def xds_origin(
     elif bootstrap is not None or policies is not None:
         raise ValueError("bootstrap and policies are the xDS client's when it is shared; give them to open_xds_client")
     else:
-        xds._check()
+        xds._check_open()
         shared = xds
     client, names = shared._client, parse_target(target, shared._settings)
     authority = authority or names.authority
 
-    awaited = FirstConfiguration()
+    first_wait = FirstConfiguration()
 
-    def begin(downstream: ResolverResultHandler) -> XdsResolver:
-        handler = replace(downstream, limits=limits)
-        awaited.resolver = XdsResolver(client, network.resolve, names.listener, authority, handler, Random())
-        return awaited.resolver
+    def make_resolver(handler: ResolverResultHandler) -> XdsResolver:
+        handler = replace(handler, limits=limits)
+        first_wait.resolver = XdsResolver(client, network.resolve, names.listener, authority, handler, Random())
+        return first_wait.resolver
 
     return ResolverSetup(
         authority,
-        begin,
+        make_resolver,
         ClusterManagerConfig.policy,
         clusters,
         shared._policies,
@@ -139,7 +139,7 @@ def xds_origin(
         shared._settings.certificate_providers,
         {"ads": client.run} if xds is None else {},
         client,
-        awaited=awaited,
+        first_wait=first_wait,
     )
 
 
@@ -149,8 +149,8 @@ class FirstConfiguration:
     resolver: XdsResolver | None = None
 
     def __str__(self) -> str:
-        missing = self.resolver.describe_pending if self.resolver is not None else ""
-        return "a configuration from the control plane" + (missing and f": {missing}")
+        pending = self.resolver.describe_pending if self.resolver is not None else ""
+        return "a configuration from the control plane" + (pending and f": {pending}")
 
 
 def load_settings(bootstrap: BootstrapSource) -> Bootstrap:

@@ -35,7 +35,7 @@ def make_pool(
     if isinstance(credentials, XdsCredentials):
         by_cluster = ClusterNetworks(network, providers)
         return SubchannelPool(
-            secured(network, credentials.fallback, name), options, random, by_cluster.of, keepalive, observers
+            secured(network, credentials.fallback, name), options, random, by_cluster.network_for, keepalive, observers
         )
     return SubchannelPool(secured(network, credentials, name), options, random, None, keepalive, observers)
 
@@ -54,7 +54,7 @@ class ClusterNetworks:
         self._providers = providers
         self._contexts: dict[CertificateFiles, NextContext] = {}
 
-    def of(self, security: Hashable) -> Network:
+    def network_for(self, security: Hashable) -> Network:
         """Return the network with a cluster's TLS configuration."""
         assert isinstance(security, UpstreamTls)
         # A29: `wrong_peer` checks the SANs that the control plane lists; the name of the target is not checked.

@@ -7,7 +7,7 @@ from itertools import chain, zip_longest
 ATTEMPT_DELAY = 0.25  # seconds before the next address is tried too (RFC 8305, 5)
 
 
-def interleaved(addresses: tuple[str, ...]) -> tuple[str, ...]:
+def interleave_families(addresses: tuple[str, ...]) -> tuple[str, ...]:
     """Return the addresses with alternating families, so that a broken family costs one delay (RFC 8305, 4)."""
     if len(addresses) <= 2:
         return addresses

@@ -17,7 +17,7 @@ class Lifetime:
     even if the task of the first has not ended yet.
     """
 
-    __slots__ = ("_holds", "_registry", "ended", "maker", "name", "scope")
+    __slots__ = ("_holds", "_registry", "ended", "initial_hold", "name", "scope")
 
     def __init__(self, name: str, registry: dict[str, Lifetime] | None = None) -> None:
         if registry is not None:
@@ -29,7 +29,7 @@ class Lifetime:
         self.ended = False
         self._registry = registry
         self._holds = 0
-        self.maker = self.hold()
+        self.initial_hold = self.hold()
 
     def hold(self) -> Hold:
         """Return a new hold, which keeps this alive; `RuntimeError` if it has ended already."""

@@ -71,7 +71,7 @@ def is_value(text: str) -> bool:
     return _VALUE.match(text) is not None
 
 
-def flaw(text: str) -> str:
+def describe_flaw(text: str) -> str:
     """Return why `text` is no valid value: the kind and position of the first bad character; empty if it is valid.
 
     The text itself is not shown, because it may be a secret.
@@ -86,21 +86,21 @@ def check(pairs: Iterable[tuple[str, Value]]) -> Metadata:
 
     `TypeError` or `ValueError` names a bad pair by its key, or by its index, and never shows its value.
     """
-    return Metadata([_checked(number, *_pair(number, given)) for number, given in enumerate(pairs)])
+    return Metadata([_checked(index, *_pair(index, pair)) for index, pair in enumerate(pairs)])
 
 
-def _pair(number: int, given: Any) -> tuple[str, Value]:
-    if not isinstance(given, (tuple, list)) or len(given) != 2 or not isinstance(given[0], str):
-        kind = type(given).__name__
-        raise TypeError(f"metadata[{number}] is of type {kind}; write a pair of key and value, such as ('user', '7')")
-    return given[0], given[1]
+def _pair(index: int, pair: Any) -> tuple[str, Value]:
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not isinstance(pair[0], str):
+        kind = type(pair).__name__
+        raise TypeError(f"metadata[{index}] is of type {kind}; write a pair of key and value, such as ('user', '7')")
+    return pair[0], pair[1]
 
 
-def _checked(number: int, key: str, value: Value) -> tuple[str, Value]:
+def _checked(index: int, key: str, value: Value) -> tuple[str, Value]:
     name = key.lower()
     if not _KEY.match(name):
         # The key is not shown either: it is the secret if the caller swapped key and value.
-        raise ValueError(f"metadata[{number}]: its key {_key_flaw(name)}; use letters, digits, '_', '.' and '-' only")
+        raise ValueError(f"metadata[{index}]: its key {_key_flaw(name)}; use letters, digits, '_', '.' and '-' only")
     if name in _RESERVED or name.startswith(("grpc-status", "grpc-message", "grpc-encoding", "grpc-accept-encoding")):
         raise ValueError(f"metadata key {key!r} belongs to the protocol; choose another name")
     if name.endswith("-bin"):
@@ -111,7 +111,7 @@ def _checked(number: int, key: str, value: Value) -> tuple[str, Value]:
         kind = type(value).__name__
         raise TypeError(f"metadata {key!r}: its value is {kind}, not str; for bytes end the key in -bin")
     if not is_value(value):
-        raise ValueError(f"metadata {key!r}: its value has {flaw(value)}; {_remedy(value)}")
+        raise ValueError(f"metadata {key!r}: its value has {describe_flaw(value)}; {_remedy(value)}")
     return name, value
 
 

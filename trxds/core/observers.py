@@ -33,68 +33,68 @@ from .status import Status
 
 _log = logging.getLogger("trxds.observers")
 
-Watcher = TypeVar("Watcher")
+AnyObserver = TypeVar("AnyObserver")
 T = TypeVar("T")
 
 
 class ObserverErrors:
     """`ObserverErrors` logs the exceptions of observers, once for each class of observer."""
 
-    __slots__ = ("_heard",)
+    __slots__ = ("_logged",)
 
     def __init__(self) -> None:
-        self._heard: set[str] = set()
+        self._logged: set[str] = set()
 
-    def __call__(self, one: object, event: str) -> None:
+    def __call__(self, observer: object, event: str) -> None:
         # By class, because each call has observers of its own, and would be logged again.
-        name = type(one).__qualname__
-        if name not in self._heard:
-            self._heard.add(name)
+        name = type(observer).__qualname__
+        if name not in self._logged:
+            self._logged.add(name)
             _log.exception(
                 "observer %s raised an exception in %s; it stays registered, and this is logged once", name, event
             )
 
 
-class _Fanout(Generic[Watcher]):
+class _Fanout(Generic[AnyObserver]):
     """A `_Fanout` sends events to several observers; an exception of one is logged and does not affect the others."""
 
-    __slots__ = ("_complain", "_each")
+    __slots__ = ("_each", "_log_error")
 
-    def __init__(self, each: Sequence[Watcher], complain: ObserverErrors) -> None:
-        self._each = each
-        self._complain = complain
+    def __init__(self, observers: Sequence[AnyObserver], log_error: ObserverErrors) -> None:
+        self._each = observers
+        self._log_error = log_error
 
-    def _notify(self, event: str, *what: object) -> None:
+    def _notify(self, event: str, *args: object) -> None:
         for each in self._each:
             try:
-                getattr(each, event)(*what)
+                getattr(each, event)(*args)
             # Not BaseException: Trio's Cancelled must end the task that this runs in.
             except Exception:
-                self._complain(each, event)
+                self._log_error(each, event)
 
-    def _ask(self, event: str, ask: Callable[[Watcher], T | None]) -> list[T]:
+    def _collect(self, event: str, function: Callable[[AnyObserver], T | None]) -> list[T]:
         """Return the results of a call to each observer, without None and exceptions."""
-        answers: list[T] = []
+        results: list[T] = []
         for each in self._each:
             try:
-                answer = ask(each)
+                result = function(each)
             except Exception:
-                self._complain(each, event)
+                self._log_error(each, event)
             else:
-                if answer is not None:
-                    answers.append(answer)
-        return answers
+                if result is not None:
+                    results.append(result)
+        return results
 
 
 class Observers(_Fanout[Observer], Observer):
     """The observers of one channel; it is an `Observer` itself."""
 
-    __slots__ = ("present",)
+    __slots__ = ("active",)
 
     def __init__(self, *observers: Observer) -> None:
         super().__init__(observers, ObserverErrors())
-        self.present = bool(observers)
-        """Whether anybody watches."""
+        self.active = bool(observers)
+        """Whether there are observers."""
 
     def __repr__(self) -> str:
         return f"<Observers {len(self._each)}>"
@@ -103,15 +103,15 @@ class Observers(_Fanout[Observer], Observer):
         """Add an observer; it gets no events of calls that are open already."""
         # A new tuple, here and below, because an observer may add or remove one while `_notify` iterates.
         self._each = (*self._each, observer)
-        self.present = True
+        self.active = True
 
     def remove(self, observer: Observer) -> None:
         """Remove an observer; the call observers that it made for open calls stay."""
         self._each = tuple(each for each in self._each if each is not observer)
-        self.present = bool(self._each)
+        self.active = bool(self._each)
 
     @contextmanager
-    def watched_by(self, observer: Observer) -> Iterator[None]:
+    def observed_by(self, observer: Observer) -> Iterator[None]:
         """Add an observer for as long as the block lasts."""
         self.add(observer)
         try:
@@ -120,7 +120,7 @@ class Observers(_Fanout[Observer], Observer):
             self.remove(observer)
 
     @contextmanager
-    def to_the_end(self) -> Iterator[None]:
+    def closing(self) -> Iterator[None]:
         """Send `closed` when the block ends."""
         try:
             yield
@@ -128,8 +128,8 @@ class Observers(_Fanout[Observer], Observer):
             self.closed()
 
     def call(self, call: CallStarted) -> CallObservers | None:
-        made = self._ask("call", lambda each: each.call(call))
-        return CallObservers(made, self._complain) if made else None
+        observers = self._collect("call", lambda each: each.call(call))
+        return CallObservers(observers, self._log_error) if observers else None
 
     def closed(self) -> None:
         self._notify("closed")
@@ -176,8 +176,8 @@ class Observers(_Fanout[Observer], Observer):
 
 def observe(observers: Observers, telemetry: Telemetry | Iterable[Telemetry], target: str, locate: Locate) -> None:
     """Add an observer of each telemetry, made for that target."""
-    for one in telemetry if isinstance(telemetry, Iterable) else (telemetry,):
-        observers.add(one.observe(target, locate))
+    for each in telemetry if isinstance(telemetry, Iterable) else (telemetry,):
+        observers.add(each.observe(target, locate))
 
 
 class CallObservers(_Fanout[CallObserver], CallObserver):
@@ -192,8 +192,8 @@ class CallObservers(_Fanout[CallObserver], CallObserver):
         self._notify("routed", cluster, hedged)
 
     def attempt(self, previous: int, transparent: bool) -> AttemptObservers | None:
-        made = self._ask("attempt", lambda each: each.attempt(previous, transparent))
-        return AttemptObservers(made, self._complain) if made else None
+        observers = self._collect("attempt", lambda each: each.attempt(previous, transparent))
+        return AttemptObservers(observers, self._log_error) if observers else None
 
     def backing_off(self, seconds: float) -> None:
         self._notify("backing_off", seconds)
@@ -212,7 +212,7 @@ class AttemptObservers(_Fanout[AttemptObserver], AttemptObserver):
 
     def headers(self) -> list[tuple[str, Value]]:
         # Checked here, so that an observer's invalid metadata is logged as its error and does not fail the RPC.
-        return [*chain.from_iterable(self._ask("headers", lambda each: check(each.headers())))]
+        return [*chain.from_iterable(self._collect("headers", lambda each: check(each.headers())))]
 
     def delayed(self, why: str) -> None:
         self._notify("delayed", why)

@@ -31,11 +31,11 @@ class ResourceStatus:
         return f'{which} ({self.where}, node "{self.node}"): {self.state}{since}'
 
 
-def resource_error(standing: ResourceStatus | None, reason: str) -> Status:
-    """Return the status of an RPC that fails because of a resource; `standing` is None for a policy without xDS."""
-    return unavailable(reason if standing is None else f"{standing}: {reason}")
+def resource_error(resource: ResourceStatus | None, reason: str) -> Status:
+    """Return the status of an RPC that fails because of a resource; `resource` is None for a policy without xDS."""
+    return unavailable(reason if resource is None else f"{resource}: {reason}")
 
 
-def error_with_note(standing: ResourceStatus | None, message: str, reason: str = "") -> Status:
+def error_with_note(resource: ResourceStatus | None, message: str, reason: str = "") -> Status:
     """Return the status of an RPC that fails by an accepted resource: gRPC's message, and the resource as a note."""
-    return replace(unavailable(message), note=": ".join(filter(None, (str(standing or ""), reason))))
+    return replace(unavailable(message), note=": ".join(filter(None, (str(resource or ""), reason))))

@@ -142,12 +142,12 @@ _SERVER_ONLY_CODES = frozenset(
 )
 
 
-def made_here(status: Status, who: str) -> Status:
+def rewrite_illegal_status(status: Status, source: str) -> Status:
     """Return the status of an RPC that a plug-in of the client fails; a server-only code becomes INTERNAL (A54)."""
     if status.code not in _SERVER_ONLY_CODES:
         return status
     # The original code and message stay in the message, or the cause could not be found.
-    return Status(StatusCode.INTERNAL, f"{who} set a status that only a server may set: {status}")
+    return Status(StatusCode.INTERNAL, f"{source} set a status that only a server may set: {status}")
 
 
 class RpcError(Exception):

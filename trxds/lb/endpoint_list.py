@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import TypeAlias, TypeVar
 
 from trxds.core.connectivity import Connectivity
-from trxds.core.happy_eyeballs import ATTEMPT_DELAY, interleaved
+from trxds.core.happy_eyeballs import ATTEMPT_DELAY, interleave_families
 from trxds.core.status import Status, unavailable
 from trxds.resources.endpoint import Endpoint
 
@@ -61,7 +61,7 @@ class EndpointState:
     )
 
     def __init__(self, addresses: tuple[str, ...], *, lazy: bool = False) -> None:
-        self.addresses = interleaved(addresses)
+        self.addresses = interleave_families(addresses)
         self.ready: SubchannelInterface | None = None
         self.error: Status | None = None
         self.connect: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ class EndpointState:
 
     def with_addresses(self, addresses: tuple[str, ...]) -> EndpointState:
         """The same endpoint with that list: a connection to an address that stays is kept, and so is a failure."""
-        if interleaved(addresses) == self.addresses:
+        if interleave_families(addresses) == self.addresses:
             return self
         other = EndpointState(addresses, lazy=self._lazy)
         if self._host is not None and self._host.address not in addresses:

@@ -36,7 +36,7 @@ class Clusters:
             return lifetime.hold()
         lifetime = Lifetime(name, self.alive)
         self._nursery.start_soon(self._live, lifetime, name=f"cluster/{name}")
-        return lifetime.maker
+        return lifetime.initial_hold
 
     async def _live(self, lifetime: Lifetime) -> None:
         try:

@@ -49,7 +49,7 @@ class Routing:
     def release(self) -> None:
         """Let the clusters go that nothing else holds. Plain."""
         if isinstance(self.selector, ConfigSelector):
-            self.selector.table.lifetime.maker.release()
+            self.selector.table.lifetime.initial_hold.release()
 
 
 @dataclass(frozen=True, slots=True)

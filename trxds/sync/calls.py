@@ -10,7 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar, Unpack, cast, overload
 
 import trxds
 from trxds.client.call_protocol import CallOptions
-from trxds.client.method import only_reply
+from trxds.client.method import receive_only_reply
 
 from .hand_over import ContextBridge, HandOver
 
@@ -85,8 +85,8 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
 
         self._hand_over.wait(done)
 
-    def _only(self) -> tuple[Res, trxds.CompletedCall]:
-        return self._hand_over.wait(partial(only_reply, self._call))
+    def _receive_only_reply(self) -> tuple[Res, trxds.CompletedCall]:
+        return self._hand_over.wait(partial(receive_only_reply, self._call))
 
 
 class Method(Generic[Req, Res]):
@@ -138,7 +138,7 @@ class Method(Generic[Req, Res]):
                 if not call.send(request):
                     break
             call.done_sending()
-            return call._only()
+            return call._receive_only_reply()
 
     def __repr__(self) -> str:
         return f"<trxds.sync {self._method!r}>"

@@ -146,7 +146,7 @@ def _for_threads(
         try:
             yield Channel(hand_over, hand_over.channel)
         finally:
-            thread.leave()
+            thread.stop()
 
     return opened
 

@@ -44,7 +44,7 @@ class TrioThread(Generic[T]):
         self._leaving = trio.Event()
 
     @property
-    def lost(self) -> bool:
+    def is_forked(self) -> bool:
         """Return whether this process is a fork of the one that has the thread."""
         return os.getpid() != self._process
 
@@ -63,9 +63,9 @@ class TrioThread(Generic[T]):
             _running.discard(self)
             raise
 
-    def leave(self) -> None:
+    def stop(self) -> None:
         """Stop the thread and wait for its end; raises the exception of `serve`, if any."""
-        if self.lost or _ending.is_set():
+        if self.is_forked or _ending.is_set():
             return
         self.ask_to_stop()
         if threading.current_thread() is self._thread:
@@ -105,9 +105,9 @@ def is_ending() -> bool:
     return _ending.is_set()
 
 
-def _end() -> None:
+def _stop_all() -> None:
     _ending.set()
-    here = [thread for thread in tuple(_running) if not thread.lost]
+    here = [thread for thread in tuple(_running) if not thread.is_forked]
     for thread in here:
         thread.ask_to_stop()
     until = time.monotonic() + EXIT_TIMEOUT
@@ -115,4 +115,4 @@ def _end() -> None:
         thread.join(max(0.0, until - time.monotonic()))
 
 
-atexit.register(_end)
+atexit.register(_stop_all)

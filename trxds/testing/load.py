@@ -38,7 +38,7 @@ class LoadReportingService:
         self._order.load_reporting_interval.seconds = 1
         self._streams: dict[int, tuple[ConflatingQueue[None], trio.CancelScope]] = {}
         self._opened = 0
-        self._heard = trio.lowlevel.ParkingLot()
+        self._activity = trio.lowlevel.ParkingLot()
 
     def __repr__(self) -> str:
         return f"<LoadReportingService {len(self._streams)} streams, {len(self.requests)} requests>"
@@ -68,7 +68,7 @@ class LoadReportingService:
                 if request.node is None:
                     return request
             looked = len(self.requests)
-            await self._heard.park()
+            await self._activity.park()
 
     async def handle(self, call: Call) -> None:
         """Serve one stream of the method StreamLoadStats."""
@@ -79,9 +79,9 @@ class LoadReportingService:
             with scope:
                 async with trio.open_nursery() as nursery:
                     async for message in call:
-                        request = _recorded(protos.LoadStatsRequest.FromString(message), number)
+                        request = _to_record(protos.LoadStatsRequest.FromString(message), number)
                         self.requests.append(request)
-                        self._heard.unpark_all()
+                        self._activity.unpark_all()
                         # The first request of a stream, the one with the node, asks for the first response.
                         if request.node is not None:
                             nursery.start_soon(self._send, call, news)
@@ -95,7 +95,7 @@ class LoadReportingService:
             await news.next(math.inf)
 
 
-def _recorded(message: Any, stream: int) -> LoadRequest:
+def _to_record(message: Any, stream: int) -> LoadRequest:
     return LoadRequest(
         {each.cluster_name: each for each in message.cluster_stats},
         message.node if message.HasField("node") else None,

@@ -97,7 +97,7 @@ class _Stream:
     number: int
     subscriptions: Subscriptions
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
-    news: ConflatingQueue[None] = field(default_factory=ConflatingQueue)
+    wake_ups: ConflatingQueue[None] = field(default_factory=ConflatingQueue)
 
 
 class ManagementServer:
@@ -117,7 +117,7 @@ class ManagementServer:
         self._withheld: set[str] = set()
         self._streams: list[_Stream] = []
         self._opened = 0
-        self._heard = trio.lowlevel.ParkingLot()
+        self._activity = trio.lowlevel.ParkingLot()
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{len(resources)} {kind}" for kind, resources in self._resources.items())
@@ -197,13 +197,13 @@ class ManagementServer:
         self._opened += 1
         stream = _Stream(self._opened, self._subscriptions(call.path))
         self._streams.append(stream)
-        self._heard.unpark_all()
+        self._activity.unpark_all()
         try:
             with stream.scope:
-                await self._converse(stream, call)
+                await self._run_stream(stream, call)
         finally:
             self._streams.remove(stream)
-            self._heard.unpark_all()
+            self._activity.unpark_all()
 
     def _subscriptions(self, path: str) -> Subscriptions:
         if path == DELTA_PATH:
@@ -220,42 +220,42 @@ class ManagementServer:
         """Return the number of open ADS streams."""
         return len(self._streams)
 
-    async def _converse(self, stream: _Stream, call: Call) -> None:
+    async def _run_stream(self, stream: _Stream, call: Call) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._send, stream, call, name=f"management/{stream.number}/send")
             async for message in call:
-                self._note(stream, stream.subscriptions.request.FromString(message))
+                self._record(stream, stream.subscriptions.request.FromString(message))
             nursery.cancel_scope.cancel()
 
     async def _send(self, stream: _Stream, call: Call) -> None:
         while True:
             for kind in _PUSH_ORDER:
-                response = self._compose(stream, kind)
+                response = self._next_response(stream, kind)
                 if response is not None:
                     await call.send(response.SerializeToString())
-            await stream.news.next()
+            await stream.wake_ups.next()
 
     def _push(self) -> None:
         for stream in self._streams:
-            stream.news.put("push", None)
+            stream.wake_ups.put("push", None)
 
-    def _compose(self, stream: _Stream, kind: str) -> Any | None:
+    def _next_response(self, stream: _Stream, kind: str) -> Any | None:
         if kind in self._withheld:
             return None
         nonce = f"n{len(self.responses) + 1}"
-        sending = stream.subscriptions.due(kind, self._resources[kind], self._versions[kind], nonce)
+        sending = stream.subscriptions.next_response(kind, self._resources[kind], self._versions[kind], nonce)
         if sending is None:
             return None
         self.responses.append(Response(kind, self._versions[kind], nonce, sending.names, stream.number))
         return sending.message
 
-    def _note(self, stream: _Stream, message: Any) -> None:
+    def _record(self, stream: _Stream, message: Any) -> None:
         kind = _KINDS.get(message.type_url, message.type_url)
-        names = stream.subscriptions.heard(kind, message)
+        names = stream.subscriptions.handle_request(kind, message)
         self.requests.append(_request(message, kind, names, stream.number))
-        self._heard.unpark_all()
+        self._activity.unpark_all()
         if kind in TYPE_URLS:
-            stream.news.put("request", None)
+            stream.wake_ups.put("request", None)
 
     # -- waiting for requests
 
@@ -268,23 +268,23 @@ class ManagementServer:
                 if wanted(request):
                     return request
             looked = len(self.requests)
-            await self._heard.park()
+            await self._activity.park()
 
     async def wait_for_ack(self, kind: str, version: int | None = None) -> Request:
         """Wait for the ACK of that version (the present one if None) or a newer one, and return it."""
-        return await self._answered("ACK", kind, version)
+        return await self._wait_for_answer("ACK", kind, version)
 
     async def wait_for_nack(self, kind: str, version: int | None = None) -> Request:
         """Wait for the NACK of that version (the present one if None) or a newer one; `.error` is its message."""
-        return await self._answered("NACK", kind, version)
+        return await self._wait_for_answer("NACK", kind, version)
 
     async def wait_for_streams(self, count: int) -> None:
         """Wait until exactly `count` ADS streams are open. Always a checkpoint."""
         await trio.lowlevel.checkpoint()
         while len(self._streams) != count:
-            await self._heard.park()
+            await self._activity.park()
 
-    async def _answered(self, answer: str, kind: str, version: int | None) -> Request:
+    async def _wait_for_answer(self, answer: str, kind: str, version: int | None) -> Request:
         """Wait for an ACK or NACK of a version."""
         wanted = self._versions[kind] if version is None else version
 

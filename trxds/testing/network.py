@@ -55,15 +55,15 @@ class MemoryNetwork:
         if listener is None or address in self._refused:
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         ours, theirs = memory_stream_pair()
-        self._remember(address, ours, client=True)
-        self._remember(address, theirs, client=False)
+        self._register(address, ours, client=True)
+        self._register(address, theirs, client=False)
         listener.deliver(theirs)
         return ours
 
-    def _remember(self, address: str, end: MemoryStream, *, client: bool) -> None:
+    def _register(self, address: str, end: MemoryStream, *, client: bool) -> None:
         ends = self._ends[address]
         ends[end] = client
-        end.when_closed = partial(ends.pop, end, None)
+        end.on_closed = partial(ends.pop, end, None)
 
     async def resolve(self, host: str, port: int) -> tuple[str, ...]:
         """Return the addresses of `host` in `names`; `OSError` if there are none. Always a checkpoint."""
@@ -141,7 +141,7 @@ class MemoryStream(trio.abc.HalfCloseableStream):
     def __init__(self, outgoing: _Pipe, incoming: _Pipe) -> None:
         self._outgoing = outgoing
         self._incoming = incoming
-        self.when_closed: Callable[[], object] = lambda: None
+        self.on_closed: Callable[[], object] = lambda: None
 
     @property
     def closed(self) -> bool:
@@ -168,7 +168,7 @@ class MemoryStream(trio.abc.HalfCloseableStream):
     async def aclose(self) -> None:
         self._outgoing.close_sender()
         self._incoming.close_receiver()
-        self.when_closed()
+        self.on_closed()
         await trio.lowlevel.checkpoint()
 
     def silence(self) -> None:
@@ -208,7 +208,7 @@ class _Pipe:
         if self.silenced:
             return
         while rest:
-            await self._room()
+            await self._wait_room()
             room = self._capacity - len(self._data)
             self._data += rest[:room]
             rest = rest[room:]
@@ -216,9 +216,9 @@ class _Pipe:
 
     async def wait_room(self) -> None:
         await trio.lowlevel.checkpoint()
-        await self._room()
+        await self._wait_room()
 
-    async def _room(self) -> None:
+    async def _wait_room(self) -> None:
         while self._check_sender() and len(self._data) >= self._capacity:
             await self._changed.park()
 

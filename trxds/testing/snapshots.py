@@ -24,7 +24,7 @@ class _Subscription:
     version: str = ""
     nonce: str = ""
     known: frozenset[str] = frozenset()
-    waits: bool = False  # a request has not been answered
+    unanswered: bool = False  # a request has not been answered
 
 
 @dataclass(slots=True, eq=False)
@@ -35,27 +35,27 @@ class Snapshots:
 
     subscriptions: dict[str, _Subscription] = field(default_factory=dict)
 
-    def heard(self, kind: str, message: Any) -> tuple[str, ...]:
+    def handle_request(self, kind: str, message: Any) -> tuple[str, ...]:
         names = tuple(message.resource_names)
         if kind not in TYPE_URLS:
             return names
         subscription = self.subscriptions.setdefault(kind, _Subscription())
         if subscription.nonce and message.response_nonce != subscription.nonce:
             return names
-        subscription.names, subscription.version, subscription.waits = frozenset(names), message.version_info, True
+        subscription.names, subscription.version, subscription.unanswered = frozenset(names), message.version_info, True
         subscription.wildcard = subscription.wildcard and not names
         if not subscription.wildcard:
             subscription.known &= subscription.names
         return names
 
-    def due(self, kind: str, entries: Mapping[str, Entry], version: int, nonce: str) -> Sending | None:
+    def next_response(self, kind: str, entries: Mapping[str, Entry], version: int, nonce: str) -> Sending | None:
         subscription = self.subscriptions.get(kind)
-        if subscription is None or not subscription.waits or not version:
+        if subscription is None or not subscription.unanswered or not version:
             return None
         wanted = entries.keys() if subscription.wildcard else entries.keys() & subscription.names
         if subscription.version == str(version) and wanted <= subscription.known:
             return None
         names = subscription.names
         response = {name: entry for name, entry in entries.items() if not names or name in names}
-        subscription.known, subscription.nonce, subscription.waits = frozenset(response), nonce, False
+        subscription.known, subscription.nonce, subscription.unanswered = frozenset(response), nonce, False
         return sotw_response(kind, response, version, nonce)

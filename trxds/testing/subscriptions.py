@@ -38,11 +38,11 @@ class Subscriptions(Protocol):
 
     request: Any  # the class of a request's message
 
-    def heard(self, kind: str, message: Any) -> tuple[str, ...]:
+    def handle_request(self, kind: str, message: Any) -> tuple[str, ...]:
         """Apply a request; return the names that the stream now subscribes to."""
         ...
 
-    def due(self, kind: str, entries: Mapping[str, Entry], version: int, nonce: str) -> Sending | None:
+    def next_response(self, kind: str, entries: Mapping[str, Entry], version: int, nonce: str) -> Sending | None:
         """Return the response that is due, and note it as sent; None if there is nothing to send."""
         ...
 
@@ -58,14 +58,14 @@ class StateOfTheWorld:
     nonces: dict[str, str] = field(default_factory=dict)  # of the last response of each kind
     wildcards: set[str] = field(default_factory=set)  # kinds whose first request named nothing: everything
 
-    def heard(self, kind: str, message: Any) -> tuple[str, ...]:
+    def handle_request(self, kind: str, message: Any) -> tuple[str, ...]:
         """Apply a request, unless it answers an older response: another request is on its way then."""
         names, nonce = tuple(message.resource_names), message.response_nonce
         if kind in TYPE_URLS and not (nonce and nonce != self.nonces.get(kind)):
-            self._wants(kind, names)
+            self._subscribe(kind, names)
         return names
 
-    def _wants(self, kind: str, names: tuple[str, ...]) -> None:
+    def _subscribe(self, kind: str, names: tuple[str, ...]) -> None:
         if not names and kind in COMPLETE and kind not in self.wanted:
             self.wildcards.add(kind)
         if names:
@@ -76,7 +76,7 @@ class StateOfTheWorld:
             sent = self.sent[kind]
             self.sent[kind] = {name: sent[name] for name in names if name in sent}
 
-    def due(self, kind: str, entries: Mapping[str, Entry], version: int, nonce: str) -> Sending | None:
+    def next_response(self, kind: str, entries: Mapping[str, Entry], version: int, nonce: str) -> Sending | None:
         due = self._new(kind, entries)
         if due is None:
             return None
@@ -84,7 +84,7 @@ class StateOfTheWorld:
         sent = _contents(due)
         if kind == "CDS":
             before = self.sent.get(kind, {})
-            _forget(self.sent.get("EDS"), (due[name] for name in due if before.get(name) != sent[name]))
+            _mark_unsent(self.sent.get("EDS"), (due[name] for name in due if before.get(name) != sent[name]))
         self.sent[kind] = sent if kind in COMPLETE else {**self.sent.get(kind, {}), **sent}
         return sotw_response(kind, due, version, nonce)
 
@@ -121,7 +121,7 @@ class Delta:
     wanted: dict[str, dict[str, None]] = field(default_factory=dict)  # "*" subscribes to everything
     sent: dict[str, dict[str, str | None]] = field(default_factory=dict)  # versions; None for an absent resource
 
-    def heard(self, kind: str, message: Any) -> tuple[str, ...]:
+    def handle_request(self, kind: str, message: Any) -> tuple[str, ...]:
         subscribe = list(message.resource_names_subscribe)
         if not subscribe and kind in COMPLETE and kind not in self.wanted:
             subscribe = ["*"]
@@ -134,7 +134,7 @@ class Delta:
         wanted.update(dict.fromkeys(subscribe))
         return tuple(wanted)
 
-    def due(self, kind: str, entries: Mapping[str, Entry], version: int, nonce: str) -> Sending | None:
+    def next_response(self, kind: str, entries: Mapping[str, Entry], version: int, nonce: str) -> Sending | None:
         if kind not in self.wanted:
             return None
         sent = self.sent[kind]
@@ -144,7 +144,7 @@ class Delta:
             return None
         sent.update((name, now[name]) for name in new)
         if kind == "CDS":
-            _forget(self.sent.get("EDS"), new.values())
+            _mark_unsent(self.sent.get("EDS"), new.values())
         message = protos.DeltaDiscoveryResponse(
             system_version_info=str(version),
             type_url=TYPE_URLS[kind],
@@ -166,7 +166,7 @@ class Delta:
         return dict.fromkeys((*entries, *(name for name in self.sent[kind] if name not in entries)))
 
 
-def _forget(endpoints: dict[str, Any] | None, clusters: Iterable[Entry | None]) -> None:
+def _mark_unsent(endpoints: dict[str, Any] | None, clusters: Iterable[Entry | None]) -> None:
     """Mark the endpoints of these clusters as not sent."""
     if not endpoints:
         return

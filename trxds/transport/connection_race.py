@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import trio
 
-from trxds.core.happy_eyeballs import ATTEMPT_DELAY, interleaved
+from trxds.core.happy_eyeballs import ATTEMPT_DELAY, interleave_families
 
 Dial: TypeAlias = Callable[[str], Awaitable[trio.SocketStream]]
 
@@ -16,7 +16,7 @@ async def first_connected(addresses: tuple[str, ...], dial: Dial) -> trio.Socket
     """`OSError` says of each address why not."""
     race = _Race(dial)
     try:
-        await race.run(interleaved(addresses))
+        await race.run(interleave_families(addresses))
     except BaseException:
         race.close(race.connected)
         raise

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 
 from trxds.core.json_parse import parse_json
-from trxds.core.metadata import Headers, flaw
+from trxds.core.metadata import Headers, describe_flaw
 from trxds.transport.run_in_thread import run_in_thread
 
 from .bootstrap import ServerConfig
@@ -45,7 +45,7 @@ def read_token(path: str) -> str:
 
 def _sendable(token: str, source: str) -> str:
     """Base64 decoders pass over a line end in the middle, and a header cannot have it."""
-    if not token or (wrong := flaw(token)):
+    if not token or (wrong := describe_flaw(token)):
         raise OSError(f"{source}: its token {f'has {wrong}' if token else 'is empty'}, so it cannot be sent")
     return token
 

@@ -52,7 +52,7 @@ class WatchRegistry:
         """Every watcher of these has read its letter and come back for the next, or left, or was late before."""
         for follower in self._followers(keys):
             if follower not in self._late:
-                await follower.seen()
+                await follower.wait_seen()
 
     def mark_slow(self, keys: Iterable[Key]) -> int:
         """Wait no more for the watchers of these that have not seen them, until they have; returns how many."""

@@ -115,7 +115,7 @@ class XdsChannel:
         dialled = self._dialled = _SharedConnection(self.uri)
         self._set_state(Connectivity.CONNECTING)
         self._start(partial(self._live, dialled), f"{self.kind}/{self.uri}/connection")
-        return dialled, dialled.lifetime.maker
+        return dialled, dialled.lifetime.initial_hold
 
     def _left(self, dialled: _SharedConnection) -> None:
         if dialled is self._dialled and dialled.lifetime.ended:

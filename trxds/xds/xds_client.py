@@ -233,7 +233,7 @@ class XdsClient:
         return changes
 
     def _tell_of(self, resources: Iterable[Resource]) -> None:
-        if self.observers.present:
+        if self.observers.active:
             for resource in resources:
                 self.observers.xds_resource(resource_event(resource))
 

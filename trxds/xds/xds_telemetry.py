@@ -35,12 +35,12 @@ class XdsTelemetry:
 
     def requested(self, request: Any) -> None:
         """A request of either protocol has been handed over."""
-        if self._observers.present:
+        if self._observers.active:
             self._observers.xds_request_sent(self._in_words(request))
 
     def answered(self, reading: ParsedResponse) -> None:
         """A response was read; who has judged it is us."""
-        if self._observers.present:
+        if self._observers.active:
             self._observers.xds_response_received(_response(self._server, reading))
 
     def _in_words(self, request: Any) -> XdsRequest:
