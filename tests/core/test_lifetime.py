@@ -15,7 +15,7 @@ async def _live(lifetime, ended):
         ended.append(lifetime)
 
 
-async def test_the_last_release_ends_it(nursery):
+async def test_the_last_release_ends_a_lifetime(nursery):
     lifetime, ended = Lifetime("cart"), []
     nursery.start_soon(_live, lifetime, ended)
     other = lifetime.hold()
@@ -27,7 +27,7 @@ async def test_the_last_release_ends_it(nursery):
     assert ended == [lifetime]
 
 
-async def test_releasing_twice_counts_once():
+async def test_a_hold_released_twice_counts_once():
     lifetime = Lifetime("cart")
     other = lifetime.hold()
     other.release()
@@ -35,7 +35,7 @@ async def test_releasing_twice_counts_once():
     assert not lifetime.ended
 
 
-async def test_a_lifetime_nobody_ever_held_ends_with_its_maker(nursery):
+async def test_a_lifetime_with_its_initial_hold_only_ends_with_it(nursery):
     lifetime, ended = Lifetime("cart"), []
     lifetime.initial_hold.release()
     nursery.start_soon(_live, lifetime, ended)
@@ -43,7 +43,7 @@ async def test_a_lifetime_nobody_ever_held_ends_with_its_maker(nursery):
     assert ended == [lifetime], "its task begins in a scope that is cancelled already"
 
 
-async def test_the_name_leaves_the_registry_in_the_step_of_the_last_release():
+async def test_a_lifetime_leaves_the_registry_in_the_step_of_its_last_release():
     registry = {}
     lifetime = Lifetime("cart", registry)
     assert registry == {"cart": lifetime}
@@ -51,7 +51,7 @@ async def test_the_name_leaves_the_registry_in_the_step_of_the_last_release():
     assert registry == {}
 
 
-async def test_a_name_that_returns_in_the_step_of_its_last_release_is_a_new_lifetime(nursery):
+async def test_a_name_registered_in_the_step_of_the_last_release_is_a_new_lifetime(nursery):
     registry, ended = {}, []
     old = Lifetime("cart", registry)
     nursery.start_soon(_live, old, ended)
@@ -72,14 +72,14 @@ async def test_an_ended_lifetime_cannot_be_held():
         lifetime.hold()
 
 
-async def test_a_living_name_cannot_be_made_again():
+async def test_a_second_lifetime_of_a_registered_name_is_a_value_error():
     registry = {}
     Lifetime("cart", registry)
     with pytest.raises(ValueError, match="cart"):
         Lifetime("cart", registry)
 
 
-async def test_the_last_holder_may_be_cancelled_while_it_releases(nursery):
+async def test_the_last_holder_of_a_lifetime_may_be_cancelled_while_it_releases(nursery):
     lifetime, ended = Lifetime("cart"), []
     nursery.start_soon(_live, lifetime, ended)
     hold = lifetime.hold()

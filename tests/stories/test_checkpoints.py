@@ -68,7 +68,7 @@ def coroutines():
                         yield f"{prefix}{name}.{member}"
 
 
-def test_the_document_names_every_public_coroutine_and_nothing_else():
+def test_the_table_of_checkpoints_lists_every_public_coroutine_and_nothing_else():
     assert sorted(TABLE) == sorted([*coroutines(), "Channel.states"])
 
 
@@ -129,7 +129,7 @@ async def served(handler=twice, **options):
         yield mesh, channel
 
 
-def test_nothing_of_the_table_is_left_untried():
+def test_every_row_of_the_table_of_checkpoints_has_a_probe():
     """The tests below cover it; those whose word is no promise of their own are left out."""
     tried = set().union(*TRIED.values())
     others = {name for name, word in TABLE.items() if word.startswith("run by")}

@@ -138,7 +138,7 @@ async def test_dual_stack_hosts_of_either_family_and_of_both_get_traffic(autojum
         nursery.cancel_scope.cancel()
 
 
-async def test_session_drain(autojump_clock):
+async def test_a_session_stays_on_its_draining_host(autojump_clock):
     """The suite's steps, in its order."""
     # 1, 2: three hosts, sessions in the listener, and a cluster that lets sessions reach draining hosts
     async with Mesh.run(3) as mesh:
