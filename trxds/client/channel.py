@@ -97,6 +97,7 @@ class Channel(MethodFactory):
         if self._state.lifecycle.closed:
             raise self._state.lifecycle.not_open_error()
         self._state.data_plane.exit_idle()
+        # The tree may be running and a policy in it IDLE, such as pick_first after a lost connection (A62).
         if self._state.data_plane.tree is not None:
             self._state.data_plane.tree.exit_idle()
 
@@ -238,6 +239,7 @@ async def open_channel(
     with observers.closing():
         async with run_with_services(f"the channel to {target}", services, state.close):
             channel = Channel(state, pool, tuple(interceptors))
+            # The innermost block, so that the admin surface never shows a channel whose services have ended.
             async with admin_endpoint(admin_address, channel):
                 yield channel
     if state.lifecycle.crash is not None:

@@ -47,6 +47,7 @@ def tls(
     if context is not None:
         if roots or certificate or private_key:
             raise ValueError("a context has its own certificates; give either it or files")
+        # RFC 9113 §3.2: HTTP/2 over TLS is selected by ALPN "h2".
         context.set_alpn_protocols(["h2"])
         return Tls(context, server_name)
     if bool(certificate) != bool(private_key):

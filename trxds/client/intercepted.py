@@ -57,6 +57,7 @@ class InterceptedMethod(Method[Req, Res]):
     def _enter_interceptors(self, **options: Unpack[CallOptions]) -> AbstractAsyncContextManager[Call[Req, Res]]:
         streaming = {"client_streaming": self.client_streaming, "server_streaming": self.server_streaming}
         details = CallDetails(self.path, **streaming, **options)
+        # Checked here, so that interceptors get lower-case keys, whatever the caller wrote.
         details = replace(details, metadata=md.check(details.metadata))
         enter: Next = self._innermost
         for interceptor in reversed(self._interceptors):
@@ -67,6 +68,7 @@ class InterceptedMethod(Method[Req, Res]):
     def _innermost(self, details: CallDetails) -> AbstractAsyncContextManager[CallProtocol[Any, Any]]:
         method = self
         if details.method != self.path:
+            # A copy, because the method object may be in use by other calls with its own path.
             method = copy(self)
             method.path = checked_path(details.method)
         return Method._open(

@@ -100,6 +100,7 @@ class FixedResponseCall(ResponseStream[Res]):
 
     def __init__(self, *replies: Res, initial_metadata: Pairs = (), trailing_metadata: Pairs = ()) -> None:
         self._replies = deque(replies)
+        # Checked like a caller's metadata, so that a wrong pair raises in the interceptor that wrote it.
         self._initial = md.check(initial_metadata)
         self._trailing = md.check(trailing_metadata)
         self._ended = False

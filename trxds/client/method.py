@@ -97,6 +97,7 @@ class Method(Generic[Req, Res]):
             )
             reply, _ = await self._collect(self._open(None, **options), request)
             return reply
+        # Serialized before the call begins, so that a request of the wrong type does not count as a call (A14).
         payload = self._serialize(request)  # type: ignore[arg-type]  # no iterable, for the method takes one request
         rpc = self._rpc(timeout, metadata, wait_for_ready, compression, credentials)
         try:
@@ -188,6 +189,7 @@ class Method(Generic[Req, Res]):
 
     def _check_metadata(self, metadata: Pairs) -> md.Metadata:
         """Return the metadata after a check, which is skipped if the method's last call had the same."""
+        # To compare two short tuples is much cheaper than to check their keys and values.
         pairs = tuple(metadata)
         if pairs != self._last_metadata:
             self._last_metadata = md.check(pairs)
@@ -206,6 +208,7 @@ class Method(Generic[Req, Res]):
         self, opened: AbstractAsyncContextManager[Call[Req, Res]], requests: Any
     ) -> tuple[Res, CompletedCall]:
         async with opened as call:
+            # `aclosing`: a server that ends the call early leaves the generator suspended, and it may hold resources.
             async with aclosing(_iterate(requests)) as each:
                 async for request in each:
                     if not await call.send(request):
@@ -236,6 +239,7 @@ async def receive_only_reply(call: CallProtocol[Any, Res]) -> tuple[Res, Complet
     reply = await call.receive()
     if reply is None:
         raise _reply_count_error(NO_REPLY, call)
+    # statuscodes.md: no reply, or more than one, is UNIMPLEMENTED.
     if await call.receive() is not None:
         raise _reply_count_error(SECOND_REPLY, call)
     return reply, CompletedCall(call.status or OK, call.initial_metadata or md.EMPTY, call.trailing_metadata, call.peer)

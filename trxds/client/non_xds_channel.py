@@ -33,6 +33,7 @@ def non_xds_setup(
     """Return the resolver setup; an `authority` replaces the target's. `ValueError` lists the config's errors."""
     policies = policies or {}
     check_policies(policies)
+    # Parsed before anything runs: a bad service config is the caller's error (A21).
     config = _parse(service_config, policies)
     if config.health_checks:
         _log.warning("%s: healthCheckConfig is ignored; a connected host counts as healthy", target.text)

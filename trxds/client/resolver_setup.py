@@ -72,6 +72,7 @@ class ResolverSetup:
 def check_policies(policies: Policies) -> None:
     """Raise `ValueError` for the name of a built-in policy, `TypeError` for another value than a `PolicyType`."""
     for name, kind in policies.items():
+        # A custom policy of that name would replace the built-in one in every cluster.
         if name in BUILT_IN or name == OverrideHostConfig.policy:
             raise ValueError(f"trxds has a load balancing policy {name!r} of its own; choose another name")
         if not isinstance(kind, PolicyType):

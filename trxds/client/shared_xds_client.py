@@ -114,6 +114,7 @@ def xds_setup(
     if xds is None:
         shared = SharedXdsClient(load_settings(bootstrap), network, policies or {}, observers)
     elif bootstrap is not None or policies is not None:
+        # A shared client parses resources once for all channels, with one bootstrap and one set of custom policies.
         raise ValueError("bootstrap and policies are the xDS client's when it is shared; give them to open_xds_client")
     else:
         xds._check_open()
@@ -161,6 +162,7 @@ def load_settings(bootstrap: BootstrapSource) -> Bootstrap:
         return bootstrap
     if isinstance(bootstrap, Mapping):
         return parse(bootstrap)
+    # A path could begin with a brace too, but then the error of the JSON parser shows the mistake.
     if isinstance(bootstrap, str) and bootstrap.lstrip().startswith("{"):
         return parse(bootstrap)
     if isinstance(bootstrap, str | os.PathLike):

@@ -31,6 +31,7 @@ class Stub:
     def __init__(self, service: ServiceDescriptor, caller: MethodFactory) -> None:
         self._service = service
         for method in service.methods:
+            # Made once for all calls: a method has the message classes and the settings of its calls ready.
             setattr(self, method.name, _method_of(method, caller))
 
     def __getattr__(self, name: str) -> Any:

@@ -30,6 +30,7 @@ class Backoff:
 
     def next(self) -> float:
         """Return the delay to wait now; the one after it is longer."""
+        # connection-backoff.md: the delay grows before the jitter, so the jitter does not add up.
         delay = self._next
         self._next = min(delay * self._multiplier, self._maximum)
         return delay * self._random.uniform(1 - self._jitter, 1 + self._jitter)

@@ -21,6 +21,7 @@ class Lifetime:
 
     def __init__(self, name: str, registry: dict[str, Lifetime] | None = None) -> None:
         if registry is not None:
+            # Two lifetimes of one name would be two tasks for one thing, such as a cluster.
             if name in registry:
                 raise ValueError(f"{name!r} is alive; take a hold of it instead of another Lifetime")
             registry[name] = self

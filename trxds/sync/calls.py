@@ -116,6 +116,7 @@ class Method(Generic[Req, Res]):
     def future(self, request: Req, **options: Unpack[CallOptions]) -> Future[Res]:
         """Start a unary call and return the future of its reply; cancelling the future cancels the call."""
         self._check_one_reply()
+        # The future's call runs in Trio's thread, which an iterator of the caller could block.
         if self._method.client_streaming:
             raise TypeError(f"{self.path} streams requests, and its iterable needs a thread; call it in one")
         future: Future[Res] = Future()
@@ -134,6 +135,7 @@ class Method(Generic[Req, Res]):
 
     def _collect(self, requests: Iterable[Req], options: CallOptions) -> tuple[Res, trxds.CompletedCall]:
         with self.open(**options) as call:
+            # The caller's iterator runs in the caller's thread, because it may block.
             for request in requests:
                 if not call.send(request):
                     break

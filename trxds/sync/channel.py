@@ -35,7 +35,7 @@ class MethodFactory:
     def stub(self, service: ServiceDescriptor) -> Any:
         """Return the methods of a service, as attributes; `TypeError` for anything but its protobuf descriptor."""
         stub = self._caller.stub(service)
-        # The same attributes, but with methods for threads.
+        # The values are replaced during the iteration, which a dict allows, because its keys stay.
         for name, method in vars(stub).items():
             if isinstance(method, trxds.Method):
                 setattr(stub, name, Method(self._hand_over, method))

@@ -242,6 +242,7 @@ class ManagementServer:
     def _next_response(self, stream: _Stream, kind: str) -> Any | None:
         if kind in self._withheld:
             return None
+        # Numbered over all streams, so that `_refers_to` finds the response of a nonce.
         nonce = f"n{len(self.responses) + 1}"
         sending = stream.subscriptions.next_response(kind, self._resources[kind], self._versions[kind], nonce)
         if sending is None:

@@ -48,6 +48,7 @@ class MemoryNetwork:
     async def connect(self, address: str) -> trio.abc.Stream:
         """Connect to the listener at `address`; `ConnectionRefusedError` if there is none. Always a checkpoint."""
         self.attempts[address] += 1
+        # A checkpoint first, as of a real socket, which never connects within one step.
         await trio.lowlevel.checkpoint()
         if address in self._black_holes:
             await trio.sleep_forever()
@@ -202,9 +203,11 @@ class _Pipe:
 
     async def send(self, data: bytes | bytearray | memoryview) -> None:
         rest = memoryview(data)
+        # Sending nothing is a checkpoint too, and finds a broken connection, as trio.SocketStream does.
         await self.wait_room()
         if self._ended:
             raise trio.ClosedResourceError("the end was sent already")
+        # The data is lost and no error is raised: only a keepalive or TCP's own timeout notices a vanished peer.
         if self.silenced:
             return
         while rest:
@@ -233,6 +236,7 @@ class _Pipe:
         if operator.index(max_bytes) < 1:
             raise ValueError("max_bytes must be >= 1")
         await trio.lowlevel.checkpoint()
+        # Data that came before the end is delivered first; a broken connection loses it, as TCP does after a reset.
         while self._check_receiver() and not self._data and not self._ended:
             await self._changed.park()
         data = bytes(self._data[:max_bytes])

@@ -26,6 +26,7 @@ def listener(name: str, *, routes: str, filters: Iterable[Resource] = ()) -> Res
             "api_listener": {
                 "@type": f"{_TYPES}.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
                 "rds": {"route_config_name": routes, "config_source": _FROM_ADS},
+                # A39: the router must be the last filter, or a client NACKs the listener.
                 "http_filters": [*filters, _router()],
             }
         },
@@ -160,6 +161,7 @@ def locality(
     return {
         "locality": {"zone": zone},
         "priority": priority,
+        # EDS ignores a locality without a weight (A27).
         "load_balancing_weight": weight,
         "lb_endpoints": [_endpoint(address, states.get(address, "HEALTHY")) for address in addresses],
     }
