@@ -1,4 +1,4 @@
-"""Call credentials: shown for each attempt, over TLS only, and what comes of those that fail (A54)."""
+"""Call credentials are sent with each attempt, over TLS only; their failures have statuses of A54."""
 
 import ssl
 
@@ -16,7 +16,7 @@ PATH = "/shop.Cart/Who"
 
 
 class Token:
-    """Gives another token each time; notes for whom."""
+    """Returns another token each time, and records the calls."""
 
     def __init__(self, name="token"):
         self.name = name
@@ -28,7 +28,7 @@ class Token:
 
 
 class Who:
-    """Fails the first so many calls; notes what was shown."""
+    """Fails the first calls, and records the credentials of each."""
 
     def __init__(self, fail=0):
         self.left = fail

@@ -1,4 +1,4 @@
-"""The four kinds of call, as a user makes them."""
+"""Calls of the four kinds, as a user makes them."""
 
 import pytest
 import trio
@@ -12,7 +12,7 @@ from trxds.testing import bidi_streaming, client_streaming, server_streaming, un
 
 
 def service():
-    """A service of four kinds, made here so that no generated code is needed."""
+    """Return a service with methods of the four kinds, without generated code."""
     file = descriptor_pb2.FileDescriptorProto(name="shop_calls.proto", package="shop", syntax="proto3")
     message = file.message_type.add(name="Item")
     message.field.add(name="sku", number=1, type=9, label=1)

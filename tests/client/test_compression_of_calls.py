@@ -1,4 +1,4 @@
-"""Compression as calls have it: both ways, by message, and when it goes wrong."""
+"""Calls compress requests and replies, message by message, and report errors of compression."""
 
 import gzip
 from contextlib import asynccontextmanager
@@ -16,7 +16,7 @@ LONG = b"a" * 10_000
 
 
 class Echo:
-    """Answers as it is asked, compressed by `encoding`; notes what came as it was on the wire."""
+    """Echoes requests, compressed by `encoding`, and records them as they were on the wire."""
 
     def __init__(self, encoding=""):
         self.encoding = encoding
@@ -35,7 +35,7 @@ class Echo:
 
 
 class Raw:
-    """Answers with headers of its own and bytes that claim to be a compressed message."""
+    """Responds with given headers and bytes that claim to be a compressed message."""
 
     def __init__(self, encoding, *messages):
         self.encoding, self.messages = encoding, messages

@@ -1,4 +1,4 @@
-"""Policies of the user's own, through the public API (A52)."""
+"""Custom load balancing policies work through the public API (A52)."""
 
 import math
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ SUBSETTING = "type.googleapis.com/envoy.extensions.load_balancing_policies.rando
 
 @dataclass(frozen=True)
 class Lowest:
-    """All RPCs to the READY endpoint with the lowest address."""
+    """Picks the READY endpoint with the lowest address."""
 
     hosts: tuple
 
@@ -51,7 +51,7 @@ class ToLowest:
 
 
 class Halves:
-    """With children: an endpoint each."""
+    """A policy with a child for each endpoint."""
 
     def __init__(self, channel_control):
         pass
@@ -322,7 +322,7 @@ class Telling:
 
 
 class Opaque(ToLowest):
-    """Its picker takes RPCs, and nothing else."""
+    """A policy whose picker only picks and does not explain."""
 
     def __init__(self, channel_control):
         self.endpoints = EndpointList(lambda ready: OpaquePicker(tuple(each.host for each in ready.values())))
@@ -372,7 +372,7 @@ async def test_a_custom_policy_may_explain_its_picks_and_need_not(policy, words,
 
 @pytest.mark.parametrize("answer", [Fail, Drop])
 async def test_a_custom_policy_that_sets_a_server_only_status_fails_with_internal(answer, autojump_clock):
-    """A54: the caller would take it for the application's word."""
+    """A54: the caller would take the status for the server application's."""
 
     class Refuses:
         def decide(self, inputs, now):

@@ -1,4 +1,4 @@
-"""Deadlines: `timeout=`, the caller's own scope, and the route's limit; whichever is nearest (docs/concurrency.md)."""
+"""The nearest deadline ends a call: `timeout=`, the caller's cancel scope or the route's (docs/concurrency.md)."""
 
 import pytest
 import trio
@@ -12,7 +12,7 @@ SILENT = "/shop.Cart/Silent"
 
 
 class Silent:
-    """A handler that never answers and notes what it was told."""
+    """A handler that never responds, and records the timeouts it got."""
 
     def __init__(self):
         self.timeouts = []

@@ -1,4 +1,4 @@
-"""What a channel tells of a call that is not made."""
+"""A channel explains where a call would go without making it."""
 
 import pytest
 import trio

@@ -1,4 +1,4 @@
-"""An explanation says where the RPC then goes, and the true reason. Nothing is connected or leased by it."""
+"""An explanation names the host of the next RPC and the reason; it connects and leases nothing."""
 
 from contextlib import suppress
 
@@ -24,13 +24,13 @@ def cookie(says):
 
 
 def line(told, policy):
-    """What that policy saw and why it chose."""
+    """Return a policy's observations and the reason of its choice."""
     step = next(step for step in told.steps if step.policy.startswith(policy))
     return f"{step.saw}; {step.why}"
 
 
 async def explained(channel, metadata=()):
-    """Asked twice, since to explain changes nothing."""
+    """Explain a call twice, because an explanation must change nothing."""
     first = await channel.explain(METHOD, metadata)
     told = await channel.explain(METHOD, metadata)
     assert first.steps == told.steps
@@ -38,7 +38,7 @@ async def explained(channel, metadata=()):
 
 
 async def settled(channel):
-    """All hosts have had time to connect."""
+    """Wait until all hosts have had time to connect."""
     await ask(channel)
     await wait_all_tasks_blocked()
 

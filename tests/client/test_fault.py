@@ -1,4 +1,4 @@
-"""The fault filter by values and on a clock that jumps (A33)."""
+"""The fault injection filter delays and aborts RPCs (A33)."""
 
 import math
 from random import Random
@@ -25,12 +25,12 @@ def injection(config, **headers):
 
 
 def delays(share=ALL, **headers):
-    """The delay in seconds that an RPC with these headers is in for."""
+    """Return the delay in seconds of an RPC with these headers."""
     return injection(FaultConfig(Delay(0.0, True, share)), **headers).delay
 
 
 def aborts(share=ALL, code=StatusCode.OK, **headers):
-    """The code that such an RPC is to fail with, or None."""
+    """Return the abort code of such an RPC, or None."""
     status = injection(FaultConfig(None, Abort(code, True, share)), **headers).status
     return status and status.code
 
@@ -129,7 +129,7 @@ def fault(active=None, **config):
 
 
 async def took(filter_):
-    """(seconds, what the filter said)"""
+    """Return the seconds that the filter took, and its result."""
     before = trio.current_time()
     said = filter_.start(PickArgs("/s/m"))
     if isinstance(said, Wait):

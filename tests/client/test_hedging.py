@@ -1,4 +1,4 @@
-"""Hedging (A6): attempts a little after one another, the first answer counts, and of the others nothing is left."""
+"""Hedged calls (A6) send several attempts, use the first response, and leave nothing of the others."""
 
 import pytest
 import trio
@@ -19,10 +19,10 @@ THROTTLE = {"maxTokens": 4, "tokenRatio": 0.5}
 
 
 class Host:
-    """Does with each attempt what the script says for its number: the last word of it for all later ones.
+    """Handles each attempt by the entry of the script for its number; the last entry holds for all later ones.
 
-    A number is how many seconds it takes to answer, a code is a failure at once, and a text a failure with
-    that pushback.
+    A number is the delay of the response in seconds, a code is a failure at once, and a text a failure with that
+    pushback.
     """
 
     def __init__(self, *script, code=StatusCode.UNAVAILABLE):

@@ -1,4 +1,4 @@
-"""Interceptors: one shape for all kinds of call, nested; what they change, see, raise and answer."""
+"""Interceptors have one shape for all kinds of calls; they nest, and may change, fail or answer calls."""
 
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -15,7 +15,7 @@ KINDS = [(client, server) for client in (False, True) for server in (False, True
 
 
 class Noting:
-    """Notes when a call enters and leaves it, and how it ended."""
+    """Records when a call enters and leaves it, and the call's outcome."""
 
     def __init__(self, name, notes):
         self.name, self.notes = name, notes

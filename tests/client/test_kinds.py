@@ -1,4 +1,4 @@
-"""Methods by kind: what type checkers know of a method is what it does."""
+"""The types of methods by kind agree with their behaviour."""
 
 import inspect
 import subprocess

@@ -1,4 +1,4 @@
-"""What a service config says of a method is done by its calls: waiting, sizes, retries and their throttle (A6)."""
+"""Calls follow the method config: wait for ready, size limits, retries and the retry throttle (A2, A6)."""
 
 import pytest
 import trio
@@ -20,7 +20,7 @@ RETRY = {
 
 
 class Failing:
-    """Fails the first so many calls; notes when each came, and what it said of those before."""
+    """Fails the first calls, and records the time and the attempt number of each."""
 
     def __init__(self, times, code=StatusCode.UNAVAILABLE, trailing=()):
         self.left, self.code, self.trailing = times, code, trailing

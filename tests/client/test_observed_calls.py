@@ -1,4 +1,4 @@
-"""What observers are told of calls, in which order, and that those of an attempt end before the call's."""
+"""Observers get the events of calls in order; those of an attempt end before the call's."""
 
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
@@ -24,7 +24,7 @@ OF_A_CALL = ("call", "resolution", "attempt", "delayed", "picked", "sent", "rece
 
 @asynccontextmanager
 async def watched(hosts=1, *, sessions=False, connected=True, **how):
-    """A mesh, a channel of it, and who watches it from when it is connected."""
+    """Run a mesh, a channel, and an observer that is added when the channel is connected."""
     async with Mesh.run(hosts, sessions=sessions) as mesh, mesh.channel(**how) as channel:
         if connected:
             await ask(channel)
@@ -35,7 +35,7 @@ async def watched(hosts=1, *, sessions=False, connected=True, **how):
 
 
 class Script:
-    """Ends call after call with the next of these codes; OK is an answer."""
+    """Ends each call with the next of these codes; OK is a reply."""
 
     def __init__(self, *codes):
         self.codes = list(codes)

@@ -1,4 +1,4 @@
-"""A method with one reply: whatever its server does, each way to call it ends alike."""
+"""Every way to call a method with one reply has the same outcome, whatever its server does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOT_FOUND = Status(StatusCode.NOT_FOUND, "no such cart")
 
 @dataclass
 class Outcome:
-    """What a caller has at the end."""
+    """The outcome of a call for its caller."""
 
     reply: bytes | None
     status: Status

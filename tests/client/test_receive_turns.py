@@ -1,4 +1,4 @@
-"""Messages that wait already: `receive` lets cancellation, deadlines and other tasks in between them."""
+"""`receive` notices cancellation and deadlines, and lets other tasks run, while messages are waiting."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def many(call):
 
 @asynccontextmanager
 async def buffered(more=(), **options):
-    """A call of which all messages wait to be received."""
+    """Open a call whose messages have all arrived."""
     async with hosts_in_memory(1) as mesh, mesh.channel(f"ipv4:{HOST}", **dict(more)) as channel:
         mesh.servers[HOST].fallback = many
         method = channel.method("/shop.Cart/Many", client_streaming=True, server_streaming=True)

@@ -1,4 +1,4 @@
-"""Retries by a route's policy (A6, A44), by values and as calls."""
+"""Calls are retried by a route's retry policy (A6, A44)."""
 
 import contextlib
 from contextlib import asynccontextmanager
@@ -51,7 +51,7 @@ class TestByValues:
 
 
 class Failing:
-    """Fails the first so many calls, trailers-only, then answers; notes what each attempt said."""
+    """Fails the first calls with a trailers-only response, then responds; records the messages of each attempt."""
 
     def __init__(self, times, code=StatusCode.UNAVAILABLE, headers=False):
         self.left, self.code, self.headers = times, code, headers

@@ -1,4 +1,4 @@
-"""Calls that a connection did not take are begun again, and nobody notices (A6)."""
+"""Calls that no server has processed are retried transparently (A6)."""
 
 from dataclasses import replace
 
@@ -87,7 +87,7 @@ async def test_queued_calls_move_to_another_host_when_their_connection_is_lost(a
 
 
 class Refuses:
-    """Answers the first so many calls with RST_STREAM(REFUSED_STREAM)."""
+    """Ends the first calls with RST_STREAM(REFUSED_STREAM)."""
 
     def __init__(self, times):
         self.left = times

@@ -1,4 +1,4 @@
-"""What `open_channel` passes on to the wire: the limit on metadata, and keepalive."""
+"""The options of `open_channel` reach its connections: the limit on metadata, and keepalive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Backoff: the numbers of gRPC's connection backoff."""
+"""`Backoff` has the numbers of gRPC's connection backoff."""
 
 from random import Random
 
@@ -8,7 +8,7 @@ from trxds.core.backoff import Backoff
 
 
 class Middle(Random):
-    """Chance without chance: always the middle."""
+    """A generator that always returns the middle."""
 
     def uniform(self, low, high):
         return (low + high) / 2

@@ -1,4 +1,4 @@
-"""Mailbox and Cell: what is newest is read, once, and writers can know that it was."""
+"""`ConflatingQueue` and `Observable` deliver the newest value once, and writers can wait until it was read."""
 
 import pytest
 import trio

@@ -1,4 +1,4 @@
-"""JSON from outside."""
+"""`parse_json` and its callers survive bad JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lifetime, and the races that reference counts lose."""
+"""`Lifetime` ends with its last hold, and wins the races that plain reference counts lose."""
 
 import pytest
 import trio

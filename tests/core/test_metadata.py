@@ -1,4 +1,4 @@
-"""Metadata on the wire: binary values, percent-coded messages and timeouts, both ways."""
+"""Metadata and messages are checked, encoded and decoded by gRPC's PROTOCOL-HTTP2."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The fan-out of events: everybody is told, and nobody is hurt by what one of them raises."""
+"""`Observers` sends every event to all observers, and an exception of one affects no other."""
 
 import inspect
 import logging
@@ -13,7 +13,7 @@ CALL = CallStarted("/shop.Cart/Add")
 
 
 class Noting(Observer, CallObserver, AttemptObserver):
-    """Watches everything, and makes itself the observer of every call and attempt."""
+    """Records everything, and is the observer of every call and attempt too."""
 
     def __init__(self, notes):
         self.notes = notes

@@ -1,4 +1,4 @@
-"""What a place in a JSON document takes for a number, and what it calls wrong."""
+"""`JsonNode.number` accepts numbers, and records a problem for anything else."""
 
 import json
 
@@ -8,7 +8,7 @@ from trxds.core.json_reader import JsonNode
 
 
 def number(text):
-    """What comes of that JSON, and the problems."""
+    """Return the number that is read from a JSON text, and the problems."""
     problems = []
     return JsonNode(json.loads(text), problems).number(7.0), [str(each) for each in problems]
 

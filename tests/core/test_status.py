@@ -1,4 +1,4 @@
-"""Statuses, and what their exceptions show."""
+"""Statuses and their exceptions show code, message, details and host."""
 
 import pytest
 from google.protobuf.any_pb2 import Any

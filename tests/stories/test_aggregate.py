@@ -1,4 +1,4 @@
-"""Aggregate clusters: failover between clusters, and sessions within each of them (A37, A75)."""
+"""Aggregate clusters fail over between their clusters, and sessions stay within each of them (A37, A75)."""
 
 from base64 import b64decode
 from collections import Counter
@@ -18,13 +18,13 @@ FOREVER = 20 * 60  # seconds; longer than anything is kept warm
 
 
 async def settled():
-    """Long enough for any change to arrive, on a clock that jumps."""
+    """Sleep long enough for any change to arrive, on a clock that jumps."""
     await trio.sleep(1)
 
 
 @asynccontextmanager
 async def two_leaves(each=1):
-    """The route goes to "both", an aggregate of the clusters x and y, of so many hosts each."""
+    """Route to "both", an aggregate of the clusters x and y with these numbers of hosts."""
     async with Mesh.run(2 * each) as mesh:
         xs, ys = mesh.hosts[:each], mesh.hosts[each:]
         for cluster, hosts in (("x", xs), ("y", ys)):

@@ -1,4 +1,4 @@
-"""What RPCs say when a host is wrong, or its reply: the thing, its place, and the remedy."""
+"""Errors about a bad host or reply name the thing, its place, and the remedy."""
 
 from contextlib import asynccontextmanager
 
@@ -16,7 +16,7 @@ class TestBackends:
 
     @asynccontextmanager
     async def channel(self, talk):
-        """A channel whose only host talks like that."""
+        """Open a channel whose only host sends these bytes."""
         async with Mesh.run(0) as mesh, listening(mesh.network, self.ADDRESS, talk):
             mesh.endpoints("cart", [self.ADDRESS])
             async with mesh.channel() as channel:

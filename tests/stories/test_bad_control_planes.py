@@ -1,4 +1,4 @@
-"""What RPCs say when the control plane is wrong, or what it serves: the thing, its place, and the remedy."""
+"""Errors about a bad control plane or resource name the thing, its place, and the remedy."""
 
 import pytest
 import trio

@@ -1,4 +1,4 @@
-"""What callers see of their own mistakes: an error that names the thing, its place, and the remedy."""
+"""Errors about a caller's mistakes name the thing, its place, and the remedy."""
 
 import pytest
 import trio
@@ -68,7 +68,7 @@ class TestTargets:
 
 
 class TestCallers:
-    """Their own mistakes are TypeError or ValueError, and nothing is sent."""
+    """Mistakes of callers are TypeError or ValueError, and nothing is sent."""
 
     @pytest.mark.parametrize(
         ("metadata", "error", "parts"),
@@ -139,14 +139,14 @@ class TestCallers:
 
 
 def xds_service():
-    """Any service that has a descriptor."""
+    """Return a service that has a descriptor."""
     from envoy.service.discovery.v3 import ads_pb2
 
     return ads_pb2.DESCRIPTOR.services_by_name["AggregatedDiscoveryService"]
 
 
 class TestWrongTypes:
-    """Arguments that are not even of the right type are named, with what they should be."""
+    """Errors about arguments of a wrong type name them and the right type."""
 
     async def test_a_target_of_the_wrong_type_is_a_type_error(self):
         with pytest.raises(TypeError, match="target is a text such as dns:///host:port or xds:///NAME, not 5"):

@@ -1,4 +1,4 @@
-"""Where a channel stands, for who watches it (doc/connectivity-semantics-and-api.md), and how it falls asleep."""
+"""A channel shows its connectivity state and becomes IDLE (doc/connectivity-semantics-and-api.md)."""
 
 import pytest
 import trio
@@ -19,7 +19,7 @@ async def settled():
 
 
 def watch(channel, nursery):
-    """The states that a watcher sees, as they come."""
+    """Record the states of a channel as they come."""
     seen = []
 
     async def follow():

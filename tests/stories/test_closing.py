@@ -1,4 +1,4 @@
-"""Calls live in their users' tasks; when the channel closes they end there, wherever they are (docs/concurrency.md)."""
+"""Calls run in their callers' tasks, and end there when the channel closes (docs/concurrency.md)."""
 
 import pytest
 import trio
@@ -10,7 +10,7 @@ from trxds.client.filter_protocol import Wait
 
 
 async def ended_by_closing(mesh, nursery, call):
-    """Run `call(channel)` in a task outside the channel; close the channel; how the call ended."""
+    """Run `call(channel)` in a task outside the channel, close the channel, and return the call's error."""
     outcome = []
 
     async def run(channel):

@@ -1,4 +1,4 @@
-"""What RPCs see of a control plane that fails, in each way in which one can; in both protocols."""
+"""RPCs survive the failures of a control plane, in both protocol variants."""
 
 import pytest
 import trio
@@ -173,7 +173,7 @@ class TestHalfOpen:
 
 
 def unreadable(kind, mesh):
-    """A new version of the mesh's resource of that kind, and one thing wrong with it."""
+    """Return a new version of the mesh's resource of that kind, with one error."""
     listener = xds.listener("shop", routes="routes")
     listener["api_listener"]["api_listener"]["http_filters"] = []
     routes = xds.routes("routes", xds.route("cart"))
@@ -184,7 +184,7 @@ def unreadable(kind, mesh):
 
 
 def readable(kind, mesh):
-    """The same made good, and another than before: only the first host."""
+    """Return a corrected version, which differs from the first one: only the first host."""
     return {
         "LDS": xds.listener("shop", routes="routes"),
         "RDS": xds.routes("routes", xds.route("cart", prefix="/shop")),

@@ -1,4 +1,4 @@
-"""What RPCs see of bad news from the control plane, by the bootstrap's server features (A53, A54, A88)."""
+"""Data errors of the control plane reach RPCs according to the bootstrap's server features (A53, A54, A88)."""
 
 import pytest
 import trio

@@ -1,4 +1,4 @@
-"""A mesh whose control plane speaks the incremental protocol."""
+"""RPCs and sessions work with a control plane of the delta protocol."""
 
 import pytest
 import trio
@@ -15,7 +15,7 @@ def channel(mesh, **more):
 
 
 def sent(plane, kind):
-    """How many resources of that kind each response had."""
+    """Return the number of resources of that kind in each response."""
     return [len(response.names) for response in plane.responses if response.kind == kind]
 
 

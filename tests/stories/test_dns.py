@@ -1,4 +1,4 @@
-"""LOGICAL_DNS clusters: one endpoint, with whatever addresses its name has (A37, A61)."""
+"""A LOGICAL_DNS cluster is one endpoint with the addresses of its name (A37, A61)."""
 
 from contextlib import asynccontextmanager
 
@@ -16,7 +16,7 @@ FOREVER = 20 * 60  # seconds; longer than anything is kept warm
 
 
 async def settled():
-    """Long enough for any change to arrive, on a clock that jumps."""
+    """Sleep long enough for any change to arrive, on a clock that jumps."""
     await trio.sleep(1)
 
 
@@ -31,7 +31,7 @@ def fail(mesh, host):
 
 @asynccontextmanager
 async def a_name(hosts=2):
-    """The route goes to a cluster whose endpoint is a name; it points to the first host."""
+    """Route to a cluster whose endpoint is a name, which has the address of the first host."""
     async with Mesh.run(hosts) as mesh:
         points_to(mesh, mesh.hosts[0])
         mesh.plane.put(xds.logical_dns("by-name", NAME, 50051))

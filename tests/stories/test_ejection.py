@@ -1,4 +1,4 @@
-"""Hosts that fail too much are taken out of one cluster for a while (A50)."""
+"""Outlier detection ejects failing hosts from one cluster for a while (A50)."""
 
 import trio
 from support.mesh import METHOD, Mesh, ask, method
@@ -35,7 +35,7 @@ def heal(mesh, address, path=METHOD):
 
 
 async def met(caller, path=METHOD, **more):
-    """The hosts that answer a dozen RPCs; "" for one that refuses."""
+    """Return the hosts of a dozen RPCs; "" for one that failed."""
     answers = set()
     for _ in range(12):
         try:

@@ -1,4 +1,4 @@
-"""What Envoy's session filter can do beyond gRPC's: strict sessions, and sessions in a header of their own."""
+"""Strict sessions and header sessions work as in Envoy's stateful session filter."""
 
 import pytest
 import trio

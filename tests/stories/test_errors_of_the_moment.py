@@ -1,7 +1,7 @@
-"""While a new configuration is incomplete, an error names what is missing now: the one before may be over.
+"""While a new configuration is incomplete, an error names the resources that are missing now.
 
-Each story breaks something, has it come back in part, and looks at all who tell of it: a call, a call that waits for
-ready until its deadline, `channel.explain`, the state stream behind `trxds ruok`, `lb` and `xds`.
+Each story breaks something, restores a part of it, and checks all places that show the error: a call, a call that waits
+for ready until its deadline, `channel.explain`, the state stream behind `trxds ruok`, `lb` and `xds`.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def leaf_deleted(mesh: Mesh) -> None:
 
 
 def without(kind: str, *then: Callable[[Mesh], Any]) -> Callable[[Mesh], Any]:
-    """These things come, and nothing of that kind."""
+    """Put these resources, and none of that kind."""
 
     def returns(mesh: Mesh) -> None:
         mesh.plane.withhold(kind)

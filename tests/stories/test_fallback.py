@@ -1,4 +1,4 @@
-"""Two control planes and what becomes of RPCs when one goes (A71, A95); the mesh suite's FallbackTest and more."""
+"""RPCs go on when one of two control planes fails (A71, A95); this includes the mesh suite's FallbackTest."""
 
 from contextlib import asynccontextmanager
 
@@ -16,7 +16,7 @@ SECOND = "10.0.0.2:18000"
 
 @pytest.fixture(params=["xds_v3", "trxds.delta"], autouse=True)
 def feature(request, monkeypatch):
-    """Everything is so in both protocols."""
+    """Run each test in both protocol variants."""
     monkeypatch.setattr(TwoPlanes, "features", (request.param,))
 
 

@@ -1,4 +1,4 @@
-"""Resources of several authorities make one configuration (A47); the mesh suite's FederationTest."""
+"""Resources of several authorities form one configuration (A47); this includes the mesh suite's FederationTest."""
 
 from contextlib import asynccontextmanager
 

@@ -1,4 +1,4 @@
-"""A listener or a cluster that goes and is put straight back: RPCs are served again within a round trip."""
+"""When a removed listener or cluster is put back, RPCs are served again within a round trip."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Load reports to the control plane, of clusters that ask for them (LRS; A27, A64, A85)."""
+"""The client reports the load of clusters with an `lrs_server` (LRS; A27, A64, A85)."""
 
 import logging
 from contextlib import asynccontextmanager
@@ -20,7 +20,7 @@ from trxds.testing import resources as xds
 
 @asynccontextmanager
 async def mesh_and_channel(hosts=2, interval=10.0, metrics=(), **more):
-    """A cluster of so many hosts, one locality each ("z0", "z1", ...), whose load is to be reported."""
+    """Run a cluster with a locality for each host ("z0", "z1", ...), whose load is reported."""
     async with Mesh.run(hosts, **more) as mesh:
         mesh.plane.put(xds.cluster("cart") | xds.load_reports(*metrics))
         mesh.endpoints("cart", *([host] for host in mesh.hosts))
@@ -30,7 +30,7 @@ async def mesh_and_channel(hosts=2, interval=10.0, metrics=(), **more):
 
 
 def rpcs(stats):
-    """Issued, succeeded, failed and in progress, by zone."""
+    """Return the counts of issued, succeeded, failed and running RPCs by zone."""
     return {
         each.locality.zone: (
             each.total_issued_requests,
@@ -43,7 +43,7 @@ def rpcs(stats):
 
 
 async def report(mesh):
-    """The cart's part of the next report."""
+    """Return the next load report of cluster cart."""
     return (await mesh.plane.load.next_report()).clusters["cart"]
 
 

@@ -1,4 +1,4 @@
-"""A session remembers its host, its calls, and why it last moved."""
+"""A session remembers its host, its number of calls, and the reason of its last move."""
 
 from contextlib import asynccontextmanager
 
@@ -14,7 +14,7 @@ from trxds.testing import resources as xds
 
 @asynccontextmanager
 async def on_a_host(hosts=3, **filter_):
-    """A mesh, and a session that has met a host."""
+    """Run a mesh, and a session that has a host."""
     async with Mesh.run(hosts, **filter_) as mesh, mesh.channel() as channel, channel.session() as session:
         await ask(session)
         yield mesh, session, session._session

@@ -26,7 +26,7 @@ async def program(mesh):
 
 
 async def cancelled_at(k):
-    """How often the program's task ran, and what was left when it had ended."""
+    """Return how often the program's task ran, and the tasks and sockets left after its end."""
     async with Mesh.run(2) as mesh:
         mesh.servers[mesh.hosts[0]].handlers["/shop.Cart/Silent"] = silent
         mesh.servers[mesh.hosts[1]].handlers["/shop.Cart/Silent"] = silent

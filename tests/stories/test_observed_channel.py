@@ -1,4 +1,4 @@
-"""What observers are told beside the calls: of the control plane, of connections, and of policies."""
+"""Observers get the events of the control plane, of connections and of policies."""
 
 from contextlib import asynccontextmanager
 
@@ -19,7 +19,7 @@ WRR = "type.googleapis.com/envoy.extensions.load_balancing_policies.client_side_
 
 @asynccontextmanager
 async def watched(hosts=1, *, calls=1, **how):
-    """A mesh, a channel of it that was watched from its first step on, what is told."""
+    """Run a mesh, a channel observed from its first step on, and the record of its events."""
     watching = Watching()
     async with Mesh.run(hosts, sessions=False) as mesh, mesh.channel(telemetry=watching, **how) as channel:
         for _ in range(calls):

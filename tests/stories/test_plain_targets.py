@@ -1,4 +1,4 @@
-"""Channels without a control plane: where their addresses come from, and what a service config makes of them."""
+"""Channels without a control plane resolve their targets and follow a service config (A2)."""
 
 from contextlib import suppress
 
@@ -14,7 +14,7 @@ ROUND_ROBIN = {"loadBalancingConfig": [{"round_robin": {}}]}
 
 
 async def settled():
-    """Long enough for any change to arrive, on a clock that jumps."""
+    """Sleep long enough for any change to arrive, on a clock that jumps."""
     await trio.sleep(1)
 
 

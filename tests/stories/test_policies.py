@@ -1,4 +1,4 @@
-"""Each policy in the whole tree: EDS bytes in, RPCs out."""
+"""Each policy works in the whole tree, from EDS bytes to RPCs."""
 
 import math
 from collections import Counter
@@ -38,7 +38,7 @@ def several(*addresses):
 
 
 def connected(mesh):
-    """The hosts that somebody has connected to."""
+    """Return the hosts with connections."""
     return {address for address, server in mesh.servers.items() if server.connections}
 
 

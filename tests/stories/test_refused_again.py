@@ -1,4 +1,4 @@
-"""A control plane that sends what was refused again at once, as go-control-plane does: NACKs are paced."""
+"""NACKs are rate-limited for a control plane that resends a rejected resource at once, as go-control-plane does."""
 
 from __future__ import annotations
 

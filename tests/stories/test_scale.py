@@ -1,4 +1,4 @@
-"""What size costs, counted in steps, tasks and pickers; the seconds are in `make bench`."""
+"""The costs of many clusters and hosts are bounded, in steps, tasks and pickers; `make bench` measures seconds."""
 
 import math
 from collections import Counter
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def steps(monkeypatch):
-    """How often each node has stepped, by its path."""
+    """Count the steps of each node by its path."""
     counted = Counter()
     step = Node._step
 

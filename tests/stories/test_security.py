@@ -1,4 +1,4 @@
-"""Hosts over TLS: by the channel's own credentials, and as each cluster asks for it (A29, A82, A101)."""
+"""Hosts are reached over TLS by the channel's credentials or each cluster's (A29, A82, A101)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def ca() -> trustme.CA:
 
 @pytest.fixture
 def pem(ca: trustme.CA, tmp_path: Path):
-    """Paths of PEM files: a CA's, and a client's of that CA."""
+    """Write the PEM files of a CA and of a client, and return their paths."""
     leaf = ca.issue_cert("web.example")
     ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     leaf.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
@@ -44,14 +44,14 @@ def server_tls(ca: trustme.CA, *names: str, mutual: bool = False) -> ssl.SSLCont
 
 
 def asked_names(context: ssl.SSLContext) -> list[str | None]:
-    """The SNI of each handshake from now on."""
+    """Record the SNI of each handshake from now on."""
     names: list[str | None] = []
     context.sni_callback = lambda _socket, name, _context: names.append(name)
     return names
 
 
 async def one_host(mesh: Mesh, tls: ssl.SSLContext | None, cluster: str = "cart", **endpoint: str) -> str:
-    """The cluster's only host from now on, with or without TLS."""
+    """Serve the cluster's only host, with or without TLS."""
     address = await mesh.add_host(tls=tls)
     locality = xds.locality(address)
     locality["lb_endpoints"][0]["endpoint"].update(endpoint)
@@ -60,7 +60,7 @@ async def one_host(mesh: Mesh, tls: ssl.SSLContext | None, cluster: str = "cart"
 
 
 def by(roots: str | None = "mesh", identity: str | None = None, names=(), **fields) -> dict:
-    """A cluster's transport_socket."""
+    """Return a cluster's transport_socket."""
     validation: dict = {"match_subject_alt_names": list(names)}
     if roots is None:
         validation["system_root_certs"] = {}

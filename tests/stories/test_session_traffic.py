@@ -1,4 +1,4 @@
-"""What sessions do to hosts counts for the policy that balances everybody else (A48, A58, A61)."""
+"""The policy that balances other RPCs counts those of sessions too (A48, A58, A61)."""
 
 from collections import Counter
 from contextlib import asynccontextmanager
@@ -30,7 +30,7 @@ def cookie(host):
 
 @asynccontextmanager
 async def session_streams(channel, host, count):
-    """So many streams of sessions that are open on the host."""
+    """Open this number of session streams on the host."""
 
     async def stream(*, task_status):
         async with bidi(channel).open(metadata=cookie(host)) as call:
@@ -132,7 +132,7 @@ class TestWeightedRoundRobin:
 
 
 class Heard:
-    """A user's tracker."""
+    """A custom policy's tracker."""
 
     def __init__(self):
         self.told = Counter()
@@ -154,7 +154,7 @@ class First:
 
 
 class FirstHeard:
-    """A user's policy: the first host that is READY, and it hears of each RPC to any of its hosts."""
+    """A custom policy that picks the first READY host, and tracks each RPC to any of its hosts."""
 
     def __init__(self, heard, channel_control):
         self._heard = heard

@@ -1,4 +1,4 @@
-"""`channel.session()`: one scope, one cookie jar, one host (A55)."""
+"""The calls of a `channel.session()` share one cookie jar and one host (A55)."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""One xDS client for several channels: what they share, and what none of them can do to the others."""
+"""Several channels share one xDS client, and none of them affects the others."""
 
 from contextlib import AsyncExitStack, asynccontextmanager
 

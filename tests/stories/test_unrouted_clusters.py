@@ -1,4 +1,4 @@
-"""RPCs whose cluster no route names any more: they wait for its hosts, and for nothing else (A31).
+"""RPCs of a cluster without a route wait for its hosts, and for nothing else (A31).
 
 Only the control plane could end the wait for a cluster that cannot serve, and it has taken it out of the routes.
 """
@@ -106,7 +106,7 @@ async def waiting(break_it, **call):
 
 
 def watched(mesh):
-    """The clusters that the client asks for."""
+    """Return the clusters that the client subscribes to."""
     return set([request.names for request in mesh.plane.requests if request.kind == "CDS"][-1])
 
 

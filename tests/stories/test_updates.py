@@ -1,4 +1,4 @@
-"""What a change of configuration does to RPCs and sessions, one change a test."""
+"""RPCs and sessions survive changes of the configuration, one change per test."""
 
 import pytest
 import trio
@@ -9,7 +9,7 @@ from trxds.testing import resources as xds
 
 
 async def settled():
-    """Long enough for any change to arrive, on a clock that jumps."""
+    """Sleep long enough for any change to arrive, on a clock that jumps."""
     await trio.sleep(1)
 
 

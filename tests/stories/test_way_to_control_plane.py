@@ -1,4 +1,4 @@
-"""One connection to the control plane for resources and load reports: who makes it, who keeps it, when it is idle."""
+"""ADS and LRS share one connection to the control plane."""
 
 from contextlib import asynccontextmanager
 

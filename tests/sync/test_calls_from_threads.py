@@ -1,4 +1,4 @@
-"""A channel in a program of threads: calls of every kind, sessions, errors, and time."""
+"""A channel for threads makes calls of every kind, with sessions, errors and timeouts."""
 
 import contextvars
 import gc

@@ -1,4 +1,4 @@
-"""A process ends although a block of `trxds.sync` was entered and never left."""
+"""A process ends even if a block of `trxds.sync` was entered and never left."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ hang = channel.method("/shop.Cart/Hang")
 
 
 def run(script):
-    """What a program printed, and how it ended; an error if it did not."""
+    """Run a program; return its output and exit code, or raise if it does not end."""
     program = textwrap.dedent(BEGIN) + textwrap.dedent(script)
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=False

@@ -1,4 +1,4 @@
-"""What ends a call that a thread waits for: Ctrl-C, a future, the channel; and that nothing is left."""
+"""Ctrl-C, a cancelled future and a closed channel end the call of a waiting thread, and leave nothing."""
 
 import json
 import os
