@@ -1,4 +1,4 @@
-"""`trxds explain` shows the true reason, and the next RPC goes to its host: the situations of the conformance scenarios.
+"""`trxds explain` shows the true reason, and the next RPC goes to its host: the conformance scenarios.
 
 The number in a test's name is that of its scenario; tests without a number have no scenario.
 """
