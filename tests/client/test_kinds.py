@@ -33,7 +33,7 @@ async def right(channel: trxds.Channel) -> None:
     assert_type(await double.with_call(2, timeout=1), tuple[int, trxds.CompletedCall])
     count = channel.unary_stream("/Numbers/Count", text, number)
     async with count.open(2, wait_for_ready=True) as replies:
-        assert_type(replies, trxds.Replies[int])
+        assert_type(replies, trxds.ResponseStream[int])
         assert_type([reply async for reply in replies], list[int])
     async with count.open() as both:
         assert_type(both, trxds.Call[int, int])
