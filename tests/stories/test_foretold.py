@@ -149,7 +149,7 @@ async def test_13_an_explanation_shows_the_cookies_cluster_in_place_of_the_chose
     async with situation(6, split, *resources, filters=[session()]) as (here, hosts):
         told = await here.told(ANY, cookie(f"{hosts[5]};c3"), hosts=[hosts[5]])
         assert line(told, "session by cookie 'sess':") == f"names {hosts[5]} and cluster c3, in place of c1"
-        assert line(told, "xds_cluster_manager sees").startswith("3 clusters; chooses c3: it is the RPC's")
+        assert line(told, "cluster_manager sees").startswith("3 clusters; chooses c3: it is the RPC's")
 
 
 async def test_13_an_explanation_shows_a_cookie_for_a_cluster_outside_the_route(autojump_clock):
@@ -158,7 +158,7 @@ async def test_13_an_explanation_shows_a_cookie_for_a_cluster_outside_the_route(
     async with situation(2, entries, *resources, filters=[session()]) as (here, (first, second)):
         told = await here.told(ANY, cookie(f"{second};c2"), hosts=[first])
         assert line(told, "session by").endswith(f"names {second} and cluster c2, which the route does not have")
-        assert f"{second} is no endpoint of cluster c1" in line(told, "xds_override_host sees")
+        assert f"{second} is no endpoint of cluster c1" in line(told, "override_host sees")
 
 
 # -- sessions
@@ -169,7 +169,7 @@ async def test_02_an_explanation_shows_a_session_on_its_host(autojump_clock):
         for host in hosts:
             told = await here.told(ANY, cookie(f"{host};a"), hosts=[host])
             assert line(told, "session by cookie 'sess':") == f"names {host} and cluster a"
-            assert line(told, "xds_override_host sees").endswith(": the session's first host that is READY")
+            assert line(told, "override_host sees").endswith(": the session's first host that is READY")
         told = await here.told(ANY, hosts=hosts)
         assert line(told, "session by cookie 'sess':") == "none in the request"
         assert line(told, "round_robin sees").startswith("3 of 3 endpoints READY")
@@ -178,7 +178,7 @@ async def test_02_an_explanation_shows_a_session_on_its_host(autojump_clock):
 async def test_04_an_explanation_shows_a_session_whose_host_was_removed(autojump_clock):
     async with situation(3, *ONE, eds("a", 1, 2), filters=[session()]) as (here, (gone, *others)):
         told = await here.told(ANY, cookie(f"{gone};a"), hosts=others)
-        assert line(told, "xds_override_host sees") == (
+        assert line(told, "override_host sees") == (
             f"{gone} is no endpoint of cluster a; chooses what is below it: none of the session's hosts can be used"
         )
 
@@ -191,7 +191,7 @@ async def test_06_an_explanation_shows_a_session_on_a_draining_host(autojump_clo
     resources = (routes(xds.route("a")), xds.cluster("a", override_statuses=statuses), draining)
     async with situation(3, *resources, filters=[session()]) as (here, (drains, *others)):
         told = await here.told(ANY, cookie(f"{drains};a"), hosts=[drains])
-        assert f"{drains} is DRAINING, not connected;" in line(told, "xds_override_host sees")
+        assert f"{drains} is DRAINING, not connected;" in line(told, "override_host sees")
         await here.told(ANY, hosts=others)
         here.mesh.plane.put(xds.cluster("a"))
         await trio.sleep(1)
@@ -203,7 +203,7 @@ async def test_55_an_explanation_shows_a_session_whose_host_is_down(autojump_clo
     resources = (*ONE, eds("a", 0, 1, 2))
     async with situation(3, *resources, filters=[session()], down=[2]) as (here, (*others, down)):
         told = await here.told(ANY, cookie(f"{down};a"), hosts=others)
-        assert f"{down} is HEALTHY, TRANSIENT_FAILURE;" in line(told, "xds_override_host sees")
+        assert f"{down} is HEALTHY, TRANSIENT_FAILURE;" in line(told, "override_host sees")
 
 
 async def test_55_an_explanation_shows_a_session_whose_host_was_never_connected(autojump_clock):
@@ -236,7 +236,7 @@ async def test_15_an_explanation_shows_a_routes_override_of_the_session_filter(a
         its = cookie(f"{hosts[1]};a")
         told = await here.told("/off/M", its, hosts=hosts)
         assert line(told, "filter stateful_session") == "(from the route): off"
-        assert line(told, "xds_override_host sees").startswith("no session filter;")
+        assert line(told, "override_host sees").startswith("no session filter;")
         told = await here.told("/other/M", its, hosts=hosts)
         assert line(told, "filter stateful_session") == "(from the route): cookie 'other' for every path, for 5 s"
         assert line(told, "session by cookie 'other':") == "none in the request"
@@ -313,12 +313,12 @@ async def test_40_an_explanation_shows_a_full_circuit_breaker(autojump_clock):
             await held.receive()
             told, status = await here.channel.explain(ANY), await failure(here.channel, ANY)
             check_failure(told, status)
-            assert line(told, "xds_cluster_impl sees").endswith("chooses to drop it: there may be no more")
+            assert line(told, "cluster_impl sees").endswith("chooses to drop it: there may be no more")
             assert "circuit breaker drop" in status.message
         here.mesh.plane.put(breaker(0))
         await trio.sleep(1)
         told, _ = await here.told_it_fails(ANY)
-        assert line(told, "xds_cluster_impl sees").startswith("0 of 0 RPCs in flight, drops: none;")
+        assert line(told, "cluster_impl sees").startswith("0 of 0 RPCs in flight, drops: none;")
 
 
 async def test_an_explanation_shows_the_odds_of_drop_overloads(autojump_clock):
@@ -330,7 +330,7 @@ async def test_an_explanation_shows_the_odds_of_drop_overloads(autojump_clock):
 
     async with situation(1, *ONE, dropping(100)) as (here, hosts):
         told, status = await here.told_it_fails(ANY)
-        assert "drops: load 100%; chooses to drop it: it was drawn for load" in line(told, "xds_cluster_impl sees")
+        assert "drops: load 100%; chooses to drop it: it was drawn for load" in line(told, "cluster_impl sees")
         assert "EDS-configured drop: load" in status.message
         here.mesh.plane.put(dropping(40)(*hosts))
         await trio.sleep(1)
