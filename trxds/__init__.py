@@ -1,10 +1,10 @@
-"""trxds: a proxyless gRPC client on Trio, with routes and sticky sessions from an xDS control plane.
+"""trxds is a proxyless gRPC client on Trio, with routes and sticky sessions from an xDS control plane.
 
     async with trxds.open_channel("xds:///greeter") as channel:
         greeter = channel.stub(helloworld_pb2.DESCRIPTOR.services_by_name["Greeter"])
         reply = await greeter.SayHello(HelloRequest(name="you"), timeout=2)
 
-Loggers are `trxds.<room>`, silent unless the program configures logging.
+Loggers are `trxds.<package>`, such as `trxds.client`; they are silent unless the program configures logging.
 """
 
 import logging

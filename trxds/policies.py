@@ -1,4 +1,4 @@
-"""What a load balancing policy of your own is written with; `docs/writing-a-policy.md` tells how.
+"""`trxds.policies` has the classes for a custom load balancing policy (A52); see `docs/writing-a-policy.md`.
 
 async with trxds.open_channel(target, policies={"my.pkg.Policy": PolicyType(MyPolicy)}) as channel: ...
 """

@@ -185,7 +185,7 @@ async def tapping(tmp_path, *options):
     async with program(tmp_path) as (mesh, channel, shell):
         async with trio.open_nursery() as nursery:
             box = await tapped(shell, nursery, *options)
-            await until(lambda: channel._state.observers.present)
+            await until(lambda: channel._state.observers.active)
             yield mesh, channel, box
         assert box[0].exit_code == 0
 

@@ -1,4 +1,4 @@
-"""A program that forks while it has channels, run by `test_fork.py`: the child says what becomes of each use."""
+"""This program forks while it has open channels; the child prints the outcome of each use (see `test_fork.py`)."""
 
 import os
 import sys
@@ -16,7 +16,7 @@ async def echo(call):
 
 
 def outcome(use):
-    """What a step of `use` comes to that nobody drives: it must not wait for anything."""
+    """Return the outcome of a step of `use`, which must not wait for anything."""
     coroutine = use()
     try:
         coroutine.send(None)
@@ -79,7 +79,7 @@ async def main(where):
 
 
 def forked(channel, call):
-    """In a thread of its own, which is the only one that the child has."""
+    """Fork in a thread of its own, which is the only one of the child."""
     assert threading.current_thread() is not threading.main_thread()
     child = os.fork()
     if not child:
@@ -88,7 +88,7 @@ def forked(channel, call):
 
 
 def speak(channel, call):
-    """The child's part; it leaves as every forked child of an event loop has to, without its parent's clean-up."""
+    """Run the child's part; it exits without its parent's clean-up, as a forked child of an event loop must."""
     try:
         outcome(lambda: in_child(channel, call))
     finally:

@@ -1,4 +1,4 @@
-"""Call credentials: shown for each attempt, over TLS only, and what comes of those that fail (A54)."""
+"""Call credentials are sent with each attempt, over TLS only; their failures have statuses of A54."""
 
 import ssl
 
@@ -16,7 +16,7 @@ PATH = "/shop.Cart/Who"
 
 
 class Token:
-    """Gives another token each time; notes for whom."""
+    """Returns another token each time, and records the calls."""
 
     def __init__(self, name="token"):
         self.name = name
@@ -28,7 +28,7 @@ class Token:
 
 
 class Who:
-    """Fails the first so many calls; notes what was shown."""
+    """Fails the first calls, and records the credentials of each."""
 
     def __init__(self, fail=0):
         self.left = fail
@@ -62,7 +62,7 @@ async def failure(channel, credentials, **more):
     return caught.value.status
 
 
-async def test_a_plain_function_is_told_of_the_call_and_gives_its_metadata(autojump_clock):
+async def test_call_credentials_of_a_synchronous_function_get_the_call_and_return_its_metadata(autojump_clock):
     token = Token()
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
         who = serving(mesh, Who())
@@ -71,7 +71,7 @@ async def test_a_plain_function_is_told_of_the_call_and_gives_its_metadata(autoj
         assert token.contexts == [AuthContext("https://shop/shop.Cart", "Who")]
 
 
-async def test_an_async_function_may_wait_and_the_calls_deadline_counts(autojump_clock):
+async def test_call_credentials_of_an_async_function_may_wait_until_the_calls_deadline(autojump_clock):
     async def slow(context):
         await trio.sleep(5)
         return [("authorization", "late")]
@@ -85,7 +85,7 @@ async def test_an_async_function_may_wait_and_the_calls_deadline_counts(autojump
         assert status.code is StatusCode.DEADLINE_EXCEEDED and "waiting for its call credentials" in status.message
 
 
-async def test_the_channels_are_shown_by_every_call_and_its_own_beside_them(autojump_clock):
+async def test_call_credentials_of_channel_and_call_are_both_sent(autojump_clock):
     shown = CallCredentials(Token("channel"), allow_insecure=True)
     async with Mesh.run(1) as mesh, mesh.channel(call_credentials=shown) as channel:
         who = serving(mesh, Who())
@@ -94,7 +94,7 @@ async def test_the_channels_are_shown_by_every_call_and_its_own_beside_them(auto
         assert who.shown == [["channel 1"], ["channel 2", "call 1"]]
 
 
-async def test_each_attempt_has_its_own(autojump_clock):
+async def test_call_credentials_are_asked_for_each_attempt(autojump_clock):
     entry = xds.route("cart")
     entry["route"]["retry_policy"] = {"retry_on": "unavailable", "num_retries": 2}
     async with Mesh.run(1) as mesh:
@@ -105,7 +105,7 @@ async def test_each_attempt_has_its_own(autojump_clock):
             assert who.shown == [["token 1"], ["token 2"], ["token 3"]]
 
 
-async def test_without_tls_nothing_is_shown_and_the_call_is_unauthenticated(autojump_clock):
+async def test_call_credentials_without_tls_are_not_sent_and_the_call_is_unauthenticated(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
         who = serving(mesh, Who())
         status = await failure(channel, CallCredentials(Token()))
@@ -116,7 +116,7 @@ async def test_without_tls_nothing_is_shown_and_the_call_is_unauthenticated(auto
         assert who.shown == []
 
 
-async def test_with_tls_they_are_shown(autojump_clock):
+async def test_call_credentials_are_sent_over_tls(autojump_clock):
     ca = trustme.CA()
     context, at_the_server = ssl.create_default_context(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     ca.configure_trust(context)
@@ -138,7 +138,7 @@ async def test_with_tls_they_are_shown(autojump_clock):
         (lambda: OSError("no such file"), StatusCode.UNAVAILABLE),
     ],
 )
-async def test_what_they_raise_is_the_status_unless_only_a_server_may_say_it(make, code, autojump_clock):
+async def test_call_credentials_that_raise_set_the_status_unless_it_is_server_only(make, code, autojump_clock):
     error = make()
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
         who = serving(mesh, Who())
@@ -148,7 +148,7 @@ async def test_what_they_raise_is_the_status_unless_only_a_server_may_say_it(mak
         assert who.shown == []
 
 
-async def test_metadata_that_no_header_can_carry_is_unavailable(autojump_clock):
+async def test_call_credentials_with_invalid_metadata_make_the_call_unavailable(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
         bad = CallCredentials(lambda context: [("authorization", "ü")], allow_insecure=True)
         status = await failure(channel, bad)
@@ -158,7 +158,7 @@ async def test_metadata_that_no_header_can_carry_is_unavailable(autojump_clock):
         )
 
 
-async def test_a_channel_that_closes_ends_the_wait_for_them(nursery, autojump_clock):
+async def test_a_channel_that_closes_ends_the_wait_for_call_credentials(nursery, autojump_clock):
     async def never(context):
         await trio.sleep_forever()
 

@@ -1,4 +1,4 @@
-"""The four kinds of call, as a user makes them."""
+"""Calls of the four kinds, as a user makes them."""
 
 import pytest
 import trio
@@ -12,7 +12,7 @@ from trxds.testing import bidi_streaming, client_streaming, server_streaming, un
 
 
 def service():
-    """A service of four kinds, made here so that no generated code is needed."""
+    """Return a service with methods of the four kinds, without generated code."""
     file = descriptor_pb2.FileDescriptorProto(name="shop_calls.proto", package="shop", syntax="proto3")
     message = file.message_type.add(name="Item")
     message.field.add(name="sku", number=1, type=9, label=1)
@@ -97,7 +97,7 @@ async def test_a_bidi_stream_talks_both_ways(cart, autojump_clock):
         assert await call.receive() is None
 
 
-async def test_after_the_last_message_there_is_no_other(cart, autojump_clock):
+async def test_send_after_done_sending_raises_closed_resource_error(cart, autojump_clock):
     async with cart.Talk.open() as call:
         call.done_sending()
         with pytest.raises(trio.ClosedResourceError, match="Talk: nothing more can be sent: done_sending was called"):
@@ -109,7 +109,7 @@ async def test_after_the_last_message_there_is_no_other(cart, autojump_clock):
         assert (await call.receive()).sku == "a!"
 
 
-async def test_one_task_may_send_while_another_receives(cart, autojump_clock):
+async def test_a_bidi_stream_may_be_sent_to_and_received_from_by_two_tasks(cart, autojump_clock):
     async with cart.Talk.open() as call, trio.open_nursery() as nursery:
 
         async def send():
@@ -126,12 +126,12 @@ async def test_a_streaming_method_cannot_be_awaited(cart, autojump_clock):
         await cart.List(Item())
 
 
-async def test_an_unknown_method_is_named_with_those_there_are(cart, autojump_clock):
+async def test_a_stub_without_the_method_names_the_methods_it_has(cart, autojump_clock):
     with pytest.raises(AttributeError, match=r"shop\.Cart has no method Drop; it has Add, List, Fill, Talk"):
         _ = cart.Drop
 
 
-async def test_metadata_goes_both_ways(autojump_clock):
+async def test_metadata_of_a_call_goes_both_ways(autojump_clock):
     async def tell(call):
         await call.send_initial_metadata([("first", "1"), ("raw-bin", b"\x00\xff")])
         call.set_trailing_metadata([("last", "2")])
@@ -170,7 +170,7 @@ async def test_metadata_that_has_changed_since_the_last_call_is_sent_and_checked
     assert heard == [["a"], ["a"], ["b"], ["b"], ["c"], ["c", "d"]]
 
 
-async def test_an_error_has_status_details_and_metadata(autojump_clock):
+async def test_an_rpc_error_has_status_details_and_metadata(autojump_clock):
     async def refuse(call):
         await call.send_initial_metadata([("first", "1")])
         call.set_trailing_metadata([("last", "2")])
@@ -241,7 +241,7 @@ async def test_a_call_outside_any_session_has_no_cookie(autojump_clock):
         assert [call.metadata.all("cookie") for call in mesh.servers[mesh.hosts[0]].calls] == [[], []]
 
 
-def test_a_request_is_the_callers_no_more_when_the_call_has_begun():
+def test_a_request_may_be_changed_once_the_call_has_begun():
     request = bytearray(b"now")
     sent = serializer(None, "/shop.Cart/Add")(request)
     request[:] = b"new"
@@ -261,7 +261,7 @@ async def test_large_messages_pass_both_ways(autojump_clock):
             assert await method(channel, "/shop.Cart/Echo")(large) == large
 
 
-async def test_a_call_that_is_over_is_forgotten(autojump_clock):
+async def test_a_call_that_has_ended_is_not_counted_as_open(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
         await method(channel)(b"")
         with pytest.raises(RpcError):
@@ -271,7 +271,7 @@ async def test_a_call_that_is_over_is_forgotten(autojump_clock):
         assert repr(channel) == "<Channel xds:///shop open, 0 calls>"
 
 
-async def test_a_second_reply_where_the_method_has_one_is_the_servers_mistake(autojump_clock):
+async def test_a_second_reply_to_a_unary_call_is_unimplemented(autojump_clock):
     async def twice(call):
         async for _ in call:
             pass

@@ -1,4 +1,4 @@
-"""Compression as calls have it: both ways, by message, and when it goes wrong."""
+"""Calls compress requests and replies, message by message, and report errors of compression."""
 
 import gzip
 from contextlib import asynccontextmanager
@@ -16,7 +16,7 @@ LONG = b"a" * 10_000
 
 
 class Echo:
-    """Answers as it is asked, compressed by `encoding`; notes what came as it was on the wire."""
+    """Echoes requests, compressed by `encoding`, and records them as they were on the wire."""
 
     def __init__(self, encoding=""):
         self.encoding = encoding
@@ -35,7 +35,7 @@ class Echo:
 
 
 class Raw:
-    """Answers with headers of its own and bytes that claim to be a compressed message."""
+    """Responds with given headers and bytes that claim to be a compressed message."""
 
     def __init__(self, encoding, *messages):
         self.encoding, self.messages = encoding, messages
@@ -58,7 +58,7 @@ async def served(handler, **options):
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
-async def test_both_ways(encoding, autojump_clock):
+async def test_requests_and_replies_are_compressed(encoding, autojump_clock):
     async with served(echo := Echo(encoding)) as channel:
         assert await method(channel, PATH)(LONG, compression=encoding) == LONG
         assert echo.seen == [Compressed]
@@ -71,7 +71,7 @@ async def test_the_channels_compression_is_that_of_calls_that_name_none(autojump
         assert echo.seen == [Compressed, bytes]
 
 
-async def test_one_message_of_a_stream_may_go_as_it_is(autojump_clock):
+async def test_a_message_of_a_compressed_stream_may_be_sent_uncompressed(autojump_clock):
     async with served(echo := Echo()) as channel, bidi(channel, PATH).open(compression="gzip") as call:
         for compress in (True, False, True):
             await call.send(LONG, compress=compress)
@@ -79,20 +79,20 @@ async def test_one_message_of_a_stream_may_go_as_it_is(autojump_clock):
         assert echo.seen == [Compressed, bytes, Compressed]
 
 
-async def test_messages_larger_than_a_frame_come_compressed_too(autojump_clock):
+async def test_messages_larger_than_a_frame_are_compressed(autojump_clock):
     message = bytes(n * n % 251 for n in range(300_000))
     async with served(Echo("gzip")) as channel:
         assert await method(channel, PATH)(message, compression="deflate") == message
 
 
-async def test_a_small_reply_may_stand_for_a_large_one_up_to_the_limit(autojump_clock):
+async def test_a_compressed_reply_may_not_expand_beyond_max_receive_size(autojump_clock):
     async with served(Echo("gzip"), max_receive_size=9_999) as channel:
         with pytest.raises(RpcError, match="larger than the limit of 9999 when decompressed") as caught:
             await method(channel, PATH)(LONG)
         assert caught.value.status.code is StatusCode.RESOURCE_EXHAUSTED
 
 
-async def test_the_limit_on_what_is_sent_counts_before_compression_and_sends_nothing(autojump_clock):
+async def test_max_send_size_counts_uncompressed_bytes_and_a_larger_message_is_not_sent(autojump_clock):
     async with served(echo := Echo(), max_send_size=9_999, compression="gzip") as channel:
         with pytest.raises(RpcError, match="message of 10000 bytes is larger than the limit of 9999") as caught:
             await method(channel, PATH)(LONG)
@@ -105,19 +105,19 @@ async def test_the_limit_on_what_is_sent_counts_before_compression_and_sends_not
 
 
 @pytest.mark.parametrize("encoding", [b"", b"identity", b"snappy"])
-async def test_a_compressed_reply_that_nobody_announced_or_knows_is_internal(encoding, autojump_clock):
+async def test_a_reply_with_an_unannounced_or_unknown_compression_is_internal(encoding, autojump_clock):
     async with served(Raw(encoding, Compressed(gzip.compress(LONG)))) as channel:
         with pytest.raises(RpcError) as caught:
             await method(channel, PATH)(b"")
         assert caught.value.status.code is StatusCode.INTERNAL
 
 
-async def test_an_unknown_compression_that_is_not_used_harms_nobody(autojump_clock):
+async def test_an_unknown_compression_that_is_not_used_is_ignored(autojump_clock):
     async with served(Raw(b"snappy", b"plain")) as channel:
         assert await method(channel, PATH)(b"") == b"plain"
 
 
-async def test_behind_a_message_that_is_none_nothing_is_shown(autojump_clock):
+async def test_a_reply_that_does_not_decompress_ends_the_call_and_hides_later_messages(autojump_clock):
     async with (
         served(Raw(b"gzip", Compressed(gzip.compress(b"good")), Compressed(b"bad"), b"after")) as channel,
         bidi(channel, PATH).open(b"") as call,
@@ -129,7 +129,7 @@ async def test_behind_a_message_that_is_none_nothing_is_shown(autojump_clock):
                 await call.receive()
 
 
-async def test_a_server_that_does_not_know_the_compression_says_unimplemented(monkeypatch, autojump_clock):
+async def test_a_server_without_the_compression_answers_unimplemented(monkeypatch, autojump_clock):
     async with served(Echo()) as channel:
         monkeypatch.setattr("trxds.client.method.parse_encoding", lambda name: name)
         monkeypatch.setattr("trxds.client.rpc.compress", lambda payload, encoding: Compressed(payload))
@@ -138,7 +138,7 @@ async def test_a_server_that_does_not_know_the_compression_says_unimplemented(mo
         assert caught.value.status.code is StatusCode.UNIMPLEMENTED
 
 
-async def test_a_compression_that_does_not_exist_is_an_error_of_the_caller(autojump_clock):
+async def test_an_unknown_compression_is_a_value_error(autojump_clock):
     async with served(Echo()) as channel:
         with pytest.raises(ValueError, match="compression 'zip' is unknown"):
             await method(channel, PATH)(b"", compression="zip")

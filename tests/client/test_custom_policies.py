@@ -1,4 +1,4 @@
-"""Policies of the user's own, through the public API (A52)."""
+"""Custom load balancing policies work through the public API (A52)."""
 
 import math
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ SUBSETTING = "type.googleapis.com/envoy.extensions.load_balancing_policies.rando
 
 @dataclass(frozen=True)
 class Lowest:
-    """All RPCs to the READY endpoint with the lowest address."""
+    """Picks the READY endpoint with the lowest address."""
 
     hosts: tuple
 
@@ -51,7 +51,7 @@ class ToLowest:
 
 
 class Halves:
-    """With children: an endpoint each."""
+    """A policy with a child for each endpoint."""
 
     def __init__(self, channel_control):
         pass
@@ -69,7 +69,7 @@ def asks_for(mesh, name=NAME, **settings):
     mesh.plane.put(xds.cluster("cart") | xds.custom_policy(name, **settings))
 
 
-async def test_a_cluster_is_balanced_by_a_policy_of_the_users(autojump_clock):
+async def test_a_cluster_is_balanced_by_a_custom_policy(autojump_clock):
     async with Mesh.run(3) as mesh:
         asks_for(mesh)
         async with mesh.channel(policies={NAME: PolicyType(ToLowest)}) as channel:
@@ -78,14 +78,14 @@ async def test_a_cluster_is_balanced_by_a_policy_of_the_users(autojump_clock):
             assert set(await spread(channel, 10)) == {min(mesh.hosts)}
 
 
-async def test_it_may_have_children(autojump_clock):
+async def test_a_custom_policy_may_have_children(autojump_clock):
     async with Mesh.run(3) as mesh:
         asks_for(mesh)
         async with mesh.channel(policies={NAME: PolicyType(Halves)}) as channel:
             assert set(await spread(channel, 10)) == {mesh.hosts[-1]}
 
 
-async def test_its_settings_come_as_a_plain_mapping_through_its_parser(autojump_clock):
+async def test_a_custom_policys_parser_gets_its_config_as_a_mapping(autojump_clock):
     made = []
 
     def make(channel_control):
@@ -103,7 +103,7 @@ async def test_its_settings_come_as_a_plain_mapping_through_its_parser(autojump_
             assert len(made[0].seen[0].endpoints) == 1
 
 
-async def test_settings_that_its_parser_refuses_are_refused_to_the_control_plane(autojump_clock):
+async def test_a_config_that_a_custom_policys_parser_rejects_is_nacked(autojump_clock):
     def parse(fields):
         raise ValueError("size: must be positive")
 
@@ -114,7 +114,7 @@ async def test_settings_that_its_parser_refuses_are_refused_to_the_control_plane
                 await ask(channel)
 
 
-async def test_without_the_policy_the_next_one_in_the_list_is_taken(autojump_clock):
+async def test_an_unknown_policy_is_skipped_for_the_next_in_the_list(autojump_clock):
     fallback = {"@type": "type.googleapis.com/envoy.extensions.load_balancing_policies.round_robin.v3.RoundRobin"}
     async with Mesh.run(2) as mesh:
         cluster = xds.cluster("cart") | xds.custom_policy(NAME)
@@ -127,7 +127,7 @@ async def test_without_the_policy_the_next_one_in_the_list_is_taken(autojump_clo
             assert len(await spread(channel, 10)) == 2
 
 
-async def test_udpas_typed_struct_is_the_same(autojump_clock):
+async def test_udpas_typed_struct_configures_a_custom_policy_too(autojump_clock):
     async with Mesh.run(2) as mesh:
         cluster = xds.cluster("cart") | xds.custom_policy(NAME)
         struct = cluster["load_balancing_policy"]["policies"][0]["typed_extension_config"]["typed_config"]
@@ -137,7 +137,7 @@ async def test_udpas_typed_struct_is_the_same(autojump_clock):
             await ask(channel)
 
 
-async def test_a_subset_may_be_balanced_by_it(autojump_clock):
+async def test_random_subsetting_may_have_a_custom_policy_as_child(autojump_clock):
     async with Mesh.run(4) as mesh:
         its = xds.custom_policy(NAME)["load_balancing_policy"]
         subset = {"@type": SUBSETTING, "subset_size": 2, "child_policy": its}
@@ -152,7 +152,7 @@ async def test_a_subset_may_be_balanced_by_it(autojump_clock):
 
 
 @pytest.mark.parametrize("name", ["round_robin", "xds_override_host_experimental"])
-async def test_the_name_of_a_built_in_policy_is_taken(name):
+async def test_a_custom_policy_with_a_built_in_policys_name_is_a_value_error(name):
     async with Mesh.run(0) as mesh:
         with pytest.raises(ValueError, match=f"'{name}' of its own; choose another name"):
             await mesh.channel(policies={name: PolicyType(ToLowest)}).__aenter__()
@@ -160,7 +160,7 @@ async def test_the_name_of_a_built_in_policy_is_taken(name):
             await open_xds_client(bootstrap=xds.bootstrap(PLANE), policies={name: PolicyType(ToLowest)}).__aenter__()
 
 
-async def test_a_class_where_a_policy_type_belongs_is_named():
+async def test_a_policy_class_in_place_of_a_policy_type_is_a_type_error():
     async with Mesh.run(0) as mesh:
         with pytest.raises(TypeError, match=r"is a PolicyType, as in PolicyType\(MyPolicy\)"):
             await mesh.channel(policies={NAME: ToLowest}).__aenter__()
@@ -236,7 +236,7 @@ async def test_a_policy_that_raises_fails_its_own_rpcs_and_no_others(policy, aut
             assert (await channel.method("/other/Method")(b"")).decode() == mesh.hosts[0]
 
 
-async def test_a_picker_that_answers_nothing_fails_its_rpcs_at_once(autojump_clock, caplog):
+async def test_a_picker_that_returns_none_fails_its_rpcs_at_once(autojump_clock, caplog):
     class Forgetful:
         def pick(self, call):
             """Nothing is returned."""
@@ -249,9 +249,9 @@ async def test_a_picker_that_answers_nothing_fails_its_rpcs_at_once(autojump_clo
     async with Mesh.run(1) as mesh:
         asks_for(mesh)
         async with mesh.channel(policies={NAME: PolicyType(Policy)}) as channel:
-            with pytest.raises(RpcError, match="INTERNAL: the load balancing policy gave no answer, see the log"):
+            with pytest.raises(RpcError, match="the load balancing policy returned no pick result, see the log"):
                 await ask(channel, wait_for_ready=True, timeout=9)
-    assert "a picker answered None, which is no PickResult" in caplog.text
+    assert "a picker returned None, which is not a PickResult" in caplog.text
 
 
 @pytest.mark.parametrize("policy", [BrokenTask, Tracked])
@@ -322,7 +322,7 @@ class Telling:
 
 
 class Opaque(ToLowest):
-    """Its picker takes RPCs, and nothing else."""
+    """A policy whose picker only picks and does not explain."""
 
     def __init__(self, channel_control):
         self.endpoints = EndpointList(lambda ready: OpaquePicker(tuple(each.host for each in ready.values())))
@@ -359,7 +359,7 @@ class RaisingPicker(Lowest, Explainable):
         (Halves, "round_robin sees 1 of 1 endpoints READY; chooses {host}: it is its turn"),
     ],
 )
-async def test_a_policy_may_explain_itself_and_need_not(policy, words, autojump_clock):
+async def test_a_custom_policy_may_explain_its_picks_and_need_not(policy, words, autojump_clock):
     async with Mesh.run(1) as mesh:
         asks_for(mesh)
         async with mesh.channel(policies={NAME: PolicyType(policy)}) as channel:
@@ -371,8 +371,8 @@ async def test_a_policy_may_explain_itself_and_need_not(policy, words, autojump_
 
 
 @pytest.mark.parametrize("answer", [Fail, Drop])
-async def test_it_may_not_say_what_only_a_server_may_say(answer, autojump_clock):
-    """A54: the caller would take it for the application's word."""
+async def test_a_custom_policy_that_sets_a_server_only_status_fails_with_internal(answer, autojump_clock):
+    """A54: the caller would take the status for the server application's."""
 
     class Refuses:
         def decide(self, inputs, now):

@@ -1,4 +1,4 @@
-"""Deadlines: `timeout=`, the caller's own scope, and the route's limit; whichever is nearest (docs/concurrency.md)."""
+"""The nearest deadline ends a call: `timeout=`, the caller's cancel scope or the route's (docs/concurrency.md)."""
 
 import pytest
 import trio
@@ -12,7 +12,7 @@ SILENT = "/shop.Cart/Silent"
 
 
 class Silent:
-    """A handler that never answers and notes what it was told."""
+    """A handler that never responds, and records the timeouts it got."""
 
     def __init__(self):
         self.timeouts = []
@@ -46,7 +46,7 @@ async def test_a_timeout_raises_deadline_exceeded_and_says_what_was_waited_for(s
     assert str(caught.value).endswith(f"(host {silent.mesh.hosts[0]})")
 
 
-async def test_its_message_names_the_time_that_the_call_had_and_not_what_passed(silent, autojump_clock):
+async def test_the_message_of_deadline_exceeded_has_the_timeout_and_not_the_time_taken(silent, autojump_clock):
     said = []
 
     async def call() -> None:
@@ -62,25 +62,25 @@ async def test_its_message_names_the_time_that_the_call_had_and_not_what_passed(
     assert said == ["/shop.Cart/Silent: not done after 2 s, waiting for the response"] * 2
 
 
-async def test_the_timeout_goes_to_the_server(silent, autojump_clock):
+async def test_the_timeout_of_a_call_is_sent_to_the_server(silent, autojump_clock):
     with pytest.raises(RpcError):
         await silent.call(b"", timeout=2)
     assert silent.timeouts == [pytest.approx(2)]
 
 
-async def test_the_callers_scope_goes_to_the_server_too(silent, autojump_clock):
+async def test_the_deadline_of_the_callers_cancel_scope_is_sent_to_the_server(silent, autojump_clock):
     with trio.move_on_after(3):
         await silent.call(b"", timeout=5)
     assert silent.timeouts == [pytest.approx(3)]
 
 
-async def test_the_callers_scope_ends_the_call_by_cancellation(silent, autojump_clock):
+async def test_the_callers_cancel_scope_ends_the_call_by_cancellation(silent, autojump_clock):
     with trio.move_on_after(3) as scope:
         await silent.call(b"", timeout=5)
     assert scope.cancelled_caught
 
 
-async def test_a_server_that_is_first_to_see_the_deadline_leaves_the_end_to_the_scope(silent, autojump_clock):
+async def test_a_server_that_reports_the_deadline_first_leaves_the_end_to_the_cancel_scope(silent, autojump_clock):
     async def hasty(call):
         await trio.sleep(2.95)
         call.abort(StatusCode.DEADLINE_EXCEEDED, "too late")
@@ -91,7 +91,7 @@ async def test_a_server_that_is_first_to_see_the_deadline_leaves_the_end_to_the_
     assert scope.cancelled_caught
 
 
-async def test_a_server_that_is_much_too_early_is_believed(silent, autojump_clock):
+async def test_deadline_exceeded_long_before_the_deadline_is_the_servers_status(silent, autojump_clock):
     async def hasty(call):
         await trio.sleep(1)
         call.abort(StatusCode.DEADLINE_EXCEEDED, "mine was shorter")
@@ -108,7 +108,7 @@ async def test_a_cancelled_call_is_reset_at_the_server(silent, autojump_clock):
     assert len(silent.ended) == 1
 
 
-async def test_in_a_scope_already_cancelled_nothing_is_sent(silent, autojump_clock):
+async def test_a_call_in_a_cancelled_scope_sends_nothing(silent, autojump_clock):
     with trio.CancelScope() as scope:
         scope.cancel()
         await silent.call(b"")
@@ -116,7 +116,7 @@ async def test_in_a_scope_already_cancelled_nothing_is_sent(silent, autojump_clo
     assert silent.timeouts == []
 
 
-async def test_the_routes_limit_counts_from_the_calls_start_and_goes_to_the_server(silent, autojump_clock):
+async def test_max_stream_duration_counts_from_the_calls_start_and_is_sent_to_the_server(silent, autojump_clock):
     limited = xds.route("cart")
     limited["route"]["max_stream_duration"] = {"max_stream_duration": "4s"}
     silent.mesh.plane.put(xds.routes("routes", limited))
@@ -145,7 +145,7 @@ async def test_the_timeout_runs_while_there_is_no_configuration(autojump_clock):
                 await method(channel)(b"", timeout=2)
 
 
-async def test_a_stream_may_be_idle_past_its_deadline_and_hears_of_it_at_the_next_wait(silent, autojump_clock):
+async def test_a_stream_idle_past_its_deadline_raises_at_its_next_wait(silent, autojump_clock):
     async with silent.open(timeout=2) as call:
         await trio.sleep(3)
         with pytest.raises(RpcError) as caught:
@@ -153,13 +153,13 @@ async def test_a_stream_may_be_idle_past_its_deadline_and_hears_of_it_at_the_nex
     assert caught.value.status.code is StatusCode.DEADLINE_EXCEEDED
 
 
-async def test_a_timeout_of_nothing_sends_nothing(silent, autojump_clock):
+async def test_a_timeout_of_zero_sends_nothing(silent, autojump_clock):
     with pytest.raises(RpcError, match=r"DEADLINE_EXCEEDED: .*its time was over when it began"):
         await silent.call(b"", timeout=0)
     await wait_all_tasks_blocked()
     assert silent.timeouts == []
 
 
-async def test_a_timeout_that_is_no_number_is_named(silent, autojump_clock):
+async def test_a_timeout_that_is_no_number_is_a_type_error(silent, autojump_clock):
     with pytest.raises(TypeError, match="number of seconds or None, not '5'"):
         await silent.call(b"", timeout="5")

@@ -1,4 +1,4 @@
-"""What a channel tells of a call that is not made."""
+"""A channel explains where a call would go without making it."""
 
 import pytest
 import trio
@@ -16,7 +16,7 @@ async def test_a_channel_explains_where_a_call_would_go(autojump_clock):
         assert all(not server.calls for server in mesh.servers.values())
 
 
-async def test_it_looks_at_the_metadata(autojump_clock):
+async def test_an_explanation_uses_the_metadata_for_the_route(autojump_clock):
     async with Mesh.run(1) as mesh:
         mesh.route(
             {"match": {"prefix": "", "headers": [{"name": "user", "exact_match": "7"}]}, "route": {"cluster": "cart"}}
@@ -33,7 +33,7 @@ async def test_an_error_of_the_configuration_is_explained(autojump_clock):
         assert 'LDS resource "nobody"' in repr(await channel.explain(METHOD))
 
 
-async def test_waiting_for_an_explanation_ends_with_the_channel(autojump_clock, nursery):
+async def test_a_wait_for_an_explanation_ends_with_the_channel(autojump_clock, nursery):
     async def ask_in_vain(channel):
         with pytest.raises(RpcError, match="channel closed"):
             await channel.explain(METHOD)

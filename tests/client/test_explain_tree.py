@@ -1,4 +1,4 @@
-"""An explanation says where the RPC then goes, and the true reason. Nothing is connected or leased by it."""
+"""An explanation names the host of the next RPC and the reason; it connects and leases nothing."""
 
 from contextlib import suppress
 
@@ -24,13 +24,13 @@ def cookie(says):
 
 
 def line(told, policy):
-    """What that policy saw and why it chose."""
+    """Return a policy's observations and the reason of its choice."""
     step = next(step for step in told.steps if step.policy.startswith(policy))
     return f"{step.saw}; {step.why}"
 
 
 async def explained(channel, metadata=()):
-    """Asked twice, since to explain changes nothing."""
+    """Explain a call twice, because an explanation must change nothing."""
     first = await channel.explain(METHOD, metadata)
     told = await channel.explain(METHOD, metadata)
     assert first.steps == told.steps
@@ -38,7 +38,7 @@ async def explained(channel, metadata=()):
 
 
 async def settled(channel):
-    """All hosts have had time to connect."""
+    """Wait until all hosts have had time to connect."""
     await ask(channel)
     await wait_all_tasks_blocked()
 
@@ -49,7 +49,7 @@ async def status_of(channel):
     return caught.value.status
 
 
-async def test_a_session_on_its_host(autojump_clock):
+async def test_the_explanation_of_a_session_names_its_host(autojump_clock):
     async with Mesh.run(3) as mesh, mesh.channel() as channel:
         await settled(channel)
         host = mesh.hosts[1]
@@ -60,7 +60,7 @@ async def test_a_session_on_its_host(autojump_clock):
         assert told.host == host == (await answer(channel, f"{host};cart")).host
 
 
-async def test_a_cluster_that_stands_in_the_route_twice_is_told_with_the_filters_of_the_entry_drawn(autojump_clock):
+async def test_the_explanation_of_a_cluster_listed_twice_has_the_filters_of_the_chosen_entry(autojump_clock):
     def entry(weight, cookie):
         state = {"session_state": xds.stateful_session(cookie)["typed_config"]["session_state"]}
         override = {"@type": PER_ROUTE, "stateful_session": state}
@@ -82,7 +82,7 @@ class NeverReady:
         return Decision(Connectivity.CONNECTING, QUEUE_PICKER)
 
 
-async def test_while_policies_switch_the_one_that_still_picks_is_told(autojump_clock):
+async def test_the_explanation_during_a_graceful_switch_is_the_current_policys(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel(policies={"test.NeverReady": PolicyType(NeverReady)}) as channel:
         await settled(channel)
         mesh.plane.put(xds.cluster("cart") | xds.custom_policy("test.NeverReady"))
@@ -92,7 +92,7 @@ async def test_while_policies_switch_the_one_that_still_picks_is_told(autojump_c
         assert told.host == mesh.hosts[0] == (await answer(channel)).host
 
 
-async def test_a_host_that_the_cluster_does_not_have(autojump_clock):
+async def test_the_explanation_of_a_session_names_a_host_that_the_cluster_does_not_have(autojump_clock):
     async with Mesh.run(3) as mesh, mesh.channel() as channel:
         await settled(channel)
         told = await explained(channel, cookie("10.7.7.7:1;cart"))
@@ -103,7 +103,7 @@ async def test_a_host_that_the_cluster_does_not_have(autojump_clock):
         assert told.host == (await answer(channel, "10.7.7.7:1;cart")).host
 
 
-async def test_a_draining_host_that_its_sessions_may_use(autojump_clock):
+async def test_the_explanation_of_a_session_on_a_draining_host_that_override_host_status_allows(autojump_clock):
     async with Mesh.run(2) as mesh, mesh.channel() as channel:
         mesh.cluster("cart", override_statuses=["HEALTHY", "DRAINING"])
         mesh.endpoints("cart", xds.locality(*mesh.hosts, health={mesh.hosts[0]: "DRAINING"}))
@@ -117,7 +117,7 @@ async def test_a_draining_host_that_its_sessions_may_use(autojump_clock):
         assert (await explained(channel, cookie(says))).host == mesh.hosts[0]
 
 
-async def test_a_draining_host_that_they_may_not_use(autojump_clock):
+async def test_the_explanation_of_a_session_on_a_draining_host_that_override_host_status_excludes(autojump_clock):
     async with Mesh.run(2) as mesh, mesh.channel() as channel:
         mesh.endpoints("cart", xds.locality(*mesh.hosts, health={mesh.hosts[0]: "DRAINING"}))
         await settled(channel)
@@ -126,7 +126,7 @@ async def test_a_draining_host_that_they_may_not_use(autojump_clock):
         assert told.host == mesh.hosts[1] == (await answer(channel, f"{mesh.hosts[0]};cart")).host
 
 
-async def test_a_failover_to_the_second_priority(autojump_clock):
+async def test_the_explanation_of_a_failover_names_both_priorities(autojump_clock):
     async with Mesh.run(1) as mesh:
         mesh.endpoints("cart", xds.locality(REFUSED), xds.locality(*mesh.hosts, zone="b", priority=1))
         async with mesh.channel() as channel:
@@ -137,7 +137,7 @@ async def test_a_failover_to_the_second_priority(autojump_clock):
             assert told.host == mesh.hosts[0] == await ask(channel)
 
 
-async def test_the_cookie_of_the_other_one_of_two_weighted_clusters(autojump_clock):
+async def test_the_explanation_of_a_cookie_for_another_weighted_cluster(autojump_clock):
     async with Mesh.run(2) as mesh:
         for name, host in zip(("a", "b"), mesh.hosts, strict=True):
             mesh.cluster(name)
@@ -156,7 +156,7 @@ async def test_the_cookie_of_the_other_one_of_two_weighted_clusters(autojump_clo
             assert elsewhere.sessions[0].verdict.endswith("and cluster gone, which the route does not have")
 
 
-async def test_all_hosts_down(autojump_clock):
+async def test_the_explanation_with_all_hosts_down_names_the_last_error(autojump_clock):
     async with Mesh.run(0) as mesh:
         mesh.endpoints("cart", [REFUSED])
         async with mesh.channel() as channel:
@@ -167,7 +167,7 @@ async def test_all_hosts_down(autojump_clock):
             assert status.message.endswith(told.outcome.status.message)
 
 
-async def test_a_cluster_that_is_deleted(autojump_clock):
+async def test_the_explanation_of_a_deleted_cluster_names_it(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
         await settled(channel)
         mesh.plane.remove("CDS", "cart")
@@ -177,7 +177,7 @@ async def test_a_cluster_that_is_deleted(autojump_clock):
         assert told.outcome == PickFailed(await status_of(channel))
 
 
-async def test_a_circuit_breaker_that_is_full(autojump_clock):
+async def test_the_explanation_of_a_full_circuit_breaker_is_a_drop(autojump_clock):
     limit = {"circuit_breakers": {"thresholds": [{"max_requests": 1}]}}
     async with Mesh.run(1) as mesh:
         mesh.plane.put(xds.cluster("cart") | limit)
@@ -191,7 +191,7 @@ async def test_a_circuit_breaker_that_is_full(autojump_clock):
                 assert told.outcome == PickDropped(await status_of(channel))
 
 
-async def test_a_host_that_is_ejected(autojump_clock):
+async def test_the_explanation_names_an_ejected_host(autojump_clock):
     async with Mesh.run(2) as mesh:
         bad, good = mesh.hosts
         mesh.servers[bad].handlers[METHOD] = broken
@@ -207,7 +207,7 @@ async def test_a_host_that_is_ejected(autojump_clock):
             assert (await explained(channel, cookie(f"{bad};cart"))).host == bad
 
 
-async def test_while_news_goes_through_the_tree_an_explanation_says_what_a_pick_would_come_to(autojump_clock):
+async def test_an_explanation_during_an_update_agrees_with_the_picker(autojump_clock):
     async with Mesh.run(2) as mesh, mesh.channel() as channel:
         first, second = mesh.hosts
         mesh.endpoints("cart", [first])
@@ -222,7 +222,7 @@ async def test_while_news_goes_through_the_tree_an_explanation_says_what_a_pick_
                 assert told.host == (picked.host.address if isinstance(picked, Complete) else ""), str(told)
 
 
-async def test_ring_hash_by_a_header(autojump_clock):
+async def test_the_explanation_of_ring_hash_has_the_header_and_the_hash(autojump_clock):
     ring = {"lb_policy": "RING_HASH"}
     by_user = {"hash_policy": [{"header": {"header_name": "user"}}]}
     async with Mesh.run(3, sessions=False) as mesh:

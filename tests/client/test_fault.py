@@ -1,4 +1,4 @@
-"""The fault filter by values and on a clock that jumps (A33)."""
+"""The fault injection filter delays and aborts RPCs (A33)."""
 
 import math
 from random import Random
@@ -25,22 +25,22 @@ def injection(config, **headers):
 
 
 def delays(share=ALL, **headers):
-    """The delay in seconds that an RPC with these headers is in for."""
+    """Return the delay in seconds of an RPC with these headers."""
     return injection(FaultConfig(Delay(0.0, True, share)), **headers).delay
 
 
 def aborts(share=ALL, code=StatusCode.OK, **headers):
-    """The code that such an RPC is to fail with, or None."""
+    """Return the abort code of such an RPC, or None."""
     status = injection(FaultConfig(None, Abort(code, True, share)), **headers).status
     return status and status.code
 
 
-def test_a_fixed_delay_and_a_code_apply_to_every_rpc_of_a_hundred_percent():
+def test_a_fixed_delay_and_abort_of_100_percent_apply_to_every_rpc():
     config = FaultConfig(Delay(0.5, share=ALL), Abort(StatusCode.ABORTED, share=ALL))
     assert injection(config) == FaultInjection(0.5, Status(StatusCode.ABORTED, INJECTED))
 
 
-def test_a_share_of_nothing_never_applies():
+def test_a_fault_of_zero_percent_never_applies():
     config = FaultConfig(Delay(0.5), Abort(StatusCode.ABORTED))
     assert injection(config) == FaultInjection()
 
@@ -48,21 +48,21 @@ def test_a_share_of_nothing_never_applies():
 @pytest.mark.parametrize(
     "share", [FractionalPercent(25), FractionalPercent(2_500, 10_000), FractionalPercent(250_000, 1_000_000)]
 )
-def test_a_share_counts_in_its_denominator(share):
+def test_a_fault_percentage_counts_in_its_denominator(share):
     random = Random(1)
     config = FaultConfig(None, Abort(StatusCode.ABORTED, share=share))
     hit = sum(decide(config, Metadata(), random).status is not None for _ in range(4_000))
     assert hit == pytest.approx(1_000, abs=120)
 
 
-def test_ok_is_no_abort():
+def test_an_abort_with_ok_is_no_abort():
     assert injection(FaultConfig(None, Abort(StatusCode.OK, share=ALL))) == FaultInjection()
 
 
 # -- faults that RPCs ask for
 
 
-def test_headers_are_not_looked_at_unless_the_configuration_says_so():
+def test_fault_headers_are_ignored_unless_configured():
     config = FaultConfig(Delay(share=ALL), Abort(share=ALL))
     assert injection(config, delay_request="100", abort_grpc_request="14") == FaultInjection()
 
@@ -70,7 +70,7 @@ def test_headers_are_not_looked_at_unless_the_configuration_says_so():
 @pytest.mark.parametrize(
     "value, seconds", [("1500", 1.5), ("0", 0.0), ("-5", 0.0), ("soon", 0.0), ("1_000", 0.0), ("9" * 30, 0.0)]
 )
-def test_a_header_says_how_many_milliseconds_to_wait(value, seconds):
+def test_a_fault_header_sets_the_delay_in_milliseconds(value, seconds):
     assert delays(delay_request=value) == seconds
 
 
@@ -85,35 +85,35 @@ def test_a_header_says_how_many_milliseconds_to_wait(value, seconds):
         ("no number", StatusCode.UNKNOWN),
     ],
 )
-def test_a_header_says_which_code_to_fail_with(value, code):
+def test_a_fault_header_sets_the_abort_code(value, code):
     assert aborts(abort_grpc_request=value) is code
 
 
-def test_without_their_headers_nothing_is_injected():
+def test_a_fault_by_header_needs_its_header():
     assert (delays(), aborts()) == (0.0, None)
 
 
-def test_a_header_that_comes_twice_is_no_number():
+def test_a_fault_header_that_comes_twice_is_ignored():
     metadata = Metadata([("x-envoy-fault-delay-request", "1"), ("x-envoy-fault-delay-request", "2")])
     assert decide(FaultConfig(Delay(0.0, True, ALL)), metadata, Random(1)) == FaultInjection()
 
 
-def test_a_header_makes_a_share_smaller():
+def test_a_fault_header_may_lower_the_percentage():
     assert delays(delay_request="5", delay_request_percentage="0") == 0.0
     assert aborts(abort_grpc_request="5", abort_percentage="0") is None
 
 
-def test_a_header_never_makes_a_share_greater():
+def test_a_fault_header_never_raises_the_percentage():
     assert delays(FractionalPercent(0), delay_request="5", delay_request_percentage="100") == 0.0
     assert aborts(FractionalPercent(0), abort_grpc_request="5", abort_percentage="100") is None
 
 
 @pytest.mark.parametrize("value", ["-1", "some", "4294967296"])
-def test_a_share_that_is_none_leaves_the_configured_one(value):
+def test_an_invalid_percentage_header_leaves_the_configured_percentage(value):
     assert aborts(abort_grpc_request="5", abort_percentage=value) is StatusCode.NOT_FOUND
 
 
-def test_envoys_other_spelling_of_the_abort_share_has_no_effect():
+def test_envoys_other_abort_percentage_header_has_no_effect():
     assert aborts(abort_grpc_request="5", abort_request_percentage="0") is StatusCode.NOT_FOUND
 
 
@@ -129,7 +129,7 @@ def fault(active=None, **config):
 
 
 async def took(filter_):
-    """(seconds, what the filter said)"""
+    """Return the seconds that the filter took, and its result."""
     before = trio.current_time()
     said = filter_.start(PickArgs("/s/m"))
     if isinstance(said, Wait):
@@ -142,15 +142,15 @@ ABORT = Abort(StatusCode.ABORTED, share=ALL)
 ABORTED = Status(StatusCode.ABORTED, INJECTED)
 
 
-async def test_a_delay_comes_before_an_abort(autojump_clock):
+async def test_a_fault_delay_comes_before_its_abort(autojump_clock):
     assert await took(fault(delay=DELAY, abort=ABORT)) == (2.0, ABORTED)
 
 
-async def test_an_rpc_goes_on_after_its_delay(autojump_clock):
+async def test_an_rpc_goes_on_after_its_fault_delay(autojump_clock):
     assert await took(fault(delay=DELAY)) == (2.0, None)
 
 
-async def test_more_delays_than_may_be_active_at_a_time_are_left_out(autojump_clock):
+async def test_delays_beyond_max_active_faults_are_not_injected(autojump_clock):
     filter_ = fault(delay=DELAY, max_active=2)
     times = []
 
@@ -164,17 +164,17 @@ async def test_more_delays_than_may_be_active_at_a_time_are_left_out(autojump_cl
     assert await took(filter_) == (2.0, None)  # the others are over
 
 
-async def test_an_abort_is_left_out_while_too_many_are_delayed(autojump_clock):
+async def test_an_abort_is_not_injected_at_max_active_faults(autojump_clock):
     active = ActiveFaults(1)
     assert await took(fault(active, abort=ABORT, max_active=1)) == (0.0, None)
     assert await took(fault(active, abort=ABORT, max_active=2)) == (0.0, ABORTED)
 
 
-async def test_an_abort_belongs_to_its_delay_even_if_that_was_left_out(autojump_clock):
+async def test_an_abort_with_a_delay_is_injected_even_if_the_delay_is_not(autojump_clock):
     assert await took(fault(ActiveFaults(1), delay=DELAY, abort=ABORT, max_active=1)) == (0.0, ABORTED)
 
 
-async def test_a_cancelled_delay_is_active_no_more(mock_clock):
+async def test_a_cancelled_delay_is_no_active_fault(mock_clock):
     active = ActiveFaults()
     with trio.move_on_after(1):
         async with trio.open_nursery() as nursery:
@@ -188,14 +188,14 @@ async def test_a_cancelled_delay_is_active_no_more(mock_clock):
 # -- the registry
 
 
-async def test_the_filters_of_one_channel_count_together():
+async def test_the_fault_filters_of_a_channel_share_the_count_of_active_faults():
     shared = FilterContext(Random(1))
     one, other = (make_chain(shared, (FaultConfig(delay=Delay(n, share=ALL)),))[0] for n in (1, 2))
     (elsewhere,) = make_chain(FilterContext(Random(1)), (FaultConfig(delay=DELAY),))
     assert one._active is other._active is not elsewhere._active
 
 
-def test_a_fault_that_injects_nothing_is_no_filter():
+def test_a_fault_without_delay_and_abort_makes_no_filter():
     assert make_chain(FilterContext(Random(1)), (FaultConfig(max_active=3),)) == ()
 
 
@@ -203,7 +203,7 @@ def test_a_fault_that_injects_nothing_is_no_filter():
 
 
 @pytest.mark.parametrize("active", [0, 1])
-def test_an_explanation_draws_what_a_call_would_be_in_for(active):
+def test_an_explanation_draws_the_fault_of_the_next_call(active):
     config = FaultConfig(
         Delay(1.0, share=FractionalPercent(50)), Abort(StatusCode.ABORTED, share=FractionalPercent(50)), max_active=1
     )
@@ -224,7 +224,7 @@ def test_an_explanation_draws_what_a_call_would_be_in_for(active):
     )
 
 
-def test_the_odds_are_those_of_the_calls_own_headers():
+def test_the_odds_of_an_explained_fault_include_the_calls_headers():
     config = FaultConfig(Delay(0.0, True, FractionalPercent(80)), Abort(StatusCode.OK, True, FractionalPercent(40)))
     headers = Metadata([("x-envoy-fault-delay-request", "20"), ("x-envoy-fault-delay-request-percentage", "10")])
     told = Fault(config, ActiveFaults(), Random(1)).explain(PickArgs("/s/m", headers))

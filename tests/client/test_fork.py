@@ -23,7 +23,7 @@ USES = [
 
 
 @pytest.mark.parametrize("where", ["task", "thread"])
-def test_every_use_in_the_child_raises_at_once_and_the_parent_goes_on(where):
+def test_every_use_of_a_channel_in_a_forked_child_raises_and_the_parent_goes_on(where):
     done = subprocess.run(
         [sys.executable, str(PROGRAM), where], check=False, capture_output=True, text=True, timeout=60
     )

@@ -1,4 +1,4 @@
-"""Hedging (A6): attempts a little after one another, the first answer counts, and of the others nothing is left."""
+"""Hedged calls (A6) send several attempts, use the first response, and leave nothing of the others."""
 
 import pytest
 import trio
@@ -19,10 +19,10 @@ THROTTLE = {"maxTokens": 4, "tokenRatio": 0.5}
 
 
 class Host:
-    """Does with each attempt what the script says for its number: the last word of it for all later ones.
+    """Handles each attempt by the entry of the script for its number; the last entry holds for all later ones.
 
-    A number is how many seconds it takes to answer, a code is a failure at once, and a text a failure with
-    that pushback.
+    A number is the delay of the response in seconds, a code is a failure at once, and a text a failure with that
+    pushback.
     """
 
     def __init__(self, *script, code=StatusCode.UNAVAILABLE):
@@ -102,14 +102,14 @@ def hedged(monkeypatch):
     return lambda **more: Hedged(monkeypatch, **more)
 
 
-async def test_an_answer_within_the_delay_is_the_only_attempt(hedged, autojump_clock):
+async def test_a_response_within_the_hedging_delay_is_the_only_attempt(hedged, autojump_clock):
     async with hedged() as world:
         host = world.serve(Host(0.5))
         assert await world.ask() == b"0"
         assert host.came[0][1] is None and len(host.came) == 1
 
 
-async def test_a_slow_call_is_sent_again_after_each_delay_and_the_first_answer_counts(hedged, autojump_clock):
+async def test_a_slow_hedged_call_is_sent_again_after_each_delay_and_the_first_response_is_used(hedged, autojump_clock):
     async with hedged() as world:
         host = world.serve(Host(100, 100, 0.5))
         assert await world.ask() == b"2"
@@ -118,35 +118,35 @@ async def test_a_slow_call_is_sent_again_after_each_delay_and_the_first_answer_c
         assert sorted(host.over) == [0, 1, 2]  # the others were cancelled
 
 
-async def test_there_are_no_more_attempts_than_the_policy_has(hedged, autojump_clock):
+async def test_a_hedged_call_makes_at_most_max_attempts(hedged, autojump_clock):
     async with hedged() as world:
         host = world.serve(Host(10))
         assert await world.ask() == b"0"
         assert host.times == [0, 1, 2, 3]
 
 
-async def test_without_a_delay_all_are_sent_at_once(hedged, autojump_clock):
+async def test_a_hedging_policy_without_delay_sends_all_attempts_at_once(hedged, autojump_clock):
     async with hedged(policy={"maxAttempts": 3}) as world:
         host = world.serve(Host(5, 5, 1))
         assert await world.ask() == b"2"
         assert host.times == [0, 0, 0]
 
 
-async def test_a_failure_that_is_not_fatal_brings_the_next_at_once(hedged, autojump_clock):
+async def test_a_non_fatal_failure_starts_the_next_hedge_at_once(hedged, autojump_clock):
     async with hedged() as world:
         host = world.serve(Host(StatusCode.UNAVAILABLE, 0.5))
         assert await world.ask() == b"1"
         assert host.times == [0, 0.1]
 
 
-async def test_after_it_the_delays_go_on_from_there(hedged, autojump_clock):
+async def test_hedging_delays_continue_after_a_non_fatal_failure(hedged, autojump_clock):
     async with hedged() as world:
         host = world.serve(Host(StatusCode.UNAVAILABLE, 100, 0.5))
         assert await world.ask() == b"2"
         assert host.times == [0, 0.1, 1.1]
 
 
-async def test_a_fatal_failure_is_the_calls_and_ends_the_others(hedged, autojump_clock):
+async def test_a_fatal_failure_ends_a_hedged_call_and_its_other_attempts(hedged, autojump_clock):
     async with hedged() as world:
         host = world.serve(Host(100, StatusCode.NOT_FOUND))
         assert await world.failure() == Status(StatusCode.NOT_FOUND, "attempt 1")
@@ -154,28 +154,28 @@ async def test_a_fatal_failure_is_the_calls_and_ends_the_others(hedged, autojump
         assert sorted(host.over) == [0, 1]
 
 
-async def test_when_all_have_failed_the_last_ones_status_is_the_calls(hedged, autojump_clock):
+async def test_a_hedged_call_whose_attempts_all_fail_has_the_last_status(hedged, autojump_clock):
     async with hedged() as world:
         host = world.serve(Host(StatusCode.UNAVAILABLE))
         assert await world.failure() == Status(StatusCode.UNAVAILABLE, "attempt 3")
         assert len(host.came) == 4
 
 
-async def test_the_server_may_say_when_the_next_is_to_come(hedged, autojump_clock):
+async def test_a_pushback_delays_the_next_hedge(hedged, autojump_clock):
     async with hedged() as world:
         host = world.serve(Host("5000", 0.5))
         assert await world.ask() == b"1"
         assert host.times == [0, 5]
 
 
-async def test_the_server_may_want_no_more_and_those_under_way_go_on(hedged, autojump_clock):
+async def test_a_pushback_of_never_stops_new_hedges_only(hedged, autojump_clock):
     async with hedged() as world:
         host = world.serve(Host(5, "-1"))
         assert await world.ask() == b"0"
         assert host.times == [0, 1]
 
 
-async def test_a_throttled_call_sends_its_first_attempt_only(hedged, autojump_clock):
+async def test_a_throttled_hedged_call_makes_one_attempt(hedged, autojump_clock):
     async with hedged(throttling=THROTTLE) as world:
         world.channel._state.throttle.tokens = 2
         host = world.serve(Host(5))
@@ -183,21 +183,21 @@ async def test_a_throttled_call_sends_its_first_attempt_only(hedged, autojump_cl
         assert host.times == [0]
 
 
-async def test_failures_take_tokens_and_end_the_hedging(hedged, autojump_clock):
+async def test_failed_hedges_take_tokens_of_the_retry_throttle(hedged, autojump_clock):
     async with hedged(throttling=THROTTLE) as world:
         host = world.serve(Host(StatusCode.UNAVAILABLE))
         assert (await world.failure()).code is StatusCode.UNAVAILABLE
         assert (len(host.came), world.channel._state.throttle.tokens) == (2, 2)
 
 
-async def test_a_call_that_finds_no_host_fails_when_its_attempts_are_used_up(hedged, autojump_clock):
+async def test_a_hedged_call_without_a_host_fails_after_its_attempts(hedged, autojump_clock):
     async with hedged() as world:
         world.mesh.endpoints("cart", [])
         await trio.sleep(1)
         assert (await world.failure()).code is StatusCode.UNAVAILABLE
 
 
-async def test_the_deadline_is_the_calls(hedged, autojump_clock):
+async def test_the_deadline_of_a_hedged_call_covers_all_attempts(hedged, autojump_clock):
     async with hedged() as world:
         host = world.serve(Host(100))
         status = await world.failure(timeout=2.5)
@@ -205,7 +205,7 @@ async def test_the_deadline_is_the_calls(hedged, autojump_clock):
         assert host.times == [0, 1, 2]
 
 
-async def test_a_stream_says_everything_on_every_attempt_and_goes_on_with_the_chosen(hedged, autojump_clock):
+async def test_a_hedged_stream_sends_all_messages_on_every_attempt_and_goes_on_with_the_chosen(hedged, autojump_clock):
     async with hedged() as world:
         host = world.serve(Host(100, 0.5))
         async with bidi(world.channel, PATH).open() as call:
@@ -222,7 +222,7 @@ async def test_a_stream_says_everything_on_every_attempt_and_goes_on_with_the_ch
         assert host.said == [[b"one", b"two"], [b"one", b"two", b"three"]]
 
 
-async def test_a_stream_that_says_too_much_to_keep_stays_with_one_attempt(hedged, autojump_clock):
+async def test_a_hedged_stream_over_the_replay_buffer_commits_to_one_attempt(hedged, autojump_clock):
     async with hedged() as world:
         host = world.serve(Host(10))
         async with bidi(world.channel, PATH).open() as call:
@@ -234,7 +234,7 @@ async def test_a_stream_that_says_too_much_to_keep_stays_with_one_attempt(hedged
         assert host.times == [0] and [len(each) for each in host.said[0]] == [100_000] * 5
 
 
-async def test_of_a_stream_that_is_left_no_attempt_is_left(hedged, autojump_clock):
+async def test_leaving_a_hedged_stream_cancels_all_attempts(hedged, autojump_clock):
     async with hedged() as world:
         host = world.serve(Host(100))
         async with bidi(world.channel, PATH).open(b"one"):
@@ -253,7 +253,7 @@ async def test_the_callers_own_exception_leaves_a_hedged_stream_as_it_is(hedged,
                 raise KeyError("mine")
 
 
-async def test_a_message_that_may_not_be_sent_ends_the_call(hedged, autojump_clock):
+async def test_a_message_over_max_send_size_ends_a_hedged_call(hedged, autojump_clock):
     async with hedged() as world:
         world.channel._state.defaults = world.channel._state.defaults.__class__(max_send_size=10)
         world.serve(Host(100))
@@ -297,7 +297,7 @@ async def test_a_hedged_unary_call_ends_with_its_channel(hedged, nursery, autoju
         assert ended == [Status(StatusCode.CANCELLED, "channel closed")]
 
 
-async def test_a_hedged_call_holds_its_cluster_until_one_is_chosen(hedged, nursery, autojump_clock):
+async def test_a_hedged_call_holds_its_cluster_until_an_attempt_is_chosen(hedged, nursery, autojump_clock):
     answers = []
 
     async def call(world):
@@ -316,7 +316,7 @@ async def test_a_hedged_call_holds_its_cluster_until_one_is_chosen(hedged, nurse
         assert answers == [b"0"] and "cluster/cart" not in task_names()
 
 
-async def test_with_a_session_every_attempt_meets_the_same_host(hedged, autojump_clock):
+async def test_every_hedge_of_a_session_goes_to_its_host(hedged, autojump_clock):
     async with hedged(hosts=3) as world, world.channel.session() as session:
         host = (await method(session)(b"")).decode()
         scripts = {}
@@ -328,7 +328,7 @@ async def test_with_a_session_every_attempt_meets_the_same_host(hedged, autojump
         }
 
 
-async def test_a_sessions_first_call_gets_the_cookie_of_the_host_that_was_chosen(hedged, autojump_clock):
+async def test_a_hedged_first_call_of_a_session_keeps_the_cookie_of_the_chosen_attempt(hedged, autojump_clock):
     async with hedged(hosts=3) as world, world.channel.session() as session:
         slow = True
 
@@ -357,7 +357,7 @@ async def test_a_hedged_call_is_counted_once(hedged, autojump_clock):
         assert (after.started - before.started, after.succeeded - before.succeeded, after.failed) == (1, 1, 0)
 
 
-async def test_of_a_call_that_is_cancelled_no_attempt_is_left(hedged, autojump_clock):
+async def test_cancelling_a_hedged_call_cancels_all_attempts(hedged, autojump_clock):
     async with hedged() as world:
         host = world.serve(Host(100))
         with trio.move_on_after(2.5):
@@ -366,7 +366,7 @@ async def test_of_a_call_that_is_cancelled_no_attempt_is_left(hedged, autojump_c
         assert sorted(host.over) == [0, 1, 2]
 
 
-async def test_a_refused_attempt_is_made_again_without_being_counted(hedged, autojump_clock):
+async def test_a_refused_hedge_is_retried_transparently_without_being_counted(hedged, autojump_clock):
     async with hedged() as world:
         script = Host(0)
         refused = []
@@ -384,20 +384,20 @@ async def test_a_refused_attempt_is_made_again_without_being_counted(hedged, aut
         assert (refused, [before for _, before in script.came]) == ([None], [None])
 
 
-async def test_a_bug_in_an_attempt_ends_the_call_and_says_so(hedged, monkeypatch, caplog, autojump_clock):
+async def test_a_bug_in_a_hedge_ends_the_call_with_an_internal_error(hedged, monkeypatch, caplog, autojump_clock):
     from trxds import TrxdsInternalError
 
     def broken(self, hedge):
         raise KeyError("bug")
 
     async with hedged() as world:
-        monkeypatch.setattr(HedgingState, "opened", broken)
+        monkeypatch.setattr(HedgingState, "on_stream_open", broken)
         with pytest.raises(TrxdsInternalError, match="please report it"):
             async with bidi(world.channel, PATH).open() as call:
                 await call.receive()
 
 
-async def test_of_two_that_fail_in_one_breath_the_first_counts(hedged, autojump_clock):
+async def test_the_first_of_two_hedges_that_fail_in_one_step_sets_the_status(hedged, autojump_clock):
     policy = {"maxAttempts": 2, "hedgingDelay": "0s"}
     async with hedged(policy=policy) as world:
         host = world.serve(Host(StatusCode.NOT_FOUND))
@@ -405,7 +405,7 @@ async def test_of_two_that_fail_in_one_breath_the_first_counts(hedged, autojump_
         assert host.times == [0, 0]
 
 
-async def test_an_attempt_that_finds_its_host_when_another_has_been_chosen_sends_nothing(
+async def test_a_hedge_that_finds_its_host_after_another_was_chosen_sends_nothing(
     hedged, monkeypatch, nursery, autojump_clock
 ):
     answers, begun, ended = [], [], []
@@ -432,7 +432,7 @@ async def test_an_attempt_that_finds_its_host_when_another_has_been_chosen_sends
         assert len(begun) == 1 and len(ended) == 1  # nor were its trackers told
 
 
-async def test_a_refused_attempt_that_finds_no_other_host_says_that(hedged, autojump_clock):
+async def test_a_refused_hedge_without_another_host_fails_with_that_reason(hedged, autojump_clock):
     async with hedged(policy={"maxAttempts": 2, "hedgingDelay": "10s"}) as world:
         live = world.channel._state.data_plane
 
@@ -447,7 +447,7 @@ async def test_a_refused_attempt_that_finds_no_other_host_says_that(hedged, auto
         assert await world.failure() == Status(StatusCode.UNAVAILABLE, "no host is left")
 
 
-async def test_what_is_said_in_the_step_in_which_a_queued_attempt_opens_is_said_once(monkeypatch, autojump_clock):
+async def test_a_message_sent_in_the_step_in_which_a_queued_hedge_opens_is_sent_once(monkeypatch, autojump_clock):
     policy = {"maxAttempts": 2, "hedgingDelay": "0.05s", "nonFatalStatusCodes": ["UNAVAILABLE"]}
     begin = ClientStream.begin
 

@@ -1,4 +1,4 @@
-"""Interceptors: one shape for all kinds of call, nested; what they change, see, raise and answer."""
+"""Interceptors have one shape for all kinds of calls; they nest, and may change, fail or answer calls."""
 
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -15,7 +15,7 @@ KINDS = [(client, server) for client in (False, True) for server in (False, True
 
 
 class Noting:
-    """Notes when a call enters and leaves it, and how it ended."""
+    """Records when a call enters and leaves it, and the call's outcome."""
 
     def __init__(self, name, notes):
         self.name, self.notes = name, notes
@@ -88,7 +88,7 @@ def of_kind(channel, client_streaming, server_streaming, path=METHOD):
 
 
 @pytest.mark.parametrize(("client_streaming", "server_streaming"), KINDS)
-async def test_every_kind_of_call_goes_through_them_and_their_messages_may_be_changed(
+async def test_interceptors_see_every_kind_of_call_and_may_change_its_messages(
     client_streaming, server_streaming, autojump_clock
 ):
     notes = []
@@ -102,14 +102,14 @@ async def test_every_kind_of_call_goes_through_them_and_their_messages_may_be_ch
             assert notes == ["outer in", "outer out"] * 2
 
 
-async def test_they_nest_in_their_order(autojump_clock):
+async def test_interceptors_nest_in_their_order(autojump_clock):
     notes = []
     async with served(Noting("first", notes), Noting("second", notes)) as channel:
         await ask(channel)
     assert notes == ["first in", "second in", "second out", "first out"]
 
 
-async def test_they_see_what_the_call_was_given(autojump_clock):
+async def test_interceptors_get_the_calls_method_and_options(autojump_clock):
     seen = []
 
     @asynccontextmanager
@@ -123,7 +123,7 @@ async def test_they_see_what_the_call_was_given(autojump_clock):
     assert seen == [trxds.CallDetails(METHOD, (("user", "7"),), 5, True, "gzip")]
 
 
-async def test_they_may_change_all_of_it(autojump_clock):
+async def test_interceptors_may_change_the_method_and_all_options(autojump_clock):
     seen = []
 
     async def handler(call):
@@ -137,13 +137,13 @@ async def test_they_may_change_all_of_it(autojump_clock):
     assert (path, user, encoding) == ("/shop.Cart/Other", "8", "deflate") and 2 < timeout <= 3
 
 
-async def test_metadata_that_no_header_can_carry_is_refused_from_them_too(autojump_clock):
+async def test_invalid_metadata_of_an_interceptor_is_rejected(autojump_clock):
     async with served(changing(metadata=[("te", "x")])) as channel:
         with pytest.raises(ValueError, match="'te' belongs to the protocol"):
             await ask(channel)
 
 
-async def test_one_that_answers_by_itself_lets_nothing_out(autojump_clock):
+async def test_an_interceptor_that_responds_itself_sends_nothing(autojump_clock):
     async with served(answering, handler=lambda call: pytest.fail("called")) as channel:
         assert await method(channel)(b"x") == b"cached"
         async with bidi(channel).open(b"x") as call:
@@ -153,7 +153,7 @@ async def test_one_that_answers_by_itself_lets_nothing_out(autojump_clock):
             assert (call.status.code, call.trailing_metadata.first("age")) == (StatusCode.OK, "3")
 
 
-async def test_one_that_raises_fails_the_call_and_those_around_it_hear(autojump_clock):
+async def test_an_interceptor_that_raises_fails_the_call_for_outer_interceptors_too(autojump_clock):
     notes = []
     async with served(Noting("outer", notes), refusing) as channel:
         with pytest.raises(RpcError, match="PERMISSION_DENIED: not today"):
@@ -164,7 +164,7 @@ async def test_one_that_raises_fails_the_call_and_those_around_it_hear(autojump_
     assert notes == ["outer in", "outer PERMISSION_DENIED"] * 2
 
 
-async def test_they_hear_how_the_call_failed(autojump_clock):
+async def test_interceptors_get_the_calls_rpc_error(autojump_clock):
     async def failing(call):
         call.abort(StatusCode.NOT_FOUND)
 
@@ -175,7 +175,7 @@ async def test_they_hear_how_the_call_failed(autojump_clock):
     assert notes == ["one in", "one NOT_FOUND"]
 
 
-async def test_one_that_swallows_a_failure_is_told_so(autojump_clock):
+async def test_an_interceptor_that_swallows_a_failure_is_a_runtime_error(autojump_clock):
     @asynccontextmanager
     async def swallow(call, next):
         try:
@@ -193,7 +193,7 @@ async def test_one_that_swallows_a_failure_is_told_so(autojump_clock):
                 await call([b""] if call is not None and call.client_streaming else b"")
 
 
-async def test_a_session_and_its_cookies_are_below_them(autojump_clock):
+async def test_sessions_add_their_cookies_below_interceptors(autojump_clock):
     notes = []
     async with (
         Mesh.run(3) as mesh,
@@ -204,7 +204,7 @@ async def test_a_session_and_its_cookies_are_below_them(autojump_clock):
     assert notes == ["one in", "one out"] * 9
 
 
-async def test_a_call_that_is_cancelled_leaves_them_all(autojump_clock):
+async def test_a_cancelled_call_leaves_all_interceptors(autojump_clock):
     left = []
 
     @asynccontextmanager
@@ -221,6 +221,6 @@ async def test_a_call_that_is_cancelled_leaves_them_all(autojump_clock):
     assert left == [METHOD]
 
 
-async def test_without_any_a_method_is_a_plain_one(autojump_clock):
+async def test_a_channel_without_interceptors_has_plain_methods(autojump_clock):
     async with served() as channel:
         assert type(method(channel)) is trxds.Method

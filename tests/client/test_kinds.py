@@ -1,4 +1,4 @@
-"""Methods by kind: what type checkers know of a method is what it does."""
+"""The types of methods by kind agree with their behaviour."""
 
 import inspect
 import subprocess
@@ -106,7 +106,7 @@ async def test_every_kind_of_method_does_what_its_type_says(channel, autojump_cl
         assert await call.receive() == 8
 
 
-def test_a_type_checker_knows_the_kinds(tmp_path):
+def test_mypy_accepts_and_rejects_calls_by_the_kind_of_method(tmp_path):
     file = tmp_path / "program.py"
     file.write_text(PROGRAM, "utf-8")
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={tmp_path}", str(file)]

@@ -1,4 +1,4 @@
-"""What a service config says of a method is done by its calls: waiting, sizes, retries and their throttle (A6)."""
+"""Calls follow the method config: wait for ready, size limits, retries and the retry throttle (A2, A6)."""
 
 import pytest
 import trio
@@ -20,7 +20,7 @@ RETRY = {
 
 
 class Failing:
-    """Fails the first so many calls; notes when each came, and what it said of those before."""
+    """Fails the first calls, and records the time and the attempt number of each."""
 
     def __init__(self, times, code=StatusCode.UNAVAILABLE, trailing=()):
         self.left, self.code, self.trailing = times, code, trailing
@@ -45,34 +45,34 @@ def everywhere(mesh, handler):
 class TestTheThrottle:
     RULES = RetryThrottling(10, 0.5)
 
-    def test_allows_while_more_than_half_of_its_tokens_are_left(self):
+    def test_the_throttle_allows_retries_while_more_than_half_of_its_tokens_are_left(self):
         throttle = RetryThrottle(self.RULES)
         allowed = []
         for _ in range(6):
-            throttle.failed()
-            allowed.append(throttle.allows)
+            throttle.record_failure()
+            allowed.append(throttle.allows_retry)
         assert allowed == [True, True, True, True, False, False]
 
-    def test_is_filled_by_successes_and_never_beyond_its_size(self):
+    def test_the_throttle_is_filled_by_successes_up_to_max_tokens(self):
         throttle = RetryThrottle(self.RULES)
-        throttle.failed()
+        throttle.record_failure()
         for expected in (9.5, 10, 10):
-            throttle.succeeded()
+            throttle.record_success()
             assert throttle.tokens == expected
 
-    def test_is_never_emptier_than_empty(self):
+    def test_the_throttle_never_has_less_than_zero_tokens(self):
         throttle = RetryThrottle(RetryThrottling(1, 1))
-        throttle.failed()
-        throttle.failed()
+        throttle.record_failure()
+        throttle.record_failure()
         assert throttle.tokens == 0
 
-    def test_of_another_size_is_as_full_as_before(self):
+    def test_the_throttle_keeps_its_share_of_tokens_with_another_size(self):
         throttle = RetryThrottle(self.RULES)
-        throttle.failed()
+        throttle.record_failure()
         assert RetryThrottle(RetryThrottling(100, 0.5), throttle).tokens == pytest.approx(90)
 
 
-async def test_a_retry_policy_is_followed_with_its_own_backoff(monkeypatch, autojump_clock):
+async def test_a_retry_policy_of_the_service_config_is_followed_with_its_backoff(monkeypatch, autojump_clock):
     async with Mesh.run(1) as mesh, configured(monkeypatch, mesh, for_all(retryPolicy=RETRY)) as channel:
         handler = everywhere(mesh, Failing(9))
         with pytest.raises(RpcError, match="told to"):
@@ -92,7 +92,7 @@ async def test_a_throttled_call_is_not_retried(monkeypatch, autojump_clock):
         assert len(handler.attempts) == 2  # 4 tokens, then 3, then 2, which is half of them
 
 
-async def test_successes_fill_the_throttle_again(monkeypatch, autojump_clock):
+async def test_successful_calls_fill_the_retry_throttle(monkeypatch, autojump_clock):
     rules = {"maxTokens": 4, "tokenRatio": 1}
     async with Mesh.run(1) as mesh, configured(monkeypatch, mesh, for_all(rules, retryPolicy=RETRY)) as channel:
         handler = everywhere(mesh, Failing(2))
@@ -104,7 +104,7 @@ async def test_successes_fill_the_throttle_again(monkeypatch, autojump_clock):
         assert await method(channel, PATH)(b"x") == b"x"
 
 
-async def test_a_status_that_the_policy_does_not_name_leaves_the_throttle_alone(monkeypatch, autojump_clock):
+async def test_a_status_that_is_not_retryable_takes_no_token(monkeypatch, autojump_clock):
     rules = {"maxTokens": 4, "tokenRatio": 1}
     async with Mesh.run(1) as mesh, configured(monkeypatch, mesh, for_all(rules, retryPolicy=RETRY)) as channel:
         everywhere(mesh, Failing(1, StatusCode.ABORTED))
@@ -113,7 +113,7 @@ async def test_a_status_that_the_policy_does_not_name_leaves_the_throttle_alone(
         assert channel._state.throttle.tokens == 4
 
 
-async def test_a_server_that_wants_no_other_attempt_takes_a_token_whatever_the_status(monkeypatch, autojump_clock):
+async def test_a_pushback_of_never_takes_a_token_for_any_status(monkeypatch, autojump_clock):
     rules = {"maxTokens": 4, "tokenRatio": 1}
     async with Mesh.run(1) as mesh, configured(monkeypatch, mesh, for_all(rules, retryPolicy=RETRY)) as channel:
         everywhere(mesh, Failing(1, StatusCode.ABORTED, [("grpc-retry-pushback-ms", "-1")]))
@@ -122,7 +122,7 @@ async def test_a_server_that_wants_no_other_attempt_takes_a_token_whatever_the_s
         assert channel._state.throttle.tokens == 3
 
 
-async def test_a_method_that_waits_for_ready_waits_unless_its_caller_says_otherwise(monkeypatch, autojump_clock):
+async def test_wait_for_ready_of_a_method_config_is_overridden_by_the_caller(monkeypatch, autojump_clock):
     async with Mesh.run(1) as mesh, configured(monkeypatch, mesh, for_all(waitForReady=True)) as channel:
         mesh.network.refuse(mesh.hosts[0])
         with pytest.raises(RpcError) as waited:
@@ -133,7 +133,7 @@ async def test_a_method_that_waits_for_ready_waits_unless_its_caller_says_otherw
         assert failed.value.status.code is StatusCode.UNAVAILABLE
 
 
-async def test_of_two_limits_on_a_reply_the_smaller_counts(monkeypatch, autojump_clock):
+async def test_the_smaller_of_two_limits_on_a_reply_applies(monkeypatch, autojump_clock):
     limit = for_all(maxResponseMessageBytes=10)
     async with Mesh.run(1) as mesh, configured(monkeypatch, mesh, limit, max_receive_size=100) as channel:
         everywhere(mesh, Failing(0))

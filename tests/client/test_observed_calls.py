@@ -1,4 +1,4 @@
-"""What observers are told of calls, in which order, and that those of an attempt end before the call's."""
+"""Observers get the events of calls in order; those of an attempt end before the call's."""
 
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
@@ -24,7 +24,7 @@ OF_A_CALL = ("call", "resolution", "attempt", "delayed", "picked", "sent", "rece
 
 @asynccontextmanager
 async def watched(hosts=1, *, sessions=False, connected=True, **how):
-    """A mesh, a channel of it, and who watches it from when it is connected."""
+    """Run a mesh, a channel, and an observer that is added when the channel is connected."""
     async with Mesh.run(hosts, sessions=sessions) as mesh, mesh.channel(**how) as channel:
         if connected:
             await ask(channel)
@@ -35,7 +35,7 @@ async def watched(hosts=1, *, sessions=False, connected=True, **how):
 
 
 class Script:
-    """Ends call after call with the next of these codes; OK is an answer."""
+    """Ends each call with the next of these codes; OK is a reply."""
 
     def __init__(self, *codes):
         self.codes = list(codes)
@@ -59,7 +59,7 @@ def put(mesh, handler, path=FAIL):
     return handler
 
 
-async def test_a_unary_call_from_its_begin_to_its_end(autojump_clock):
+async def test_an_observer_gets_all_events_of_a_unary_call(autojump_clock):
     async with watched() as (mesh, channel, watcher):
         host = mesh.hosts[0]
         await method(channel)(b"one")
@@ -75,14 +75,14 @@ async def test_a_unary_call_from_its_begin_to_its_end(autojump_clock):
         ]
 
 
-async def test_what_observers_send_along_is_in_the_metadata_of_each_attempt(autojump_clock):
+async def test_headers_of_observers_are_in_the_metadata_of_each_attempt(autojump_clock):
     async with watched() as (mesh, channel, _):
         script = put(mesh, Script(StatusCode.OK))
         await method(channel, FAIL)(b"")
         assert script.headers == ["0"]
 
 
-async def test_the_first_call_waits_for_a_configuration_and_a_host(autojump_clock):
+async def test_an_observer_gets_the_first_calls_wait_for_configuration_and_host(autojump_clock):
     async with watched(connected=False) as (mesh, channel, watcher):
         await ask(channel)
         assert watcher.of("resolution", "delayed", "picked") == [
@@ -92,7 +92,7 @@ async def test_the_first_call_waits_for_a_configuration_and_a_host(autojump_cloc
         ]
 
 
-async def test_retries_are_attempts_with_a_number_after_a_backoff(monkeypatch, autojump_clock):
+async def test_an_observer_gets_retries_as_numbered_attempts_after_a_backoff(monkeypatch, autojump_clock):
     policy = {"maxAttempts": 3, "initialBackoff": "10s", "maxBackoff": "10s", "backoffMultiplier": 1}
     policy["retryableStatusCodes"] = ["UNAVAILABLE"]
     async with Mesh.run(1) as mesh, configured(monkeypatch, mesh, for_all(retryPolicy=policy)) as channel:
@@ -108,7 +108,7 @@ async def test_retries_are_attempts_with_a_number_after_a_backoff(monkeypatch, a
     assert told[3].split()[1] in {"8", "9", "10", "11", "12"}
 
 
-async def test_a_call_that_is_cancelled_between_two_attempts_is_cancelled(monkeypatch, autojump_clock):
+async def test_an_observed_call_cancelled_in_its_backoff_ends_with_cancelled(monkeypatch, autojump_clock):
     policy = {"maxAttempts": 3, "initialBackoff": "10s", "maxBackoff": "10s", "backoffMultiplier": 1}
     policy["retryableStatusCodes"] = ["UNAVAILABLE"]
     async with Mesh.run(1) as mesh, configured(monkeypatch, mesh, for_all(retryPolicy=policy)) as channel:
@@ -119,7 +119,7 @@ async def test_a_call_that_is_cancelled_between_two_attempts_is_cancelled(monkey
     assert watcher.of("ended", "over") == ["ended UNAVAILABLE", "over CANCELLED"]
 
 
-async def test_a_pick_that_fails_is_an_attempt_that_fails(autojump_clock):
+async def test_an_observer_gets_a_failed_pick_as_a_failed_attempt(autojump_clock):
     async with watched(connected=False) as (mesh, channel, watcher):
         mesh.network.refuse(mesh.hosts[0])
         with pytest.raises(RpcError):
@@ -131,7 +131,7 @@ async def test_a_pick_that_fails_is_an_attempt_that_fails(autojump_clock):
         ]
 
 
-async def test_a_call_without_a_route_has_no_attempt(autojump_clock):
+async def test_an_observed_call_without_a_route_has_no_attempt(autojump_clock):
     async with watched() as (mesh, channel, watcher):
         mesh.route(xds.route("cart", prefix="/other"))
         await trio.sleep(1)
@@ -140,7 +140,7 @@ async def test_a_call_without_a_route_has_no_attempt(autojump_clock):
         assert watcher.of(*OF_A_CALL) == [f"call {METHOD}", "over UNAVAILABLE"]
 
 
-async def test_a_refused_stream_is_a_transparent_attempt(autojump_clock):
+async def test_an_observer_gets_a_refused_stream_and_its_transparent_retry(autojump_clock):
     async with watched() as (mesh, channel, watcher):
         refused = []
 
@@ -158,7 +158,7 @@ async def test_a_refused_stream_is_a_transparent_attempt(autojump_clock):
         ]  # fmt: skip
 
 
-async def test_each_hedge_is_an_attempt_and_those_not_chosen_are_cancelled(monkeypatch, autojump_clock):
+async def test_an_observer_gets_each_hedge_and_the_unchosen_ones_as_cancelled(monkeypatch, autojump_clock):
     policy = {"maxAttempts": 2, "hedgingDelay": "1s", "nonFatalStatusCodes": []}
     slow = [100, 1]
 
@@ -176,7 +176,7 @@ async def test_each_hedge_is_an_attempt_and_those_not_chosen_are_cancelled(monke
     assert watcher.of("ended", "over") == ["ended CANCELLED", "ended OK", "over OK"]
 
 
-async def test_messages_of_a_stream_are_told_one_by_one(autojump_clock):
+async def test_an_observer_gets_each_message_of_a_stream(autojump_clock):
     async with watched() as (mesh, channel, watcher):
         async with bidi(channel).open() as call:
             for message in (b"a", b"bc"):
@@ -195,7 +195,7 @@ async def test_messages_of_a_stream_are_told_one_by_one(autojump_clock):
         ]
 
 
-async def test_a_compressed_message_has_two_sizes_both_ways(autojump_clock):
+async def test_an_observer_gets_both_sizes_of_a_compressed_message(autojump_clock):
     async def echo(call):
         call.compress_with("gzip")
         async for message in call:
@@ -209,7 +209,7 @@ async def test_a_compressed_message_has_two_sizes_both_ways(autojump_clock):
         assert int(sent_as) < 100 and int(received_as) < 100
 
 
-async def test_a_call_that_its_caller_leaves_is_cancelled(autojump_clock):
+async def test_an_observed_call_that_its_caller_leaves_ends_with_cancelled(autojump_clock):
     async with watched() as (_, channel, watcher):
         async with bidi(channel).open(b"one"):
             pass
@@ -217,7 +217,7 @@ async def test_a_call_that_its_caller_leaves_is_cancelled(autojump_clock):
 
 
 @pytest.mark.parametrize("by_scope", [True, False])
-async def test_a_call_whose_time_is_over_says_so_whoever_set_the_time(by_scope, autojump_clock):
+async def test_an_observed_call_past_any_deadline_ends_with_deadline_exceeded(by_scope, autojump_clock):
     async with watched() as (mesh, channel, watcher):
         put(mesh, never)
         if by_scope:
@@ -229,7 +229,7 @@ async def test_a_call_whose_time_is_over_says_so_whoever_set_the_time(by_scope, 
         assert watcher.of("ended", "over") == ["ended DEADLINE_EXCEEDED", "over DEADLINE_EXCEEDED"]
 
 
-async def test_a_call_whose_time_is_over_before_it_has_a_host(autojump_clock):
+async def test_an_observed_call_past_its_deadline_without_a_host_ends_with_deadline_exceeded(autojump_clock):
     async with watched(connected=False) as (mesh, channel, watcher):
         mesh.network.black_hole(mesh.hosts[0])
         with pytest.raises(RpcError):
@@ -237,7 +237,7 @@ async def test_a_call_whose_time_is_over_before_it_has_a_host(autojump_clock):
         assert watcher.of("ended", "over") == ["ended DEADLINE_EXCEEDED", "over DEADLINE_EXCEEDED"]
 
 
-async def test_a_reply_that_cannot_be_parsed_fails_the_call_and_not_the_attempt(autojump_clock):
+async def test_an_unparsable_reply_fails_the_observed_call_and_not_its_attempt(autojump_clock):
     def parse(data):
         raise ValueError("no")
 
@@ -247,7 +247,7 @@ async def test_a_reply_that_cannot_be_parsed_fails_the_call_and_not_the_attempt(
         assert watcher.of("ended", "over") == ["ended OK", "over INTERNAL"]
 
 
-async def test_calls_open_when_the_channel_closes_end_for_observers_too(nursery, autojump_clock):
+async def test_observed_calls_end_when_the_channel_closes(nursery, autojump_clock):
     async def call(channel):
         with pytest.raises(RpcError):
             await method(channel, FAIL)(b"")
@@ -263,7 +263,7 @@ async def test_calls_open_when_the_channel_closes_end_for_observers_too(nursery,
         assert watcher.of("ended", "over") == ["ended CANCELLED", "over CANCELLED"]
 
 
-async def test_explaining_is_no_call(autojump_clock):
+async def test_an_explanation_is_no_observed_call(autojump_clock):
     async with watched() as (_, channel, watcher):
         await channel.explain(METHOD)
         assert watcher.notes == []
@@ -272,7 +272,7 @@ async def test_explaining_is_no_call(autojump_clock):
 # -- sessions
 
 
-async def test_a_session_is_settled_once_and_then_hit(autojump_clock):
+async def test_an_observer_gets_a_sessions_host_once_and_then_hits(autojump_clock):
     async with watched(1, sessions=True) as (mesh, channel, watcher):
         async with channel.session() as session:
             await ask(session)
@@ -286,7 +286,7 @@ async def test_a_session_is_settled_once_and_then_hit(autojump_clock):
         ]
 
 
-async def test_a_session_that_loses_its_host_moves_for_a_reason(autojump_clock):
+async def test_an_observer_gets_the_reason_when_a_session_moves(autojump_clock):
     async with watched(2, sessions=True) as (mesh, channel, watcher):
         async with channel.session() as session:
             first = await ask(session)
@@ -301,7 +301,7 @@ async def test_a_session_that_loses_its_host_moves_for_a_reason(autojump_clock):
         ]
 
 
-async def test_calls_of_a_session_that_move_at_once_are_one_move(autojump_clock):
+async def test_calls_of_a_session_that_move_together_are_one_observed_move(autojump_clock):
     async with watched(2, sessions=True) as (mesh, channel, watcher):
         async with channel.session() as session:
             first = await ask(session)
@@ -314,7 +314,7 @@ async def test_calls_of_a_session_that_move_at_once_are_one_move(autojump_clock)
         assert len(watcher.of("session-pick")) == 3 and len(watcher.of("settled")) == 1
 
 
-async def test_a_session_waits_for_its_host_to_connect(monkeypatch, autojump_clock):
+async def test_an_observer_gets_the_wait_of_a_session_for_its_host(monkeypatch, autojump_clock):
     async with watched(2, sessions=True) as (mesh, channel, watcher):
         connect = mesh.network.connect
 
@@ -332,19 +332,19 @@ async def test_a_session_waits_for_its_host_to_connect(monkeypatch, autojump_clo
         assert watcher.of("session-pick", "settled") == ["session-pick wait", "session-pick hit"]
 
 
-def test_another_attempt_that_meets_the_sessions_host_is_a_hit_whatever_the_first_one_missed():
+def test_an_attempt_on_the_sessions_host_is_a_hit_after_a_missed_one():
     watcher = Watcher()
-    attempt = CallTelemetry(Observers(watcher).call(CallStarted(METHOD)), None).attempt(1)
+    attempt = CallTelemetry(Observers(watcher).call(CallStarted(METHOD)), None).new_attempt(1)
     args = PickArgs(METHOD, cluster="cart", override=Override(("10.0.1.1:1",), fallback_reason="not_ready"))
-    attempt.saw(Complete(SimpleNamespace(address="10.0.1.2:1")), args, None)
-    attempt.saw(Complete(SimpleNamespace(address="10.0.1.1:1")), args, None)
+    attempt.record_pick(Complete(SimpleNamespace(address="10.0.1.2:1")), args, None)
+    attempt.record_pick(Complete(SimpleNamespace(address="10.0.1.1:1")), args, None)
     assert watcher.of("session-pick") == ["session-pick fallback not_ready", "session-pick hit"]
 
 
 # -- who watches
 
 
-async def test_a_call_begun_before_somebody_watches_is_not_told(autojump_clock):
+async def test_a_new_observer_gets_no_events_of_calls_already_open(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel, bidi(channel).open(b"one") as call:
         watcher = Watcher()
         with channel.observed_by(watcher):
@@ -352,7 +352,7 @@ async def test_a_call_begun_before_somebody_watches_is_not_told(autojump_clock):
         assert watcher.notes == []
 
 
-async def test_an_observer_that_raises_is_logged_and_hurts_no_call(autojump_clock, caplog):
+async def test_an_observer_that_raises_is_logged_and_affects_no_call(autojump_clock, caplog):
     class Bad(Observer):
         def call(self, call):
             raise ZeroDivisionError

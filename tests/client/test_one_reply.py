@@ -1,4 +1,4 @@
-"""A method with one reply: whatever its server does, each way to call it ends alike."""
+"""Every way to call a method with one reply has the same outcome, whatever its server does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOT_FOUND = Status(StatusCode.NOT_FOUND, "no such cart")
 
 @dataclass
 class Outcome:
-    """What a caller has at the end."""
+    """The outcome of a call for its caller."""
 
     reply: bytes | None
     status: Status
@@ -232,7 +232,7 @@ async def served(server, **options):
 @pytest.mark.parametrize("channel", CHANNELS)
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 @pytest.mark.parametrize("server", SERVERS, ids=lambda server: server.__name__)
-async def test_every_way_to_call_ends_alike(server, way, channel, autojump_clock):
+async def test_every_way_to_call_a_method_with_one_reply_has_the_same_outcome(server, way, channel, autojump_clock):
     async with served(server, **CHANNELS[channel]) as (open_channel, calls):
         found, expected = await outcome(way, open_channel), SERVERS[server]
         assert found == (expected.reply if isinstance(found, bytes) else expected)
@@ -252,14 +252,14 @@ async def test_channelz_counts_a_call_with_two_replies_or_none_as_failed(way, au
                 assert (told.calls_started, told.calls_succeeded, told.calls_failed) == (1, 0, 1)
 
 
-async def test_a_call_that_is_left_before_its_reply_is_read_is_failed_by_two_of_them(autojump_clock):
+async def test_a_call_left_with_two_unread_replies_is_counted_as_failed(autojump_clock):
     async with served(two_replies) as (channel, _):
         async with unary(channel).open(b"x"):
             await trio.sleep(1)
         assert channel._state.calls.succeeded == 0
 
 
-async def test_the_end_of_a_call_is_known_with_its_one_reply_and_stays(autojump_clock):
+async def test_the_status_of_a_call_is_known_with_its_one_reply_and_stays(autojump_clock):
     async with served(one_reply) as (channel, _), unary(channel).open(b"x") as call:
         assert call.status is None and not call.trailing_metadata
         assert await call.receive() == b"one"
@@ -267,7 +267,7 @@ async def test_the_end_of_a_call_is_known_with_its_one_reply_and_stays(autojump_
         assert await call.receive() is None and await call.receive() is None
 
 
-async def test_a_failure_is_raised_by_each_further_receive(autojump_clock):
+async def test_a_failed_call_raises_at_each_further_receive(autojump_clock):
     async with served(two_replies) as (channel, _), unary(channel).open(b"x") as call:
         for _ in range(2):
             with pytest.raises(RpcError) as failed:
@@ -294,7 +294,7 @@ async def test_the_reply_of_a_stream_may_come_before_its_status(autojump_clock):
 
 
 @pytest.mark.parametrize("replies", [(), (b"one", b"two")])
-async def test_what_an_interceptor_answers_is_counted_as_well(replies, autojump_clock):
+async def test_replies_of_an_interceptor_are_counted_too(replies, autojump_clock):
     @asynccontextmanager
     async def answering(call, next):
         yield FixedResponseCall(*replies, initial_metadata=HEAD, trailing_metadata=TAIL)
@@ -306,7 +306,7 @@ async def test_what_an_interceptor_answers_is_counted_as_well(replies, autojump_
         assert calls == []
 
 
-async def test_with_call_tells_of_the_call_beside_the_reply(autojump_clock):
+async def test_with_call_returns_the_completed_call_with_the_reply(autojump_clock):
     async with served(one_reply) as (channel, _):
         assert await unary(channel).with_call(b"x", timeout=2) == (
             b"one",
@@ -314,7 +314,7 @@ async def test_with_call_tells_of_the_call_beside_the_reply(autojump_clock):
         )
 
 
-async def test_with_call_takes_what_a_call_takes(autojump_clock):
+async def test_with_call_takes_the_options_of_a_call(autojump_clock):
     seen = []
 
     async def note(call):
@@ -327,13 +327,13 @@ async def test_with_call_takes_what_a_call_takes(autojump_clock):
     assert seen == [("7", True, "gzip")] * 2
 
 
-async def test_with_call_is_for_methods_with_one_reply(autojump_clock):
+async def test_with_call_of_a_method_with_streamed_replies_is_a_type_error(autojump_clock):
     async with served(one_reply) as (channel, _):
         with pytest.raises(TypeError, match="streams its replies; use `async with method"):
             await channel.method(PATH, server_streaming=True).with_call(b"x")
 
 
-async def test_a_reply_that_cannot_be_parsed_fails_its_call_by_every_way(autojump_clock):
+async def test_an_unparsable_reply_fails_the_call_in_every_way_to_call(autojump_clock):
     async with served(one_reply) as (channel, _):
         for kind in ({}, {"client_streaming": True}):
             method = channel.method(PATH, None, int, **kind)

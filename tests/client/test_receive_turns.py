@@ -1,4 +1,4 @@
-"""Messages that wait already: `receive` lets cancellation, deadlines and other tasks in between them."""
+"""`receive` notices cancellation and deadlines, and lets other tasks run, while messages are waiting."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def many(call):
 
 @asynccontextmanager
 async def buffered(more=(), **options):
-    """A call of which all messages wait to be received."""
+    """Open a call whose messages have all arrived."""
     async with hosts_in_memory(1) as mesh, mesh.channel(f"ipv4:{HOST}", **dict(more)) as channel:
         mesh.servers[HOST].fallback = many
         method = channel.method("/shop.Cart/Many", client_streaming=True, server_streaming=True)
@@ -42,7 +42,7 @@ async def passing(call, next):
 
 
 @pytest.mark.parametrize("more", [{}, {"interceptors": [passing]}, {"service_config": HEDGING}])
-async def test_a_cancelled_scope_is_honoured_before_the_next_message_which_is_not_lost(more, autojump_clock):
+async def test_receive_notices_a_cancelled_scope_before_the_next_message_and_loses_none(more, autojump_clock):
     async with buffered(more) as call:
         with trio.CancelScope() as scope:
             assert await call.receive() == b"0"
@@ -53,7 +53,7 @@ async def test_a_cancelled_scope_is_honoured_before_the_next_message_which_is_no
         assert [reply async for reply in call] == [b"%d" % number for number in range(2, COUNT)]
 
 
-async def test_a_deadline_is_noticed_after_a_millisecond_of_work(autojump_clock):
+async def test_receive_notices_a_cancel_scopes_deadline_after_a_millisecond(autojump_clock):
     received = 0
     async with buffered() as call:
         with trio.move_on_after(0.01) as scope:
@@ -63,7 +63,7 @@ async def test_a_deadline_is_noticed_after_a_millisecond_of_work(autojump_clock)
         assert scope.cancelled_caught and 0.01 / 0.0003 < received <= 0.011 / 0.0003 + 2
 
 
-async def test_a_calls_own_time_is_noticed_after_a_millisecond_of_work(autojump_clock):
+async def test_receive_notices_the_calls_timeout_after_a_millisecond(autojump_clock):
     received = 0
     async with buffered(timeout=0.6) as call:  # of which 0.5 s have passed
         with pytest.raises(RpcError) as failed:
@@ -74,7 +74,7 @@ async def test_a_calls_own_time_is_noticed_after_a_millisecond_of_work(autojump_
     assert 0.1 / 0.0003 < received <= 0.101 / 0.0003 + 2
 
 
-async def test_a_deadline_that_passes_between_two_messages_is_noticed_after_64(autojump_clock):
+async def test_receive_notices_a_deadline_after_64_messages(autojump_clock):
     received = 0
     async with buffered() as call:
         with trio.CancelScope() as scope:
@@ -85,7 +85,7 @@ async def test_a_deadline_that_passes_between_two_messages_is_noticed_after_64(a
         assert scope.cancelled_caught and received <= 64
 
 
-async def test_other_tasks_have_their_turn_after_64_messages(autojump_clock):
+async def test_receive_lets_other_tasks_run_after_64_messages(autojump_clock):
     turns = 0
 
     async def other():
@@ -109,7 +109,7 @@ async def test_other_tasks_have_their_turn_after_64_messages(autojump_clock):
     assert sum(between) == COUNT and max(between) <= 2 * 64
 
 
-async def test_a_message_seldom_costs_a_step_of_the_scheduler(autojump_clock):
+async def test_receive_of_a_waiting_message_seldom_costs_a_step_of_the_scheduler(autojump_clock):
     async with buffered() as call:
         task = trio.lowlevel.current_task()
         before = task._schedule_points
@@ -118,7 +118,7 @@ async def test_a_message_seldom_costs_a_step_of_the_scheduler(autojump_clock):
         assert COUNT / 64 - 1 < task._schedule_points - before <= COUNT / 64 + 3
 
 
-async def test_a_channel_that_closes_ends_a_call_that_has_messages(autojump_clock):
+async def test_receive_with_messages_waiting_raises_when_the_channel_closes(autojump_clock):
     async with buffered() as call:
         await call.receive()
         call._rpc._channel.close()

@@ -1,4 +1,4 @@
-"""Retries by a route's policy (A6, A44), by values and as calls."""
+"""Calls are retried by a route's retry policy (A6, A44)."""
 
 import contextlib
 from contextlib import asynccontextmanager
@@ -28,30 +28,30 @@ def pushback(text):
 
 
 class TestByValues:
-    def test_delays_double_up_to_the_maximum_each_a_fifth_more_or_less(self):
+    def test_retry_delays_double_up_to_the_maximum_with_20_percent_jitter(self):
         retries = RetryState(POLICY, Random(1))
-        delays = [retries.after(UNAVAILABLE, EMPTY) for _ in range(3)]
+        delays = [retries.next_delay(UNAVAILABLE, EMPTY) for _ in range(3)]
         assert [round(delay / at, 1) for delay, at in zip(delays, (1, 2, 3), strict=True)] == pytest.approx(
             [1, 1, 1], abs=0.2
         )
 
-    def test_there_are_as_many_attempts_as_the_policy_allows(self):
+    def test_a_retry_policy_allows_max_attempts(self):
         retries = RetryState(POLICY, Random(1))
-        assert [retries.after(UNAVAILABLE, EMPTY) is None for _ in range(4)] == [False, False, False, True]
+        assert [retries.next_delay(UNAVAILABLE, EMPTY) is None for _ in range(4)] == [False, False, False, True]
 
-    def test_a_status_that_the_policy_does_not_name_is_final(self):
-        assert RetryState(POLICY, Random(1)).after(Status(StatusCode.INTERNAL), EMPTY) is None
+    def test_a_status_that_is_not_retryable_is_final(self):
+        assert RetryState(POLICY, Random(1)).next_delay(Status(StatusCode.INTERNAL), EMPTY) is None
 
-    def test_the_server_may_say_when(self):
-        assert RetryState(POLICY, Random(1)).after(UNAVAILABLE, pushback("250")) == 0.25
+    def test_a_pushback_sets_the_retry_delay(self):
+        assert RetryState(POLICY, Random(1)).next_delay(UNAVAILABLE, pushback("250")) == 0.25
 
     @pytest.mark.parametrize("text", ["-1", "soon", "", "1.5", "9" * 400, "9" * 5000])
-    def test_the_server_may_say_never(self, text):
-        assert RetryState(POLICY, Random(1)).after(UNAVAILABLE, pushback(text)) is None
+    def test_a_pushback_of_never_stops_retries(self, text):
+        assert RetryState(POLICY, Random(1)).next_delay(UNAVAILABLE, pushback(text)) is None
 
 
 class Failing:
-    """Fails the first so many calls, trailers-only, then answers; notes what each attempt said."""
+    """Fails the first calls with a trailers-only response, then responds; records the messages of each attempt."""
 
     def __init__(self, times, code=StatusCode.UNAVAILABLE, headers=False):
         self.left, self.code, self.headers = times, code, headers
@@ -94,7 +94,7 @@ async def failing(times, retries=3, hosts=1, stream_window=None, **how):
             yield mesh, channel, handler
 
 
-async def test_a_failed_attempt_is_made_again_after_its_backoff(autojump_clock):
+async def test_a_failed_attempt_is_retried_after_its_backoff(autojump_clock):
     async with failing(2) as (_, channel, handler):
         began = trio.current_time()
         assert await method(channel, PATH)(b"x") == b"x"
@@ -102,28 +102,28 @@ async def test_a_failed_attempt_is_made_again_after_its_backoff(autojump_clock):
         assert [number for number, _ in handler.attempts] == [None, "1", "2"]
 
 
-async def test_what_one_attempt_says_beside_its_metadata_is_not_said_by_the_next_call(autojump_clock):
+async def test_headers_that_an_attempt_adds_are_not_sent_by_the_next_call(autojump_clock):
     async with failing(2) as (_, channel, handler):
         for _ in range(2):
             await method(channel, PATH)(b"x", metadata=[("user", "7")], compression="gzip")
         assert [number for number, _ in handler.attempts] == [None, "1", "2", None]
 
 
-async def test_after_the_last_attempt_its_status_is_the_calls(autojump_clock):
+async def test_a_retried_call_has_the_status_of_its_last_attempt(autojump_clock):
     async with failing(9) as (_, channel, handler):
         with pytest.raises(RpcError, match="UNAVAILABLE: told to"):
             await method(channel, PATH)(b"x")
         assert len(handler.attempts) == 4
 
 
-async def test_once_headers_have_come_there_is_no_other_attempt(autojump_clock):
+async def test_a_call_with_response_headers_is_not_retried(autojump_clock):
     async with failing(1, headers=True) as (_, channel, handler):
         with pytest.raises(RpcError, match="told to"):
             await method(channel, PATH)(b"x")
         assert len(handler.attempts) == 1
 
 
-async def test_a_stream_says_everything_again(autojump_clock):
+async def test_a_retried_stream_replays_all_messages(autojump_clock):
     async with failing(1) as (_, channel, handler), bidi(channel, PATH).open() as call:
         for message in (b"one", b"fail"):
             await call.send(message)
@@ -132,7 +132,7 @@ async def test_a_stream_says_everything_again(autojump_clock):
         assert handler.attempts[1][1] == [b"one", b"fail"]
 
 
-async def test_what_is_sent_while_a_stream_backs_off_is_said_in_order(nursery, autojump_clock):
+async def test_messages_sent_during_a_retry_backoff_are_replayed_in_order(nursery, autojump_clock):
     async with failing(1) as (_, channel, _), bidi(channel, PATH).open() as call:
         received = []
 
@@ -151,7 +151,7 @@ async def test_what_is_sent_while_a_stream_backs_off_is_said_in_order(nursery, a
         assert received == [b"fail", b"during the backoff", b"after"]
 
 
-async def test_a_stream_too_large_to_keep_is_not_said_again(autojump_clock):
+async def test_a_stream_over_the_replay_buffer_is_not_retried(autojump_clock):
     async with failing(1) as (_, channel, handler), bidi(channel, PATH).open() as call:
         for _ in range(5):
             await call.send(b"x" * 100_000)
@@ -161,7 +161,7 @@ async def test_a_stream_too_large_to_keep_is_not_said_again(autojump_clock):
         assert len(handler.attempts) == 1
 
 
-async def test_a_stream_that_becomes_too_large_to_keep_in_its_backoff_fails_as_its_attempt_did(nursery, autojump_clock):
+async def test_a_stream_that_overflows_the_replay_buffer_in_backoff_has_its_attempts_status(nursery, autojump_clock):
     async with failing(1) as (_, channel, handler), bidi(channel, PATH).open() as call:
 
         async def say_much():
@@ -178,7 +178,7 @@ async def test_a_stream_that_becomes_too_large_to_keep_in_its_backoff_fails_as_i
         assert len(handler.attempts) == 1
 
 
-async def test_a_stream_whose_next_attempt_finds_no_host_says_so_from_then_on(autojump_clock):
+async def test_a_stream_whose_retry_finds_no_host_fails_with_that_status(autojump_clock):
     async with failing(1, retries=1) as (mesh, channel, handler), bidi(channel, PATH).open() as call:
         mesh.endpoints("cart", [])
         await call.send(b"fail")
@@ -190,7 +190,7 @@ async def test_a_stream_whose_next_attempt_finds_no_host_says_so_from_then_on(au
         assert caught.value.status.message != "told to" and len(handler.attempts) == 1
 
 
-async def test_what_is_sent_while_another_attempt_has_no_room_is_not_lost(nursery, autojump_clock):
+async def test_messages_sent_while_a_retry_waits_for_a_stream_are_not_lost(nursery, autojump_clock):
     received = []
 
     async def refuse_and_then_read_late(call):
@@ -218,7 +218,7 @@ async def test_what_is_sent_while_another_attempt_has_no_room_is_not_lost(nurser
         assert [message[:1] for message in received] == [b"a", b"b", b"c"]
 
 
-async def test_what_is_said_again_waits_for_nobody_who_has_to_be_read_first(autojump_clock):
+async def test_a_replay_does_not_wait_for_flow_control_of_an_unread_peer(autojump_clock):
     async def amplify(call):
         if call.metadata.first("grpc-previous-rpc-attempts") is None:
             for _ in range(20):
@@ -237,7 +237,7 @@ async def test_what_is_said_again_waits_for_nobody_who_has_to_be_read_first(auto
             assert len([reply async for reply in call]) == 20
 
 
-async def test_an_attempt_that_can_no_longer_be_said_again_is_the_last(nursery, autojump_clock):
+async def test_an_attempt_whose_messages_were_dropped_is_the_last(nursery, autojump_clock):
     async with failing(1) as (_, channel, handler), bidi(channel, PATH).open() as call:
 
         async def receive():
@@ -253,13 +253,13 @@ async def test_an_attempt_that_can_no_longer_be_said_again_is_the_last(nursery, 
         assert len(handler.attempts) == 1
 
 
-async def test_the_wait_for_headers_outlasts_a_failed_attempt(autojump_clock):
+async def test_wait_initial_metadata_goes_on_over_a_retry(autojump_clock):
     async with failing(1) as (_, channel, _), bidi(channel, PATH).open(b"fail") as call:
         call.done_sending()
         assert (await call.wait_initial_metadata()).first("set-cookie")
 
 
-async def test_the_deadline_counts_over_all_attempts(autojump_clock):
+async def test_the_deadline_of_a_call_covers_all_retries(autojump_clock):
     async with failing(9) as (_, channel, _):
         began = trio.current_time()
         with pytest.raises(RpcError, match="waiting for the next attempt, after UNAVAILABLE: told to"):
@@ -267,7 +267,7 @@ async def test_the_deadline_counts_over_all_attempts(autojump_clock):
         assert trio.current_time() - began == pytest.approx(15)
 
 
-async def test_with_a_session_every_attempt_meets_the_same_host(autojump_clock):
+async def test_every_retry_of_a_session_goes_to_its_host(autojump_clock):
     async with failing(0, hosts=3) as (mesh, channel, _), channel.session() as session:
         host = (await method(session)(b"")).decode()
         for server in mesh.servers.values():

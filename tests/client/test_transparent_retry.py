@@ -1,4 +1,4 @@
-"""Calls that a connection did not take are begun again, and nobody notices (A6)."""
+"""Calls that no server has processed are retried transparently (A6)."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from trxds import RpcError, StatusCode
 from trxds.transport.h2_engine import ErrorCode
 
 
-async def test_after_goaway_new_calls_go_to_a_new_connection(autojump_clock):
+async def test_new_calls_after_a_goaway_use_a_new_connection(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
         (server,) = mesh.servers.values()
         await ask(channel)
@@ -19,7 +19,7 @@ async def test_after_goaway_new_calls_go_to_a_new_connection(autojump_clock):
         assert mesh.network.attempts[mesh.hosts[0]] == 2
 
 
-async def test_after_goaway_old_streams_finish(autojump_clock):
+async def test_open_streams_finish_after_a_goaway(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel, bidi(channel).open(b"one") as call:
         (server,) = mesh.servers.values()
         await call.receive()
@@ -31,7 +31,7 @@ async def test_after_goaway_old_streams_finish(autojump_clock):
         assert await call.receive() is None
 
 
-async def test_calls_over_the_servers_limit_wait_and_all_succeed(autojump_clock):
+async def test_calls_beyond_max_concurrent_streams_wait_and_succeed(autojump_clock):
     running = most = 0
 
     async def slow(call):
@@ -56,7 +56,7 @@ async def test_calls_over_the_servers_limit_wait_and_all_succeed(autojump_clock)
             assert trio.current_time() - began == pytest.approx(5)
 
 
-async def test_queued_calls_go_elsewhere_when_their_connection_dies(autojump_clock):
+async def test_queued_calls_move_to_another_host_when_their_connection_is_lost(autojump_clock):
     async def silent(call):
         await trio.sleep_forever()
 
@@ -87,7 +87,7 @@ async def test_queued_calls_go_elsewhere_when_their_connection_dies(autojump_clo
 
 
 class Refuses:
-    """Answers the first so many calls with RST_STREAM(REFUSED_STREAM)."""
+    """Ends the first calls with RST_STREAM(REFUSED_STREAM)."""
 
     def __init__(self, times):
         self.left = times
@@ -106,20 +106,20 @@ async def refusing(mesh, times):
     return handler
 
 
-async def test_a_refused_stream_is_begun_again(autojump_clock):
+async def test_a_refused_stream_is_retried_transparently(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
         await refusing(mesh, 1)
         assert await method(channel, "/shop.Cart/Refuse")(b"x") == b"x"
 
 
-async def test_a_refused_stream_is_begun_again_once_only(autojump_clock):
+async def test_a_stream_refused_twice_fails_the_call(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
         await refusing(mesh, 2)
         with pytest.raises(RpcError, match="UNAVAILABLE"):
             await method(channel, "/shop.Cart/Refuse")(b"x")
 
 
-async def test_a_call_that_never_left_is_begun_again_as_often_as_it_takes(nursery, autojump_clock):
+async def test_a_call_that_was_never_sent_is_retried_transparently_without_limit(nursery, autojump_clock):
     async with Mesh.run(0) as mesh:
         host = await mesh.add_host(max_concurrent_streams=0)
         mesh.endpoints("cart", [host])
@@ -141,7 +141,7 @@ async def test_a_call_that_never_left_is_begun_again_as_often_as_it_takes(nurser
             assert mesh.network.attempts[host] == 5
 
 
-async def test_a_refused_open_call_says_its_one_message_again(autojump_clock):
+async def test_a_refused_open_call_replays_its_message(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
         await refusing(mesh, 1)
         async with bidi(channel, "/shop.Cart/Refuse").open(b"x") as call:

@@ -1,4 +1,4 @@
-"""What `open_channel` passes on to the wire: the limit on metadata, and keepalive."""
+"""The options of `open_channel` reach its connections: the limit on metadata, and keepalive."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def test_headers_above_max_metadata_size_end_their_call_and_name_the_remed
         assert mesh.network.attempts[mesh.hosts[0]] == 1
 
 
-async def test_a_host_that_vanished_is_noticed_by_keepalive(autojump_clock):
+async def test_keepalive_notices_a_vanished_host(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel(keepalive_time=30, keepalive_timeout=5) as channel:
         await ask(channel)
         mesh.network.silence(mesh.hosts[0])
@@ -51,7 +51,7 @@ async def test_a_host_that_vanished_is_noticed_by_keepalive(autojump_clock):
         ({"call_credentials": print}, "call credentials are trxds.CallCredentials(function), not builtin_function"),
     ],
 )
-async def test_options_of_no_sense_are_refused_before_anything_runs(options, problem, autojump_clock):
+async def test_invalid_channel_options_are_value_errors_before_anything_runs(options, problem, autojump_clock):
     async with Mesh.run(1) as mesh:
         with pytest.raises((ValueError, TypeError), match=re.escape(problem)):
             async with mesh.channel(**options):
@@ -59,13 +59,13 @@ async def test_options_of_no_sense_are_refused_before_anything_runs(options, pro
         assert not mesh.network.attempts
 
 
-async def test_credentials_of_a_call_that_are_none_are_named(autojump_clock):
+async def test_call_credentials_of_another_type_are_a_type_error(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
         with pytest.raises(TypeError, match=r"call credentials are trxds\.CallCredentials\(function\)"):
             await ask(channel, credentials=print)
 
 
-async def test_a_limit_may_be_as_good_as_none(autojump_clock):
+async def test_max_receive_size_may_be_sys_maxsize(autojump_clock):
     async def large(call):
         await call.send(bytes(5_000_000))
 

@@ -1,4 +1,4 @@
-"""Backoff: the numbers of gRPC's connection backoff."""
+"""`Backoff` has the numbers of gRPC's connection backoff."""
 
 from random import Random
 
@@ -8,13 +8,13 @@ from trxds.core.backoff import Backoff
 
 
 class Middle(Random):
-    """Chance without chance: always the middle."""
+    """A generator that always returns the middle."""
 
     def uniform(self, low, high):
         return (low + high) / 2
 
 
-def test_delays_grow_by_the_multiplier_up_to_the_maximum():
+def test_backoff_delays_grow_by_the_multiplier_up_to_the_maximum():
     backoff = Backoff(Middle())
     assert [backoff.next() for _ in range(4)] == pytest.approx([1, 1.6, 2.56, 4.096])
     for _ in range(20):
@@ -22,14 +22,14 @@ def test_delays_grow_by_the_multiplier_up_to_the_maximum():
     assert last == 120
 
 
-def test_each_delay_varies_by_a_fifth():
+def test_backoff_delays_vary_by_20_percent():
     backoff = Backoff(Random(1), multiplier=1)
     delays = [backoff.next() for _ in range(1000)]
     assert 0.8 <= min(delays) < 0.82
     assert 1.18 < max(delays) <= 1.2
 
 
-def test_after_a_reset_the_first_delay_comes_again():
+def test_a_reset_backoff_begins_with_the_first_delay():
     backoff = Backoff(Middle())
     backoff.next()
     backoff.next()

@@ -1,4 +1,4 @@
-"""Mailbox and Cell: what is newest is read, once, and writers can know that it was."""
+"""`ConflatingQueue` and `Observable` deliver the newest value once, and writers can wait until it was read."""
 
 import pytest
 import trio
@@ -7,7 +7,7 @@ from trio.testing import wait_all_tasks_blocked
 from trxds.core.conflating_queue import ConflatingQueue, Observable
 
 
-async def test_a_newer_letter_replaces_an_unread_one_of_its_sender():
+async def test_a_newer_message_replaces_an_unread_one_of_its_sender():
     mailbox = ConflatingQueue[int]()
     mailbox.put("a", 1)
     mailbox.put("b", 2)
@@ -15,14 +15,14 @@ async def test_a_newer_letter_replaces_an_unread_one_of_its_sender():
     assert await mailbox.next() == {"a": 3, "b": 2}
 
 
-async def test_a_letter_is_read_once(autojump_clock):
+async def test_a_message_of_a_conflating_queue_is_read_once(autojump_clock):
     mailbox = ConflatingQueue[int]()
     mailbox.put("a", 1)
     await mailbox.next()
     assert await mailbox.next(trio.current_time() + 5) == {}
 
 
-async def test_the_reader_sleeps_until_a_letter_comes(nursery, autojump_clock):
+async def test_the_reader_of_a_conflating_queue_waits_for_a_message(nursery, autojump_clock):
     mailbox = ConflatingQueue[int]()
     nursery.start_soon(_put_after, mailbox, 3)
     began = trio.current_time()
@@ -35,7 +35,7 @@ async def _put_after(mailbox, seconds):
     mailbox.put("late", 1)
 
 
-async def test_a_mailbox_has_one_reader(nursery):
+async def test_a_second_reader_of_a_conflating_queue_is_a_busy_resource_error(nursery):
     mailbox = ConflatingQueue[int]()
     nursery.start_soon(mailbox.next)
     await wait_all_tasks_blocked()
@@ -44,7 +44,7 @@ async def test_a_mailbox_has_one_reader(nursery):
     mailbox.put("a", 1)
 
 
-async def test_a_reader_that_gave_up_misses_nothing(autojump_clock):
+async def test_a_cancelled_reader_of_a_conflating_queue_loses_no_message(autojump_clock):
     mailbox = ConflatingQueue[int]()
     with trio.move_on_after(1):
         await mailbox.next()
@@ -52,20 +52,20 @@ async def test_a_reader_that_gave_up_misses_nothing(autojump_clock):
     assert await mailbox.next() == {"a": 1}
 
 
-async def test_a_withdrawn_letter_is_not_read(autojump_clock):
+async def test_a_discarded_message_is_not_read(autojump_clock):
     mailbox = ConflatingQueue[int]()
     mailbox.put("dead", 1)
     mailbox.discard("dead")
     assert await mailbox.next(trio.current_time() + 1) == {}
 
 
-async def test_letters_to_a_closed_mailbox_are_dropped():
+async def test_messages_to_a_closed_conflating_queue_are_dropped():
     mailbox = ConflatingQueue[int]()
     mailbox.close()
     assert mailbox.has_seen(mailbox.put("a", 1))
 
 
-async def test_next_is_a_checkpoint_even_with_letters_waiting():
+async def test_next_is_a_checkpoint_even_with_unread_messages():
     mailbox = ConflatingQueue[int]()
     mailbox.put("a", 1)
     with trio.CancelScope() as scope:
@@ -75,14 +75,14 @@ async def test_next_is_a_checkpoint_even_with_letters_waiting():
     assert await mailbox.next() == {"a": 1}, "nothing is lost by the cancelled call"
 
 
-async def test_a_late_follower_reads_the_value_at_once():
+async def test_a_late_subscriber_gets_the_present_value_at_once():
     cell, mailbox = Observable[int](), ConflatingQueue[int]()
     cell.set(7)
     cell.subscribe(mailbox, "cell")
     assert await mailbox.next() == {"cell": 7}
 
 
-async def test_a_slow_follower_skips_to_the_latest_value():
+async def test_a_slow_subscriber_skips_to_the_latest_value():
     cell, mailbox = Observable[int](), ConflatingQueue[int]()
     cell.subscribe(mailbox, "cell")
     for value in range(100):
@@ -90,7 +90,7 @@ async def test_a_slow_follower_skips_to_the_latest_value():
     assert await mailbox.next() == {"cell": 99}
 
 
-async def test_a_value_is_seen_when_the_reader_comes_back_for_the_next(nursery):
+async def test_a_value_counts_as_seen_when_the_reader_calls_next_again(nursery):
     cell, mailbox, steps = Observable[int](), ConflatingQueue[int](), []
     following = cell.subscribe(mailbox, "cell")
     cell.set(1)
@@ -106,11 +106,11 @@ async def test_a_value_is_seen_when_the_reader_comes_back_for_the_next(nursery):
 
 
 async def _note_when_seen(following, steps):
-    await following.seen()
+    await following.wait_seen()
     steps.append("seen")
 
 
-async def test_leaving_counts_as_seen(nursery):
+async def test_an_unsubscribed_value_counts_as_seen(nursery):
     cell, mailbox, steps = Observable[int](), ConflatingQueue[int](), []
     following = cell.subscribe(mailbox, "cell")
     cell.set(1)
@@ -123,7 +123,7 @@ async def test_leaving_counts_as_seen(nursery):
     assert not cell.has_subscribers
 
 
-async def test_a_follower_that_left_hears_nothing_more(autojump_clock):
+async def test_an_ended_subscription_gets_no_more_values(autojump_clock):
     cell, mailbox = Observable[int](), ConflatingQueue[int]()
     following = cell.subscribe(mailbox, "cell")
     cell.set(1)

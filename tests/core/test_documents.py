@@ -1,4 +1,4 @@
-"""JSON from outside."""
+"""`parse_json` and its callers survive bad JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def nested(depth: int) -> str:
     return "[" * depth + "]" * depth
 
 
-def test_what_is_json_is_its_value() -> None:
+def test_parse_json_returns_the_value() -> None:
     assert parse_json(b'{"a": [1, {"b": null}]}') == {"a": [1, {"b": None}]}
     assert parse_json(nested(MAX_DEPTH)) == json.loads(nested(MAX_DEPTH))
 
@@ -27,13 +27,13 @@ def test_what_is_json_is_its_value() -> None:
     ["", "{", nested(MAX_DEPTH + 1), nested(900), "[" * 100_000, '{"a":' * 100_000, "1" * 5000, b"\xff"],
     ids=["nothing", "half", "deep", "deeper", "endless", "endless objects", "digits", "not UTF-8"],
 )
-def test_whatever_is_wrong_is_one_kind_of_error(text: str | bytes) -> None:
+def test_parse_json_raises_json_decode_error_for_every_bad_text(text: str | bytes) -> None:
     with pytest.raises(json.JSONDecodeError):
         parse_json(text)
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, nested(900), f'{{"node": {"1" * 5000}}}'])
-def test_no_document_is_bad_enough_for_another_error_than_its_readers_promise(text: str) -> None:
+def test_readers_of_a_bad_document_raise_only_their_documented_errors(text: str) -> None:
     with pytest.raises(BootstrapError, match="no valid JSON"):
         bootstrap.parse(text)
     with pytest.raises(ValueError, match="service config: no valid JSON"):

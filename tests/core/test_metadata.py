@@ -1,4 +1,4 @@
-"""Metadata on the wire: binary values, percent-coded messages and timeouts, both ways."""
+"""Metadata and messages are checked, encoded and decoded by gRPC's PROTOCOL-HTTP2."""
 
 import pytest
 from hypothesis import given
@@ -14,11 +14,11 @@ from trxds.core.metadata import (
 )
 
 
-def test_keys_are_lowered_and_order_and_repeats_are_kept():
+def test_metadata_keys_are_lowered_and_order_and_repeats_are_kept():
     assert check([("B", "1"), ("a", "2"), ("b", "3")]) == (("b", "1"), ("a", "2"), ("b", "3"))
 
 
-def test_all_values_of_a_key_can_be_had():
+def test_metadata_all_returns_every_value_of_a_key():
     metadata = Metadata([("a", "1"), ("b", "2"), ("a", "3")])
     assert metadata.all("a") == ["1", "3"]
     assert metadata.first("a") == "1"
@@ -52,7 +52,7 @@ def test_all_values_of_a_key_can_be_had():
         (("upgrade", "h2c"), ValueError, "belongs to the protocol"),
     ],
 )
-def test_a_bad_pair_is_named(pair, error, text):
+def test_a_bad_pair_of_metadata_is_named(pair, error, text):
     with pytest.raises(error, match=text):
         check([pair])
 
@@ -77,41 +77,41 @@ SECRET = "s3cr3t-Token"
         {"authorization": SECRET},
     ],
 )
-def test_what_is_wrong_is_said_without_the_value(pairs):
+def test_errors_about_metadata_do_not_show_the_value(pairs):
     with pytest.raises((ValueError, TypeError)) as refused:
         check(pairs)
     assert SECRET.lower() not in f"{refused.value!r}".lower()
 
 
-def test_the_repr_has_keys_and_sizes_and_no_values():
+def test_the_repr_of_metadata_has_keys_and_sizes_and_no_values():
     assert repr(Metadata([("a", SECRET), ("a-bin", b"12")])) == "<Metadata a (12 characters), a-bin (2 bytes)>"
     assert repr(Metadata()) == "<Metadata empty>"
 
 
 @given(st.binary())
-def test_a_binary_value_comes_back_as_it_was(value):
+def test_a_binary_metadata_value_survives_encode_and_decode(value):
     assert decode(encode(check([("k-bin", value)]))) == (("k-bin", value),)
 
 
-def test_binary_values_are_sent_without_padding():
+def test_binary_metadata_is_encoded_without_padding():
     assert encode(check([("k-bin", b"a")])) == [(b"k-bin", b"YQ")]
 
 
-def test_padded_and_joined_binary_values_are_read():
+def test_padded_and_joined_binary_metadata_is_decoded():
     assert decode([(b"k-bin", b"YQ==,Yg , YWI")]).all("k-bin") == [b"a", b"b", b"ab"]
 
 
-def test_a_binary_value_that_is_no_base64_is_left_out():
+def test_binary_metadata_that_is_no_base64_is_left_out():
     assert decode([(b"k-bin", b"?"), (b"a", b"1")]) == (("a", "1"),)
 
 
-def test_the_protocols_own_headers_are_not_shown():
+def test_the_protocols_own_headers_are_no_metadata():
     headers = [(b":status", b"200"), (b"content-type", b"application/grpc"), (b"grpc-status", b"0"), (b"x", b"1")]
     assert decode(headers) == (("x", "1"),)
 
 
 @given(st.text())
-def test_a_message_comes_back_as_it_was(message):
+def test_a_grpc_message_survives_encode_and_decode(message):
     try:
         message.encode()
     except UnicodeEncodeError:
@@ -119,12 +119,12 @@ def test_a_message_comes_back_as_it_was(message):
     assert decode_message(encode_message(message)) == message
 
 
-def test_a_message_is_printable_ascii_on_the_wire():
+def test_a_grpc_message_is_printable_ascii_on_the_wire():
     assert encode_message("50 %\t\n\u20ac") == b"50 %25%09%0A%E2%82%AC"
 
 
 @given(st.binary())
-def test_no_bytes_break_the_reading_of_a_message(value):
+def test_decode_message_accepts_any_bytes(value):
     assert isinstance(decode_message(value), str)
 
 

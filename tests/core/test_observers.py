@@ -1,4 +1,4 @@
-"""The fan-out of events: everybody is told, and nobody is hurt by what one of them raises."""
+"""`Observers` sends every event to all observers, and an exception of one affects no other."""
 
 import inspect
 import logging
@@ -13,7 +13,7 @@ CALL = CallStarted("/shop.Cart/Add")
 
 
 class Noting(Observer, CallObserver, AttemptObserver):
-    """Watches everything, and makes itself the observer of every call and attempt."""
+    """Records everything, and is the observer of every call and attempt too."""
 
     def __init__(self, notes):
         self.notes = notes
@@ -51,18 +51,18 @@ def events(kind):
     ("kind", "everybody"),
     [(Observer, Observers), (CallObserver, CallObservers), (AttemptObserver, AttemptObservers)],
 )
-def test_every_event_is_passed_on(kind, everybody):
+def test_observers_forward_every_event(kind, everybody):
     assert {name for name in events(kind) if getattr(everybody, name) is getattr(kind, name)} == set()
 
 
-def test_all_who_watch_are_told():
+def test_every_observer_gets_an_event():
     notes = []
     observers = Observers(Noting(notes), Noting(notes))
     observers.xds_connected("a")
     assert notes == ["a", "a"]
 
 
-def test_the_observers_of_a_call_are_those_that_want_it():
+def test_a_call_has_the_observers_that_accept_it():
     notes = []
     call = Observers(Noting(notes), Observer()).call(CALL)
     attempt = call.attempt(1, True)
@@ -71,16 +71,16 @@ def test_the_observers_of_a_call_are_those_that_want_it():
     assert notes == ["/shop.Cart/Add", (1, True), OK, OK]
 
 
-def test_a_call_that_no_observer_wants_has_none():
+def test_a_call_that_no_observer_accepts_has_none():
     assert Observers(Observer()).call(CALL) is None
 
 
-def test_headers_of_all_observers_are_sent():
+def test_the_headers_of_all_observers_are_sent():
     attempt = Observers(Noting([]), Noting([])).call(CALL).attempt(0, False)
     assert attempt.headers() == [("traceparent", "00"), ("traceparent", "00")]
 
 
-def test_headers_that_are_none_are_not_sent(caplog):
+def test_invalid_headers_of_an_observer_are_logged_and_not_sent(caplog):
     class Wrong(Noting):
         def headers(self):
             return [("über", "x")]
@@ -89,16 +89,16 @@ def test_headers_that_are_none_are_not_sent(caplog):
     assert "observer" in caplog.text
 
 
-def test_who_has_left_is_told_nothing():
+def test_a_removed_observer_gets_no_events():
     notes = []
     observers, watcher = Observers(), Noting(notes)
-    with observers.watched_by(watcher):
-        assert observers.present
+    with observers.observed_by(watcher):
+        assert observers.active
     observers.xds_connected("a")
-    assert (notes, observers.present) == ([], False)
+    assert (notes, observers.active) == ([], False)
 
 
-def test_an_observer_that_raises_is_logged_once_and_the_others_are_told(caplog):
+def test_an_observer_that_raises_is_logged_once_and_the_others_get_the_event(caplog):
     notes = []
     observers = Observers(Raising(), Noting(notes))
     with caplog.at_level(logging.ERROR, "trxds"):

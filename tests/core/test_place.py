@@ -1,4 +1,4 @@
-"""What a place in a JSON document takes for a number, and what it calls wrong."""
+"""`JsonNode.number` accepts numbers, and records a problem for anything else."""
 
 import json
 
@@ -8,21 +8,21 @@ from trxds.core.json_reader import JsonNode
 
 
 def number(text):
-    """What comes of that JSON, and the problems."""
+    """Return the number that is read from a JSON text, and the problems."""
     problems = []
     return JsonNode(json.loads(text), problems).number(7.0), [str(each) for each in problems]
 
 
 @pytest.mark.parametrize("text", ["1e400", "-1e400", "NaN", "1" + 400 * "0", "-1" + 400 * "0"])
-def test_a_number_that_no_float_holds_is_wrong(text):
+def test_a_json_number_beyond_float_is_a_problem(text):
     assert number(text) == (7.0, ["top level: is too large, or no number; write one that fits into 64 bits"])
 
 
 @pytest.mark.parametrize("text", ["0", "-2.5", "1e308", '"3"'])
-def test_a_number_is_read_as_it_is(text):
+def test_a_json_number_is_read_unchanged(text):
     value, problems = number(text)
     assert (value, problems) == (float(json.loads(text)), [])
 
 
-def test_a_boolean_is_no_number():
+def test_a_json_boolean_is_no_number():
     assert number("true") == (7.0, ["top level: is a boolean; write a number"])

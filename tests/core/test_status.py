@@ -1,4 +1,4 @@
-"""Statuses, and what their exceptions show."""
+"""Statuses and their exceptions show code, message, details and host."""
 
 import pytest
 from google.protobuf.any_pb2 import Any
@@ -8,24 +8,24 @@ from google.rpc.status_pb2 import Status as RichStatus
 from trxds.core.status import RpcError, Status, StatusCode
 
 
-def test_an_error_shows_code_and_message():
+def test_an_rpc_error_shows_code_and_message():
     assert str(RpcError(Status(StatusCode.UNAVAILABLE, "no route"))) == "UNAVAILABLE: no route"
 
 
-def test_an_error_shows_the_host_that_had_the_call_unless_its_message_does():
+def test_an_rpc_error_shows_the_host_unless_its_message_does():
     status = Status(StatusCode.INTERNAL, "no")
     assert str(RpcError(status, peer="10.0.0.1:1")) == "INTERNAL: no (host 10.0.0.1:1)"
     lost = Status(StatusCode.UNAVAILABLE, "10.0.0.1:1: connection lost")
     assert str(RpcError(lost, peer="10.0.0.1:1")) == "UNAVAILABLE: 10.0.0.1:1: connection lost"
 
 
-def test_an_error_without_a_response_has_empty_metadata():
+def test_an_rpc_error_without_a_response_has_empty_metadata():
     error = RpcError(Status(StatusCode.CANCELLED))
     assert error.initial_metadata == ()
     assert error.trailing_metadata == ()
 
 
-def test_codes_are_the_numbers_of_the_wire():
+def test_status_codes_have_the_values_of_grpc_status():
     assert StatusCode(14) is StatusCode.UNAVAILABLE
 
 
@@ -39,20 +39,20 @@ class TestRichDetails:
         packed.Pack(message)
         return packed
 
-    def test_the_details_are_read_when_they_are_asked_for(self):
+    def test_status_details_are_parsed_when_they_are_read(self):
         status = self.status(self.packed(ErrorInfo(reason="A")), self.packed(ErrorInfo(reason="B")))
         assert (status.rich.code, status.rich.message, len(status.rich.details)) == (8, "sold out", 2)
 
-    def test_the_first_of_a_type_is_found(self):
+    def test_status_detail_returns_the_first_of_its_type(self):
         status = self.status(*(self.packed(ErrorInfo(reason=reason)) for reason in "AB"))
         assert status.detail(ErrorInfo) == ErrorInfo(reason="A")
         assert status.detail(RetryInfo) is None
 
     @pytest.mark.parametrize("details", [None, b"\xff"])
-    def test_without_details_or_with_bytes_that_are_none_there_are_none(self, details):
+    def test_a_status_without_parsable_details_has_none(self, details):
         status = Status(StatusCode.INTERNAL, "", details)
         assert status.rich is None and status.detail(ErrorInfo) is None
 
-    def test_a_detail_that_cannot_be_read_is_none(self):
+    def test_an_unparsable_status_detail_is_none(self):
         broken = Any(type_url="type.googleapis.com/google.rpc.ErrorInfo", value=b"\xff")
         assert self.status(broken).detail(ErrorInfo) is None

@@ -62,7 +62,7 @@ END_TO_END_TESTS = {
     "TTLSetsMaxAge": f"{HERE}::test_the_cookies_ttl_is_its_max_age",
     "MultipleAddressesPerEndpoint": f"{HERE}::test_an_endpoint_keeps_its_session_over_all_its_addresses",
     "OverrideHostLoadReportingTest.SubchannelNotYetCreated": (
-        "stories/test_load_reports.py::test_a_host_reached_by_its_cookie_alone_counts_for_its_own_locality"
+        "stories/test_load_reports.py::test_an_override_host_counts_for_its_own_locality_in_load_reports"
     ),
 }
 

@@ -8,8 +8,8 @@ Stories in other files:
 - outlier detection covers one cluster with all its priorities, and a priority whose hosts are all ejected
   fails over: tests/stories/test_ejection.py
 - a cds above the failover of an aggregate, and sessions and limits of its leaves: tests/stories/test_aggregate.py
-- SubchannelNotYetCreated: test_a_hand_made_cookie_reaches_a_host_that_nobody_connected
-- the sweep: test_an_idle_session_host_is_let_go_by_the_sweep
+- SubchannelNotYetCreated: test_a_handmade_session_cookie_connects_an_idle_host
+- the sweep: test_the_sweep_releases_an_idle_session_host
 """
 
 from contextlib import asynccontextmanager

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost
 
-from trxds.core.happy_eyeballs import interleaved
+from trxds.core.happy_eyeballs import interleave_families
 from trxds.lb.endpoint_list import EndpointState
 
 
@@ -210,8 +210,8 @@ class TestAnotherList:
         (("1", "2", "3"), ("1", "2", "3")),
     ],
 )
-def test_addresses_of_both_families_are_tried_in_turn(addresses, order):
-    assert interleaved(addresses) == order
+def test_address_families_take_turns(addresses, order):
+    assert interleave_families(addresses) == order
 
 
 STATES = st.sampled_from([IDLE, CONNECTING, READY, FAILURE])

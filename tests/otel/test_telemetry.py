@@ -28,7 +28,7 @@ async def test_the_programs_global_providers_are_never_used(monkeypatch, autojum
     monkeypatch.setattr(trace, "get_tracer_provider", used)
     async with Mesh.run(1) as mesh, mesh.channel(telemetry=telemetry()) as channel:
         await ask(channel)
-        assert not channel._state.observers.present
+        assert not channel._state.observers.active
 
 
 def test_an_unknown_instrument_is_a_value_error():

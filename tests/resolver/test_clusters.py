@@ -72,7 +72,7 @@ async def test_a_route_table_lets_its_clusters_go_when_its_last_holder_leaves(cl
     routes = table("a", "b")
     rpc = routes.lifetime.hold()
     await wait_all_tasks_blocked()
-    routes.lifetime.maker.release()
+    routes.lifetime.initial_hold.release()
     await wait_all_tasks_blocked()
     assert alive(clusters) == ["a", "b"]
     rpc.release()
@@ -83,7 +83,7 @@ async def test_a_route_table_lets_its_clusters_go_when_its_last_holder_leaves(cl
 async def test_an_rpc_keeps_its_cluster_and_no_other(clusters, table):
     routes = table("a", "b")
     rpc = routes.keep_cluster("b")
-    routes.lifetime.maker.release()
+    routes.lifetime.initial_hold.release()
     await wait_all_tasks_blocked()
     assert alive(clusters) == ["b"]
     rpc.release()
@@ -94,7 +94,7 @@ async def test_a_cookie_may_name_any_cluster_until_the_table_goes(clusters, tabl
     old = table("a", "b")
     rpc = old.lifetime.hold()  # between the choice of its route and its filters
     table("a", number=2)
-    old.lifetime.maker.release()
+    old.lifetime.initial_hold.release()
     await wait_all_tasks_blocked()
     pinned = old.keep_cluster("b")
     rpc.release()
@@ -108,7 +108,7 @@ async def test_a_cluster_may_still_be_held_in_the_step_in_which_the_table_went(c
     routes = table("a")
     await wait_all_tasks_blocked()
     table_hold = routes.lifetime.hold()
-    routes.lifetime.maker.release()
+    routes.lifetime.initial_hold.release()
     # What an RPC does: take the cluster, then let the table go.
     pinned, _ = routes.keep_cluster("a"), table_hold.release()
     await wait_all_tasks_blocked()
@@ -119,7 +119,7 @@ async def test_a_cluster_may_still_be_held_in_the_step_in_which_the_table_went(c
 async def test_two_tables_share_the_clusters_they_both_name(clusters, table):
     old, _new = table("a", "b"), table("b", "c", number=2)
     shared = clusters.alive["b"]
-    old.lifetime.maker.release()
+    old.lifetime.initial_hold.release()
     await wait_all_tasks_blocked()
     assert alive(clusters) == ["b", "c"]
     assert clusters.alive["b"] is shared
@@ -139,5 +139,5 @@ async def test_no_cluster_or_table_is_left_when_the_resolvers_nursery_ends(mailb
         await wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
     rpc.release()
-    routes.lifetime.maker.release()
+    routes.lifetime.initial_hold.release()
     assert alive(clusters) == []

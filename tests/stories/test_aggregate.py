@@ -1,4 +1,4 @@
-"""Aggregate clusters: failover between clusters, and sessions within each of them (A37, A75)."""
+"""Aggregate clusters fail over between their clusters, and sessions stay within each of them (A37, A75)."""
 
 from base64 import b64decode
 from collections import Counter
@@ -18,13 +18,13 @@ FOREVER = 20 * 60  # seconds; longer than anything is kept warm
 
 
 async def settled():
-    """Long enough for any change to arrive, on a clock that jumps."""
+    """Sleep long enough for any change to arrive, on a clock that jumps."""
     await trio.sleep(1)
 
 
 @asynccontextmanager
 async def two_leaves(each=1):
-    """The route goes to "both", an aggregate of the clusters x and y, of so many hosts each."""
+    """Route to "both", an aggregate of the clusters x and y with these numbers of hosts."""
     async with Mesh.run(2 * each) as mesh:
         xs, ys = mesh.hosts[:each], mesh.hosts[each:]
         for cluster, hosts in (("x", xs), ("y", ys)):
@@ -50,13 +50,13 @@ def restore(mesh, hosts):
 # -- failover
 
 
-async def test_the_first_cluster_serves_and_the_second_is_not_even_connected(autojump_clock):
+async def test_the_first_cluster_of_an_aggregate_serves_and_the_second_is_not_connected(autojump_clock):
     async with two_leaves() as (mesh, channel, (x,), (y,)):
         assert set(await spread(channel, 10)) == {x}
         assert mesh.network.attempts[y] == 0
 
 
-async def test_when_the_first_fails_the_second_serves_until_the_first_is_back(autojump_clock):
+async def test_an_aggregate_fails_over_to_its_second_cluster_and_back(autojump_clock):
     async with two_leaves() as (mesh, channel, (x,), (y,)):
         await ask(channel)
         fail(mesh, [x])
@@ -67,14 +67,14 @@ async def test_when_the_first_fails_the_second_serves_until_the_first_is_back(au
         assert set(await spread(channel, 10)) == {x}
 
 
-async def test_a_first_cluster_without_endpoints_is_passed_at_once(autojump_clock):
+async def test_an_aggregate_skips_a_cluster_without_endpoints_at_once(autojump_clock):
     async with two_leaves() as (mesh, channel, _, (y,)):
         mesh.endpoints("x")
         assert await ask(channel) == y
         assert trio.current_time() < 5
 
 
-async def test_a_first_cluster_that_only_connects_is_given_ten_seconds(autojump_clock):
+async def test_an_aggregate_waits_ten_seconds_for_a_connecting_first_cluster(autojump_clock):
     async with two_leaves() as (mesh, channel, (x,), (y,)):
         mesh.network.black_hole(x)
         began = trio.current_time()
@@ -82,7 +82,7 @@ async def test_a_first_cluster_that_only_connects_is_given_ten_seconds(autojump_
         assert trio.current_time() - began == pytest.approx(10, abs=0.5)
 
 
-async def test_clusters_that_change_places_change_roles(autojump_clock):
+async def test_clusters_of_an_aggregate_that_are_reordered_change_roles(autojump_clock):
     async with two_leaves() as (mesh, channel, (x,), (y,)):
         assert await ask(channel) == x
         mesh.plane.put(xds.aggregate("both", "y", "x"))
@@ -90,7 +90,7 @@ async def test_clusters_that_change_places_change_roles(autojump_clock):
         assert set(await spread(channel, 10)) == {y}
 
 
-async def test_aggregates_in_aggregates_are_one_list(autojump_clock):
+async def test_nested_aggregates_are_flattened(autojump_clock):
     async with two_leaves() as (mesh, channel, (x,), (y,)):
         mesh.plane.put(xds.aggregate("both", "inner", "x"), xds.aggregate("inner", "y", "both"))
         assert await ask(channel) == y
@@ -102,7 +102,7 @@ async def test_aggregates_in_aggregates_are_one_list(autojump_clock):
 # -- missing leaves
 
 
-async def test_a_leaf_that_does_not_exist_is_passed_over_until_it_does(autojump_clock):
+async def test_an_aggregate_skips_a_missing_leaf_until_it_exists(autojump_clock):
     async with two_leaves() as (mesh, channel, (x,), (y,)):
         await ask(channel)
         mesh.plane.remove("CDS", "x")
@@ -113,7 +113,7 @@ async def test_a_leaf_that_does_not_exist_is_passed_over_until_it_does(autojump_
         assert set(await spread(channel, 10)) == {x}
 
 
-async def test_an_rpc_that_fails_is_told_which_leaves_were_left_out(autojump_clock):
+async def test_the_error_of_an_aggregate_names_its_missing_leaves(autojump_clock):
     async with two_leaves() as (mesh, channel, _, ys):
         mesh.plane.remove("CDS", "x")
         fail(mesh, ys)
@@ -123,7 +123,7 @@ async def test_an_rpc_that_fails_is_told_which_leaves_were_left_out(autojump_clo
         assert "left out" in failed.value.status.message and '"x"' in failed.value.status.message
 
 
-async def test_an_aggregate_of_nothing_that_exists_fails_with_the_reasons(autojump_clock):
+async def test_an_aggregate_without_existing_leaves_fails_with_the_reasons(autojump_clock):
     async with two_leaves() as (mesh, channel, _, _):
         mesh.plane.put(xds.aggregate("both", "nowhere"))
         await trio.sleep(20)
@@ -135,7 +135,7 @@ async def test_an_aggregate_of_nothing_that_exists_fails_with_the_reasons(autoju
 # -- sessions
 
 
-async def test_a_session_stays_on_its_host_in_the_leaf_that_serves(autojump_clock):
+async def test_a_session_stays_on_its_host_in_the_serving_leaf_of_an_aggregate(autojump_clock):
     async with two_leaves(each=3) as (mesh, channel, xs, ys):
         for leaf in (xs, ys):
             async with channel.session() as session:
@@ -146,7 +146,7 @@ async def test_a_session_stays_on_its_host_in_the_leaf_that_serves(autojump_cloc
             await settled()
 
 
-async def test_the_cookie_names_the_aggregate_and_not_the_leaf(autojump_clock):
+async def test_a_session_cookie_names_the_aggregate_and_not_the_leaf(autojump_clock):
     async with two_leaves() as (_, channel, (x,), _), bidi(channel).open(b"") as call:
         cookie = (await call.wait_initial_metadata()).first("set-cookie")
         value = cookie.removeprefix("session=").partition(";")[0]
@@ -159,7 +159,7 @@ async def test_a_cookie_for_a_leaf_that_does_not_serve_is_not_honoured(autojump_
         assert set(await spread(channel, 5, metadata=metadata)) == {x}
 
 
-async def test_a_session_made_in_the_second_leaf_is_lost_on_the_way_back(autojump_clock):
+async def test_a_session_of_the_second_leaf_moves_when_the_first_is_back(autojump_clock):
     async with two_leaves() as (mesh, channel, (x,), (y,)):
         fail(mesh, [x])
         async with channel.session() as session:
@@ -169,7 +169,7 @@ async def test_a_session_made_in_the_second_leaf_is_lost_on_the_way_back(autojum
             assert set(await spread(session, 5)) == {x}
 
 
-async def test_a_session_holds_over_the_priorities_of_a_leaf(autojump_clock):
+async def test_a_session_stays_on_its_host_across_the_priorities_of_a_leaf(autojump_clock):
     async with two_leaves(each=2) as (mesh, channel, (low, high), _):
         mesh.endpoints("x", xds.locality(low, zone="a"), xds.locality(high, zone="b", priority=1))
         await ask(channel)
@@ -181,7 +181,7 @@ async def test_a_session_holds_over_the_priorities_of_a_leaf(autojump_clock):
 # -- one leaf, several ways to it
 
 
-async def test_a_cluster_serves_as_a_leaf_and_by_itself(autojump_clock):
+async def test_a_cluster_may_be_a_leaf_and_a_routes_cluster(autojump_clock):
     async with two_leaves() as (mesh, channel, (x,), _):
         mesh.route(xds.route("x", prefix="/shop.Direct/"), xds.route("both"))
         await settled()
@@ -189,7 +189,7 @@ async def test_a_cluster_serves_as_a_leaf_and_by_itself(autojump_clock):
         assert len(mesh.servers[x].connections) == 1, "one connection serves both ways"
 
 
-async def test_the_limit_of_concurrent_rpcs_counts_those_of_both_ways(autojump_clock):
+async def test_a_circuit_breaker_counts_rpcs_by_aggregate_and_by_route(autojump_clock):
     async with two_leaves() as (mesh, channel, _, _):
         mesh.plane.put({**xds.cluster("x"), "circuit_breakers": {"thresholds": [{"max_requests": 1}]}})
         mesh.route(xds.route("x", prefix="/shop.Direct/"), xds.route("both"))
@@ -201,7 +201,7 @@ async def test_the_limit_of_concurrent_rpcs_counts_those_of_both_ways(autojump_c
         await ask(channel)
 
 
-async def test_a_leafs_update_steps_that_leafs_branch_only(autojump_clock, monkeypatch):
+async def test_an_update_of_a_leaf_steps_only_its_branch_of_the_tree(autojump_clock, monkeypatch):
     async with two_leaves(each=2) as (mesh, channel, xs, ys):
         for host in xs:
             mesh.network.black_hole(host)
@@ -245,7 +245,7 @@ PICK_FIRST = {
 
 
 @pytest.mark.parametrize(("compat", "hosts"), [("", 1), ("false", 1), ("true", 2)])
-async def test_the_leafs_policy_counts_unless_backward_compatibility_is_asked_for(
+async def test_a_leafs_policy_is_used_unless_backward_compatibility_is_enabled(
     autojump_clock, monkeypatch, compat, hosts
 ):
     monkeypatch.setenv("GRPC_XDS_AGGREGATE_CLUSTER_BACKWARD_COMPAT", compat)
@@ -281,7 +281,7 @@ async def test_no_rpc_fails_while_a_cluster_becomes_an_aggregate_and_back(nurser
     assert answers[x] > 100 and answers[y] > 100
 
 
-async def test_a_leaf_that_left_goes_at_once_and_leaves_no_task(autojump_clock):
+async def test_a_leaf_removed_from_an_aggregate_ends_at_once_and_leaves_no_task(autojump_clock):
     async with two_leaves() as (mesh, channel, (x,), (y,)):
         fail(mesh, [x])
         assert await ask(channel) == y
@@ -291,7 +291,7 @@ async def test_a_leaf_that_left_goes_at_once_and_leaves_no_task(autojump_clock):
         assert not any("/both/priority/x" in name for name in task_names())
 
 
-async def test_an_aggregate_nobody_needs_leaves_no_task_and_no_watch(autojump_clock):
+async def test_an_unrouted_aggregate_leaves_no_task_and_no_watch(autojump_clock):
     async with two_leaves() as (mesh, channel, _, _):
         await ask(channel)
         mesh.route("cart")

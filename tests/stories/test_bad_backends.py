@@ -1,4 +1,4 @@
-"""What RPCs say when a host is wrong, or its reply: the thing, its place, and the remedy."""
+"""Errors about a bad host or reply name the thing, its place, and the remedy."""
 
 from contextlib import asynccontextmanager
 
@@ -16,13 +16,13 @@ class TestBackends:
 
     @asynccontextmanager
     async def channel(self, talk):
-        """A channel whose only host talks like that."""
+        """Open a channel whose only host sends these bytes."""
         async with Mesh.run(0) as mesh, listening(mesh.network, self.ADDRESS, talk):
             mesh.endpoints("cart", [self.ADDRESS])
             async with mesh.channel() as channel:
                 yield channel
 
-    async def test_one_that_is_down_is_named(self, autojump_clock):
+    async def test_the_error_for_a_host_that_is_down_names_it(self, autojump_clock):
         async with Mesh.run(1) as mesh:
             mesh.network.refuse(mesh.hosts[0])
             async with mesh.channel() as channel:
@@ -31,13 +31,13 @@ class TestBackends:
         names(status.message, mesh.hosts[0], "cannot connect", "Connection refused")
 
     @pytest.mark.parametrize("data", GARBAGE.values(), ids=GARBAGE)
-    async def test_one_that_speaks_garbage_is_named(self, data, autojump_clock):
+    async def test_the_error_for_a_host_that_sends_garbage_names_it(self, data, autojump_clock):
         async with self.channel(says(data)) as channel:
             status = await failure(ask(channel))
         assert status.code is StatusCode.UNAVAILABLE
         names(status.message, self.ADDRESS, "does not speak HTTP/2")
 
-    async def test_one_that_accepts_and_says_nothing_is_named(self, autojump_clock):
+    async def test_the_error_for_a_host_without_http2_settings_names_it(self, autojump_clock):
         async with self.channel(says(b"")) as channel:
             status = await failure(ask(channel), within=20)
         names(status.message, self.ADDRESS, "no HTTP/2 SETTINGS")
@@ -50,13 +50,13 @@ class TestBackends:
             ("200", StatusCode.UNKNOWN, "content-type 'text/html'"),
         ],
     )
-    async def test_one_that_is_a_website_is_named(self, http, code, text, autojump_clock):
+    async def test_the_error_for_a_host_that_is_a_website_names_it(self, http, code, text, autojump_clock):
         async with self.channel(website(http)) as channel:
             status = await failure(ask(channel))
         assert status.code is code
         names(status.message, self.ADDRESS, text, "check that a gRPC server listens there")
 
-    async def test_a_method_it_does_not_have_is_named(self, autojump_clock):
+    async def test_the_error_for_an_unimplemented_method_names_it(self, autojump_clock):
         async with Mesh.run(1) as mesh, mesh.channel() as channel:
             mesh.servers[mesh.hosts[0]].fallback = None
             status = await failure(ask(channel))
@@ -74,13 +74,13 @@ class TestReplies:
     async def no_message(self, request, call):
         return b"\xff\xff"
 
-    async def test_one_that_cannot_be_parsed_names_method_and_host(self, autojump_clock):
+    async def test_the_error_for_an_unparsable_reply_names_method_and_host(self, autojump_clock):
         async with self.channel(self.no_message) as (host, channel):
             status = await failure(channel.method(METHOD, None, StringValue)(b""))
         assert status.code is StatusCode.INTERNAL
         names(status.message, METHOD, host, "cannot be parsed", "google.protobuf.StringValue")
 
-    async def test_one_in_a_stream_is_named_as_well(self, autojump_clock):
+    async def test_the_error_for_an_unparsable_reply_in_a_stream_names_method_and_host(self, autojump_clock):
         async with self.channel(self.no_message) as (host, channel):
             chat = channel.method(METHOD, None, StringValue, client_streaming=True, server_streaming=True)
             with pytest.raises(RpcError) as failed:
@@ -90,7 +90,7 @@ class TestReplies:
                     await call.receive()
         names(failed.value.status.message, METHOD, host, "cannot be parsed")
 
-    async def test_one_over_the_limit_says_which_limit_to_raise(self, autojump_clock):
+    async def test_the_error_for_a_reply_over_the_limit_names_the_option_to_raise(self, autojump_clock):
         async def large(request, call):
             return bytes(101)
 

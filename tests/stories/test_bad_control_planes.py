@@ -1,4 +1,4 @@
-"""What RPCs say when the control plane is wrong, or what it serves: the thing, its place, and the remedy."""
+"""Errors about a bad control plane or resource name the thing, its place, and the remedy."""
 
 import pytest
 import trio
@@ -12,7 +12,7 @@ from trxds.testing import resources as xds
 class TestControlPlane:
     IN_QUESTION = ('LDS resource "shop"', f"server {PLANE}", 'node "trxds-test"', "cannot reach the xDS server")
 
-    async def test_one_that_nobody_runs_fails_rpcs_at_once(self, autojump_clock):
+    async def test_a_control_plane_that_refuses_connections_fails_rpcs_at_once(self, autojump_clock):
         async with Mesh.run(1) as mesh:
             mesh.network.refuse(PLANE)
             async with mesh.channel() as channel:
@@ -20,7 +20,7 @@ class TestControlPlane:
         assert status.code is StatusCode.UNAVAILABLE
         names(status.message, *self.IN_QUESTION, "Connection refused", "check that it runs, and server_uri")
 
-    async def test_one_that_does_not_answer_fails_rpcs_after_twenty_seconds(self, autojump_clock):
+    async def test_a_control_plane_that_cannot_be_connected_fails_rpcs_after_twenty_seconds(self, autojump_clock):
         async with Mesh.run(1) as mesh:
             mesh.network.black_hole(PLANE)
             async with mesh.channel() as channel:
@@ -28,7 +28,7 @@ class TestControlPlane:
                 names(status.message, *self.IN_QUESTION, "check server_uri")
                 await failure(ask(channel))
 
-    async def test_an_rpc_that_waits_for_ready_waits(self, autojump_clock):
+    async def test_a_wait_for_ready_rpc_waits_for_a_control_plane(self, autojump_clock):
         async with Mesh.run(1) as mesh:
             mesh.network.refuse(PLANE)
             async with mesh.channel() as channel, trio.open_nursery() as nursery:
@@ -44,7 +44,7 @@ class TestControlPlane:
                 await trio.sleep(60)
                 assert answers == mesh.hosts
 
-    async def test_an_rpc_that_waited_in_vain_says_for_what(self, autojump_clock):
+    async def test_the_deadline_error_of_a_wait_for_ready_rpc_names_the_control_plane(self, autojump_clock):
         async with Mesh.run(1) as mesh:
             mesh.network.refuse(PLANE)
             async with mesh.channel() as channel:
@@ -53,18 +53,18 @@ class TestControlPlane:
         names(status.message, METHOD, "5 s", *self.IN_QUESTION)
 
     @pytest.mark.parametrize("data", GARBAGE.values(), ids=GARBAGE)
-    async def test_one_that_speaks_no_http2_fails_rpcs_at_once(self, data, autojump_clock):
+    async def test_a_control_plane_without_http2_fails_rpcs_at_once(self, data, autojump_clock):
         async with channel_to_plane(says(data)) as channel:
             status = await failure(ask(channel))
         assert status.code is StatusCode.UNAVAILABLE
         names(status.message, *self.IN_QUESTION, "does not speak HTTP/2", "check server_uri")
 
-    async def test_one_that_accepts_and_says_nothing_fails_rpcs_after_twenty_seconds(self, autojump_clock):
+    async def test_a_control_plane_without_http2_settings_fails_rpcs_after_twenty_seconds(self, autojump_clock):
         async with channel_to_plane(says(b"")) as channel:
             status = await failure(ask(channel), within=20)
         names(status.message, *self.IN_QUESTION, "check server_uri")
 
-    async def test_one_that_is_a_website_fails_rpcs_at_once(self, autojump_clock):
+    async def test_a_control_plane_that_is_a_website_fails_rpcs_at_once(self, autojump_clock):
         async with channel_to_plane(website("404")) as channel:
             status = await failure(ask(channel))
         assert status.code is StatusCode.UNAVAILABLE, "its codes never reach RPCs (A54)"
@@ -73,7 +73,7 @@ class TestControlPlane:
 
 class TestResources:
     @pytest.mark.parametrize(("kind", "name"), [("LDS", "shop"), ("RDS", "routes"), ("CDS", "cart"), ("EDS", "cart")])
-    async def test_one_that_does_not_exist_fails_rpcs_after_fifteen_seconds(self, kind, name, autojump_clock):
+    async def test_a_resource_that_does_not_exist_fails_rpcs_after_fifteen_seconds(self, kind, name, autojump_clock):
         async with Mesh.run(1) as mesh:
             mesh.plane.remove(kind, name)
             async with mesh.channel() as channel:
@@ -90,14 +90,14 @@ class TestResources:
                 names(status.message, 'CDS resource "nowhere"', f"server {PLANE}", "does not exist")
                 assert await ask(channel) == mesh.hosts[0]
 
-    async def test_an_invalid_one_is_refused_with_the_fields_place(self, autojump_clock):
+    async def test_an_invalid_resource_is_nacked_with_the_path_of_the_field(self, autojump_clock):
         async with Mesh.run(1) as mesh:
             mesh.cluster("cart", idle_timeout=-1)
             async with mesh.channel() as channel:
                 status = await failure(ask(channel))
         names(status.message, 'CDS resource "cart"', f"server {PLANE}", "invalid resource", "idle_timeout.seconds")
 
-    async def test_an_invalid_update_leaves_the_last_good_one_in_force(self, autojump_clock):
+    async def test_an_invalid_update_leaves_the_last_good_resource_in_force(self, autojump_clock):
         async with Mesh.run(1) as mesh, mesh.channel() as channel:
             await ask(channel)
             mesh.cluster("cart", idle_timeout=-1)
@@ -105,14 +105,14 @@ class TestResources:
             names(nack.error, "cart", "idle_timeout.seconds")
             assert await ask(channel) == mesh.hosts[0]
 
-    async def test_routes_without_our_virtual_host_say_which_domain_is_missing(self, autojump_clock):
+    async def test_routes_without_a_matching_virtual_host_fail_rpcs_and_name_the_domain(self, autojump_clock):
         async with Mesh.run(1) as mesh:
             mesh.plane.put(xds.routes("routes", xds.route("cart"), domains=["other"]))
             async with mesh.channel() as channel:
                 status = await failure(ask(channel))
         names(status.message, 'RDS resource "routes"', 'no virtual host for "shop"', "add that domain")
 
-    async def test_an_rpc_that_no_route_matches_says_so(self, autojump_clock):
+    async def test_an_rpc_without_a_matching_route_fails_with_that_reason(self, autojump_clock):
         async with Mesh.run(1) as mesh:
             mesh.route(xds.route("cart", prefix="/other"))
             async with mesh.channel() as channel:
@@ -120,7 +120,7 @@ class TestResources:
         assert status.code is StatusCode.UNAVAILABLE
         names(status.text, METHOD, 'virtual host "routes"')
 
-    async def test_a_cluster_without_endpoints_says_so(self, autojump_clock):
+    async def test_a_cluster_without_endpoints_fails_rpcs_with_that_reason(self, autojump_clock):
         async with Mesh.run(1) as mesh:
             mesh.endpoints("cart")
             async with mesh.channel() as channel:

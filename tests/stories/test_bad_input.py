@@ -1,4 +1,4 @@
-"""What callers see of their own mistakes: an error that names the thing, its place, and the remedy."""
+"""Errors about a caller's mistakes name the thing, its place, and the remedy."""
 
 import pytest
 import trio
@@ -23,7 +23,7 @@ class TestTargets:
             ("xds:///shop/", "names no service; write xds:///NAME"),
         ],
     )
-    async def test_a_target_that_is_none_is_refused_before_anything_runs(self, target, what):
+    async def test_a_malformed_target_is_a_value_error_before_anything_runs(self, target, what):
         with pytest.raises(ValueError) as refused:
             async with trxds.open_channel(target, bootstrap=xds.bootstrap(PLANE)):
                 pass
@@ -40,19 +40,19 @@ class TestTargets:
             ("dns:///shop:80", {"idle_timeout": 0}, "idle_timeout is a number of seconds above 0, or None"),
         ],
     )
-    async def test_an_option_that_cannot_be_is_refused_before_anything_runs(self, target, option, why):
+    async def test_an_invalid_option_of_open_channel_is_an_error_before_anything_runs(self, target, option, why):
         with pytest.raises(ValueError) as refused:
             async with trxds.open_channel(target, **option):
                 pass
         names(str(refused.value), why)
 
-    async def test_an_unknown_authority_is_refused(self):
+    async def test_a_target_with_an_unknown_authority_is_an_error(self):
         with pytest.raises(BootstrapError) as refused:
             async with trxds.open_channel("xds://fleet/shop", bootstrap=xds.bootstrap(PLANE)):
                 pass
         names(str(refused.value), "'xds://fleet/shop'", "'fleet'", "add it there", "xds:///shop")
 
-    async def test_without_a_bootstrap_the_error_says_how_to_give_one(self, monkeypatch):
+    async def test_the_error_for_a_missing_bootstrap_names_the_ways_to_pass_one(self, monkeypatch):
         monkeypatch.delenv("GRPC_XDS_BOOTSTRAP", raising=False)
         monkeypatch.delenv("GRPC_XDS_BOOTSTRAP_CONFIG", raising=False)
         with pytest.raises(BootstrapError) as refused:
@@ -60,7 +60,7 @@ class TestTargets:
                 pass
         names(str(refused.value), "GRPC_XDS_BOOTSTRAP", "GRPC_XDS_BOOTSTRAP_CONFIG", "bootstrap=")
 
-    async def test_a_malformed_bootstrap_is_refused_with_the_fields_place(self):
+    async def test_the_error_for_a_malformed_bootstrap_has_the_path_of_the_field(self):
         with pytest.raises(BootstrapError) as refused:
             async with trxds.open_channel("xds:///shop", bootstrap={"xds_servers": [{}]}):
                 pass
@@ -68,7 +68,7 @@ class TestTargets:
 
 
 class TestCallers:
-    """Their own mistakes are TypeError or ValueError, and nothing is sent."""
+    """Mistakes of callers are TypeError or ValueError, and nothing is sent."""
 
     @pytest.mark.parametrize(
         ("metadata", "error", "parts"),
@@ -85,7 +85,7 @@ class TestCallers:
             ([(b"id", "7")], TypeError, ["metadata[0]", "tuple", "pair of key and value"]),
         ],
     )
-    async def test_bad_metadata(self, metadata, error, parts, autojump_clock):
+    async def test_bad_metadata_of_a_call_is_an_error_that_names_the_key(self, metadata, error, parts, autojump_clock):
         async with Mesh.run(1) as mesh, mesh.channel() as channel:
             with pytest.raises(error) as refused:
                 await ask(channel, metadata=metadata)
@@ -93,7 +93,7 @@ class TestCallers:
         names(str(refused.value), *parts)
 
     @pytest.mark.parametrize("path", ["shop.Cart/Add", "/shop.Cart", "/shop.Cart/Add/More", ""])
-    async def test_a_bad_path(self, path, autojump_clock):
+    async def test_a_malformed_method_path_is_a_value_error(self, path, autojump_clock):
         async with Mesh.run(1) as mesh, mesh.channel() as channel:
             with pytest.raises(ValueError) as refused:
                 channel.method(path)
@@ -108,14 +108,14 @@ class TestCallers:
             (StringValue, {"value": "x"}, ["google.protobuf.StringValue", "dict"]),
         ],
     )
-    async def test_a_request_of_the_wrong_type(self, type_, request_, parts, autojump_clock):
+    async def test_a_request_of_the_wrong_type_is_a_type_error(self, type_, request_, parts, autojump_clock):
         async with Mesh.run(1) as mesh, mesh.channel() as channel:
             with pytest.raises(TypeError) as refused:
                 await channel.method(METHOD, type_)(request_)
             assert mesh.servers[mesh.hosts[0]].calls == []
         names(str(refused.value), METHOD, *parts)
 
-    async def test_a_request_of_the_wrong_type_in_a_stream_resets_it(self, autojump_clock):
+    async def test_a_request_of_the_wrong_type_in_a_stream_is_a_type_error_and_resets_it(self, autojump_clock):
         async with Mesh.run(1) as mesh, mesh.channel() as channel:
             with pytest.raises(TypeError, match=METHOD):
                 async with bidi(channel).open() as call:
@@ -124,13 +124,13 @@ class TestCallers:
             (seen,) = mesh.servers[mesh.hosts[0]].calls
             assert seen.status.code is StatusCode.CANCELLED
 
-    async def test_a_streaming_method_called_like_another(self, autojump_clock):
+    async def test_calling_a_method_of_another_kind_is_a_type_error(self, autojump_clock):
         async with Mesh.run(1) as mesh, mesh.channel() as channel:
             with pytest.raises(TypeError) as refused:
                 await bidi(channel)(b"")
         names(str(refused.value), METHOD, "method.open")
 
-    async def test_a_method_the_service_does_not_have(self, autojump_clock):
+    async def test_a_stub_without_the_method_is_an_attribute_error(self, autojump_clock):
         service = xds_service()
         async with Mesh.run(1) as mesh, mesh.channel() as channel:
             with pytest.raises(AttributeError) as refused:
@@ -139,36 +139,36 @@ class TestCallers:
 
 
 def xds_service():
-    """Any service that has a descriptor."""
+    """Return a service that has a descriptor."""
     from envoy.service.discovery.v3 import ads_pb2
 
     return ads_pb2.DESCRIPTOR.services_by_name["AggregatedDiscoveryService"]
 
 
 class TestWrongTypes:
-    """Arguments that are not even of the right type are named, with what they should be."""
+    """Errors about arguments of a wrong type name them and the right type."""
 
-    async def test_a_target(self):
+    async def test_a_target_of_the_wrong_type_is_a_type_error(self):
         with pytest.raises(TypeError, match="target is a text such as dns:///host:port or xds:///NAME, not 5"):
             async with trxds.open_channel(5):
                 pass
 
-    async def test_a_bootstrap(self):
+    async def test_a_bootstrap_of_the_wrong_type_is_a_type_error(self):
         with pytest.raises(TypeError, match="bootstrap is a path, JSON text or a mapping, not list"):
             async with trxds.open_channel("xds:///shop", bootstrap=[]):
                 pass
 
-    async def test_a_bootstrap_in_json_is_no_path(self):
+    async def test_a_bootstrap_string_with_json_is_parsed_and_no_path(self):
         with pytest.raises(trxds.BootstrapError, match="xds_servers"):
             async with trxds.open_channel("xds:///shop", bootstrap="{}"):
                 pass
 
-    async def test_a_service(self, autojump_clock):
+    async def test_a_stub_of_anything_but_a_service_descriptor_is_a_type_error(self, autojump_clock):
         async with Mesh.run(1) as mesh, mesh.channel() as channel:
             with pytest.raises(TypeError, match="stub takes a ServiceDescriptor"):
                 channel.stub(5)
 
-    async def test_a_timeout_that_is_not_a_number(self, autojump_clock):
+    async def test_a_timeout_of_the_wrong_type_is_a_type_error(self, autojump_clock):
         async with Mesh.run(1) as mesh, mesh.channel() as channel:
             with pytest.raises(TypeError, match="not nan"):
                 await ask(channel, timeout=float("nan"))

@@ -1,4 +1,4 @@
-"""Where a channel stands, for who watches it (doc/connectivity-semantics-and-api.md), and how it falls asleep."""
+"""A channel shows its connectivity state and becomes IDLE (doc/connectivity-semantics-and-api.md)."""
 
 import pytest
 import trio
@@ -19,7 +19,7 @@ async def settled():
 
 
 def watch(channel, nursery):
-    """The states that a watcher sees, as they come."""
+    """Record the states of a channel as they come."""
     seen = []
 
     async def follow():
@@ -56,7 +56,7 @@ async def test_pick_first_is_idle_when_its_host_is_lost_and_the_next_call_connec
         nursery.cancel_scope.cancel()
 
 
-async def test_an_idle_channel_connects_without_a_call_if_it_is_asked_to(autojump_clock):
+async def test_try_to_connect_connects_an_idle_pick_first(autojump_clock):
     async with hosts_in_memory(1) as mesh, mesh.channel() as channel:
         await ask(channel)
         mesh.network.cut(mesh.hosts[0])
@@ -66,7 +66,7 @@ async def test_an_idle_channel_connects_without_a_call_if_it_is_asked_to(autojum
         assert await channel.wait_for_state_change(CONNECTING) is READY
 
 
-async def test_ring_hash_connects_one_host_if_it_is_asked_to(autojump_clock):
+async def test_try_to_connect_connects_one_host_of_ring_hash(autojump_clock):
     config = {"loadBalancingConfig": [{"ring_hash_experimental": {}}]}
     async with hosts_in_memory(3) as mesh, mesh.channel(service_config=config) as channel:
         await settled()
@@ -76,7 +76,7 @@ async def test_ring_hash_connects_one_host_if_it_is_asked_to(autojump_clock):
         assert (channel.state, sum(mesh.network.attempts.values())) == (READY, 1)
 
 
-async def test_a_cluster_of_the_control_plane_connects_if_it_is_asked_to(autojump_clock):
+async def test_try_to_connect_connects_a_cluster_of_the_control_plane(autojump_clock):
     async with Mesh.run(2) as mesh:
         mesh.plane.put(xds.cluster("cart") | {"lb_policy": "RING_HASH"})
         async with mesh.channel() as channel:
@@ -96,7 +96,7 @@ async def test_a_channel_whose_hosts_cannot_be_reached_fails_and_recovers(autoju
             assert await channel.wait_for_state_change(FAILURE) is READY
 
 
-async def test_a_watcher_ends_when_the_channel_closes(autojump_clock):
+async def test_iteration_over_the_states_ends_when_the_channel_closes(autojump_clock):
     async with hosts_in_memory(1) as mesh, trio.open_nursery() as nursery:
         async with mesh.channel() as channel:
             seen = watch(channel, nursery)
@@ -112,7 +112,7 @@ async def test_a_watcher_ends_when_the_channel_closes(autojump_clock):
 # -- idle
 
 
-async def test_without_calls_a_channel_is_idle_after_half_an_hour_and_lets_everything_go(autojump_clock):
+async def test_a_channel_without_calls_is_idle_after_half_an_hour_and_closes_its_connections(autojump_clock):
     async with hosts_in_memory(2) as mesh, mesh.channel() as channel:
         await ask(channel)
         began = trio.current_time()
@@ -123,7 +123,7 @@ async def test_without_calls_a_channel_is_idle_after_half_an_hour_and_lets_every
         assert not [name for name in task_names() if name.startswith(("lb/", "subchannel/"))]
 
 
-async def test_the_next_call_wakes_it_and_its_name_is_looked_up_anew(autojump_clock):
+async def test_the_next_call_ends_idle_and_resolves_the_name_again(autojump_clock):
     async with hosts_in_memory(2) as mesh, mesh.channel(idle_timeout=60) as channel:
         mesh.points_to(mesh.hosts[0])
         await ask(channel)
@@ -132,7 +132,7 @@ async def test_the_next_call_wakes_it_and_its_name_is_looked_up_anew(autojump_cl
         assert await ask(channel) == mesh.hosts[1]
 
 
-async def test_it_sleeps_and_wakes_again_and_again(autojump_clock):
+async def test_a_channel_enters_and_leaves_idle_repeatedly(autojump_clock):
     async with hosts_in_memory(1) as mesh, mesh.channel(idle_timeout=60) as channel:
         for _ in range(3):
             await ask(channel)
@@ -142,7 +142,7 @@ async def test_it_sleeps_and_wakes_again_and_again(autojump_clock):
         assert len(channel._pool.subchannels) == 0
 
 
-async def test_it_can_be_woken_without_a_call(autojump_clock):
+async def test_try_to_connect_ends_the_idle_state_of_a_channel(autojump_clock):
     async with hosts_in_memory(1) as mesh, mesh.channel(idle_timeout=60) as channel, trio.open_nursery() as nursery:
         await ask(channel)
         await channel.wait_for_state_change(READY)
@@ -154,7 +154,7 @@ async def test_it_can_be_woken_without_a_call(autojump_clock):
         nursery.cancel_scope.cancel()
 
 
-async def test_who_watches_does_not_keep_it_awake_or_wake_it(autojump_clock):
+async def test_watching_the_state_neither_prevents_nor_ends_idle(autojump_clock):
     async with hosts_in_memory(1) as mesh, mesh.channel(idle_timeout=60) as channel, trio.open_nursery() as nursery:
         seen = watch(channel, nursery)
         await trio.sleep(1000)
@@ -162,7 +162,7 @@ async def test_who_watches_does_not_keep_it_awake_or_wake_it(autojump_clock):
         nursery.cancel_scope.cancel()
 
 
-async def test_a_call_that_goes_on_keeps_it_awake(autojump_clock):
+async def test_an_open_call_prevents_idle(autojump_clock):
     async with hosts_in_memory(1) as mesh, mesh.channel(idle_timeout=60) as channel:
         async with bidi(channel).open() as call:
             await trio.sleep(1000)
@@ -171,7 +171,7 @@ async def test_a_call_that_goes_on_keeps_it_awake(autojump_clock):
         assert channel.state is READY
 
 
-async def test_calls_now_and_then_keep_it_awake(autojump_clock):
+async def test_occasional_calls_prevent_idle(autojump_clock):
     async with hosts_in_memory(1) as mesh, mesh.channel(idle_timeout=60) as channel:
         for _ in range(20):
             await ask(channel)
@@ -179,14 +179,14 @@ async def test_calls_now_and_then_keep_it_awake(autojump_clock):
         assert mesh.network.attempts[mesh.hosts[0]] == 1
 
 
-async def test_with_none_it_never_sleeps(autojump_clock):
+async def test_a_channel_without_idle_timeout_is_never_idle(autojump_clock):
     async with hosts_in_memory(1) as mesh, mesh.channel(idle_timeout=None) as channel:
         await ask(channel)
         await trio.sleep(100 * HALF_AN_HOUR)
         assert channel.state is READY
 
 
-async def test_it_sleeps_while_its_hosts_fail_and_a_call_then_tries_again(autojump_clock):
+async def test_a_channel_with_failing_hosts_becomes_idle_and_a_call_connects_again(autojump_clock):
     async with hosts_in_memory(1) as mesh:
         mesh.network.refuse(mesh.hosts[0])
         async with mesh.channel(idle_timeout=60) as channel:
@@ -200,7 +200,7 @@ async def test_it_sleeps_while_its_hosts_fail_and_a_call_then_tries_again(autoju
             assert await ask(channel) == mesh.hosts[0]
 
 
-async def test_a_channel_of_a_control_plane_keeps_its_watches_and_lets_its_hosts_go(autojump_clock):
+async def test_an_idle_xds_channel_keeps_its_watches_and_closes_its_connections(autojump_clock):
     async with Mesh.run(2) as mesh, mesh.channel(idle_timeout=60) as channel, channel.session() as session:
         host = await ask(session)
         await channel.wait_for_state_change(READY)
@@ -210,7 +210,7 @@ async def test_a_channel_of_a_control_plane_keeps_its_watches_and_lets_its_hosts
         assert {await ask(session) for _ in range(5)} == {host}, "a session outlasts it"
 
 
-async def test_a_control_plane_that_is_gone_when_it_wakes_is_not_needed(autojump_clock):
+async def test_an_idle_xds_channel_leaves_idle_without_its_control_plane(autojump_clock):
     async with Mesh.run(2) as mesh, mesh.channel(idle_timeout=60) as channel:
         await ask(channel)
         await channel.wait_for_state_change(READY)
@@ -218,7 +218,7 @@ async def test_a_control_plane_that_is_gone_when_it_wakes_is_not_needed(autojump
         assert await ask(channel) in mesh.hosts
 
 
-async def test_what_the_control_plane_says_meanwhile_holds_when_it_wakes(autojump_clock):
+async def test_an_xds_update_during_idle_is_in_force_after_it(autojump_clock):
     async with Mesh.run(3) as mesh, mesh.channel(idle_timeout=60) as channel:
         mesh.endpoints("cart", mesh.hosts[:1])
         await ask(channel)
@@ -237,7 +237,7 @@ async def test_what_the_control_plane_says_meanwhile_holds_when_it_wakes(autojum
         assert {address for address, _ in channel._pool.subchannels} == set(mesh.hosts[1:]), "one is kept warm"
 
 
-async def test_an_error_that_the_control_plane_brings_meanwhile_holds_when_it_wakes(autojump_clock):
+async def test_an_xds_error_during_idle_is_in_force_after_it(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel(idle_timeout=60) as channel:
         await ask(channel)
         await channel.wait_for_state_change(READY)
@@ -250,7 +250,7 @@ async def test_an_error_that_the_control_plane_brings_meanwhile_holds_when_it_wa
         assert await ask(channel, wait_for_ready=True) == mesh.hosts[0]
 
 
-async def test_a_control_plane_that_says_nothing_does_not_keep_it_awake(autojump_clock):
+async def test_a_silent_control_plane_does_not_prevent_idle(autojump_clock):
     async with Mesh.run(1) as mesh:
         mesh.plane_server.stop()
         async with mesh.channel(idle_timeout=60) as channel:
@@ -260,7 +260,7 @@ async def test_a_control_plane_that_says_nothing_does_not_keep_it_awake(autojump
             assert await ask(channel, wait_for_ready=True) == mesh.hosts[0]
 
 
-async def test_closing_a_channel_that_sleeps_leaves_nothing(autojump_clock):
+async def test_closing_an_idle_channel_leaves_no_task(autojump_clock):
     async with hosts_in_memory(1) as mesh:
         before = task_names()
         async with mesh.channel(idle_timeout=60) as channel:

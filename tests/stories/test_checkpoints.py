@@ -33,7 +33,7 @@ ROW = re.compile(r"^\| (`.*) \| (.*) \|$", re.MULTILINE)
 
 
 def table():
-    """What the document says of each coroutine."""
+    """Return the document's rule for each coroutine."""
     text = (Path(__file__).parents[2] / "docs/concurrency.md").read_text("utf-8")
     section = text.partition("\n## Checkpoints\n")[2].partition("\n## ")[0]
     return {name: word for names, word in ROW.findall(section) for name in re.findall(r"`([^`]+)`", names)}
@@ -68,7 +68,7 @@ def coroutines():
                         yield f"{prefix}{name}.{member}"
 
 
-def test_the_document_names_every_public_coroutine_and_nothing_else():
+def test_the_table_of_checkpoints_lists_every_public_coroutine_and_nothing_else():
     assert sorted(TABLE) == sorted([*coroutines(), "Channel.states"])
 
 
@@ -82,7 +82,7 @@ def checkpoints(whether):
 
 
 class Probes:
-    """What was tried, and how it went against the table."""
+    """The coroutines that were tried, compared with the table."""
 
     def __init__(self):
         self.tried = set()
@@ -129,8 +129,8 @@ async def served(handler=twice, **options):
         yield mesh, channel
 
 
-def test_nothing_of_the_table_is_left_untried():
-    """The tests below cover it; those whose word is no promise of their own are left out."""
+def test_every_row_of_the_table_of_checkpoints_has_a_probe():
+    """The tests below cover the table, except for rows without a promise of their own."""
     tried = set().union(*TRIED.values())
     others = {name for name, word in TABLE.items() if word.startswith("run by")}
     assert tried | others == set(TABLE)
@@ -193,7 +193,7 @@ TRIED = {
 
 @pytest.fixture
 def probes(request):
-    """The test that is named after a row of `TRIED` tries that row, no less and no more."""
+    """Check that the test named after a row of `TRIED` tries exactly the coroutines of that row."""
     made = Probes()
     yield made
     assert made.tried == TRIED[request.node.name.removeprefix("test_checkpoints_of_")]

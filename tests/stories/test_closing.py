@@ -1,4 +1,4 @@
-"""Calls live in their users' tasks; when the channel closes they end there, wherever they are (docs/concurrency.md)."""
+"""Calls run in their callers' tasks, and end there when the channel closes (docs/concurrency.md)."""
 
 import pytest
 import trio
@@ -10,7 +10,7 @@ from trxds.client.filter_protocol import Wait
 
 
 async def ended_by_closing(mesh, nursery, call):
-    """Run `call(channel)` in a task outside the channel; close the channel; how the call ended."""
+    """Run `call(channel)` in a task outside the channel, close the channel, and return the call's error."""
     outcome = []
 
     async def run(channel):
@@ -31,19 +31,19 @@ async def ended_by_closing(mesh, nursery, call):
     assert (error.status.code, error.status.message) == (StatusCode.CANCELLED, "channel closed")
 
 
-async def test_a_call_that_waits_for_the_first_configuration(nursery, autojump_clock):
+async def test_closing_ends_a_call_that_waits_for_the_first_configuration(nursery, autojump_clock):
     async with Mesh.run(1) as mesh:
         mesh.plane.withhold("LDS")
         await ended_by_closing(mesh, nursery, lambda channel: method(channel)(b""))
 
 
-async def test_a_call_that_is_queued_for_a_host(nursery, autojump_clock):
+async def test_closing_ends_a_call_that_is_queued_for_a_host(nursery, autojump_clock):
     async with Mesh.run(1) as mesh:
         mesh.network.black_hole(mesh.hosts[0])
         await ended_by_closing(mesh, nursery, lambda channel: method(channel)(b""))
 
 
-async def test_a_call_in_a_filter(nursery, autojump_clock, monkeypatch):
+async def test_closing_ends_a_call_in_a_filter(nursery, autojump_clock, monkeypatch):
     monkeypatch.setattr(
         "trxds.session_affinity.stateful_session_filter.StatefulSession.start", lambda *_: Wait(trio.sleep_forever)
     )
@@ -51,7 +51,7 @@ async def test_a_call_in_a_filter(nursery, autojump_clock, monkeypatch):
         await ended_by_closing(mesh, nursery, lambda channel: method(channel)(b""))
 
 
-async def test_a_call_that_waits_for_window(nursery, autojump_clock):
+async def test_closing_ends_a_call_that_waits_for_flow_control_window(nursery, autojump_clock):
     async def never_reads(call):
         await trio.sleep_forever()
 
@@ -65,7 +65,7 @@ async def test_a_call_that_waits_for_window(nursery, autojump_clock):
         await ended_by_closing(mesh, nursery, send_without_end)
 
 
-async def test_a_call_in_the_middle_of_its_stream(nursery, autojump_clock):
+async def test_closing_ends_a_call_in_the_middle_of_its_stream(nursery, autojump_clock):
     async def converse(channel):
         async with bidi(channel).open() as call:
             await call.send(b"one")
@@ -76,7 +76,7 @@ async def test_a_call_in_the_middle_of_its_stream(nursery, autojump_clock):
         await ended_by_closing(mesh, nursery, converse)
 
 
-async def test_a_call_that_waits_for_its_sessions_first(nursery, autojump_clock):
+async def test_closing_ends_a_call_that_waits_for_its_sessions_first_call(nursery, autojump_clock):
     async def two_at_once(channel):
         async with channel.session() as session, trio.open_nursery() as calls:
             calls.start_soon(ignoring_errors, method(session, "/shop.Cart/Silent"))
@@ -100,7 +100,7 @@ async def silent(call):
     await trio.sleep_forever()
 
 
-async def test_a_call_between_two_waits_ends_at_the_next(nursery, autojump_clock):
+async def test_closing_ends_a_call_between_two_waits_at_the_next(nursery, autojump_clock):
     async with Mesh.run(1) as mesh:
         async with mesh.channel() as channel:
             opening = bidi(channel).open()
@@ -110,7 +110,7 @@ async def test_a_call_between_two_waits_ends_at_the_next(nursery, autojump_clock
         await opening.__aexit__(None, None, None)
 
 
-async def test_the_blocks_own_exception_keeps_its_cause(autojump_clock):
+async def test_the_exception_of_a_channels_block_keeps_its_cause(autojump_clock):
     async with Mesh.run(1) as mesh:
         with pytest.raises(ValueError) as raised:
             async with mesh.channel():

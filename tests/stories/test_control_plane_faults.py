@@ -1,4 +1,4 @@
-"""What RPCs see of a control plane that fails, in each way in which one can; in both protocols."""
+"""RPCs survive the failures of a control plane, in both protocol variants."""
 
 import pytest
 import trio
@@ -39,7 +39,7 @@ async def refusal(caller):
 
 
 class TestDown:
-    async def test_at_the_start_rpcs_fail_at_once_and_say_why(self, autojump_clock):
+    async def test_rpcs_fail_at_once_if_the_control_plane_is_down_at_the_start(self, autojump_clock):
         async with Mesh.run() as mesh:
             down(mesh)
             async with mesh.channel() as channel:
@@ -48,7 +48,7 @@ class TestDown:
                 assert f'LDS resource "shop" (server {PLANE}, node "trxds-test"): REQUESTED since' in message
                 assert trio.current_time() - started < 1
 
-    async def test_at_the_start_those_that_wait_for_ready_are_served_when_it_is_up(self, autojump_clock):
+    async def test_wait_for_ready_rpcs_are_served_when_the_control_plane_comes_up(self, autojump_clock):
         async with Mesh.run() as mesh:
             down(mesh)
             async with mesh.channel() as channel, trio.open_nursery() as nursery:
@@ -64,7 +64,7 @@ class TestDown:
             assert len(answers) == 1
 
     @pytest.mark.parametrize("kind", ["LDS", "RDS", "CDS", "EDS"])
-    async def test_mid_way_the_error_names_what_is_missing_and_the_rest_comes_later(self, autojump_clock, kind):
+    async def test_an_outage_during_the_start_names_missing_resources(self, autojump_clock, kind):
         async with Mesh.run() as mesh:
             mesh.plane.withhold(kind)
             async with mesh.channel() as channel:
@@ -77,7 +77,7 @@ class TestDown:
                 await trio.sleep(20)
                 await ask(channel)
 
-    async def test_for_an_hour_rpcs_and_sessions_go_on_and_then_the_news_arrive(self, autojump_clock):
+    async def test_rpcs_and_sessions_go_on_during_an_outage_of_an_hour(self, autojump_clock):
         async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
             host = await ask(session)
             down(mesh)
@@ -91,7 +91,7 @@ class TestDown:
             await trio.sleep(LONGEST_BACKOFF)
             assert set(await spread(channel, 20)) == {host}
 
-    async def test_and_up_again_and_again_costs_no_rpc(self, autojump_clock):
+    async def test_a_flapping_control_plane_fails_no_rpc(self, autojump_clock):
         async with Mesh.run(3) as mesh, mesh.channel() as channel:
             await ask(channel)
             for number in range(20):
@@ -108,7 +108,7 @@ class TestDown:
 
 
 class TestSlow:
-    async def test_a_server_that_takes_ten_seconds_for_each_answer_is_waited_for(self, autojump_clock):
+    async def test_a_control_plane_that_takes_ten_seconds_per_response_is_waited_for(self, autojump_clock):
         async with Mesh.run() as mesh:
             for kind in ("LDS", "RDS", "CDS", "EDS"):
                 mesh.plane.withhold(kind)
@@ -119,7 +119,7 @@ class TestSlow:
                     await trio.sleep(10)
                     mesh.plane.release(kind)
 
-    async def test_one_that_is_connected_and_silent_leaves_things_as_they_are(self, autojump_clock):
+    async def test_a_silent_control_plane_changes_nothing(self, autojump_clock):
         async with Mesh.run() as mesh, mesh.channel() as channel:
             await ask(channel)
             for kind in ("LDS", "RDS", "CDS", "EDS"):
@@ -132,7 +132,7 @@ class TestSlow:
             await trio.sleep(1)
             assert set(await spread(channel, 10)) == set(mesh.hosts[:1])
 
-    async def test_one_that_never_accepts_is_an_error_after_twenty_seconds(self, autojump_clock):
+    async def test_a_control_plane_that_never_accepts_is_an_error_after_twenty_seconds(self, autojump_clock):
         async with Mesh.run() as mesh:
             mesh.network.black_hole(PLANE)
             async with mesh.channel() as channel:
@@ -140,7 +140,7 @@ class TestSlow:
 
 
 class TestHalfOpen:
-    async def test_a_server_that_vanished_is_noticed_and_found_again(self, autojump_clock):
+    async def test_keepalive_notices_a_vanished_control_plane_which_is_found_again(self, autojump_clock):
         async with Mesh.run(2) as mesh, mesh.channel() as channel:
             await ask(channel)
             mesh.network.silence(PLANE)
@@ -151,7 +151,7 @@ class TestHalfOpen:
             await trio.sleep(30)  # after five minutes a PING, and 20 s for its answer
             assert set(await spread(channel, 10)) == set(mesh.hosts[:1])
 
-    async def test_while_it_cannot_be_found_rpcs_go_on(self, autojump_clock):
+    async def test_rpcs_go_on_while_a_vanished_control_plane_cannot_be_reached(self, autojump_clock):
         async with Mesh.run(2) as mesh, mesh.channel() as channel:
             await ask(channel)
             mesh.network.silence(PLANE)
@@ -164,7 +164,7 @@ class TestHalfOpen:
             await trio.sleep(LONGEST_BACKOFF)
             assert set(await spread(channel, 10)) == set(mesh.hosts[:1])
 
-    async def test_one_that_merely_has_nothing_to_say_is_kept(self, autojump_clock):
+    async def test_an_idle_control_plane_keeps_its_connection(self, autojump_clock):
         async with Mesh.run(2) as mesh, mesh.channel() as channel:
             await ask(channel)
             await trio.sleep(24 * 3600)
@@ -173,7 +173,7 @@ class TestHalfOpen:
 
 
 def unreadable(kind, mesh):
-    """A new version of the mesh's resource of that kind, and one thing wrong with it."""
+    """Return a new version of the mesh's resource of that kind, with one error."""
     listener = xds.listener("shop", routes="routes")
     listener["api_listener"]["api_listener"]["http_filters"] = []
     routes = xds.routes("routes", xds.route("cart"))
@@ -184,7 +184,7 @@ def unreadable(kind, mesh):
 
 
 def readable(kind, mesh):
-    """The same made good, and another than before: only the first host."""
+    """Return a corrected version, which differs from the first one: only the first host."""
     return {
         "LDS": xds.listener("shop", routes="routes"),
         "RDS": xds.routes("routes", xds.route("cart", prefix="/shop")),
@@ -195,7 +195,7 @@ def readable(kind, mesh):
 
 @pytest.mark.parametrize("kind", ["LDS", "RDS", "CDS", "EDS"])
 class TestRefused:
-    async def test_the_last_good_one_serves_until_it_is_mended(self, autojump_clock, kind):
+    async def test_the_last_good_resource_is_used_until_a_nacked_one_is_repaired(self, autojump_clock, kind):
         async with Mesh.run() as mesh, mesh.channel() as channel:
             await ask(channel)
             mesh.plane.put(unreadable(kind, mesh))
@@ -209,7 +209,7 @@ class TestRefused:
             hosts = set(await spread(channel, 10))
             assert hosts == set(mesh.hosts[:1] if kind == "EDS" else mesh.hosts)
 
-    async def test_without_a_good_one_rpcs_fail_and_name_it_until_it_is_mended(self, autojump_clock, kind):
+    async def test_a_nacked_resource_without_a_good_version_fails_rpcs_and_is_named(self, autojump_clock, kind):
         async with Mesh.run() as mesh:
             mesh.plane.put(unreadable(kind, mesh))
             async with mesh.channel() as channel:
@@ -220,7 +220,7 @@ class TestRefused:
                 await trio.sleep(1)
                 await ask(channel)
 
-    async def test_a_refusal_does_not_last_over_a_new_stream(self, autojump_clock, kind):
+    async def test_a_nack_does_not_outlast_its_stream(self, autojump_clock, kind):
         async with Mesh.run() as mesh, mesh.channel() as channel:
             await ask(channel)
             mesh.plane.put(unreadable(kind, mesh))
@@ -234,7 +234,7 @@ class TestRefused:
 
 
 class TestGarbage:
-    async def test_bytes_that_are_no_response_are_ignored(self, autojump_clock, caplog, feature):
+    async def test_an_unparsable_discovery_response_is_ignored(self, autojump_clock, caplog, feature):
         async with Mesh.run() as mesh:
 
             async def handle(call):
@@ -254,7 +254,7 @@ class TestGarbage:
         assert any("14 bytes that are no" in text for text in texts)
         assert any("unknown type ''" in text for text in texts)
 
-    async def test_a_server_that_breaks_http2_in_mid_stream_is_left_and_tried_again(self, autojump_clock):
+    async def test_a_control_plane_that_breaks_http2_is_disconnected_and_retried(self, autojump_clock):
         async with Mesh.run() as mesh, mesh.channel() as channel:
             await ask(channel)
             mesh.network.inject(PLANE, b"\x00\x00\x01\x00\x00\x00\x00\x00\x00x")  # DATA on stream 0
@@ -263,7 +263,7 @@ class TestGarbage:
 
 
 class TestMuch:
-    async def test_rpcs_go_on_while_20_megabytes_arrive(self, autojump_clock):
+    async def test_rpcs_go_on_during_an_xds_update_of_20_megabytes(self, autojump_clock):
         async with Mesh.run() as mesh, mesh.channel() as channel:
             await ask(channel)
             mesh.plane.put({**xds.cluster("cart"), "alt_stat_name": "x" * 20_000_000})
@@ -273,7 +273,7 @@ class TestMuch:
             await mesh.plane.wait_for_ack("CDS")
             await ask(channel)
 
-    async def test_of_two_hundred_updates_the_newest_is_in_force_and_no_rpc_fails(self, autojump_clock):
+    async def test_the_newest_of_200_updates_is_in_force_and_no_rpc_fails(self, autojump_clock):
         async with Mesh.run(2) as mesh, mesh.channel() as channel:
             await ask(channel)
             for number in range(200):

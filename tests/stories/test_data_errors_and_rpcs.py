@@ -1,4 +1,4 @@
-"""What RPCs see of bad news from the control plane, by the bootstrap's server features (A53, A54, A88)."""
+"""Data errors of the control plane reach RPCs according to the bootstrap's server features (A53, A54, A88)."""
 
 import pytest
 import trio
@@ -32,7 +32,7 @@ async def test_a_deleted_cluster_fails_rpcs(autojump_clock):
 
 
 @pytest.mark.parametrize(("switch", "feature"), [("false", "ignore_resource_deletion"), ("true", "xds_v3")])
-async def test_a_deleted_cluster_that_is_kept_serves_on(autojump_clock, monkeypatch, switch, feature):
+async def test_a_deleted_cluster_stays_in_use_if_deletions_are_ignored(autojump_clock, monkeypatch, switch, feature):
     monkeypatch.setenv(SWITCH, switch)
     async with Mesh.run() as mesh, channel(mesh, feature) as caller:
         await ask(caller)
@@ -41,7 +41,7 @@ async def test_a_deleted_cluster_that_is_kept_serves_on(autojump_clock, monkeypa
         await ask(caller)
 
 
-async def test_the_log_tells_of_a_kept_deletion_once_and_of_the_return(autojump_clock, caplog):
+async def test_an_ignored_deletion_is_logged_once_and_so_is_the_return(autojump_clock, caplog):
     caplog.set_level("INFO", "trxds.xds")
     async with Mesh.run() as mesh, channel(mesh, "ignore_resource_deletion") as caller:
         await ask(caller)
@@ -56,7 +56,7 @@ async def test_the_log_tells_of_a_kept_deletion_once_and_of_the_return(autojump_
     assert texts[-1] == 'CDS resource "cart" is back'
 
 
-async def test_the_log_tells_when_a_kept_deletion_is_wanted_no_longer(autojump_clock, caplog):
+async def test_an_ignored_deletion_that_is_no_longer_watched_is_logged(autojump_clock, caplog):
     caplog.set_level("INFO", "trxds.xds")
     async with Mesh.run() as mesh, channel(mesh, "ignore_resource_deletion") as caller:
         await ask(caller)
@@ -70,7 +70,7 @@ async def test_the_log_tells_when_a_kept_deletion_is_wanted_no_longer(autojump_c
     assert texts[-1] == 'CDS resource "cart", which the server deleted, is wanted no longer'
 
 
-async def test_fail_on_data_errors_has_rpcs_fail_of_a_bad_update(autojump_clock, monkeypatch):
+async def test_fail_on_data_errors_fails_rpcs_after_a_bad_update(autojump_clock, monkeypatch):
     monkeypatch.setenv(SWITCH, "true")
     async with Mesh.run() as mesh, channel(mesh, "fail_on_data_errors") as caller:
         await ask(caller)
@@ -84,7 +84,7 @@ async def test_fail_on_data_errors_has_rpcs_fail_of_a_bad_update(autojump_clock,
         await ask(caller)
 
 
-async def test_an_error_in_the_clusters_place_fails_rpcs_at_once_and_with_its_words(autojump_clock):
+async def test_a_resource_error_for_a_cluster_fails_rpcs_at_once_with_its_message(autojump_clock):
     async with Mesh.run() as mesh:
         mesh.plane.fail("CDS", "cart", StatusCode.PERMISSION_DENIED, "cart is not for web-1")
         async with channel(mesh) as caller:
@@ -96,7 +96,7 @@ async def test_an_error_in_the_clusters_place_fails_rpcs_at_once_and_with_its_wo
             await ask(caller)
 
 
-async def test_a_slow_server_is_waited_for_30_seconds_if_it_would_tell_of_absence(autojump_clock, monkeypatch):
+async def test_the_resource_timer_is_30_seconds_with_resource_timer_is_transient_error(autojump_clock, monkeypatch):
     monkeypatch.setenv(SWITCH, "true")
     async with Mesh.run() as mesh:
         mesh.plane.withhold("CDS")

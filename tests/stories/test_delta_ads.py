@@ -1,4 +1,4 @@
-"""A mesh whose control plane speaks the incremental protocol."""
+"""RPCs and sessions work with a control plane of the delta protocol."""
 
 import pytest
 import trio
@@ -15,11 +15,11 @@ def channel(mesh, **more):
 
 
 def sent(plane, kind):
-    """How many resources of that kind each response had."""
+    """Return the number of resources of that kind in each response."""
     return [len(response.names) for response in plane.responses if response.kind == kind]
 
 
-async def test_rpcs_spread_and_sessions_stick(autojump_clock):
+async def test_rpcs_are_spread_and_sessions_stay_with_delta_ads(autojump_clock):
     async with Mesh.run(3) as mesh, channel(mesh) as caller:
         assert set(await spread(caller, 30)) == set(mesh.hosts)
         async with caller.session() as session:
@@ -27,7 +27,7 @@ async def test_rpcs_spread_and_sessions_stick(autojump_clock):
         assert all(request.version == "" for request in mesh.plane.requests)
 
 
-async def test_of_a_hundred_clusters_one_that_changes_is_one_resource_on_the_wire(autojump_clock):
+async def test_one_changed_cluster_of_a_hundred_is_one_resource_in_a_delta_response(autojump_clock):
     async with Mesh.run(1) as mesh:
         names = [f"c{number}" for number in range(100)]
         mesh.plane.put(*(xds.cluster(name) for name in names))
@@ -41,7 +41,7 @@ async def test_of_a_hundred_clusters_one_that_changes_is_one_resource_on_the_wir
             assert sent(mesh.plane, "CDS") == [100, 1]
 
 
-async def test_a_removed_cluster_fails_rpcs_and_its_return_mends_them(autojump_clock):
+async def test_a_cluster_removed_by_delta_fails_rpcs_until_it_returns(autojump_clock):
     async with Mesh.run() as mesh, channel(mesh) as caller:
         await ask(caller)
         mesh.plane.remove("CDS", "cart")
@@ -54,7 +54,7 @@ async def test_a_removed_cluster_fails_rpcs_and_its_return_mends_them(autojump_c
         await ask(caller)
 
 
-async def test_a_resource_that_is_not_there_is_known_at_once(autojump_clock):
+async def test_an_absent_resource_is_known_at_once_with_delta_ads(autojump_clock):
     async with Mesh.run() as mesh:
         mesh.route("nobody")
         async with channel(mesh) as caller:
@@ -64,7 +64,7 @@ async def test_a_resource_that_is_not_there_is_known_at_once(autojump_clock):
             assert trio.current_time() - started < 1
 
 
-async def test_a_new_stream_brings_what_changed_meanwhile_and_one_thing_more(autojump_clock):
+async def test_a_new_delta_stream_brings_the_changes_during_the_outage(autojump_clock):
     async with Mesh.run(3) as mesh, channel(mesh) as caller:
         mesh.route({"cart": 1, "other": 1})
         mesh.cluster("other")
@@ -80,7 +80,7 @@ async def test_a_new_stream_brings_what_changed_meanwhile_and_one_thing_more(aut
         await ask(caller)
 
 
-async def test_a_deleted_resource_that_goes_while_the_stream_is_down_is_known_after_it(autojump_clock):
+async def test_a_resource_removed_while_the_delta_stream_is_down_is_known_after_it(autojump_clock):
     async with Mesh.run() as mesh, channel(mesh) as caller:
         await ask(caller)
         mesh.plane.drop_streams()
@@ -91,7 +91,7 @@ async def test_a_deleted_resource_that_goes_while_the_stream_is_down_is_known_af
             await ask(caller)
 
 
-async def test_an_outage_of_an_hour_is_over_with_the_first_answer(autojump_clock):
+async def test_an_outage_of_a_delta_server_ends_with_its_first_response(autojump_clock):
     async with Mesh.run() as mesh, channel(mesh) as caller:
         await ask(caller)
         mesh.network.refuse(PLANE)
@@ -105,7 +105,7 @@ async def test_an_outage_of_an_hour_is_over_with_the_first_answer(autojump_clock
         assert set(await spread(caller, 10)) == set(mesh.hosts[:1])
 
 
-async def test_a_bad_resource_is_refused_and_the_last_good_one_serves_on(autojump_clock):
+async def test_a_bad_delta_resource_is_nacked_and_the_last_good_one_is_used(autojump_clock):
     async with Mesh.run() as mesh, channel(mesh) as caller:
         await ask(caller)
         mesh.plane.put({**xds.cluster("cart"), "lb_policy": "MAGLEV"})
@@ -117,7 +117,7 @@ async def test_a_bad_resource_is_refused_and_the_last_good_one_serves_on(autojum
         await ask(caller)
 
 
-async def test_an_error_in_a_resources_place_reaches_rpcs(autojump_clock):
+async def test_a_resource_error_of_a_delta_server_reaches_rpcs(autojump_clock):
     async with Mesh.run() as mesh:
         mesh.plane.fail("EDS", "cart", trxds.StatusCode.INTERNAL, "my disk is full")
         async with channel(mesh) as caller:

@@ -1,4 +1,4 @@
-"""LOGICAL_DNS clusters: one endpoint, with whatever addresses its name has (A37, A61)."""
+"""A LOGICAL_DNS cluster is one endpoint with the addresses of its name (A37, A61)."""
 
 from contextlib import asynccontextmanager
 
@@ -16,7 +16,7 @@ FOREVER = 20 * 60  # seconds; longer than anything is kept warm
 
 
 async def settled():
-    """Long enough for any change to arrive, on a clock that jumps."""
+    """Sleep long enough for any change to arrive, on a clock that jumps."""
     await trio.sleep(1)
 
 
@@ -31,7 +31,7 @@ def fail(mesh, host):
 
 @asynccontextmanager
 async def a_name(hosts=2):
-    """The route goes to a cluster whose endpoint is a name; it points to the first host."""
+    """Route to a cluster whose endpoint is a name, which has the address of the first host."""
     async with Mesh.run(hosts) as mesh:
         points_to(mesh, mesh.hosts[0])
         mesh.plane.put(xds.logical_dns("by-name", NAME, 50051))
@@ -40,19 +40,19 @@ async def a_name(hosts=2):
             yield mesh, channel
 
 
-async def test_rpcs_reach_the_address_of_the_name(autojump_clock):
+async def test_rpcs_to_a_logical_dns_cluster_reach_the_address_of_its_name(autojump_clock):
     async with a_name() as (mesh, channel):
         assert set(await spread(channel, 5)) == {mesh.hosts[0]}
 
 
-async def test_two_addresses_are_one_endpoint_with_one_connection(autojump_clock):
+async def test_two_addresses_of_a_logical_dns_cluster_are_one_endpoint_with_one_connection(autojump_clock):
     async with a_name() as (mesh, channel):
         points_to(mesh, *mesh.hosts)
         assert set(await spread(channel, 5)) == {mesh.hosts[0]}
         assert mesh.network.attempts[mesh.hosts[1]] == 0
 
 
-async def test_an_address_that_fails_is_replaced_by_the_next_one_of_the_name(autojump_clock):
+async def test_a_failed_address_of_a_logical_dns_cluster_is_replaced_by_the_next(autojump_clock):
     async with a_name() as (mesh, channel):
         points_to(mesh, *mesh.hosts)
         await ask(channel)
@@ -61,7 +61,7 @@ async def test_an_address_that_fails_is_replaced_by_the_next_one_of_the_name(aut
         assert set(await spread(channel, 5)) == {mesh.hosts[1]}
 
 
-async def test_a_session_holds_on_a_name(autojump_clock):
+async def test_a_session_stays_on_the_host_of_a_logical_dns_cluster(autojump_clock):
     async with a_name() as (mesh, channel), channel.session() as session:
         assert set(await spread(session, 5)) == {mesh.hosts[0]}
         carried = mesh.servers[mesh.hosts[0]].calls[-1].metadata.first("cookie")
@@ -71,7 +71,7 @@ async def test_a_session_holds_on_a_name(autojump_clock):
 # -- looking up again
 
 
-async def test_a_name_that_moved_is_followed_once_its_host_is_lost(autojump_clock):
+async def test_a_dns_name_is_resolved_again_when_its_host_is_lost(autojump_clock):
     async with a_name() as (mesh, channel):
         await ask(channel)
         await trio.sleep(60)
@@ -82,7 +82,7 @@ async def test_a_name_that_moved_is_followed_once_its_host_is_lost(autojump_cloc
         assert set(await spread(channel, 5)) == {mesh.hosts[1]}
 
 
-async def test_it_is_not_looked_up_again_while_all_is_well(autojump_clock):
+async def test_a_dns_name_is_not_resolved_again_while_its_host_is_connected(autojump_clock):
     async with a_name() as (mesh, channel):
         for _ in range(10):
             await ask(channel)
@@ -91,7 +91,7 @@ async def test_it_is_not_looked_up_again_while_all_is_well(autojump_clock):
 
 
 @pytest.mark.parametrize("policy", ["round_robin.v3.RoundRobin", "pick_first.v3.PickFirst", "ring_hash.v3.RingHash"])
-async def test_within_thirty_seconds_of_a_look_up_there_is_no_other(autojump_clock, policy):
+async def test_a_dns_name_is_resolved_at_most_every_thirty_seconds(autojump_clock, policy):
     async with a_name() as (mesh, channel):
         its = {"name": "policy", "typed_config": {"@type": POLICIES + policy}}
         balanced = {"load_balancing_policy": {"policies": [{"typed_extension_config": its}]}}
@@ -114,7 +114,7 @@ async def test_a_host_that_is_down_for_ten_minutes_costs_a_look_up_every_thirty_
         assert 5 <= mesh.network.look_ups[NAME] <= 21
 
 
-async def test_eds_is_never_looked_up(autojump_clock):
+async def test_an_eds_cluster_is_never_resolved_by_dns(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
         await ask(channel)
         fail(mesh, mesh.hosts[0])
@@ -125,7 +125,7 @@ async def test_eds_is_never_looked_up(autojump_clock):
 # -- names that cannot be resolved
 
 
-async def test_an_rpc_to_an_unknown_name_fails_and_says_so(autojump_clock):
+async def test_an_rpc_to_an_unknown_dns_name_fails_with_that_reason(autojump_clock):
     async with a_name() as (mesh, channel):
         points_to(mesh)
         with pytest.raises(RpcError) as failed:
@@ -135,7 +135,7 @@ async def test_an_rpc_to_an_unknown_name_fails_and_says_so(autojump_clock):
         assert "Name or service not known" in failed.value.status.message
 
 
-async def test_an_unknown_name_is_tried_again_with_backoff(autojump_clock):
+async def test_an_unknown_dns_name_is_resolved_again_with_backoff(autojump_clock):
     async with a_name() as (mesh, channel):
         points_to(mesh)
         with pytest.raises(RpcError):
@@ -146,7 +146,7 @@ async def test_an_unknown_name_is_tried_again_with_backoff(autojump_clock):
         assert await ask(channel, wait_for_ready=True) == mesh.hosts[0]
 
 
-async def test_a_name_that_fails_later_keeps_its_addresses(autojump_clock, caplog):
+async def test_a_dns_name_keeps_its_addresses_when_a_later_look_up_fails(autojump_clock, caplog):
     async with a_name() as (mesh, channel):
         await ask(channel)
         points_to(mesh)
@@ -157,7 +157,7 @@ async def test_a_name_that_fails_later_keeps_its_addresses(autojump_clock, caplo
     assert caplog.text.count(f'"{NAME}:50051" cannot be resolved') == 1, "one warning, not one a look-up"
 
 
-async def test_an_unknown_name_does_not_take_the_rest_of_an_aggregate_along(autojump_clock):
+async def test_an_unknown_dns_name_does_not_fail_the_rest_of_an_aggregate(autojump_clock):
     async with a_name() as (mesh, channel):
         points_to(mesh)
         mesh.plane.put(xds.aggregate("both", "by-name", "cart"))
@@ -172,7 +172,7 @@ def look_ups():
     return [name for name in task_names() if name.startswith("dns/")]
 
 
-async def test_a_name_is_one_task_that_ends_when_nobody_needs_it(autojump_clock):
+async def test_a_dns_name_is_one_task_that_ends_with_its_last_cluster(autojump_clock):
     async with a_name() as (mesh, channel):
         mesh.plane.put(xds.logical_dns("again", NAME, 50051))
         mesh.route({"by-name": 1, "again": 1})
@@ -183,7 +183,7 @@ async def test_a_name_is_one_task_that_ends_when_nobody_needs_it(autojump_clock)
         assert look_ups() == []
 
 
-async def test_a_look_up_without_an_answer_ends_with_the_channel(autojump_clock, monkeypatch):
+async def test_an_unanswered_dns_look_up_ends_with_the_channel(autojump_clock, monkeypatch):
     async def silence(self, host, port):
         await trio.sleep_forever()
 

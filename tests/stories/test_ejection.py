@@ -1,4 +1,4 @@
-"""Hosts that fail too much are taken out of one cluster for a while (A50)."""
+"""Outlier detection ejects failing hosts from one cluster for a while (A50)."""
 
 import trio
 from support.mesh import METHOD, Mesh, ask, method
@@ -35,7 +35,7 @@ def heal(mesh, address, path=METHOD):
 
 
 async def met(caller, path=METHOD, **more):
-    """The hosts that answer a dozen RPCs; "" for one that refuses."""
+    """Return the hosts of a dozen RPCs; "" for one that failed."""
     answers = set()
     for _ in range(12):
         try:
@@ -46,7 +46,7 @@ async def met(caller, path=METHOD, **more):
     return answers
 
 
-async def test_a_host_that_fails_is_out_at_the_end_of_the_interval_and_comes_back(autojump_clock):
+async def test_a_failing_host_is_ejected_at_the_end_of_the_interval_and_comes_back(autojump_clock):
     async with Mesh.run(3) as mesh, mesh.channel() as channel:
         mesh.plane.put(cluster("cart"))
         sick, *others = mesh.hosts
@@ -81,7 +81,7 @@ async def test_a_host_of_two_clusters_is_ejected_in_the_one_where_it_fails(autoj
         assert await met(channel, "/y/m") == set(mesh.hosts)
 
 
-async def test_a_session_still_meets_its_ejected_host(autojump_clock):
+async def test_a_session_stays_on_its_ejected_host(autojump_clock):
     async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
         mesh.plane.put(cluster("cart"))
         host = await ask(session)
@@ -95,7 +95,7 @@ async def test_a_session_still_meets_its_ejected_host(autojump_clock):
         assert await met(session) == {host}
 
 
-async def test_when_the_rules_go_everybody_is_back_at_once(autojump_clock):
+async def test_removing_outlier_detection_unejects_all_hosts_at_once(autojump_clock):
     async with Mesh.run(3) as mesh, mesh.channel() as channel:
         mesh.plane.put(cluster("cart"))
         sick, *others = mesh.hosts
@@ -110,7 +110,7 @@ async def test_when_the_rules_go_everybody_is_back_at_once(autojump_clock):
         assert await met(channel) == {"", *others}
 
 
-async def test_rules_that_come_later_reach_a_tree_that_stands(autojump_clock):
+async def test_outlier_detection_added_by_an_update_reaches_a_running_tree(autojump_clock):
     async with Mesh.run(3) as mesh, mesh.channel() as channel:
         sick, *others = mesh.hosts
         sicken(mesh, sick)
@@ -122,7 +122,7 @@ async def test_rules_that_come_later_reach_a_tree_that_stands(autojump_clock):
         assert await met(channel) == set(others)
 
 
-async def test_hosts_of_all_priorities_are_judged_together(autojump_clock):
+async def test_outlier_detection_compares_the_hosts_of_all_priorities(autojump_clock):
     async with Mesh.run(2) as mesh, mesh.channel() as channel:
         near, far = mesh.hosts
         mesh.plane.put(cluster("cart"))
@@ -134,7 +134,7 @@ async def test_hosts_of_all_priorities_are_judged_together(autojump_clock):
         assert await met(channel) == {far}, "with its only host ejected the first priority has failed"
 
 
-async def test_a_host_that_never_answers_is_ejected_by_the_deadlines_of_its_rpcs(autojump_clock):
+async def test_a_host_that_never_responds_is_ejected_by_the_deadlines_of_its_rpcs(autojump_clock):
     async def hang(call):
         await trio.sleep_forever()
 

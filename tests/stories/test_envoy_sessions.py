@@ -1,4 +1,4 @@
-"""What Envoy's session filter can do beyond gRPC's: strict sessions, and sessions in a header of their own."""
+"""Strict sessions and header sessions work as in Envoy's stateful session filter."""
 
 import pytest
 import trio
@@ -19,20 +19,20 @@ class TestStrict:
         assert failed.value.status.code is StatusCode.UNAVAILABLE
         return failed.value
 
-    async def test_without_a_cookie_any_host_will_do(self, autojump_clock):
+    async def test_a_strict_session_without_a_cookie_may_use_any_host(self, autojump_clock):
         async with Mesh.run(2) as mesh, mesh.channel() as channel:
             self.listen(mesh)
             await ask(channel)
             await trio.sleep(1)
             assert await hosts(channel) == set(mesh.hosts)
 
-    async def test_its_host_is_honoured(self, autojump_clock):
+    async def test_a_strict_session_goes_to_its_host(self, autojump_clock):
         async with Mesh.run(2) as mesh, mesh.channel() as channel:
             self.listen(mesh)
             host = mesh.hosts[1]
             assert await hosts(channel, f"{host};cart") == {host}
 
-    async def test_a_host_that_left_fails_the_rpc(self, autojump_clock):
+    async def test_a_strict_session_whose_host_was_removed_fails(self, autojump_clock):
         async with Mesh.run(2) as mesh, mesh.channel() as channel:
             self.listen(mesh)
             staying, leaving = mesh.hosts
@@ -41,7 +41,7 @@ class TestStrict:
             assert leaving in failed.status.message
             assert failed.initial_metadata.first("set-cookie") is None
 
-    async def test_a_host_that_is_down_fails_the_rpc_and_serves_it_when_it_is_back(self, autojump_clock):
+    async def test_a_strict_session_fails_while_its_host_is_down(self, autojump_clock):
         async with Mesh.run(2) as mesh, mesh.channel() as channel:
             self.listen(mesh)
             host = mesh.hosts[0]
@@ -53,19 +53,19 @@ class TestStrict:
             mesh.network.restore(host)
             assert await hosts(channel, f"{host};cart", wait_for_ready=True) == {host}
 
-    async def test_a_draining_host_outside_the_statuses_fails_the_rpc(self, autojump_clock):
+    async def test_a_strict_session_on_a_draining_host_outside_override_host_status_fails(self, autojump_clock):
         async with Mesh.run(2) as mesh, mesh.channel() as channel:
             self.listen(mesh)
             host = mesh.hosts[0]
             mesh.endpoints("cart", xds.locality(*mesh.hosts, health={host: "DRAINING"}))
             await self.refused(channel, f"{host};cart")
 
-    async def test_a_cookie_that_is_no_base64_is_no_cookie(self, autojump_clock):
+    async def test_a_strict_session_ignores_a_cookie_that_is_no_base64(self, autojump_clock):
         async with Mesh.run(1) as mesh, mesh.channel() as channel:
             self.listen(mesh)
             assert (await answer(channel, metadata=[("cookie", "session=!!!")])).host == mesh.hosts[0]
 
-    async def test_a_route_may_be_strict_by_itself(self, autojump_clock):
+    async def test_a_route_may_make_its_sessions_strict(self, autojump_clock):
         async with Mesh.run(2) as mesh, mesh.channel() as channel:
             strict = override(stateful_session={"strict": True, "session_state": session_state()})
             mesh.route({**xds.route("cart", prefix="/strict/"), "typed_per_filter_config": strict}, xds.route("cart"))
@@ -83,13 +83,13 @@ class TestHeader:
     def listen(self, mesh, name="X-Session"):
         listen(mesh, session_filter(state=in_header(name)))
 
-    async def test_the_response_has_the_hosts_address_in_base64(self, autojump_clock):
+    async def test_a_header_session_gets_the_hosts_address_in_base64(self, autojump_clock):
         async with Mesh.run(2) as mesh, mesh.channel() as channel:
             self.listen(mesh)
             first = await answer(channel)
             assert first.headers == [("x-session", b64(first.host))]
 
-    async def test_the_header_keeps_the_host_and_is_not_answered(self, autojump_clock):
+    async def test_a_header_session_stays_on_its_host_without_a_response_header(self, autojump_clock):
         async with Mesh.run(3) as mesh, mesh.channel() as channel:
             self.listen(mesh)
             host = mesh.hosts[2]
@@ -97,13 +97,13 @@ class TestHeader:
                 again = await answer(channel, metadata=[("x-session", b64(host))])
                 assert (again.host, again.headers) == (host, [])
 
-    async def test_a_host_that_left_is_replaced(self, autojump_clock):
+    async def test_a_header_session_whose_host_was_removed_gets_another(self, autojump_clock):
         async with Mesh.run(1) as mesh, mesh.channel() as channel:
             self.listen(mesh)
             other = await answer(channel, metadata=[("x-session", b64("10.9.9.9:1"))])
             assert other.headers == [("x-session", b64(mesh.hosts[0]))]
 
-    async def test_what_the_server_sent_under_that_name_is_replaced(self, autojump_clock):
+    async def test_a_header_session_replaces_the_servers_header_of_that_name(self, autojump_clock):
         async def own(call):
             await call.send_initial_metadata([("x-session", "mine"), ("x-other", "stays")])
             await call.send(b"")
@@ -113,7 +113,7 @@ class TestHeader:
             mesh.servers[mesh.hosts[0]].fallback = own
             assert (await answer(channel)).headers == [("x-other", "stays"), ("x-session", b64(mesh.hosts[0]))]
 
-    async def test_a_session_carries_it(self, autojump_clock):
+    async def test_a_session_block_keeps_the_session_header(self, autojump_clock):
         async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
             self.listen(mesh)
             await ask(channel)
@@ -127,7 +127,7 @@ class TestHeader:
             await trio.sleep(1)
             assert len(await spread(session, 10)) == 1
 
-    async def test_it_knows_no_cluster(self, autojump_clock):
+    async def test_a_header_session_has_no_cluster(self, autojump_clock):
         async with Mesh.run(2) as mesh, mesh.channel() as channel:
             self.listen(mesh)
             for cluster, host in zip("xy", mesh.hosts, strict=True):

@@ -1,7 +1,7 @@
-"""While a new configuration is incomplete, an error names what is missing now: the one before may be over.
+"""While a new configuration is incomplete, an error names the resources that are missing now.
 
-Each story breaks something, has it come back in part, and looks at all who tell of it: a call, a call that waits for
-ready until its deadline, `channel.explain`, the state stream behind `trxds ruok`, `lb` and `xds`.
+Each story breaks something, restores a part of it, and checks all places that show the error: a call, a call that waits
+for ready until its deadline, `channel.explain`, the state stream behind `trxds ruok`, `lb` and `xds`.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def leaf_deleted(mesh: Mesh) -> None:
 
 
 def without(kind: str, *then: Callable[[Mesh], Any]) -> Callable[[Mesh], Any]:
-    """These things come, and nothing of that kind."""
+    """Put these resources, and none of that kind."""
 
     def returns(mesh: Mesh) -> None:
         mesh.plane.withhold(kind)
@@ -171,7 +171,7 @@ told = pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
 
 
 @told
-async def test_a_call(story: Story, autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_calls_error_names_the_present_problem(story: Story, autojump_clock: trio.testing.MockClock) -> None:
     async with playing(story) as (_, channel):
         with pytest.raises(RpcError) as caught:
             await ask(channel)
@@ -180,7 +180,7 @@ async def test_a_call(story: Story, autojump_clock: trio.testing.MockClock) -> N
 
 
 @told
-async def test_a_call_that_waits_for_ready_is_told_at_its_deadline(
+async def test_the_deadline_error_of_a_wait_for_ready_call_names_the_present_problem(
     story: Story, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with playing(Story(story.broken, lambda mesh: None, "")) as (mesh, channel):
@@ -198,7 +198,7 @@ async def test_a_call_that_waits_for_ready_is_told_at_its_deadline(
 
 
 @told
-async def test_an_explanation(story: Story, autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_explanation_names_the_present_problem(story: Story, autojump_clock: trio.testing.MockClock) -> None:
     async with playing(story) as (_, channel):
         told = str(await channel.explain(METHOD))
         assert told.count(story.message.removeprefix("cluster cart: ")) > 0
@@ -206,7 +206,7 @@ async def test_an_explanation(story: Story, autojump_clock: trio.testing.MockClo
 
 
 @told
-async def test_the_pages_of_a_running_program(story: Story, autojump_clock: trio.testing.MockClock) -> None:
+async def test_admin_pages_name_the_present_problem(story: Story, autojump_clock: trio.testing.MockClock) -> None:
     async with playing(story) as (_, channel), state_stream.open(channel) as states:
         state = await states.snapshot()
         said = "\n".join(RUOK.lines(state, 0.0))
@@ -219,7 +219,7 @@ async def test_the_pages_of_a_running_program(story: Story, autojump_clock: trio
         assert state["resources"][f"shop/{kind}/{name}"]["state"] == "requested"
 
 
-async def test_an_aggregate_does_not_name_a_left_out_cluster_that_has_come_back(
+async def test_the_error_of_an_aggregate_does_not_name_a_leaf_that_has_returned(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with playing(Story(leaf_deleted_and_host_lost, without("EDS", leaf), "")) as (_, channel):
@@ -229,7 +229,7 @@ async def test_an_aggregate_does_not_name_a_left_out_cluster_that_has_come_back(
         assert "left out" not in caught.value.status.message
 
 
-async def test_a_cluster_that_cannot_serve_need_not_wait_for_the_others(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_error_of_a_cluster_does_not_wait_for_other_clusters(autojump_clock: trio.testing.MockClock) -> None:
     def back_and_routed_beside_one_that_does_not_come(mesh: Mesh) -> None:
         cart(mesh)
         mesh.route(xds.route("new", prefix="/new"), xds.route("cart"))
@@ -238,7 +238,7 @@ async def test_a_cluster_that_cannot_serve_need_not_wait_for_the_others(autojump
         assert await ask(channel) == mesh.hosts[0]
 
 
-async def test_no_error_of_before_shows_at_any_step_of_a_recovery(autojump_clock: trio.testing.MockClock) -> None:
+async def test_no_step_of_a_recovery_shows_an_earlier_error(autojump_clock: trio.testing.MockClock) -> None:
     async with playing(Story(listener_deleted, lambda mesh: None, "")) as (mesh, channel):
         listens(mesh)
         seen = []

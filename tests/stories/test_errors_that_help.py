@@ -339,7 +339,7 @@ async def playing(story: Story) -> AsyncIterator[tuple[Mesh, trxds.Channel]]:
 
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
-async def test_the_message_says_all(
+async def test_the_message_of_an_error_names_resource_server_node_state_and_time(
     story: Story, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in story.environ:
@@ -355,7 +355,7 @@ async def test_the_message_says_all(
         assert story.note in str(caught.value)
 
 
-async def test_a_server_that_goes_away_is_said_where_something_had_still_to_come(
+async def test_a_lost_control_plane_is_named_in_errors_about_pending_resources(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     def ask_for_a_cluster_that_does_not_come(mesh: Mesh) -> None:
@@ -376,7 +376,9 @@ async def test_a_server_that_goes_away_is_said_where_something_had_still_to_come
         assert await ask(channel) == mesh.hosts[0], "what is known serves on"
 
 
-async def test_a_trouble_has_one_text_as_long_as_it_lasts(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_error_text_of_a_problem_stays_while_it_lasts(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     async with playing(Story("", refuse(PLANE))) as (_, channel):
         texts = set()
         for _ in range(20):
@@ -387,7 +389,7 @@ async def test_a_trouble_has_one_text_as_long_as_it_lasts(autojump_clock: trio.t
     assert len(texts) == 1
 
 
-async def test_each_bad_update_leaves_since_when_it_stands(autojump_clock: trio.testing.MockClock) -> None:
+async def test_repeated_bad_updates_keep_the_time_of_the_first(autojump_clock: trio.testing.MockClock) -> None:
     async with playing(Story("", bad_cluster)) as (mesh, channel):
         mesh.plane.put({**xds.cluster("cart"), "lb_policy": "CLUSTER_PROVIDED"})
         await trio.sleep(60)
@@ -395,7 +397,7 @@ async def test_each_bad_update_leaves_since_when_it_stands(autojump_clock: trio.
             await ask(channel)
 
 
-async def test_calls_over_the_limit_name_the_cluster(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_error_of_a_full_circuit_breaker_names_the_cluster(autojump_clock: trio.testing.MockClock) -> None:
     def one_at_a_time(mesh: Mesh) -> None:
         mesh.plane.put({**xds.cluster("cart"), "circuit_breakers": {"thresholds": [{"max_requests": 1}]}})
 

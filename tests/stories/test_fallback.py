@@ -1,4 +1,4 @@
-"""Two control planes and what becomes of RPCs when one goes (A71, A95); the mesh suite's FallbackTest and more."""
+"""RPCs go on when one of two control planes fails (A71, A95); this includes the mesh suite's FallbackTest."""
 
 from contextlib import asynccontextmanager
 
@@ -16,7 +16,7 @@ SECOND = "10.0.0.2:18000"
 
 @pytest.fixture(params=["xds_v3", "trxds.delta"], autouse=True)
 def feature(request, monkeypatch):
-    """Everything is so in both protocols."""
+    """Run each test in both protocol variants."""
     monkeypatch.setattr(TwoPlanes, "features", (request.param,))
 
 
@@ -62,7 +62,7 @@ class TwoPlanes:
         return trxds.open_channel("xds:///shop", bootstrap=bootstrap, network=self.mesh.network)
 
 
-async def test_on_startup_the_second_serves_until_the_first_is_there(autojump_clock):
+async def test_the_fallback_server_serves_at_startup_until_the_primary_is_up(autojump_clock):
     async with TwoPlanes.run() as planes:
         planes.down(PLANE)
         planes.down(SECOND)
@@ -82,7 +82,7 @@ async def test_on_startup_the_second_serves_until_the_first_is_there(autojump_cl
             assert (planes.first.streams, planes.second.streams) == (1, 0)
 
 
-async def test_mid_startup_the_first_dies_with_half_of_it_said(autojump_clock):
+async def test_the_fallback_server_takes_over_when_the_primary_dies_during_startup(autojump_clock):
     async with TwoPlanes.run() as planes:
         planes.first.withhold("CDS")
         async with planes.channel() as channel:
@@ -101,7 +101,7 @@ async def test_mid_startup_the_first_dies_with_half_of_it_said(autojump_clock):
             assert planes.second.streams == 0
 
 
-async def test_mid_update_the_first_dies_while_a_new_cluster_is_asked_for(autojump_clock):
+async def test_the_fallback_server_takes_over_when_the_primary_dies_during_an_update(autojump_clock):
     async with TwoPlanes.run() as planes:
         planes.offer(planes.second, "first", planes.mesh.hosts[1])
         planes.offer(planes.second, "new", planes.mesh.hosts[2])
@@ -116,7 +116,7 @@ async def test_mid_update_the_first_dies_while_a_new_cluster_is_asked_for(autoju
             assert await ask(channel) == planes.mesh.hosts[2]
 
 
-async def test_while_everything_is_there_the_second_is_not_even_connected(autojump_clock):
+async def test_the_fallback_server_is_not_connected_while_all_resources_are_cached(autojump_clock):
     async with TwoPlanes.run() as planes, planes.channel() as channel:
         await ask(channel)
         planes.down(PLANE)
@@ -126,9 +126,7 @@ async def test_while_everything_is_there_the_second_is_not_even_connected(autoju
 
 
 @pytest.mark.parametrize("on_reachability_only", [True, False])
-async def test_endpoints_of_an_authority_of_their_own_may_come_from_the_second_while_all_else_stays(
-    autojump_clock, on_reachability_only
-):
+async def test_an_authority_with_fallback_on_reachability_only_falls_back_alone(autojump_clock, on_reachability_only):
     name = "xdstp://fleet/envoy.config.endpoint.v3.ClusterLoadAssignment/cart"
     async with TwoPlanes.run() as planes:
         cluster = xds.cluster("first")
@@ -151,7 +149,7 @@ async def test_endpoints_of_an_authority_of_their_own_may_come_from_the_second_w
             assert (planes.first.streams, planes.second.streams) == (1, 0)
 
 
-async def test_a_first_server_that_flaps_costs_no_rpc(autojump_clock):
+async def test_a_flapping_primary_server_fails_no_rpc(autojump_clock):
     async with TwoPlanes.run() as planes, planes.channel() as channel:
         await ask(channel)
         for _ in range(10):
@@ -163,7 +161,7 @@ async def test_a_first_server_that_flaps_costs_no_rpc(autojump_clock):
             await ask(channel)
 
 
-async def test_a_connected_server_that_says_nothing_does_not_take_the_place_of_the_second(autojump_clock):
+async def test_a_silent_primary_server_does_not_replace_the_fallback_server(autojump_clock):
     async with TwoPlanes.run() as planes:
         planes.down(PLANE)
         async with planes.channel() as channel:
@@ -177,7 +175,7 @@ async def test_a_connected_server_that_says_nothing_does_not_take_the_place_of_t
             assert await ask(channel) == planes.mesh.hosts[1]
 
 
-async def test_a_fallback_and_the_return_are_told_once_in_the_log(autojump_clock, caplog):
+async def test_a_fallback_and_the_return_are_logged_once(autojump_clock, caplog):
     caplog.set_level("INFO", "trxds.xds")
     async with TwoPlanes.run() as planes:
         planes.down(PLANE)

@@ -1,4 +1,4 @@
-"""Resources of several authorities make one configuration (A47); the mesh suite's FederationTest."""
+"""Resources of several authorities form one configuration (A47); this includes the mesh suite's FederationTest."""
 
 from contextlib import asynccontextmanager
 
@@ -68,12 +68,12 @@ async def test_channelz_shows_both_channels_to_control_planes_ready(autojump_clo
         assert {each.data.target: state(each) for each in planes} == {PLANE: READY, SECOND: READY}
 
 
-async def test_a_session_holds_over_authorities(autojump_clock):
+async def test_a_session_stays_on_its_host_across_authorities(autojump_clock):
     async with two_authorities() as (mesh, _), channel(mesh) as caller, caller.session() as session:
         assert len({await ask(session) for _ in range(10)}) == 1
 
 
-async def test_the_default_template_may_lead_to_an_authority(autojump_clock):
+async def test_the_default_listener_template_may_name_an_authority(autojump_clock):
     template = f"xdstp://authority1/{TYPES}.listener.v3.Listener/%s"
     async with two_authorities() as (mesh, _):
         more = {"client_default_listener_resource_name_template": template}
@@ -81,7 +81,7 @@ async def test_the_default_template_may_lead_to_an_authority(autojump_clock):
             await ask(caller)
 
 
-async def test_an_authoritys_outage_is_named_and_touches_only_what_it_has(autojump_clock):
+async def test_an_outage_of_an_authority_is_named_and_affects_only_its_resources(autojump_clock):
     async with two_authorities() as (mesh, _):
         mesh.network.refuse(SECOND)
         async with channel(mesh) as caller:
@@ -93,7 +93,7 @@ async def test_an_authoritys_outage_is_named_and_touches_only_what_it_has(autoju
             await ask(caller)
 
 
-async def test_a_reference_to_an_unknown_authority_is_named_in_the_rpcs_error(autojump_clock):
+async def test_the_error_of_an_rpc_names_a_reference_to_an_unknown_authority(autojump_clock):
     async with two_authorities() as (mesh, _):
         mesh.plane.put(xds.routes(ROUTES, xds.route(CLUSTER.replace("authority2", "authority3"))))
         async with channel(mesh) as caller:
@@ -101,7 +101,7 @@ async def test_a_reference_to_an_unknown_authority_is_named_in_the_rpcs_error(au
                 await ask(caller)
 
 
-async def test_a_cluster_left_out_of_one_authoritys_response_says_nothing_of_the_others(autojump_clock):
+async def test_a_cluster_removed_by_one_authority_deletes_no_cluster_of_another(autojump_clock):
     async with two_authorities() as (mesh, _), channel(mesh) as caller:
         mesh.plane.put(xds.cluster("another"))
         mesh.plane.put(xds.routes(ROUTES, xds.route({CLUSTER: 1, "cart": 1})))

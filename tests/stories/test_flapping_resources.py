@@ -1,4 +1,4 @@
-"""A listener or a cluster that goes and is put straight back: RPCs are served again within a round trip."""
+"""When a removed listener or cluster is put back, RPCs are served again within a round trip."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def everything(backend: str) -> list[resources.Resource]:
 
 @pytest.mark.parametrize("snapshots", [False, True], ids=["what is new", "snapshots"])
 @pytest.mark.parametrize(("kind", "name"), [("LDS", "shop"), ("CDS", "cart")])
-async def test_rpcs_are_served_at_once_whatever_the_gap(
+async def test_rpcs_are_served_at_once_when_a_removed_resource_returns_after_any_gap(
     kind: str, name: str, snapshots: bool, autojump_clock: MockClock
 ) -> None:
     network, plane = MemoryNetwork(), ManagementServer(snapshots=snapshots)
@@ -56,7 +56,7 @@ async def test_rpcs_are_served_at_once_whatever_the_gap(
 
 @pytest.mark.parametrize("kind", ["LDS", "CDS"])
 @pytest.mark.parametrize("gap", [0, 0.0005, 0.001, 0.002, 0.005, 0.01])
-async def test_and_over_tcp(kind: str, gap: float) -> None:
+async def test_rpcs_over_tcp_are_served_at_once_when_a_removed_resource_returns(kind: str, gap: float) -> None:
     plane = ManagementServer(snapshots=True)
     async with serve({ECHO: unary(echo)}) as backend, plane.serve() as address:
         plane.put(*everything(backend.address))

@@ -1,6 +1,6 @@
-"""`trxds explain` says the true reason, and the RPC then goes where it said: the conformance scenarios' situations.
+"""`trxds explain` shows the true reason, and the next RPC goes to its host: the conformance scenarios.
 
-The resources are those of the scenarios whose numbers stand at the tests; what no scenario has is named so.
+The number in a test's name is that of its scenario; tests without a number have no scenario.
 """
 
 from contextlib import asynccontextmanager, suppress
@@ -87,7 +87,7 @@ ONE = (routes(xds.route("a")), xds.cluster("a"))  # one route to one cluster
 # -- routes
 
 
-async def test_21_a_route_by_header(autojump_clock):
+async def test_21_an_explanation_names_the_header_that_matched_its_route(autojump_clock):
     by_header = {"match": {"prefix": "", "headers": [{"name": "h", "exact_match": "v"}]}, "route": {"cluster": "x"}}
     resources = (routes(by_header, xds.route("y")), xds.cluster("x"), xds.cluster("y"), eds("x", 0), eds("y", 1))
     async with situation(2, *resources) as (here, (x, y)):
@@ -98,7 +98,7 @@ async def test_21_a_route_by_header(autojump_clock):
         assert line(told, "route 1 matches:") == "the path is any"
 
 
-async def test_23_the_first_match_wins_and_an_action_that_grpc_does_not_know_is_reached(autojump_clock):
+async def test_23_an_explanation_shows_the_first_matching_route_and_an_unsupported_action(autojump_clock):
     entries = (
         xds.route("x", prefix="/a/"),
         xds.route("y", prefix="/a/b"),
@@ -114,7 +114,7 @@ async def test_23_the_first_match_wins_and_an_action_that_grpc_does_not_know_is_
         assert "has an action unknown to gRPC" in lines(told)[-1]
 
 
-async def test_22_a_fraction_is_told_with_its_odds(autojump_clock):
+async def test_22_an_explanation_shows_the_odds_of_a_runtime_fraction(autojump_clock):
     def fraction(prefix, numerator):
         share = {"default_value": {"numerator": numerator, "denominator": "HUNDRED"}}
         return {"match": {"prefix": prefix, "runtime_fraction": share}, "route": {"cluster": "x"}}
@@ -131,7 +131,7 @@ async def test_22_a_fraction_is_told_with_its_odds(autojump_clock):
 # -- clusters
 
 
-async def test_19_a_split_is_told_with_its_odds_and_whoever_is_drawn_is_where_it_goes(autojump_clock):
+async def test_19_an_explanation_shows_the_odds_and_the_choice_of_a_weighted_cluster(autojump_clock):
     resources = (xds.cluster("x"), xds.cluster("y"), eds("x", 0), eds("y", 1))
     async with situation(2, routes(xds.route({"x": 80, "y": 20})), *resources) as (here, (x, y)):
         for told in await here.told_by_chance(ANY, hosts=[x, y]):
@@ -143,7 +143,7 @@ async def test_19_a_split_is_told_with_its_odds_and_whoever_is_drawn_is_where_it
         assert "cluster y" in lines(told)  # nothing to draw
 
 
-async def test_13_a_sessions_cluster_takes_the_place_of_the_one_drawn(autojump_clock):
+async def test_13_an_explanation_shows_the_cookies_cluster_in_place_of_the_chosen_one(autojump_clock):
     resources = (*map(xds.cluster, ("c1", "c2", "c3")), eds("c1", 0, 1), eds("c2", 2, 3), eds("c3", 4, 5))
     split = routes(xds.route({"c1": 999_998, "c2": 1, "c3": 1}))
     async with situation(6, split, *resources, filters=[session()]) as (here, hosts):
@@ -152,7 +152,7 @@ async def test_13_a_sessions_cluster_takes_the_place_of_the_one_drawn(autojump_c
         assert line(told, "cluster_manager sees").startswith("3 clusters; chooses c3: it is the RPC's")
 
 
-async def test_13_a_cookie_of_a_cluster_that_the_route_does_not_have(autojump_clock):
+async def test_13_an_explanation_shows_a_cookie_for_a_cluster_outside_the_route(autojump_clock):
     resources = (xds.cluster("c1"), xds.cluster("c2"), eds("c1", 0), eds("c2", 1))
     entries = routes(xds.route("c2", prefix="/other/"), xds.route("c1"))
     async with situation(2, entries, *resources, filters=[session()]) as (here, (first, second)):
@@ -164,7 +164,7 @@ async def test_13_a_cookie_of_a_cluster_that_the_route_does_not_have(autojump_cl
 # -- sessions
 
 
-async def test_02_a_session_meets_its_host(autojump_clock):
+async def test_02_an_explanation_shows_a_session_on_its_host(autojump_clock):
     async with situation(3, *ONE, eds("a", 0, 1, 2), filters=[session()]) as (here, hosts):
         for host in hosts:
             told = await here.told(ANY, cookie(f"{host};a"), hosts=[host])
@@ -175,7 +175,7 @@ async def test_02_a_session_meets_its_host(autojump_clock):
         assert line(told, "round_robin sees").startswith("3 of 3 endpoints READY")
 
 
-async def test_04_a_session_whose_host_has_left_the_cluster(autojump_clock):
+async def test_04_an_explanation_shows_a_session_whose_host_was_removed(autojump_clock):
     async with situation(3, *ONE, eds("a", 1, 2), filters=[session()]) as (here, (gone, *others)):
         told = await here.told(ANY, cookie(f"{gone};a"), hosts=others)
         assert line(told, "override_host sees") == (
@@ -183,7 +183,7 @@ async def test_04_a_session_whose_host_has_left_the_cluster(autojump_clock):
         )
 
 
-async def test_06_a_session_whose_host_drains_stays_if_its_cluster_says_so(autojump_clock):
+async def test_06_an_explanation_shows_a_session_on_a_draining_host(autojump_clock):
     def draining(*hosts):
         return xds.endpoints("a", xds.locality(*hosts, health={hosts[0]: "DRAINING"}))
 
@@ -199,14 +199,14 @@ async def test_06_a_session_whose_host_drains_stays_if_its_cluster_says_so(autoj
         assert f"{drains} is DRAINING, which override_host_status does not have" in str(told)
 
 
-async def test_55_a_session_whose_host_is_down(autojump_clock):
+async def test_55_an_explanation_shows_a_session_whose_host_is_down(autojump_clock):
     resources = (*ONE, eds("a", 0, 1, 2))
     async with situation(3, *resources, filters=[session()], down=[2]) as (here, (*others, down)):
         told = await here.told(ANY, cookie(f"{down};a"), hosts=others)
         assert f"{down} is HEALTHY, TRANSIENT_FAILURE;" in line(told, "override_host sees")
 
 
-async def test_55_a_session_whose_host_the_policy_never_connected(autojump_clock):
+async def test_55_an_explanation_shows_a_session_whose_host_was_never_connected(autojump_clock):
     resources = (routes(xds.route("pf")), xds.cluster("pf") | policy(PICK_FIRST), eds("pf", 0, 1, 2))
     async with situation(3, *resources, filters=[session()]) as (here, (first, _, last)):
         told = await here.told(ANY, cookie(f"{last};pf"), hosts=[last])
@@ -215,7 +215,7 @@ async def test_55_a_session_whose_host_the_policy_never_connected(autojump_clock
         await here.told(ANY, hosts=[first])
 
 
-async def test_09_cookies_that_cannot_be_used(autojump_clock):
+async def test_09_an_explanation_shows_why_a_cookie_is_invalid(autojump_clock):
     async with situation(2, *ONE, eds("a", 0, 1), filters=[session()]) as (here, hosts):
         for value, verdict in {
             "!!!!": "cannot be read, or is too old",
@@ -228,7 +228,7 @@ async def test_09_cookies_that_cannot_be_used(autojump_clock):
             assert told.steps[-1].policy == "round_robin"
 
 
-async def test_15_a_route_that_switches_sessions_off_or_names_another_cookie(autojump_clock):
+async def test_15_an_explanation_shows_a_routes_override_of_the_session_filter(autojump_clock):
     off = xds.route("a", prefix="/off/") | {"typed_per_filter_config": override(disabled=True)}
     other = xds.route("a", prefix="/other/") | {"typed_per_filter_config": override(in_cookie("other", ttl="5s"))}
     resources = (routes(off, other, xds.route("a")), xds.cluster("a"), eds("a", 0, 1))
@@ -252,7 +252,7 @@ def three_priorities(*hosts):
     return xds.endpoints("x", *zones)
 
 
-async def test_48_a_failover_to_the_next_priority(autojump_clock):
+async def test_48_an_explanation_shows_a_failover_to_the_next_priority(autojump_clock):
     resources = (routes(xds.route("x")), xds.cluster("x"), three_priorities)
     async with situation(3, *resources, down=[0, 1]) as (here, (_, _, third)):
         told = await here.told(ANY, hosts=[third])
@@ -263,7 +263,7 @@ async def test_48_a_failover_to_the_next_priority(autojump_clock):
         )
 
 
-async def test_48_every_priority_down_and_the_last_one_speaks(autojump_clock):
+async def test_48_an_explanation_with_every_priority_down_has_the_error_of_the_last(autojump_clock):
     resources = (routes(xds.route("x")), xds.cluster("x"), three_priorities)
     async with situation(3, *resources, down=[0, 1, 2]) as (here, (_, _, third)):
         told, status = await here.told_it_fails(ANY)
@@ -272,7 +272,7 @@ async def test_48_every_priority_down_and_the_last_one_speaks(autojump_clock):
         assert line(told, "round_robin sees").endswith("1 TRANSIENT_FAILURE; chooses to fail: all have failed")
 
 
-async def test_a_failover_to_the_next_cluster_of_an_aggregate_and_one_that_is_missing(autojump_clock):
+async def test_an_explanation_shows_a_failover_within_an_aggregate_and_a_missing_leaf(autojump_clock):
     clusters = (xds.aggregate("both", "nobody", "x", "y"), xds.cluster("x"), xds.cluster("y"))
     resources = (routes(xds.route("both")), *clusters, eds("x", 0), eds("y", 1))
     async with situation(2, *resources, down=[0], settle=60) as (here, (_, y)):
@@ -282,7 +282,7 @@ async def test_a_failover_to_the_next_cluster_of_an_aggregate_and_one_that_is_mi
         assert "x TRANSIENT_FAILURE, y READY; chooses y: the first that is READY or IDLE" in str(told)
 
 
-async def test_localities_are_drawn_by_weight_and_told_with_it(autojump_clock):
+async def test_an_explanation_shows_the_weights_of_localities(autojump_clock):
     """As no scenario has it; 28 has the weights that are refused."""
 
     def two_zones(*hosts):
@@ -302,7 +302,7 @@ async def test_localities_are_drawn_by_weight_and_told_with_it(autojump_clock):
 # -- what keeps RPCs from a cluster
 
 
-async def test_40_a_circuit_breaker(autojump_clock):
+async def test_40_an_explanation_shows_a_full_circuit_breaker(autojump_clock):
     def breaker(most):
         return xds.cluster("a") | {"circuit_breakers": {"thresholds": [{"max_requests": most}]}}
 
@@ -321,7 +321,7 @@ async def test_40_a_circuit_breaker(autojump_clock):
         assert line(told, "cluster_impl sees").startswith("0 of 0 RPCs in flight, drops: none;")
 
 
-async def test_drops_that_the_endpoints_ask_for_are_told_with_their_odds(autojump_clock):
+async def test_an_explanation_shows_the_odds_of_drop_overloads(autojump_clock):
     """As no scenario has it; 28 has the forms that are refused."""
 
     def dropping(numerator):
@@ -337,7 +337,7 @@ async def test_drops_that_the_endpoints_ask_for_are_told_with_their_odds(autojum
         assert "drops: load 40%" in str(await here.channel.explain(ANY))
 
 
-async def test_a_fault_on_purpose_ends_the_rpc_before_any_policy(autojump_clock):
+async def test_an_explanation_of_an_injected_fault_ends_before_any_policy(autojump_clock):
     """As no scenario has it (A33)."""
     entries = (
         xds.route("a", prefix="/slow/") | {"typed_per_filter_config": {"fault": delay(100)}},
@@ -375,7 +375,7 @@ def abort(share):
 # -- resources that are missing or refused
 
 
-async def test_50_a_cluster_and_a_listener_that_are_deleted(autojump_clock):
+async def test_50_an_explanation_shows_a_deleted_cluster_or_listener(autojump_clock):
     entries = routes(xds.route("y", prefix="/y/"), xds.route("x"))
     resources = (entries, xds.cluster("x"), xds.cluster("y"), eds("x", 0), eds("y", 1))
     async with situation(2, *resources) as (here, (_, y)):
@@ -394,7 +394,7 @@ async def test_50_a_cluster_and_a_listener_that_are_deleted(autojump_clock):
         assert told.chosen is None and 'LDS resource "svc"' in status.message
 
 
-async def test_30_a_cluster_that_was_refused_says_what_is_wrong_with_it(autojump_clock):
+async def test_30_an_explanation_shows_the_errors_of_a_nacked_cluster(autojump_clock):
     entries = routes(xds.route("y", prefix="/y/"), xds.route("x"))
     resources = (entries, xds.cluster("x"), xds.cluster("y") | {"lb_policy": "MAGLEV"}, eds("x", 0), eds("y", 0))
     async with situation(1, *resources) as (here, hosts):
@@ -405,7 +405,7 @@ async def test_30_a_cluster_that_was_refused_says_what_is_wrong_with_it(autojump
         assert "lb_policy" in status.message
 
 
-async def test_28_endpoints_that_were_refused_leave_those_that_were_there_in_use(autojump_clock):
+async def test_28_an_explanation_after_nacked_endpoints_shows_those_in_use(autojump_clock):
     async with situation(2, *ONE, eds("a", 0)) as (here, hosts):
         gap = xds.endpoints("a", xds.locality(hosts[0]), xds.locality(hosts[1], priority=2, zone="z2"))
         here.mesh.plane.put(gap)
@@ -424,7 +424,7 @@ async def test_28_endpoints_that_were_refused_leave_those_that_were_there_in_use
 # -- hashes
 
 
-async def test_38_a_key_by_header_and_the_host_that_owns_it(autojump_clock):
+async def test_38_an_explanation_shows_the_hash_of_a_header_and_its_host(autojump_clock):
     hashed = xds.route("x")
     hashed["route"]["hash_policy"] = [{"header": {"header_name": "k"}}]
     resources = (routes(xds.route("x", prefix="/none/"), hashed), xds.cluster("x") | {"lb_policy": "RING_HASH"})

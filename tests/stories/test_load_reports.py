@@ -1,4 +1,4 @@
-"""Load reports to the control plane, of clusters that ask for them (LRS; A27, A64, A85)."""
+"""The client reports the load of clusters with an `lrs_server` (LRS; A27, A64, A85)."""
 
 import logging
 from contextlib import asynccontextmanager
@@ -20,7 +20,7 @@ from trxds.testing import resources as xds
 
 @asynccontextmanager
 async def mesh_and_channel(hosts=2, interval=10.0, metrics=(), **more):
-    """A cluster of so many hosts, one locality each ("z0", "z1", ...), whose load is to be reported."""
+    """Run a cluster with a locality for each host ("z0", "z1", ...), whose load is reported."""
     async with Mesh.run(hosts, **more) as mesh:
         mesh.plane.put(xds.cluster("cart") | xds.load_reports(*metrics))
         mesh.endpoints("cart", *([host] for host in mesh.hosts))
@@ -30,7 +30,7 @@ async def mesh_and_channel(hosts=2, interval=10.0, metrics=(), **more):
 
 
 def rpcs(stats):
-    """Issued, succeeded, failed and in progress, by zone."""
+    """Return the counts of issued, succeeded, failed and running RPCs by zone."""
     return {
         each.locality.zone: (
             each.total_issued_requests,
@@ -43,7 +43,7 @@ def rpcs(stats):
 
 
 async def report(mesh):
-    """The cart's part of the next report."""
+    """Return the next load report of cluster cart."""
     return (await mesh.plane.load.next_report()).clusters["cart"]
 
 
@@ -51,7 +51,7 @@ async def refuse(call):
     call.abort(StatusCode.UNAVAILABLE, "not me")
 
 
-async def test_the_first_request_says_who_we_are_and_nothing_else(autojump_clock):
+async def test_the_first_lrs_request_has_the_node_only(autojump_clock):
     async with mesh_and_channel() as (mesh, channel):
         await ask(channel)
         await trio.sleep(1)
@@ -61,7 +61,7 @@ async def test_the_first_request_says_who_we_are_and_nothing_else(autojump_clock
         assert first.clusters == {}
 
 
-async def test_each_report_has_what_came_since_the_last(autojump_clock):
+async def test_a_load_report_counts_from_the_last_report(autojump_clock):
     async with mesh_and_channel(hosts=1) as (mesh, channel):
         await spread(channel, 5)
         assert rpcs(await report(mesh)) == {"z0": (5, 5, 0, 0)}
@@ -74,7 +74,7 @@ async def test_each_report_has_what_came_since_the_last(autojump_clock):
         assert stats.load_report_interval.ToTimedelta().total_seconds() == pytest.approx(10, abs=0.01)
 
 
-async def test_rpcs_in_progress_are_told_in_every_report(autojump_clock):
+async def test_every_load_report_has_the_rpcs_in_progress(autojump_clock):
     async with mesh_and_channel(hosts=1) as (mesh, channel), bidi(channel).open() as call:
         await call.send(b"")
         await call.receive()
@@ -85,14 +85,14 @@ async def test_rpcs_in_progress_are_told_in_every_report(autojump_clock):
         assert rpcs(await report(mesh)) == {"z0": (0, 1, 0, 0)}
 
 
-async def test_the_localities_are_those_of_the_hosts_that_were_met(autojump_clock):
+async def test_a_load_report_has_the_localities_of_the_picked_hosts(autojump_clock):
     async with mesh_and_channel(hosts=3) as (mesh, channel):
         met = await spread(channel, 30)
         counts = {f"z{number}": (met[host], met[host], 0, 0) for number, host in enumerate(mesh.hosts) if met[host]}
         assert rpcs(await report(mesh)) == counts
 
 
-async def test_a_host_reached_by_its_cookie_alone_counts_for_its_own_locality(autojump_clock):
+async def test_an_override_host_counts_for_its_own_locality_in_load_reports(autojump_clock):
     async with mesh_and_channel() as (mesh, channel):
         low, high = mesh.hosts
         mesh.endpoints("cart", xds.locality(low, zone="low"), xds.locality(high, zone="high", priority=1))
@@ -104,7 +104,7 @@ async def test_a_host_reached_by_its_cookie_alone_counts_for_its_own_locality(au
         assert rpcs(await report(mesh)) == {"high": (3, 3, 0, 0)}
 
 
-async def test_drops_are_told_by_category(autojump_clock):
+async def test_a_load_report_has_drops_by_category(autojump_clock):
     async with mesh_and_channel(hosts=1) as (mesh, channel):
         await ask(channel)
         drops = [{"category": "lb", "drop_percentage": {"numerator": 100}}]
@@ -118,7 +118,7 @@ async def test_drops_are_told_by_category(autojump_clock):
         assert [(each.category, each.dropped_count) for each in stats.dropped_requests] == [("lb", 4)]
 
 
-async def test_metrics_of_the_hosts_go_along_if_the_cluster_names_them(autojump_clock):
+async def test_a_load_report_has_the_custom_metrics_that_the_cluster_names(autojump_clock):
     async def loaded(call):
         values = protos.OrcaLoadReport(cpu_utilization=0.5, named_metrics={"queue": 3.0, "other": 1.0})
         call.set_trailing_metadata([("endpoint-load-metrics-bin", values.SerializeToString())])
@@ -140,7 +140,7 @@ async def test_metrics_of_the_hosts_go_along_if_the_cluster_names_them(autojump_
 # -- the server's pick_events
 
 
-async def test_only_the_clusters_that_the_server_names_are_reported(autojump_clock):
+async def test_a_load_report_has_only_the_clusters_that_the_server_names(autojump_clock):
     async with mesh_and_channel(hosts=1) as (mesh, channel):
         mesh.plane.load.ask("other", interval=10)
         await ask(channel)
@@ -150,7 +150,7 @@ async def test_only_the_clusters_that_the_server_names_are_reported(autojump_clo
         assert rpcs(await report(mesh)) == {"z0": (1, 1, 0, 0)}
 
 
-async def test_a_new_pace_counts_from_when_it_is_asked_for_and_is_never_above_one_a_second(autojump_clock):
+async def test_a_new_reporting_interval_begins_at_its_response_and_is_at_least_a_second(autojump_clock):
     async with mesh_and_channel(interval=1000) as (mesh, channel):
         await ask(channel)
         await trio.sleep(100)
@@ -160,7 +160,7 @@ async def test_a_new_pace_counts_from_when_it_is_asked_for_and_is_never_above_on
         assert times == pytest.approx([1, 2, 3], abs=0.01)
 
 
-async def test_nothing_happened_is_news_too(autojump_clock):
+async def test_a_load_report_without_rpcs_is_sent_too(autojump_clock):
     async with mesh_and_channel() as (mesh, channel):
         await ask(channel)
         await mesh.plane.load.next_report()
@@ -170,14 +170,14 @@ async def test_nothing_happened_is_news_too(autojump_clock):
 # -- streams
 
 
-async def test_nobody_is_told_what_nobody_asked_for(autojump_clock):
+async def test_no_lrs_stream_opens_for_clusters_without_lrs_server(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
         await ask(channel)
         await trio.sleep(5)
         assert mesh.plane.load.requests == []
 
 
-async def test_the_stream_ends_with_the_last_cluster_that_asks(autojump_clock):
+async def test_the_lrs_stream_ends_with_the_last_cluster_that_has_lrs_server(autojump_clock):
     async with mesh_and_channel() as (mesh, channel):
         mesh.plane.put(xds.cluster("shoes") | xds.load_reports())
         mesh.endpoints("shoes", mesh.hosts)
@@ -193,7 +193,7 @@ async def test_the_stream_ends_with_the_last_cluster_that_asks(autojump_clock):
         assert mesh.plane.load.streams == 0
 
 
-async def test_it_ends_with_the_channel(autojump_clock):
+async def test_the_lrs_stream_ends_with_the_channel(autojump_clock):
     async with Mesh.run(1) as mesh:
         mesh.plane.put(xds.cluster("cart") | xds.load_reports())
         async with mesh.channel() as channel:
@@ -204,7 +204,7 @@ async def test_it_ends_with_the_channel(autojump_clock):
         assert mesh.plane.load.streams == 0
 
 
-async def test_a_stream_that_ends_begins_again_and_what_was_counted_meanwhile_is_told(autojump_clock):
+async def test_a_lost_lrs_stream_is_reopened_and_reports_the_counts_of_the_gap(autojump_clock):
     async with mesh_and_channel(hosts=1) as (mesh, channel):
         await ask(channel)
         await trio.sleep(1)
@@ -216,7 +216,7 @@ async def test_a_stream_that_ends_begins_again_and_what_was_counted_meanwhile_is
         assert [each.stream for each in mesh.plane.load.requests] == [1, 2, 2]
 
 
-async def test_the_end_of_a_stream_that_was_answered_is_no_warning_and_an_outage_is_one(autojump_clock, caplog):
+async def test_the_end_of_an_answered_lrs_stream_is_no_warning_and_an_outage_is_one(autojump_clock, caplog):
     caplog.set_level(logging.INFO, "trxds.xds")
     async with mesh_and_channel(hosts=1) as (mesh, channel):
         await ask(channel)
@@ -232,7 +232,7 @@ async def test_the_end_of_a_stream_that_was_answered_is_no_warning_and_an_outage
     assert [record.levelname for record in told[3:]].count("WARNING") == 1
 
 
-async def test_a_server_without_the_service_is_asked_ever_more_rarely_and_said_once(autojump_clock, caplog):
+async def test_a_server_without_lrs_is_retried_with_backoff_and_logged_once(autojump_clock, caplog):
     caplog.set_level(logging.INFO, "trxds.xds")
     async with mesh_and_channel(hosts=1) as (mesh, channel):
         times = []
@@ -253,7 +253,7 @@ async def test_a_server_without_the_service_is_asked_ever_more_rarely_and_said_o
     assert "UNIMPLEMENTED" in told[0].message
 
 
-async def test_channels_of_one_client_report_together(autojump_clock):
+async def test_channels_of_a_shared_client_report_their_load_together(autojump_clock):
     async with Mesh.run(1) as mesh:
         mesh.plane.put(xds.cluster("cart") | xds.load_reports())
         mesh.plane.load.ask(interval=5)
@@ -268,7 +268,7 @@ async def test_channels_of_one_client_report_together(autojump_clock):
             assert mesh.plane.load.streams == 1
 
 
-async def test_the_server_that_sends_a_cluster_hears_of_it_and_no_longer_the_one_before(autojump_clock):
+async def test_load_reports_move_to_the_server_that_sends_the_cluster(autojump_clock):
     first, second = "10.0.0.1:18000", "10.0.0.2:18000"
     async with Mesh.run(1) as mesh:
         stand_in = ManagementServer()

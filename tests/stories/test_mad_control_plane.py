@@ -222,15 +222,15 @@ def record(request):
     return trio.run(play, *request.param, clock=MockClock(autojump_threshold=0))
 
 
-def test_an_rpc_takes_less_than_five_times_what_it_takes_in_peace(record):
+def test_an_rpc_during_a_storm_of_updates_takes_less_than_five_times_as_long(record):
     # The median of windows: a neighbour that makes one of them slower is not the storm.
     assert median(record.stormy) < 5 * median(record.idle)
 
 
-def test_memory_does_not_grow(record):
+def test_memory_does_not_grow_in_a_storm_of_updates(record):
     early, late = record.memory
     assert late < 1.05 * early
 
 
-def test_the_newest_state_is_in_force_when_it_stops(record):
+def test_the_newest_resources_are_in_force_after_a_storm_of_updates(record):
     assert record.met == record.newest

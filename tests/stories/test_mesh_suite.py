@@ -1,4 +1,4 @@
-"""What the field's mesh suite asserts of an xDS client, in memory: baseline, handover, affinity, dual stack, drain.
+"""The client passes the assertions of gRPC's mesh suite, in memory: baseline, handover, affinity, dual stack, drain.
 
 Fallback and federation have files of their own.
 """
@@ -112,7 +112,7 @@ async def test_affinity_of_ring_hash_connects_to_one_host_and_when_that_is_gone_
 
 
 async def ready(tool):
-    """The hosts to which a connection stands, as channelz has it."""
+    """Return the hosts with a connection, as channelz shows them."""
     return [each.data.target for each in await tool.subchannels() if state(each) == READY]
 
 
@@ -138,7 +138,7 @@ async def test_dual_stack_hosts_of_either_family_and_of_both_get_traffic(autojum
         nursery.cancel_scope.cancel()
 
 
-async def test_session_drain(autojump_clock):
+async def test_a_session_stays_on_its_draining_host(autojump_clock):
     """The suite's steps, in its order."""
     # 1, 2: three hosts, sessions in the listener, and a cluster that lets sessions reach draining hosts
     async with Mesh.run(3) as mesh:
@@ -176,7 +176,7 @@ async def test_session_drain(autojump_clock):
 
 
 async def assigned(channel, cookie=None):
-    """The cookie that a reply brings, and the host that sent it."""
+    """Return the cookie of a reply, and the host that sent it."""
     async with method(channel).open(b"", metadata=[("cookie", cookie)] if cookie else []) as call:
         host = (await call.receive()).decode()
         [header] = [value for name, value in call.initial_metadata if name == "set-cookie"]

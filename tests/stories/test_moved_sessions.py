@@ -1,4 +1,4 @@
-"""A session remembers its host, its calls, and why it last moved."""
+"""A session remembers its host, its number of calls, and the reason of its last move."""
 
 from contextlib import asynccontextmanager
 
@@ -14,7 +14,7 @@ from trxds.testing import resources as xds
 
 @asynccontextmanager
 async def on_a_host(hosts=3, **filter_):
-    """A mesh, and a session that has met a host."""
+    """Run a mesh, and a session that has a host."""
     async with Mesh.run(hosts, **filter_) as mesh, mesh.channel() as channel, channel.session() as session:
         await ask(session)
         yield mesh, session, session._session.cookies
@@ -31,7 +31,7 @@ def move_of(record):
     return record.last_move.old, record.last_move.new, record.last_move.reason
 
 
-async def test_it_knows_its_host_and_counts_its_calls(autojump_clock):
+async def test_a_session_knows_its_host_and_counts_its_calls(autojump_clock):
     async with on_a_host() as (_, session, record):
         host = await ask(session)
         await meet(session, 3)
@@ -39,12 +39,12 @@ async def test_it_knows_its_host_and_counts_its_calls(autojump_clock):
         assert record.last_move is None
 
 
-async def test_before_its_first_answer_it_is_on_no_host(autojump_clock):
+async def test_a_session_has_no_host_before_its_first_response(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel, channel.session() as session:
         assert (session._session.cookies.host, session._session.cookies.calls) == ("", 0)
 
 
-async def test_the_host_was_removed(autojump_clock):
+async def test_a_session_moves_because_its_host_was_removed(autojump_clock):
     async with on_a_host() as (mesh, session, record):
         old = record.host
         mesh.endpoints("cart", [host for host in mesh.hosts if host != old])
@@ -53,7 +53,7 @@ async def test_the_host_was_removed(autojump_clock):
         assert record.moves == 1
 
 
-async def test_the_host_drains_where_that_is_not_allowed(autojump_clock):
+async def test_a_session_moves_because_its_host_drains_and_override_host_status_excludes_it(autojump_clock):
     async with on_a_host() as (mesh, session, record):
         old = record.host
         mesh.endpoints("cart", xds.locality(*mesh.hosts, health={old: "DRAINING"}))
@@ -67,7 +67,7 @@ async def test_the_host_drains_where_that_is_not_allowed(autojump_clock):
         assert move_of(record) == (old, record.host, RepinReason.STATUS_NOT_ALLOWED)
 
 
-async def test_the_host_cannot_be_reached(autojump_clock):
+async def test_a_session_moves_because_its_host_cannot_be_reached(autojump_clock):
     async with on_a_host() as (mesh, session, record):
         old = record.host
         mesh.servers[old].stop()
@@ -76,7 +76,7 @@ async def test_the_host_cannot_be_reached(autojump_clock):
         assert move_of(record)[2] is RepinReason.NOT_READY
 
 
-async def test_the_route_leads_to_another_cluster(autojump_clock):
+async def test_a_session_moves_because_its_route_has_another_cluster(autojump_clock):
     async with on_a_host() as (mesh, session, record):
         mesh.cluster("basket")
         mesh.endpoints("basket", [await mesh.add_host()])
@@ -86,7 +86,7 @@ async def test_the_route_leads_to_another_cluster(autojump_clock):
         assert record.cluster == "basket"
 
 
-async def test_the_cookie_was_too_old(autojump_clock):
+async def test_a_session_moves_because_its_cookie_expired(autojump_clock):
     async with Mesh.run(2) as mesh:
         mesh.listen(ttl=10)
         async with mesh.channel() as channel, channel.session() as session:
@@ -99,7 +99,7 @@ async def test_the_cookie_was_too_old(autojump_clock):
             assert move_of(session._session.cookies) == (old, other, RepinReason.NO_COOKIE)
 
 
-async def test_a_session_by_header_is_followed_too(autojump_clock):
+async def test_a_header_session_is_observed_too(autojump_clock):
     async with Mesh.run(3) as mesh:
         listen(mesh, session_filter(state=in_header("x-session")))
         async with mesh.channel() as channel, channel.session() as session:

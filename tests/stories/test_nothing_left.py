@@ -26,7 +26,7 @@ async def program(mesh):
 
 
 async def cancelled_at(k):
-    """How often the program's task ran, and what was left when it had ended."""
+    """Return how often the program's task ran, and the tasks and sockets left after its end."""
     async with Mesh.run(2) as mesh:
         mesh.servers[mesh.hosts[0]].handlers["/shop.Cart/Silent"] = silent
         mesh.servers[mesh.hosts[1]].handlers["/shop.Cart/Silent"] = silent
@@ -55,13 +55,13 @@ def run(k):
     return trio.run(cancelled_at, k, clock=MockClock(autojump_threshold=0))
 
 
-def test_nothing_is_left_when_the_program_ends_by_itself():
+def test_no_task_and_no_socket_is_left_when_a_channel_closes():
     steps, *left = run(10_000)
     assert left == [0, 0, 0]
     assert steps > 200, "otherwise the test below would have nothing to cut"
 
 
-def test_nothing_is_left_wherever_the_program_is_cancelled():
+def test_no_task_and_no_socket_is_left_wherever_the_program_is_cancelled():
     k, ended = 0, False
     while not ended:
         k += 1
@@ -71,7 +71,7 @@ def test_nothing_is_left_wherever_the_program_is_cancelled():
     assert k > 200
 
 
-async def test_the_bodys_own_exception_leaves_the_block_unwrapped(autojump_clock):
+async def test_the_exception_of_a_channels_block_leaves_it_unwrapped(autojump_clock):
     async with Mesh.run(1) as mesh:
         with pytest.raises(KeyError, match="mine"):
             async with mesh.channel() as channel:
@@ -79,7 +79,7 @@ async def test_the_bodys_own_exception_leaves_the_block_unwrapped(autojump_clock
                 raise KeyError("mine")
 
 
-async def test_a_bodys_exception_group_is_the_bodys_own(autojump_clock):
+async def test_the_exception_group_of_a_channels_block_leaves_it_unchanged(autojump_clock):
     async with Mesh.run(1) as mesh:
         with pytest.raises(ExceptionGroup, match="two") as caught:
             async with mesh.channel():
@@ -106,7 +106,7 @@ async def test_a_closed_channel_opens_no_session(autojump_clock):
 
 async def test_a_crash_in_the_channel_reaches_the_opener_as_one_error(autojump_clock, monkeypatch, caplog):
     async with Mesh.run(1) as mesh:
-        monkeypatch.setattr("trxds.resolver.xds_resolver.XdsResolver._handle_messages", lambda self, letters, dependencies: 1 / 0)
+        monkeypatch.setattr("trxds.resolver.xds_resolver.XdsResolver._handle_messages", lambda *args: 1 / 0)
         with pytest.raises(trxds.TrxdsInternalError) as caught:
             async with mesh.channel() as channel:
                 await method(channel)(b"")

@@ -1,4 +1,4 @@
-"""What observers are told beside the calls: of the control plane, of connections, and of policies."""
+"""Observers get the events of the control plane, of connections and of policies."""
 
 from contextlib import asynccontextmanager
 
@@ -19,7 +19,7 @@ WRR = "type.googleapis.com/envoy.extensions.load_balancing_policies.client_side_
 
 @asynccontextmanager
 async def watched(hosts=1, *, calls=1, **how):
-    """A mesh, a channel of it that was watched from its first step on, what is told."""
+    """Run a mesh, a channel observed from its first step on, and the record of its events."""
     watching = Watching()
     async with Mesh.run(hosts, sessions=False) as mesh, mesh.channel(telemetry=watching, **how) as channel:
         for _ in range(calls):
@@ -28,7 +28,7 @@ async def watched(hosts=1, *, calls=1, **how):
 
 
 class TestControlPlane:
-    async def test_the_conversation_from_its_begin_on(self, autojump_clock):
+    async def test_an_observer_gets_the_ads_stream_from_its_start(self, autojump_clock):
         async with watched() as (_, _, watcher):
             assert watcher.of("xds", "request", "response")[:8] == [
                 f"xds {PLANE} connected",
@@ -41,7 +41,7 @@ class TestControlPlane:
                 "request Cluster asks cart",
             ]
 
-    async def test_each_resource_by_its_states(self, autojump_clock):
+    async def test_an_observer_gets_the_states_of_each_resource(self, autojump_clock):
         async with watched() as (mesh, _, watcher):
             await trio.sleep(1)
             watcher.notes.clear()
@@ -52,7 +52,7 @@ class TestControlPlane:
                 "resource ClusterLoadAssignment cart unwanted",
             ]
 
-    async def test_a_resource_that_is_refused_is_invalid_and_nacked(self, autojump_clock):
+    async def test_an_observer_gets_a_nacked_resource_as_invalid(self, autojump_clock):
         async with watched() as (mesh, _, watcher):
             watcher.notes.clear()
             mesh.plane.put({**xds.cluster("cart"), "lb_policy": "MAGLEV"})
@@ -64,7 +64,7 @@ class TestControlPlane:
                 "request Cluster NACK cart",
             ]
 
-    async def test_a_server_that_cannot_be_reached_has_failed(self, autojump_clock):
+    async def test_an_observer_gets_xds_failed_for_an_unreachable_server(self, autojump_clock):
         watching = Watching()
         async with Mesh.run(1) as mesh:
             mesh.network.refuse(PLANE)
@@ -73,7 +73,7 @@ class TestControlPlane:
                     await ask(channel)
         assert watching.watcher.of("xds")[0].startswith(f"xds {PLANE} failed: Connection refused")
 
-    async def test_a_stream_that_had_answers_ends_without_a_failure(self, autojump_clock):
+    async def test_an_observer_gets_no_xds_failed_for_a_stream_with_responses(self, autojump_clock):
         async with watched() as (mesh, _, watcher):
             mesh.plane.drop_streams()
             await trio.sleep(5)
@@ -93,7 +93,7 @@ class TestControlPlane:
         assert watching.watcher.of("xds", "response") == [] != watching.watcher.of("call")
 
 
-async def test_the_end_of_the_channel_is_the_last_that_is_told(autojump_clock):
+async def test_closed_is_an_observers_last_event(autojump_clock):
     watching = Watching()
     async with Mesh.run(1) as mesh:
         with pytest.raises(ZeroDivisionError):
@@ -104,7 +104,7 @@ async def test_the_end_of_the_channel_is_the_last_that_is_told(autojump_clock):
 
 
 class TestConnections:
-    async def test_one_that_is_made_and_ends_with_its_channel(self, autojump_clock):
+    async def test_an_observer_gets_a_connection_and_its_end_with_the_channel(self, autojump_clock):
         async with watched() as (mesh, _, watcher):
             host = mesh.hosts[0]
         assert watcher.of("connection") == [
@@ -112,7 +112,7 @@ class TestConnections:
             f"connection {host} closed: subchannel shutdown",
         ]
 
-    async def test_one_that_cannot_be_made(self, autojump_clock):
+    async def test_an_observer_gets_connection_failed(self, autojump_clock):
         async with watched() as (mesh, _, watcher):
             mesh.network.refuse(mesh.hosts[0])
             mesh.network.cut(mesh.hosts[0])
@@ -122,7 +122,7 @@ class TestConnections:
                 f"connection {mesh.hosts[0]} failed",
             ]
 
-    async def test_an_attempt_that_nobody_wants_any_more_has_not_failed(self, autojump_clock):
+    async def test_an_abandoned_connection_attempt_is_no_connection_failed(self, autojump_clock):
         async with watched() as (mesh, _, watcher):
             mesh.network.black_hole("10.0.1.99:50051")
             mesh.endpoints("cart", [mesh.hosts[0], "10.0.1.99:50051"])
@@ -131,19 +131,19 @@ class TestConnections:
             await trio.sleep(60)
             assert [note for note in watcher.of("connection") if "99" in note] == []
 
-    async def test_a_goaway_has_its_code(self, autojump_clock):
+    async def test_the_disconnect_reason_of_a_goaway_has_its_code(self, autojump_clock):
         async with watched() as (mesh, _, watcher):
             mesh.servers[mesh.hosts[0]].goaway()
             await wait_all_tasks_blocked()
             assert watcher.of("connection")[1] == f"connection {mesh.hosts[0]} closed: GOAWAY NO_ERROR"
 
-    async def test_a_host_that_is_gone_is_a_shutdown(self, autojump_clock):
+    async def test_the_disconnect_reason_of_a_removed_host_is_subchannel_shutdown(self, autojump_clock):
         async with watched(2, calls=2) as (mesh, _, watcher):
             mesh.endpoints("cart", [mesh.hosts[1]])
             await trio.sleep(1)
             assert watcher.of("connection")[2:] == [f"connection {mesh.hosts[0]} closed: subchannel shutdown"]
 
-    async def test_a_host_that_vanishes_is_timed_out_by_keepalive(self, autojump_clock):
+    async def test_the_disconnect_reason_of_a_vanished_host_is_a_timeout(self, autojump_clock):
         async with watched(keepalive_time=10) as (mesh, channel, watcher):
             async with bidi(channel).open(b"") as call:
                 await call.receive()
@@ -154,7 +154,7 @@ class TestConnections:
 
 
 class TestPolicies:
-    async def test_weights_are_told_when_they_are_read(self, autojump_clock):
+    async def test_an_observer_gets_wrr_weights_when_they_are_updated(self, autojump_clock):
         policy = {"name": "wrr", "typed_config": {"@type": f"{WRR}ClientSideWeightedRoundRobin"}}
         watching = Watching()
         async with Mesh.run(2, sessions=False) as mesh:
@@ -168,7 +168,7 @@ class TestPolicies:
         (told,) = watching.watcher.of("weights")
         assert "endpoints=(0.0, 0.0), not_yet_usable=2, stale=0, fell_back=True" in told
 
-    async def test_an_outlier_is_ejected_or_there_is_a_reason(self, autojump_clock):
+    async def test_an_observer_gets_an_ejected_outlier_or_the_reason_against_it(self, autojump_clock):
         watching = Watching()
         await eject_one_of_two(watching)
         told = watching.watcher.outliers
@@ -180,21 +180,21 @@ class TestPolicies:
 
 
 class TestLocations:
-    async def test_a_host_is_in_its_cluster_and_locality(self, autojump_clock):
+    async def test_the_location_of_a_host_is_its_cluster_and_locality(self, autojump_clock):
         watching = Watching()
         async with Mesh.run(1) as mesh, mesh.channel(telemetry=watching) as channel:
             await ask(channel)
             where = Location("cart", '{region="", zone="z0", sub_zone=""}')
             assert watching.locate(mesh.hosts[0]) == watching.locate(mesh.hosts[0], "cart") == where
 
-    async def test_who_is_nowhere_to_be_found_is_nowhere(self, autojump_clock):
+    async def test_the_location_of_an_unknown_address_is_empty(self, autojump_clock):
         watching = Watching()
         async with Mesh.run(1) as mesh, mesh.channel(telemetry=watching) as channel:
             assert watching.locate("10.9.9.9:1") == NOWHERE
             await ask(channel)
             assert watching.locate("10.9.9.9:1", "cart") == Location("cart")
 
-    async def test_the_backend_is_the_cluster_also_where_the_policy_counts_in_flight_too(self, autojump_clock):
+    async def test_the_backend_of_a_pick_by_least_request_is_the_cluster(self, autojump_clock):
         watching = Watching()
         async with Mesh.run(1, sessions=False) as mesh:
             mesh.plane.put({**xds.cluster("cart"), "lb_policy": "LEAST_REQUEST"})
@@ -202,7 +202,7 @@ class TestLocations:
                 await ask(channel)
         assert watching.watcher.backends == ["cart"]
 
-    async def test_a_leaf_of_an_aggregate_is_the_backend(self, autojump_clock):
+    async def test_the_backend_of_a_pick_in_an_aggregate_is_the_leaf(self, autojump_clock):
         watching = Watching()
         async with Mesh.run(1, sessions=False) as mesh:
             mesh.plane.put(xds.aggregate("all", "cart"))
@@ -213,7 +213,7 @@ class TestLocations:
         assert watching.watcher.backends == ["cart"]
 
 
-def test_a_target_without_a_scheme_has_one_for_telemetry():
+def test_the_target_for_telemetry_always_has_a_scheme():
     from trxds.resolver.target_uri import canonical
 
     assert [canonical(each) for each in ("cart:80", "dns:cart", "xds:///shop", "unix:/x", "[::1]:80")] == [

@@ -1,4 +1,4 @@
-"""Channels without a control plane: where their addresses come from, and what a service config makes of them."""
+"""Channels without a control plane resolve their targets and follow a service config (A2)."""
 
 from contextlib import suppress
 
@@ -14,7 +14,7 @@ ROUND_ROBIN = {"loadBalancingConfig": [{"round_robin": {}}]}
 
 
 async def settled():
-    """Long enough for any change to arrive, on a clock that jumps."""
+    """Sleep long enough for any change to arrive, on a clock that jumps."""
     await trio.sleep(1)
 
 
@@ -31,14 +31,14 @@ async def test_pick_first_has_one_connection_and_it_is_to_the_first_address(auto
         assert [mesh.network.attempts[host] for host in mesh.hosts] == [1, 0, 0]
 
 
-async def test_the_next_address_takes_over_from_one_that_fails(autojump_clock):
+async def test_pick_first_uses_the_next_address_after_one_that_fails(autojump_clock):
     async with hosts_in_memory(3) as mesh, mesh.channel(addresses(mesh.hosts)) as channel:
         await ask(channel)
         mesh.fail(mesh.hosts[0])
         assert await ask(channel, wait_for_ready=True) == mesh.hosts[1]
 
 
-async def test_an_address_that_does_not_answer_is_given_a_quarter_of_a_second(autojump_clock):
+async def test_pick_first_tries_the_next_address_after_250_ms(autojump_clock):
     async with hosts_in_memory(2) as mesh:
         mesh.network.black_hole(mesh.hosts[0])
         began = trio.current_time()
@@ -60,7 +60,7 @@ async def test_ring_hash_by_a_header_of_the_service_config_keeps_to_one_address(
         assert len(await spread(channel, 5, metadata=[("user", "7")])) == 1
 
 
-async def test_a_host_that_fails_is_ejected_as_the_service_config_says(autojump_clock):
+async def test_outlier_detection_of_a_service_config_ejects_a_failing_host(autojump_clock):
     rules = {"minimumHosts": 2, "requestVolume": 5}
     ejecting = {
         "interval": "1s",
@@ -85,16 +85,16 @@ async def broken(call):
     call.abort(StatusCode.UNAVAILABLE, "broken")
 
 
-async def test_a_wish_for_health_checks_is_told_of_once(autojump_clock, caplog):
+async def test_an_unsupported_health_check_config_is_logged_once(autojump_clock, caplog):
     config = {"healthCheckConfig": {"serviceName": ""}}
     async with hosts_in_memory(1) as mesh, mesh.channel(service_config=config) as channel:
         await spread(channel, 3)
     assert [record.getMessage() for record in caplog.records] == [
-        f"{BY_NAME}: healthCheckConfig is passed over; a host that is connected counts as healthy"
+        f"{BY_NAME}: healthCheckConfig is ignored; a connected host counts as healthy"
     ]
 
 
-async def test_when_nobody_can_be_reached_the_error_names_an_address_and_why(autojump_clock):
+async def test_the_error_with_all_addresses_down_names_one_and_its_reason(autojump_clock):
     async with hosts_in_memory(1) as mesh:
         mesh.network.refuse(mesh.hosts[0])
         async with mesh.channel() as channel:
@@ -107,7 +107,7 @@ async def test_when_nobody_can_be_reached_the_error_names_an_address_and_why(aut
 # -- names
 
 
-async def test_a_name_that_cannot_be_resolved_fails_calls_with_its_reason_until_it_can(autojump_clock):
+async def test_an_unresolvable_dns_target_fails_calls_with_the_reason_until_it_resolves(autojump_clock):
     async with hosts_in_memory(1) as mesh:
         mesh.points_to()
         async with mesh.channel() as channel:
@@ -120,13 +120,13 @@ async def test_a_name_that_cannot_be_resolved_fails_calls_with_its_reason_until_
             assert await ask(channel, wait_for_ready=True) == mesh.hosts[0]
 
 
-async def test_after_a_failure_a_name_is_looked_up_with_backoff(autojump_clock):
+async def test_a_dns_target_is_resolved_again_with_backoff_after_a_failure(autojump_clock):
     async with hosts_in_memory(0) as mesh, mesh.channel():
         await trio.sleep(30)
         assert 4 <= mesh.look_ups <= 9  # after 1 s, 1.6 s, 2.6 s ..., each a fifth more or less
 
 
-async def test_a_call_that_waits_for_its_name_says_so_when_its_time_is_over(autojump_clock):
+async def test_the_deadline_error_of_a_call_names_the_pending_dns_look_up(autojump_clock):
     async with hosts_in_memory(1) as mesh:
 
         async def never(host, port):
@@ -141,7 +141,7 @@ async def test_a_call_that_waits_for_its_name_says_so_when_its_time_is_over(auto
     assert f"waiting for the addresses of {BY_NAME}" in failed.value.status.message
 
 
-async def test_a_name_is_looked_up_once_while_all_is_well(autojump_clock):
+async def test_a_dns_target_is_resolved_once_while_its_hosts_are_connected(autojump_clock):
     async with hosts_in_memory(2) as mesh, mesh.channel(service_config=ROUND_ROBIN) as channel:
         for _ in range(10):
             await ask(channel)
@@ -149,7 +149,7 @@ async def test_a_name_is_looked_up_once_while_all_is_well(autojump_clock):
         assert mesh.look_ups == 1
 
 
-async def test_when_its_host_is_lost_the_name_is_looked_up_again(autojump_clock):
+async def test_a_dns_target_is_resolved_again_when_its_host_is_lost(autojump_clock):
     async with hosts_in_memory(2) as mesh:
         mesh.points_to(mesh.hosts[0])
         async with mesh.channel() as channel:
@@ -161,7 +161,7 @@ async def test_when_its_host_is_lost_the_name_is_looked_up_again(autojump_clock)
             assert await ask(channel, wait_for_ready=True) == mesh.hosts[1]
 
 
-async def test_one_host_of_many_that_is_lost_is_enough_to_look_again(autojump_clock):
+async def test_a_dns_target_is_resolved_again_when_one_of_many_hosts_is_lost(autojump_clock):
     async with hosts_in_memory(3) as mesh:
         mesh.points_to(*mesh.hosts[:2])
         async with mesh.channel(service_config=ROUND_ROBIN) as channel:
@@ -173,7 +173,7 @@ async def test_one_host_of_many_that_is_lost_is_enough_to_look_again(autojump_cl
             assert await spread(channel, 4) == {mesh.hosts[1]: 2, mesh.hosts[2]: 2}
 
 
-async def test_a_name_is_not_looked_up_more_than_every_thirty_seconds(autojump_clock):
+async def test_a_dns_target_is_resolved_at_most_every_thirty_seconds(autojump_clock):
     async with hosts_in_memory(1) as mesh, mesh.channel() as channel:
         await ask(channel)
         began = trio.current_time()
@@ -186,7 +186,7 @@ async def test_a_name_is_not_looked_up_more_than_every_thirty_seconds(autojump_c
         assert 2 <= mesh.look_ups <= 1 + (trio.current_time() - began) / 30
 
 
-async def test_a_failed_look_up_leaves_the_addresses_that_are_known(autojump_clock):
+async def test_a_failed_look_up_of_a_dns_target_keeps_its_addresses(autojump_clock):
     async with hosts_in_memory(2) as mesh, mesh.channel(service_config=ROUND_ROBIN) as channel:
         await ask(channel)
         await trio.sleep(60)
@@ -197,7 +197,7 @@ async def test_a_failed_look_up_leaves_the_addresses_that_are_known(autojump_clo
         assert await spread(channel, 4) == {mesh.hosts[1]: 4}
 
 
-async def test_a_host_that_stays_keeps_its_connection_when_the_name_changes(autojump_clock):
+async def test_a_remaining_host_keeps_its_connection_when_a_dns_target_changes(autojump_clock):
     async with hosts_in_memory(3) as mesh:
         mesh.points_to(*mesh.hosts[:2])
         async with mesh.channel(service_config=ROUND_ROBIN) as channel:
@@ -213,7 +213,7 @@ async def test_a_host_that_stays_keeps_its_connection_when_the_name_changes(auto
 # -- the service config
 
 
-async def test_a_methods_timeout_is_the_service_configs(autojump_clock):
+async def test_a_service_config_sets_a_methods_timeout(autojump_clock):
     config = {"methodConfig": [{"name": [{"service": "shop.Cart"}], "timeout": "2s"}]}
     async with hosts_in_memory(1) as mesh:
         mesh.network.black_hole(mesh.hosts[0])
@@ -226,7 +226,7 @@ async def test_a_methods_timeout_is_the_service_configs(autojump_clock):
             assert str(told.chosen.limit) == "2 s (the service config's timeout)"
 
 
-async def test_wait_for_ready_is_the_service_configs(autojump_clock):
+async def test_a_service_config_sets_wait_for_ready(autojump_clock):
     config = {"methodConfig": [{"name": [{}], "waitForReady": True}]}
     async with hosts_in_memory(1) as mesh:
         mesh.network.refuse(mesh.hosts[0])
@@ -236,7 +236,7 @@ async def test_wait_for_ready_is_the_service_configs(autojump_clock):
             mesh.network.restore(mesh.hosts[0])
 
 
-async def test_a_call_is_retried_as_the_service_config_says(autojump_clock):
+async def test_a_service_config_sets_a_retry_policy(autojump_clock):
     policy = {"maxAttempts": 3, "initialBackoff": "1s", "maxBackoff": "9s", "backoffMultiplier": 2}
     config = {"methodConfig": [{"name": [{}], "retryPolicy": {**policy, "retryableStatusCodes": ["ABORTED"]}}]}
     async with hosts_in_memory(1) as mesh, mesh.channel(service_config=config) as channel:
@@ -254,7 +254,7 @@ async def test_a_call_is_retried_as_the_service_config_says(autojump_clock):
 # -- the rest
 
 
-async def test_nothing_is_left_when_the_channel_closes(autojump_clock):
+async def test_a_closed_channel_without_xds_leaves_no_task(autojump_clock):
     async with hosts_in_memory(2) as mesh:
         before = task_names()
         async with mesh.channel(service_config=ROUND_ROBIN) as channel:
@@ -263,7 +263,7 @@ async def test_nothing_is_left_when_the_channel_closes(autojump_clock):
         assert task_names() == before
 
 
-async def test_an_explanation_tells_the_address(autojump_clock):
+async def test_an_explanation_without_xds_names_the_address(autojump_clock):
     async with hosts_in_memory(2) as mesh, mesh.channel() as channel:
         await ask(channel)
         told = await channel.explain(METHOD)

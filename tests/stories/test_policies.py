@@ -1,4 +1,4 @@
-"""Each policy in the whole tree: EDS bytes in, RPCs out."""
+"""Each policy works in the whole tree, from EDS bytes to RPCs."""
 
 import math
 from collections import Counter
@@ -38,19 +38,19 @@ def several(*addresses):
 
 
 def connected(mesh):
-    """The hosts that somebody has connected to."""
+    """Return the hosts with connections."""
     return {address for address, server in mesh.servers.items() if server.connections}
 
 
 class TestPickFirst:
-    async def test_all_rpcs_meet_the_first_host_and_nobody_else_is_connected(self, autojump_clock):
+    async def test_pick_first_sends_all_rpcs_to_the_first_host_and_connects_no_other(self, autojump_clock):
         async with Mesh.run(3) as mesh:
             balance(mesh, **by_type("pick_first.v3.PickFirst"))
             async with mesh.channel() as channel:
                 assert await spread(channel, 10) == {mesh.hosts[0]: 10}
                 assert connected(mesh) == {mesh.hosts[0]}
 
-    async def test_a_host_that_does_not_answer_costs_a_quarter_of_a_second(self, autojump_clock):
+    async def test_pick_first_passes_an_unresponsive_host_after_250_ms(self, autojump_clock):
         async with Mesh.run(2) as mesh:
             balance(mesh, **by_type("pick_first.v3.PickFirst"))
             mesh.network.black_hole(mesh.hosts[0])
@@ -59,7 +59,7 @@ class TestPickFirst:
                 assert await ask(channel) == mesh.hosts[1]
                 assert 0.25 <= trio.current_time() - began < 0.3
 
-    async def test_when_the_connection_is_lost_the_next_rpc_connects_again(self, autojump_clock):
+    async def test_pick_first_connects_again_at_the_next_rpc_after_a_lost_connection(self, autojump_clock):
         async with Mesh.run(2) as mesh:
             balance(mesh, **by_type("pick_first.v3.PickFirst"))
             async with mesh.channel() as channel:
@@ -70,7 +70,7 @@ class TestPickFirst:
                 assert await ask(channel) == mesh.hosts[0]
 
 
-async def test_an_endpoint_with_two_addresses_is_reached_by_the_one_that_answers(autojump_clock):
+async def test_pick_first_reaches_an_endpoint_by_whichever_address_connects(autojump_clock):
     async with Mesh.run(3) as mesh:
         mesh.endpoints("cart", several(*mesh.hosts[:2]), xds.locality(mesh.hosts[2], zone="other"))
         mesh.network.black_hole(mesh.hosts[0])
@@ -88,7 +88,7 @@ class TestRingHash:
         mesh.route(route)
         balance(mesh, lb_policy="RING_HASH")
 
-    async def test_a_key_meets_one_host_and_only_that_is_connected(self, autojump_clock):
+    async def test_ring_hash_sends_a_key_to_one_host_and_connects_only_that(self, autojump_clock):
         async with Mesh.run(5) as mesh:
             self.hashed(mesh)
             async with mesh.channel() as channel:
@@ -97,7 +97,7 @@ class TestRingHash:
                 assert connected(mesh) == set(met)
 
     @pytest.mark.parametrize(("variable", "size"), [("", 4096), ("6000", 6000)])
-    async def test_a_ring_is_no_larger_than_the_client_has_it(self, autojump_clock, monkeypatch, variable, size):
+    async def test_a_ring_is_no_larger_than_the_clients_size_cap(self, autojump_clock, monkeypatch, variable, size):
         monkeypatch.setenv("GRPC_RING_HASH_CAP", variable)
         built = []
         monkeypatch.setattr(ring_hash, "build_ring", lambda *args: built.append(build_ring(*args)) or built[-1])
@@ -107,13 +107,13 @@ class TestRingHash:
                 await ask(channel)
         assert {len(ring.hashes) for ring in built} == {size}
 
-    async def test_a_bad_limit_of_rings_is_refused_before_anything_runs(self, monkeypatch):
+    async def test_a_bad_ring_size_cap_is_an_error_before_anything_runs(self, monkeypatch):
         monkeypatch.setenv("GRPC_RING_HASH_CAP", "many")
         async with Mesh.run(0) as mesh:
             with pytest.raises(ValueError, match="GRPC_RING_HASH_CAP is 'many'; write a whole number"):
                 await mesh.channel().__aenter__()
 
-    async def test_a_key_goes_elsewhere_while_its_host_is_down_and_comes_back(self, autojump_clock):
+    async def test_ring_hash_sends_a_key_elsewhere_while_its_host_is_down(self, autojump_clock):
         async with Mesh.run(5) as mesh:
             self.hashed(mesh)
             async with mesh.channel() as channel:
@@ -127,7 +127,7 @@ class TestRingHash:
                 await trio.sleep(200)
                 assert await ask(channel, metadata=[("user", "7")]) == own
 
-    async def test_keys_of_hosts_that_stay_stay(self, autojump_clock):
+    async def test_ring_hash_keeps_the_keys_of_remaining_hosts(self, autojump_clock):
         async with Mesh.run(5) as mesh:
             self.hashed(mesh)
             async with mesh.channel() as channel:
@@ -141,7 +141,7 @@ class TestRingHash:
                 assert len(moved) < 40
 
 
-async def test_of_a_subset_only_its_hosts_are_connected(autojump_clock):
+async def test_random_subsetting_connects_only_its_subset(autojump_clock):
     async with Mesh.run(6) as mesh:
         inner = by_type("round_robin.v3.RoundRobin")["load_balancing_policy"]
         balance(mesh, **by_type("random_subsetting.v3.RandomSubsetting", subset_size=2, child_policy=inner))
@@ -153,7 +153,7 @@ async def test_of_a_subset_only_its_hosts_are_connected(autojump_clock):
             assert connected(mesh) == set(met)
 
 
-async def test_weighted_round_robin_goes_by_what_the_hosts_report(autojump_clock):
+async def test_weighted_round_robin_uses_the_weights_of_load_reports(autojump_clock):
     def reporting(address, utilization):
         report = OrcaLoadReport(cpu_utilization=utilization, rps_fractional=100).SerializeToString()
 
@@ -185,7 +185,7 @@ class TestReportsOutOfBand:
         wrr = "client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin"
         balance(mesh, **by_type(wrr, enable_oob_load_report=True, oob_reporting_period="2s"))
 
-    async def test_hosts_are_weighed_by_what_they_say(self, autojump_clock):
+    async def test_out_of_band_reports_set_the_weights(self, autojump_clock):
         asked = []
 
         def reporting(utilization):
@@ -208,7 +208,7 @@ class TestReportsOutOfBand:
                 assert asked == [2, 2]
                 assert 24 <= (await spread(channel, 100))[mesh.hosts[0]] <= 26
 
-    async def test_whatever_a_host_says_it_is_heard_again_later(self, autojump_clock, caplog):
+    async def test_an_invalid_out_of_band_report_does_not_end_the_reports(self, autojump_clock, caplog):
         async def broken_then_well(call):
             async for _ in call:
                 break
@@ -235,7 +235,7 @@ class TestReportsOutOfBand:
                 assert 24 <= (await spread(channel, 100))[mesh.hosts[0]] <= 26
         assert "raised" not in caplog.text
 
-    async def test_a_host_that_has_none_is_asked_once_a_connection(self, autojump_clock, caplog):
+    async def test_a_host_without_orca_is_asked_once_per_connection(self, autojump_clock, caplog):
         async def nothing(call):
             call.abort(StatusCode.UNIMPLEMENTED, "no such service")
 
@@ -249,7 +249,7 @@ class TestReportsOutOfBand:
                 assert [call.path for call in server.calls].count(ORCA) == 1
         assert "sends no load reports" in caplog.text
 
-    async def test_a_stream_that_ends_is_begun_again(self, autojump_clock):
+    async def test_an_ended_out_of_band_stream_is_reopened(self, autojump_clock):
         async def once(call):
             await call.send(OrcaLoadReport().SerializeToString())
 

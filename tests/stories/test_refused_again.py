@@ -1,4 +1,4 @@
-"""A control plane that sends what was refused again at once, as go-control-plane does: NACKs are paced."""
+"""NACKs are rate-limited for a control plane that resends a rejected resource at once, as go-control-plane does."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def nacks(plane: ManagementServer) -> int:
     return sum(request.answer == "NACK" for request in plane.requests)
 
 
-async def test_five_seconds_bring_fewer_than_fifty_nacks_and_the_last_good_cluster_is_used(
+async def test_a_nacked_resource_sent_again_at_once_brings_fewer_than_fifty_nacks_in_five_seconds(
     plane: ManagementServer, autojump_clock: MockClock
 ) -> None:
     async with shop(plane) as channel:
@@ -66,7 +66,9 @@ async def test_five_seconds_bring_fewer_than_fifty_nacks_and_the_last_good_clust
         assert await channel.method(NAME)(b"", timeout=5) == b"first"
 
 
-async def test_other_types_are_served_meanwhile(plane: ManagementServer, autojump_clock: MockClock) -> None:
+async def test_other_types_are_updated_while_a_resource_is_nacked_repeatedly(
+    plane: ManagementServer, autojump_clock: MockClock
+) -> None:
     async with shop(plane) as channel:
         plane.put(bad_cluster())
         await trio.sleep(3)
@@ -78,7 +80,7 @@ async def test_other_types_are_served_meanwhile(plane: ManagementServer, autojum
         assert await channel.method(NAME)(b"", timeout=5) == b"second"
 
 
-async def test_an_update_that_is_good_after_all_is_acknowledged_when_it_comes(
+async def test_a_good_update_after_repeated_nacks_is_acked_at_once(
     plane: ManagementServer, autojump_clock: MockClock
 ) -> None:
     """This server waits for the NACK before it sends anything more of the type."""

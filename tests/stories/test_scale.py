@@ -1,4 +1,4 @@
-"""What size costs, counted in steps, tasks and pickers; the seconds are in `make bench`."""
+"""The costs of many clusters and hosts are bounded, in steps, tasks and pickers; `make bench` measures seconds."""
 
 import math
 from collections import Counter
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def steps(monkeypatch):
-    """How often each node has stepped, by its path."""
+    """Count the steps of each node by its path."""
     counted = Counter()
     step = Node._step
 
@@ -35,7 +35,7 @@ def lazy(name):
     return xds.cluster(name) | {"lb_policy": "RING_HASH", "ring_hash_lb_config": {"minimum_ring_size": 1}}
 
 
-async def test_with_1000_clusters_an_update_of_one_steps_only_its_own_branch(autojump_clock, steps):
+async def test_an_update_of_one_of_1000_clusters_steps_only_its_branch_of_the_tree(autojump_clock, steps):
     names = [f"c{number}" for number in range(1000)]
     async with Mesh.run(2) as mesh:
         mesh.plane.put(
@@ -54,7 +54,7 @@ async def test_with_1000_clusters_an_update_of_one_steps_only_its_own_branch(aut
             assert max(steps.values()) <= 3
 
 
-async def test_an_idle_cluster_is_its_policies_and_its_lifetime(autojump_clock):
+async def test_an_idle_cluster_costs_a_task_per_policy_and_its_lifetime(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
         await ask(channel)
         before = len(task_names())
@@ -115,7 +115,7 @@ async def test_1000_hosts_that_turn_ready_at_once_cost_a_handful_of_pickers(auto
             assert decisions < 20
 
 
-async def test_a_black_holed_new_policy_holds_up_neither_its_cluster_nor_other_routes(autojump_clock):
+async def test_a_new_policy_that_cannot_connect_delays_neither_its_cluster_nor_other_routes(autojump_clock):
     """Graceful switch: round_robin goes on picking until ring_hash has something to say."""
     async with Mesh.run(2, sessions=False) as mesh:
         old, other = mesh.hosts

@@ -137,7 +137,7 @@ async def test_metadata_that_cannot_be_sent_is_shown_nowhere(autojump_clock):
     assert leaks(said) == []
 
 
-async def test_what_call_credentials_give_is_shown_nowhere(autojump_clock):
+async def test_metadata_of_call_credentials_is_shown_nowhere(autojump_clock):
     async def late(token, context):
         await trio.sleep(1)
         return token
@@ -159,7 +159,7 @@ async def test_what_call_credentials_give_is_shown_nowhere(autojump_clock):
     assert leaks(said) == []
 
 
-async def test_what_an_interceptor_adds_is_shown_nowhere(autojump_clock):
+async def test_metadata_of_an_interceptor_is_shown_nowhere(autojump_clock):
     seen = []
 
     @asynccontextmanager
@@ -184,7 +184,7 @@ async def test_metadata_that_the_host_finds_too_large_is_shown_nowhere(autojump_
     assert leaks(said) == []
 
 
-async def test_what_an_observer_adds_is_shown_nowhere(autojump_clock):
+async def test_metadata_of_an_observer_is_shown_nowhere(autojump_clock):
     class Attempt(AttemptObserver):
         def headers(self):
             return [("trace", SECRET), ("state", f"{SECRET}\n")]
@@ -242,7 +242,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("code", [trxds.StatusCode.OK, trxds.StatusCode.UNAVAILABLE], ids=lambda code: code.name)
-async def test_what_a_host_sends_as_metadata_is_shown_nowhere(code, either_engine, autojump_clock):
+async def test_metadata_of_a_host_is_shown_nowhere(code, either_engine, autojump_clock):
     async def answer(call):
         await call.send_initial_metadata(pairs)
         call.set_trailing_metadata(pairs)
@@ -281,7 +281,7 @@ RAW = {
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["headers", "trailers"])
-async def test_what_a_host_sends_against_the_rules_is_shown_nowhere(first, either_engine, autojump_clock):
+async def test_invalid_metadata_of_a_host_is_shown_nowhere(first, either_engine, autojump_clock):
     usual = [(b":status", b"200"), (b"content-type", b"application/grpc")]
 
     async def answer(call):
@@ -324,7 +324,7 @@ TOKENS = {
 
 
 @pytest.mark.parametrize("token", TOKENS.values(), ids=TOKENS)
-def test_a_token_that_is_none_is_not_shown(token, tmp_path):
+def test_an_invalid_token_of_the_control_plane_is_not_shown(token, tmp_path):
     path = tmp_path / "token"
     path.write_text(token, newline="")
     with pytest.raises(OSError, match=r"jwt_token_file .*token") as refused:
@@ -355,7 +355,7 @@ def test_a_bootstrap_with_the_secret_in_place_of_its_path_is_refused_without_it(
 # -- threads
 
 
-def test_threads_show_no_metadata_either():
+def test_metadata_in_threads_is_shown_nowhere():
     said, done = Said(), []
 
     async def answer(request, call):
@@ -391,14 +391,14 @@ def test_threads_show_no_metadata_either():
 # -- the check itself
 
 
-async def test_hpacks_log_is_there_without_values(autojump_clock):
+async def test_the_hpack_log_has_no_header_values(autojump_clock):
     async with overheard() as (_, channel, said):
         await ask(channel, metadata=GOOD["a token"])
     lines = [text for where, text in said.texts if where == "log" and text.startswith("hpack.")]
     assert len(lines) > 20 and all("/shop.Cart/Add" not in line for line in lines)
 
 
-def test_hpacks_log_of_other_programs_is_as_it_was():
+def test_the_hpack_log_of_other_libraries_is_unchanged():
     said = Said()
     with everything_logged(said):
         exec("from hpack import Encoder; Encoder().encode([('x', 'their own')])", {"__name__": "their_program"})
@@ -408,7 +408,7 @@ def test_hpacks_log_of_other_programs_is_as_it_was():
 @pytest.mark.parametrize(
     "text", [SECRET, SECRET.upper(), *(base64.b64encode(b"y" * n + SECRET.encode()).decode() for n in range(4))]
 )
-def test_a_leak_is_found(text):
+def test_the_search_for_secrets_finds_a_leak(text):
     said = Said()
     with everything_logged(said):
         logging.getLogger("anybody").debug("it is %s", text)

@@ -1,4 +1,4 @@
-"""Hosts over TLS: by the channel's own credentials, and as each cluster asks for it (A29, A82, A101)."""
+"""Hosts are reached over TLS by the channel's credentials or each cluster's (A29, A82, A101)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def ca() -> trustme.CA:
 
 @pytest.fixture
 def pem(ca: trustme.CA, tmp_path: Path):
-    """Paths of PEM files: a CA's, and a client's of that CA."""
+    """Write the PEM files of a CA and of a client, and return their paths."""
     leaf = ca.issue_cert("web.example")
     ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     leaf.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
@@ -44,14 +44,14 @@ def server_tls(ca: trustme.CA, *names: str, mutual: bool = False) -> ssl.SSLCont
 
 
 def asked_names(context: ssl.SSLContext) -> list[str | None]:
-    """The SNI of each handshake from now on."""
+    """Record the SNI of each handshake from now on."""
     names: list[str | None] = []
     context.sni_callback = lambda _socket, name, _context: names.append(name)
     return names
 
 
 async def one_host(mesh: Mesh, tls: ssl.SSLContext | None, cluster: str = "cart", **endpoint: str) -> str:
-    """The cluster's only host from now on, with or without TLS."""
+    """Serve the cluster's only host, with or without TLS."""
     address = await mesh.add_host(tls=tls)
     locality = xds.locality(address)
     locality["lb_endpoints"][0]["endpoint"].update(endpoint)
@@ -60,7 +60,7 @@ async def one_host(mesh: Mesh, tls: ssl.SSLContext | None, cluster: str = "cart"
 
 
 def by(roots: str | None = "mesh", identity: str | None = None, names=(), **fields) -> dict:
-    """A cluster's transport_socket."""
+    """Return a cluster's transport_socket."""
     validation: dict = {"match_subject_alt_names": list(names)}
     if roots is None:
         validation["system_root_certs"] = {}
@@ -103,14 +103,14 @@ async def failure(channel) -> str:
 # -- the channel's own credentials
 
 
-async def test_every_host_proves_the_targets_name(ca, pem, autojump_clock) -> None:
+async def test_tls_hosts_prove_the_targets_name(ca, pem, autojump_clock) -> None:
     async with Mesh.run(hosts=0) as mesh:
         address = await one_host(mesh, server_tls(ca, "shop"))
         async with mesh.channel(credentials=trxds.tls(roots=pem("ca"))) as channel:
             assert await ask(channel) == address
 
 
-async def test_a_host_of_another_name_is_refused_and_named(ca, pem, autojump_clock) -> None:
+async def test_a_tls_host_of_another_name_is_rejected_and_named(ca, pem, autojump_clock) -> None:
     async with Mesh.run(hosts=0) as mesh:
         address = await one_host(mesh, server_tls(ca, "depot"))
         async with mesh.channel(credentials=trxds.tls(roots=pem("ca"))) as channel:
@@ -119,14 +119,14 @@ async def test_a_host_of_another_name_is_refused_and_named(ca, pem, autojump_clo
             )
 
 
-async def test_another_name_may_be_asked_for(ca, pem, autojump_clock) -> None:
+async def test_tls_with_server_name_checks_that_name(ca, pem, autojump_clock) -> None:
     async with Mesh.run(hosts=0) as mesh:
         address = await one_host(mesh, server_tls(ca, "depot"))
         async with mesh.channel(credentials=trxds.tls(roots=pem("ca"), server_name="depot")) as channel:
             assert await ask(channel) == address
 
 
-async def test_a_context_of_ones_own_will_do(ca, autojump_clock) -> None:
+async def test_tls_accepts_an_ssl_context(ca, autojump_clock) -> None:
     context = ssl.create_default_context()
     ca.configure_trust(context)
     async with Mesh.run(hosts=0) as mesh:
@@ -135,7 +135,7 @@ async def test_a_context_of_ones_own_will_do(ca, autojump_clock) -> None:
             assert await ask(channel) == address
 
 
-async def test_both_may_prove_who_they_are(ca, pem, autojump_clock) -> None:
+async def test_mutual_tls_sends_the_clients_certificate(ca, pem, autojump_clock) -> None:
     credentials = trxds.tls(roots=pem("ca"), certificate=pem("cert"), private_key=pem("key"))
     async with Mesh.run(hosts=0) as mesh:
         address = await one_host(mesh, server_tls(ca, "shop", mutual=True))
@@ -143,7 +143,7 @@ async def test_both_may_prove_who_they_are(ca, pem, autojump_clock) -> None:
             assert await ask(channel) == address
 
 
-async def test_without_xds_credentials_what_the_cluster_asks_is_not_done(pem, autojump_clock) -> None:
+async def test_the_transport_socket_of_a_cluster_is_ignored_without_xds_credentials(pem, autojump_clock) -> None:
     async with Mesh.run(hosts=0) as mesh:
         address = await one_host(mesh, None)
         secured_cluster(mesh, by())
@@ -152,7 +152,7 @@ async def test_without_xds_credentials_what_the_cluster_asks_is_not_done(pem, au
             assert await ask(channel) == address
 
 
-def test_credentials_are_checked_before_they_are_used(pem) -> None:
+def test_invalid_credentials_are_errors_before_anything_runs(pem) -> None:
     with pytest.raises(ValueError, match="certificate and private_key need each other"):
         trxds.tls(certificate=pem("cert"))
     with pytest.raises(ValueError, match="give either it or files"):
@@ -164,7 +164,7 @@ def test_credentials_are_checked_before_they_are_used(pem) -> None:
 # -- what clusters ask for
 
 
-async def test_a_cluster_asks_for_tls(ca, pem, autojump_clock) -> None:
+async def test_a_cluster_may_configure_tls(ca, pem, autojump_clock) -> None:
     async with Mesh.run(hosts=0) as mesh:
         address = await one_host(mesh, server_tls(ca, "whatever"))
         secured_cluster(mesh, by())
@@ -173,7 +173,7 @@ async def test_a_cluster_asks_for_tls(ca, pem, autojump_clock) -> None:
             assert mesh.servers[address].calls[0].scheme == "https"
 
 
-async def test_a_cluster_asks_for_mutual_tls(ca, pem, autojump_clock) -> None:
+async def test_a_cluster_may_configure_mutual_tls(ca, pem, autojump_clock) -> None:
     async with Mesh.run(hosts=0) as mesh:
         address = await one_host(mesh, server_tls(ca, "cart", mutual=True))
         secured_cluster(mesh, by(identity="own"))
@@ -181,7 +181,7 @@ async def test_a_cluster_asks_for_mutual_tls(ca, pem, autojump_clock) -> None:
             assert await ask(channel) == address
 
 
-async def test_a_host_that_wants_our_certificate_and_gets_none_is_not_reached(ca, pem, autojump_clock) -> None:
+async def test_a_host_that_requires_a_client_certificate_is_not_reached_without_one(ca, pem, autojump_clock) -> None:
     async with Mesh.run(hosts=0) as mesh:
         address = await one_host(mesh, server_tls(ca, "cart", mutual=True))
         secured_cluster(mesh, by())
@@ -189,21 +189,21 @@ async def test_a_host_that_wants_our_certificate_and_gets_none_is_not_reached(ca
             assert address in await failure(channel)
 
 
-async def test_a_cluster_that_says_nothing_gets_the_fallback(ca, pem, autojump_clock) -> None:
+async def test_a_cluster_without_transport_socket_gets_the_fallback_credentials(ca, pem, autojump_clock) -> None:
     async with Mesh.run(hosts=0) as mesh:
         address = await one_host(mesh, None)
         async with xds_channel(mesh, pem) as channel:
             assert await ask(channel) == address
 
 
-async def test_the_fallback_may_be_tls(ca, pem, autojump_clock) -> None:
+async def test_the_fallback_credentials_may_be_tls(ca, pem, autojump_clock) -> None:
     async with Mesh.run(hosts=0) as mesh:
         address = await one_host(mesh, server_tls(ca, "shop"))
         async with xds_channel(mesh, pem, fallback=trxds.tls(roots=pem("ca"))) as channel:
             assert await ask(channel) == address
 
 
-async def test_where_tls_is_asked_for_and_fails_there_is_no_fallback(pem, autojump_clock) -> None:
+async def test_a_failed_tls_handshake_does_not_use_the_fallback_credentials(pem, autojump_clock) -> None:
     async with Mesh.run(hosts=0) as mesh:
         address = await one_host(mesh, None)
         secured_cluster(mesh, by())
@@ -211,7 +211,7 @@ async def test_where_tls_is_asked_for_and_fails_there_is_no_fallback(pem, autoju
             assert f"TLS with {address}: " in await failure(channel)
 
 
-async def test_a_host_of_a_strange_authority_is_not_reached(pem, autojump_clock) -> None:
+async def test_a_host_with_a_certificate_of_an_unknown_ca_is_not_reached(pem, autojump_clock) -> None:
     async with Mesh.run(hosts=0) as mesh:
         await one_host(mesh, server_tls(trustme.CA(), "cart"))
         secured_cluster(mesh, by())
@@ -219,7 +219,7 @@ async def test_a_host_of_a_strange_authority_is_not_reached(pem, autojump_clock)
             assert "certificate verify failed" in await failure(channel)
 
 
-async def test_the_systems_roots_may_be_asked_for(ca, pem, monkeypatch, autojump_clock) -> None:
+async def test_a_cluster_may_configure_the_systems_roots(ca, pem, monkeypatch, autojump_clock) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", pem("ca"))
     async with Mesh.run(hosts=0) as mesh:
         address = await one_host(mesh, server_tls(ca, "cart"))
@@ -228,7 +228,7 @@ async def test_the_systems_roots_may_be_asked_for(ca, pem, monkeypatch, autojump
             assert await ask(channel) == address
 
 
-async def test_a_provider_without_roots_does_not_give_way_to_the_systems(ca, pem, monkeypatch, autojump_clock) -> None:
+async def test_a_certificate_provider_without_roots_is_an_error(ca, pem, monkeypatch, autojump_clock) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", pem("ca"))
     async with Mesh.run(hosts=0) as mesh:
         await one_host(mesh, server_tls(ca, "cart"))
@@ -237,7 +237,7 @@ async def test_a_provider_without_roots_does_not_give_way_to_the_systems(ca, pem
             assert "certificate provider 'own' has no ca_certificate_file" in await failure(channel)
 
 
-async def test_the_peers_names_decide(ca, pem, autojump_clock) -> None:
+async def test_a_peer_is_accepted_by_its_subject_alternative_names(ca, pem, autojump_clock) -> None:
     async with Mesh.run(hosts=0) as mesh:
         address = await one_host(mesh, server_tls(ca, EMAIL))
         secured_cluster(mesh, by(names=[{"suffix": "@mesh.example"}]))
@@ -245,7 +245,7 @@ async def test_the_peers_names_decide(ca, pem, autojump_clock) -> None:
             assert await ask(channel) == address
 
 
-async def test_a_peer_of_another_name_is_refused_by_name(ca, pem, autojump_clock) -> None:
+async def test_a_peer_without_a_matching_san_is_rejected_by_name(ca, pem, autojump_clock) -> None:
     async with Mesh.run(hosts=0) as mesh:
         await one_host(mesh, server_tls(ca, EMAIL))
         secured_cluster(mesh, by(names=[{"exact": "depot@mesh.example"}]))
@@ -253,7 +253,7 @@ async def test_a_peer_of_another_name_is_refused_by_name(ca, pem, autojump_clock
             assert f"the cluster allows none of the peer's names ({EMAIL})" in await failure(channel)
 
 
-async def test_a_cluster_that_names_an_unknown_provider_is_refused(pem, autojump_clock) -> None:
+async def test_a_cluster_with_an_unknown_certificate_provider_is_nacked(pem, autojump_clock) -> None:
     async with Mesh.run(hosts=0) as mesh:
         await one_host(mesh, None)
         secured_cluster(mesh, by(roots="vendor"))
@@ -264,7 +264,7 @@ async def test_a_cluster_that_names_an_unknown_provider_is_refused(pem, autojump
 # -- the name that is sent
 
 
-async def test_no_name_is_sent_unless_asked_for(ca, pem, autojump_clock) -> None:
+async def test_sni_is_not_sent_unless_configured(ca, pem, autojump_clock) -> None:
     tls = server_tls(ca, "cart")
     names = asked_names(tls)
     async with Mesh.run(hosts=0) as mesh:
@@ -275,7 +275,7 @@ async def test_no_name_is_sent_unless_asked_for(ca, pem, autojump_clock) -> None
     assert names == [None]
 
 
-async def test_the_clusters_name_is_sent(ca, pem, autojump_clock) -> None:
+async def test_the_sni_of_a_cluster_is_sent(ca, pem, autojump_clock) -> None:
     tls = server_tls(ca, "cart")
     names = asked_names(tls)
     async with Mesh.run(hosts=0) as mesh:
@@ -286,7 +286,7 @@ async def test_the_clusters_name_is_sent(ca, pem, autojump_clock) -> None:
     assert names == ["cart.example"]
 
 
-async def test_an_endpoints_own_name_is_sent_and_proven(ca, pem, autojump_clock) -> None:
+async def test_the_hostname_of_an_endpoint_is_sent_as_sni_and_validated(ca, pem, autojump_clock) -> None:
     tls = server_tls(ca, "own.example")
     names = asked_names(tls)
     async with Mesh.run(hosts=0) as mesh:
@@ -297,7 +297,7 @@ async def test_an_endpoints_own_name_is_sent_and_proven(ca, pem, autojump_clock)
     assert names == ["own.example"]
 
 
-async def test_a_peer_that_does_not_bear_the_name_that_was_sent_is_refused(ca, pem, autojump_clock) -> None:
+async def test_a_peer_without_the_sent_sni_in_its_san_is_rejected(ca, pem, autojump_clock) -> None:
     async with Mesh.run(hosts=0) as mesh:
         await one_host(mesh, server_tls(ca, "other.example"), hostname="own.example")
         socket = by(names=[{"exact": "other.example"}], auto_host_sni=True, auto_sni_san_validation=True)
@@ -309,7 +309,7 @@ async def test_a_peer_that_does_not_bear_the_name_that_was_sent_is_refused(ca, p
 # -- changes
 
 
-async def test_a_cluster_begins_to_ask_for_tls_without_a_failed_rpc(ca, pem, autojump_clock) -> None:
+async def test_a_cluster_that_switches_to_tls_fails_no_rpc(ca, pem, autojump_clock) -> None:
     async with Mesh.run(hosts=0) as mesh:
         plain = await one_host(mesh, None)
         async with xds_channel(mesh, pem) as channel:
@@ -322,7 +322,7 @@ async def test_a_cluster_begins_to_ask_for_tls_without_a_failed_rpc(ca, pem, aut
             assert {await ask(channel) for _ in range(5)} == {safe}
 
 
-async def test_a_changed_demand_makes_new_connections(ca, pem, autojump_clock) -> None:
+async def test_a_changed_tls_config_makes_new_connections(ca, pem, autojump_clock) -> None:
     async with Mesh.run(hosts=0) as mesh:
         address = await one_host(mesh, server_tls(ca, "cart"))
         secured_cluster(mesh, by())
@@ -336,9 +336,7 @@ async def test_a_changed_demand_makes_new_connections(ca, pem, autojump_clock) -
                         await method(channel)(b"", timeout=5)
 
 
-async def test_two_clusters_that_ask_for_different_things_share_an_address_and_no_connection(
-    ca, pem, autojump_clock
-) -> None:
+async def test_clusters_with_different_tls_configs_share_no_connection_to_an_address(ca, pem, autojump_clock) -> None:
     async with Mesh.run(hosts=0) as mesh:
         address = await one_host(mesh, server_tls(ca, "cart"))
         mesh.cluster("depot")
@@ -352,7 +350,7 @@ async def test_two_clusters_that_ask_for_different_things_share_an_address_and_n
             assert len(mesh.servers[address].connections) == 2
 
 
-async def test_rotated_files_are_read_for_the_next_connection(ca, pem, autojump_clock) -> None:
+async def test_rotated_certificate_files_are_read_for_the_next_connection(ca, pem, autojump_clock) -> None:
     fresh = trustme.CA()
     async with Mesh.run(hosts=0) as mesh:
         first = await one_host(mesh, server_tls(ca, "cart"))
@@ -368,7 +366,7 @@ async def test_rotated_files_are_read_for_the_next_connection(ca, pem, autojump_
             assert await ask(channel) == second
 
 
-async def test_a_session_stays_on_its_host_over_tls_also_while_that_drains(ca, pem, autojump_clock) -> None:
+async def test_a_session_over_tls_stays_on_its_draining_host(ca, pem, autojump_clock) -> None:
     async with Mesh.run(hosts=0) as mesh:
         hosts = [await mesh.add_host(tls=server_tls(ca, "cart")) for _ in range(3)]
         mesh.endpoints("cart", hosts)

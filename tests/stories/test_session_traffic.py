@@ -1,4 +1,4 @@
-"""What sessions do to hosts counts for the policy that balances everybody else (A48, A58, A61)."""
+"""The policy that balances other RPCs counts those of sessions too (A48, A58, A61)."""
 
 from collections import Counter
 from contextlib import asynccontextmanager
@@ -30,7 +30,7 @@ def cookie(host):
 
 @asynccontextmanager
 async def session_streams(channel, host, count):
-    """So many streams of sessions that are open on the host."""
+    """Open this number of session streams on the host."""
 
     async def stream(*, task_status):
         async with bidi(channel).open(metadata=cookie(host)) as call:
@@ -47,7 +47,7 @@ async def session_streams(channel, host, count):
 
 
 class TestLeastRequest:
-    async def test_streams_of_sessions_are_in_flight(self, autojump_clock):
+    async def test_least_request_counts_the_streams_of_sessions(self, autojump_clock):
         async with Mesh.run(2) as mesh, mesh.channel() as channel:
             busy, free = mesh.hosts
             mesh.plane.put(xds.cluster("cart") | by_type(LEAST, choice_count=10))
@@ -59,7 +59,7 @@ class TestLeastRequest:
             await trio.sleep(1)
             assert set(await spread(channel, 40)) == {busy, free}, "they are over"
 
-    async def test_also_below_localities_and_priorities(self, autojump_clock):
+    async def test_least_request_counts_sessions_below_localities_and_priorities(self, autojump_clock):
         nested = by_type(LOCALITIES, endpoint_picking_policy=by_type(LEAST, choice_count=10)["load_balancing_policy"])
         async with Mesh.run(4) as mesh, mesh.channel() as channel:
             busy, free, second, third = mesh.hosts
@@ -76,7 +76,7 @@ class TestLeastRequest:
                 met = await spread(channel, 40)
                 assert met[busy] <= 2 and met.keys() - {busy} == {free, second}
 
-    async def test_the_counts_stay_with_an_update(self, autojump_clock):
+    async def test_least_request_keeps_its_counts_over_an_update(self, autojump_clock):
         async with Mesh.run(3) as mesh, mesh.channel() as channel:
             busy, free, more = mesh.hosts
             mesh.plane.put(xds.cluster("cart") | by_type(LEAST, choice_count=10))
@@ -104,7 +104,7 @@ class TestWeightedRoundRobin:
 
             mesh.servers[host].handlers[METHOD] = answer
 
-    async def test_reports_of_sessions_keep_the_weights(self, autojump_clock):
+    async def test_load_reports_of_sessions_keep_the_weights_fresh(self, autojump_clock):
         async with Mesh.run(2) as mesh, mesh.channel(idle_timeout=None) as channel:
             _, free = mesh.hosts
             self.report(mesh, h0=0.9, h1=0.1)
@@ -119,7 +119,7 @@ class TestWeightedRoundRobin:
                 await trio.sleep(2)
             assert (await spread(channel, 10))[free] >= 9
 
-    async def test_they_make_the_weights_as_well(self, autojump_clock):
+    async def test_load_reports_of_sessions_set_the_weights(self, autojump_clock):
         async with Mesh.run(2) as mesh, mesh.channel(idle_timeout=None) as channel:
             _, free = mesh.hosts
             self.report(mesh, h0=0.9, h1=0.1)
@@ -132,7 +132,7 @@ class TestWeightedRoundRobin:
 
 
 class Heard:
-    """A user's tracker."""
+    """A custom policy's tracker."""
 
     def __init__(self):
         self.told = Counter()
@@ -154,7 +154,7 @@ class First:
 
 
 class FirstHeard:
-    """A user's policy: the first host that is READY, and it hears of each RPC to any of its hosts."""
+    """A custom policy that picks the first READY host, and tracks each RPC to any of its hosts."""
 
     def __init__(self, heard, channel_control):
         self._heard = heard
@@ -169,7 +169,7 @@ class FirstHeard:
         return replace(self._endpoints.decide(inputs, now), trackers=self._heard)
 
 
-async def test_a_users_policy_hears_of_them_if_it_says_so(autojump_clock):
+async def test_a_custom_policy_with_pick_events_gets_the_picks_of_sessions(autojump_clock):
     heard = {}
     policies = {"my.First": PolicyType(partial(FirstHeard, heard))}
     async with Mesh.run(2) as mesh, mesh.channel(policies=policies) as channel:

@@ -1,4 +1,4 @@
-"""`channel.session()`: one scope, one cookie jar, one host (A55)."""
+"""The calls of a `channel.session()` share one cookie jar and one host (A55)."""
 
 from collections import Counter
 
@@ -12,7 +12,7 @@ from trxds.session_affinity.cookie import encode
 from trxds.testing import resources as xds
 
 
-async def test_twenty_first_calls_begun_at_once_meet_one_host(autojump_clock):
+async def test_twenty_concurrent_first_calls_of_a_session_go_to_one_host(autojump_clock):
     async with Mesh.run(5) as mesh, mesh.channel() as channel:
         await ask(channel)
         await trio.sleep(1)
@@ -27,7 +27,7 @@ async def test_twenty_first_calls_begun_at_once_meet_one_host(autojump_clock):
         assert list(met.values()) == [20]
 
 
-async def test_without_waiting_for_the_first_they_are_spread(autojump_clock):
+async def test_first_calls_of_a_session_without_wait_for_first_are_spread(autojump_clock):
     async with Mesh.run(5) as mesh, mesh.channel() as channel:
         await ask(channel)
         await trio.sleep(1)
@@ -42,14 +42,14 @@ async def test_without_waiting_for_the_first_they_are_spread(autojump_clock):
         assert len(met) == 5
 
 
-async def test_a_first_call_that_fails_lets_the_others_go(autojump_clock):
+async def test_a_failed_first_call_releases_the_sessions_other_calls(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel, channel.session() as session:
         with pytest.raises(RpcError):
             await method(session, "/shop.Cart/Slow")(b"", timeout=0)
         assert await ask(session) == mesh.hosts[0]
 
 
-async def test_a_first_call_that_is_a_mistake_lets_the_others_go(autojump_clock):
+async def test_a_first_call_with_invalid_arguments_releases_the_sessions_other_calls(autojump_clock):
     async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
         with pytest.raises(TypeError, match="timeout is a number"):
             await ask(session, timeout="5")
@@ -57,7 +57,7 @@ async def test_a_first_call_that_is_a_mistake_lets_the_others_go(autojump_clock)
             await ask(session)
 
 
-async def test_a_first_call_that_is_cancelled_lets_the_others_go(autojump_clock):
+async def test_a_cancelled_first_call_releases_the_sessions_other_calls(autojump_clock):
     async def silent(call):
         await trio.sleep_forever()
 
@@ -68,7 +68,7 @@ async def test_a_first_call_that_is_cancelled_lets_the_others_go(autojump_clock)
         assert await ask(session) == mesh.hosts[0]
 
 
-async def test_a_waiting_call_that_gives_up_does_not_let_the_others_go(nursery, autojump_clock):
+async def test_a_cancelled_waiting_call_does_not_release_the_sessions_other_calls(nursery, autojump_clock):
     async def slow(call):
         await trio.sleep(5)
         await call.send(b"")
@@ -85,7 +85,7 @@ async def test_a_waiting_call_that_gives_up_does_not_let_the_others_go(nursery, 
         assert trio.current_time() - began == pytest.approx(4, abs=0.01)
 
 
-async def test_the_gate_opens_with_the_first_calls_headers_even_if_nobody_reads_them(nursery, autojump_clock):
+async def test_the_first_calls_headers_release_the_sessions_other_calls_even_if_unread(nursery, autojump_clock):
     async with (
         Mesh.run(3) as mesh,
         mesh.channel() as channel,
@@ -98,7 +98,7 @@ async def test_the_gate_opens_with_the_first_calls_headers_even_if_nobody_reads_
         assert host == call.peer
 
 
-async def test_jar_and_caller_share_one_cookie_header(autojump_clock):
+async def test_cookies_of_jar_and_caller_are_sent_in_one_header(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel, channel.session() as session:
         await ask(session)
         await ask(session, metadata=[("cookie", "mine=1"), ("cookie", "yours=2")])
@@ -107,7 +107,7 @@ async def test_jar_and_caller_share_one_cookie_header(autojump_clock):
         assert names == ["session", "mine", "yours"]
 
 
-async def test_two_sessions_share_nothing(autojump_clock):
+async def test_two_sessions_have_separate_cookies(autojump_clock):
     async with Mesh.run(2) as mesh, mesh.channel() as channel:
         await ask(channel)
         await trio.sleep(1)
@@ -139,7 +139,7 @@ async def test_a_cookie_is_sent_only_to_its_path(autojump_clock):
             assert other.metadata.first("cookie") is None
 
 
-async def test_a_good_cookie_is_answered_by_no_new_one(autojump_clock):
+async def test_a_valid_session_cookie_gets_no_new_one(autojump_clock):
     async with Mesh.run(2) as mesh, mesh.channel() as channel:
         async with bidi(channel).open(b"") as call:
             first = (await call.wait_initial_metadata()).first("set-cookie")
@@ -148,7 +148,7 @@ async def test_a_good_cookie_is_answered_by_no_new_one(autojump_clock):
             assert (await call.wait_initial_metadata()).all("set-cookie") == []
 
 
-async def test_a_hand_made_cookie_reaches_a_host_that_nobody_connected(autojump_clock):
+async def test_a_handmade_session_cookie_connects_an_idle_host(autojump_clock):
     async with Mesh.run(2) as mesh:
         low, high = mesh.hosts
         mesh.endpoints("cart", xds.locality(low, zone="a"), xds.locality(high, zone="b", priority=1))
@@ -161,7 +161,7 @@ async def test_a_hand_made_cookie_reaches_a_host_that_nobody_connected(autojump_
             assert set(await spread(channel, 5)) == {low}
 
 
-async def test_an_idle_session_host_is_let_go_by_the_sweep(autojump_clock):
+async def test_the_sweep_releases_an_idle_session_host(autojump_clock):
     async with Mesh.run(2) as mesh:
         low, high = mesh.hosts
         mesh.cluster("cart", idle_timeout=60)
@@ -175,7 +175,7 @@ async def test_an_idle_session_host_is_let_go_by_the_sweep(autojump_clock):
 
 
 @pytest.mark.parametrize("period", [1, 4.9, 6])
-async def test_updates_do_not_put_off_the_sweep(autojump_clock, period):
+async def test_updates_do_not_delay_the_sweep(autojump_clock, period):
     async with Mesh.run(2) as mesh, mesh.channel() as channel:
         near, far = mesh.hosts
         mesh.cluster("cart", idle_timeout=10)
@@ -194,7 +194,7 @@ async def test_updates_do_not_put_off_the_sweep(autojump_clock, period):
             assert bool(mesh.servers[far].connections) is (trio.current_time() < used_at + 10)
 
 
-async def test_two_updates_around_the_sweep_do_not_put_it_off(autojump_clock):
+async def test_two_updates_around_the_sweep_do_not_delay_it(autojump_clock):
     async with Mesh.run(2) as mesh, mesh.channel(idle_timeout=None) as channel:
         near, far = mesh.hosts
         mesh.cluster("cart", idle_timeout=600)
@@ -236,7 +236,7 @@ class TestAHostWithTwoAddressesOfWhichOneDoesNotAnswer:
         ]
         mesh.plane.put(endpoints)
 
-    async def test_the_other_is_connected_after_250_milliseconds(self, autojump_clock):
+    async def test_the_second_address_of_a_session_host_is_tried_after_250_ms(self, autojump_clock):
         async with Mesh.run(3) as mesh, mesh.channel() as channel:
             near, dark, light = mesh.hosts
             self.put(mesh, near, dark, light)
@@ -245,7 +245,7 @@ class TestAHostWithTwoAddressesOfWhichOneDoesNotAnswer:
             assert await self.answered(mesh, channel, dark, light) == (light, 0.25)
             assert await self.answered(mesh, channel, dark, light) == (light, 0)
 
-    async def test_an_answer_in_time_has_no_other_connected(self, autojump_clock):
+    async def test_the_second_address_of_a_session_host_is_not_tried_if_the_first_connects(self, autojump_clock):
         async with Mesh.run(3) as mesh, mesh.channel() as channel:
             near, first, second = mesh.hosts
             self.put(mesh, near, first, second)
@@ -254,7 +254,7 @@ class TestAHostWithTwoAddressesOfWhichOneDoesNotAnswer:
             await trio.sleep(10)
             assert mesh.network.attempts[second] == 0
 
-    async def test_many_rpcs_that_wait_cost_no_more_than_one(self, autojump_clock):
+    async def test_many_rpcs_waiting_for_a_session_host_make_one_connection_attempt(self, autojump_clock):
         async with Mesh.run(3) as mesh, mesh.channel() as channel:
             near, dark, light = mesh.hosts
             self.put(mesh, near, dark, light)
@@ -284,7 +284,7 @@ async def test_a_host_that_is_down_makes_its_session_move(autojump_clock):
 
 
 @pytest.mark.parametrize("path", [METHOD.lstrip("/"), "", "/a", "/a/", "//a", "/a/b/c", "/a/b c", "/a/b\n", "/ä/b"])
-async def test_the_methods_path_is_checked(path):
+async def test_method_and_explain_check_the_method_path(path):
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
         with pytest.raises(ValueError, match="not of the form /package"):
             channel.method(path)
@@ -292,7 +292,7 @@ async def test_the_methods_path_is_checked(path):
             await channel.explain(path)
 
 
-async def test_a_session_moves_on_from_a_dead_host_however_short_the_idle_timeout(autojump_clock):
+async def test_a_session_leaves_a_dead_host_however_short_the_idle_timeout(autojump_clock):
     async with Mesh.run(2) as mesh:
         low, high = mesh.hosts
         mesh.cluster("cart", idle_timeout=1)

@@ -1,4 +1,4 @@
-"""One xDS client for several channels: what they share, and what none of them can do to the others."""
+"""Several channels share one xDS client, and none of them affects the others."""
 
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -22,7 +22,7 @@ def channel(mesh, client, target="xds:///shop"):
     return trxds.open_channel(target, xds=client, network=mesh.network)
 
 
-async def test_channels_of_one_client_make_one_stream(autojump_clock):
+async def test_channels_of_a_shared_client_make_one_ads_stream(autojump_clock):
     async with Mesh.run() as mesh, shared(mesh) as client, AsyncExitStack() as stack:
         mesh.listen(name="kiosk")
         targets = ["xds:///shop", "xds:///kiosk", "xds:///shop"]
@@ -34,7 +34,7 @@ async def test_channels_of_one_client_make_one_stream(autojump_clock):
         assert [request.kind for request in asked] == ["LDS", "RDS", "CDS", "EDS"]
 
 
-async def test_the_stream_outlives_the_channels_and_not_the_client(autojump_clock):
+async def test_the_ads_stream_of_a_shared_client_outlives_its_channels(autojump_clock):
     async with Mesh.run() as mesh:
         async with shared(mesh) as client:
             async with channel(mesh, client) as first:
@@ -45,14 +45,14 @@ async def test_the_stream_outlives_the_channels_and_not_the_client(autojump_cloc
         await mesh.plane.wait_for_streams(0)
 
 
-async def test_nothing_is_connected_before_a_channel_asks(autojump_clock):
+async def test_a_shared_client_connects_nothing_before_it_has_a_channel(autojump_clock):
     async with Mesh.run() as mesh, shared(mesh) as client:
         await trio.sleep(60)
         assert mesh.plane.requests == []
         assert repr(client) == "<Xds 10.0.0.1:18000 open>"
 
 
-async def test_circuit_breakers_count_for_all_channels_of_a_client(autojump_clock):
+async def test_circuit_breakers_count_over_all_channels_of_a_shared_client(autojump_clock):
     async with Mesh.run() as mesh:
         limited = {"thresholds": [{"priority": "DEFAULT", "max_requests": 1}]}
         mesh.plane.put({**xds.cluster("cart"), "circuit_breakers": limited})
@@ -85,7 +85,7 @@ class Lent:
         await self._closed.wait()
 
 
-async def test_a_client_that_closes_first_leaves_its_channels_as_they_are_and_says_so_once(
+async def test_a_shared_client_that_closes_first_leaves_its_channels_and_is_logged_once(
     autojump_clock, nursery, caplog
 ):
     async with Mesh.run() as mesh:
@@ -105,7 +105,7 @@ async def test_a_client_that_closes_first_leaves_its_channels_as_they_are_and_sa
     ]
 
 
-async def test_what_a_channel_still_waits_for_when_its_client_closes_fails(autojump_clock, nursery):
+async def test_pending_resources_fail_when_a_shared_client_closes(autojump_clock, nursery):
     async with Mesh.run() as mesh:
         mesh.plane.withhold("CDS")
         lent = Lent(mesh)
@@ -116,7 +116,7 @@ async def test_what_a_channel_still_waits_for_when_its_client_closes_fails(autoj
                 await ask(waiting)
 
 
-async def test_a_closed_client_opens_no_channel(autojump_clock):
+async def test_open_channel_with_a_closed_shared_client_raises(autojump_clock):
     async with Mesh.run() as mesh:
         async with shared(mesh) as client:
             pass
@@ -125,14 +125,14 @@ async def test_a_closed_client_opens_no_channel(autojump_clock):
                 pass
 
 
-async def test_what_belongs_to_the_client_is_not_given_to_the_channel(autojump_clock):
+async def test_bootstrap_and_policies_with_a_shared_client_are_a_value_error(autojump_clock):
     async with Mesh.run() as mesh, shared(mesh) as client:
         with pytest.raises(ValueError, match="open_xds_client"):
             async with trxds.open_channel("xds:///shop", xds=client, bootstrap=mesh.bootstrap):
                 pass
 
 
-async def test_a_bug_in_the_client_reaches_its_opener_as_one_error(autojump_clock, monkeypatch):
+async def test_a_bug_in_a_shared_client_reaches_its_opener_as_one_error(autojump_clock, monkeypatch):
     async def crash(self):
         raise AssertionError("a bug")
 
@@ -143,14 +143,14 @@ async def test_a_bug_in_the_client_reaches_its_opener_as_one_error(autojump_cloc
                 await trio.sleep_forever()
 
 
-async def test_the_bodys_own_exception_leaves_as_it_is(autojump_clock):
+async def test_the_exception_of_a_shared_clients_block_leaves_it_unchanged(autojump_clock):
     async with Mesh.run() as mesh:
         with pytest.raises(KeyError):
             async with shared(mesh):
                 raise KeyError
 
 
-async def test_a_channel_that_comes_and_goes_costs_the_others_nothing(autojump_clock):
+async def test_a_channel_of_a_shared_client_comes_and_goes_without_effect_on_others(autojump_clock):
     async with Mesh.run() as mesh, shared(mesh) as client, channel(mesh, client) as steady:
         await ask(steady)
         before = len(mesh.plane.requests)
@@ -161,7 +161,7 @@ async def test_a_channel_that_comes_and_goes_costs_the_others_nothing(autojump_c
         assert len(mesh.plane.requests) == before
 
 
-async def test_channels_that_wait_for_routes_or_for_hosts_hold_up_nobodys_reading(autojump_clock):
+async def test_waiting_channels_of_a_shared_client_do_not_block_its_ads_stream(autojump_clock):
     async with Mesh.run(2) as mesh, shared(mesh) as client, AsyncExitStack() as stack:
         mesh.plane.put(xds.listener("depot", routes="missing"))
         mesh.plane.put(xds.listener("kiosk", routes="kiosk"), xds.routes("kiosk", xds.route("far")), xds.cluster("far"))

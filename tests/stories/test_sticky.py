@@ -1,4 +1,4 @@
-"""ADS bytes in, RPC out: sessions stay on their hosts while the configuration changes."""
+"""Sessions stay on their hosts, from ADS bytes to RPCs."""
 
 import trio
 from support.mesh import Mesh, ask, spread

@@ -265,7 +265,7 @@ def check_nothing_is_kept(model, channel):
 
 @given(changes("cart"))
 @settings(max_examples=60, deadline=None)
-def test_whatever_changes_sessions_stay_and_nothing_is_left(changes):
+def test_sessions_stay_and_no_task_is_left_over_random_changes(changes):
     trio.run(play, changes, clock=MockClock(autojump_threshold=0))
 
 
@@ -278,11 +278,11 @@ def over_two_leaves():
 @example([("endpoints", over_two_leaves(), 0.0), ("fall", 0, 0.0), ("fall", 1, SETTLED), ("rise", 1, SETTLED)])
 @given(changes(*LEAVES))
 @settings(max_examples=60, deadline=None)
-def test_in_an_aggregate_they_stay_as_long_as_its_leaf_is_in_use(changes):
+def test_sessions_of_an_aggregate_stay_while_their_leaf_is_in_use(changes):
     trio.run(play, changes, LEAVES, clock=MockClock(autojump_threshold=0))
 
 
-def test_the_model_would_notice_a_session_that_moves(monkeypatch):
+def test_the_tree_model_notices_a_session_that_moves(monkeypatch):
     monkeypatch.setattr("trxds.lb.override_host.policy.OverridePicker._session_host", lambda *args: None)
     with pytest.raises(BaseExceptionGroup) as caught:
         trio.run(play, [("sleep", 7.0, 0.0)] * 5, clock=MockClock(autojump_threshold=0))

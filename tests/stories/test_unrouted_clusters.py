@@ -1,4 +1,4 @@
-"""RPCs whose cluster no route names any more: they wait for its hosts, and for nothing else (A31).
+"""RPCs of a cluster without a route wait for its hosts, and for nothing else (A31).
 
 Only the control plane could end the wait for a cluster that cannot serve, and it has taken it out of the routes.
 """
@@ -106,12 +106,12 @@ async def waiting(break_it, **call):
 
 
 def watched(mesh):
-    """The clusters that the client asks for."""
+    """Return the clusters that the client subscribes to."""
     return set([request.names for request in mesh.plane.requests if request.kind == "CDS"][-1])
 
 
 @pytest.mark.parametrize("break_it", CANNOT_SERVE, ids=lambda break_it: break_it.__name__)
-async def test_one_that_cannot_serve_drops_them_and_is_watched_no_longer(autojump_clock, break_it):
+async def test_an_unrouted_cluster_that_cannot_serve_drops_its_queued_rpcs_and_is_unwatched(autojump_clock, break_it):
     async with waiting(break_it) as (mesh, _, outcome):
         mesh.route("cart")
         await trio.sleep(1)
@@ -129,7 +129,7 @@ def unreachable(mesh):
     mesh.endpoints("y", [mesh.hosts[1]])
 
 
-async def test_one_whose_hosts_are_listed_and_cannot_be_reached_goes_on_being_waited_for(autojump_clock):
+async def test_queued_rpcs_of_an_unrouted_cluster_wait_for_its_unreachable_hosts(autojump_clock):
     async with waiting(unreachable) as (mesh, _, outcome):
         mesh.route("cart")
         await trio.sleep(600)
@@ -144,7 +144,7 @@ def deleted(mesh):
 
 
 @pytest.mark.parametrize("break_it", [deleted, empty, all_draining, no_leaves])
-async def test_the_wait_ends_as_soon_as_the_cluster_has_no_hosts_any_more(autojump_clock, break_it):
+async def test_queued_rpcs_of_an_unrouted_cluster_are_dropped_when_it_loses_its_hosts(autojump_clock, break_it):
     async with waiting(unreachable) as (mesh, _, outcome):
         mesh.route("cart")
         await trio.sleep(10)
@@ -154,7 +154,7 @@ async def test_the_wait_ends_as_soon_as_the_cluster_has_no_hosts_any_more(autoju
 
 
 @pytest.mark.parametrize("break_it", [refused, in_error, endpoints_refused])
-async def test_bad_news_that_leave_the_last_good_resource_in_use_end_no_wait(autojump_clock, break_it):
+async def test_an_error_with_a_cached_resource_does_not_drop_rpcs_of_an_unrouted_cluster(autojump_clock, break_it):
     async with waiting(unreachable) as (mesh, _, outcome):
         mesh.route("cart")
         await trio.sleep(10)
@@ -163,7 +163,7 @@ async def test_bad_news_that_leave_the_last_good_resource_in_use_end_no_wait(aut
         assert outcome == []
 
 
-async def test_a_session_on_a_draining_host_is_served_and_only_others_are_dropped(autojump_clock):
+async def test_an_unrouted_cluster_serves_sessions_on_draining_hosts_and_drops_others(autojump_clock):
     async with waiting(all_draining) as (mesh, channel, outcome):
         host = mesh.hosts[1]
         cookie = [("cookie", f"session={encode(host, 'y')}")]
@@ -185,7 +185,7 @@ async def test_a_session_on_a_draining_host_is_served_and_only_others_are_droppe
 
 
 @pytest.mark.parametrize("kind", ["LDS", "RDS"])
-async def test_while_the_listener_or_the_routes_are_in_error_nothing_is_dropped(autojump_clock, kind):
+async def test_rpcs_of_an_unrouted_cluster_are_not_dropped_while_listener_or_routes_are_in_error(autojump_clock, kind):
     async with waiting(empty) as (mesh, _, outcome):
         if kind == "LDS":
             mesh.plane.remove("LDS", "shop")
@@ -199,7 +199,7 @@ async def test_while_the_listener_or_the_routes_are_in_error_nothing_is_dropped(
         assert outcome == [mesh.hosts[1]]
 
 
-async def test_a_stream_that_is_under_way_is_not_dropped(autojump_clock):
+async def test_an_open_stream_of_an_unrouted_cluster_is_not_dropped(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel, bidi(channel).open(b"") as call:
         await call.receive()
         mesh.cluster("other")
@@ -211,7 +211,7 @@ async def test_a_stream_that_is_under_way_is_not_dropped(autojump_clock):
         assert await call.receive() == f"{mesh.hosts[0]} still there".encode()
 
 
-async def test_drops_of_the_control_plane_go_before(autojump_clock):
+async def test_drop_overloads_apply_before_the_drop_of_an_unrouted_cluster(autojump_clock):
     def drop_all(mesh):
         mesh.cluster("y")
         share = {"category": "load", "drop_percentage": {"numerator": 100}}

@@ -1,4 +1,4 @@
-"""What a change of configuration does to RPCs and sessions, one change a test."""
+"""RPCs and sessions survive changes of the configuration, one change per test."""
 
 import pytest
 import trio
@@ -9,7 +9,7 @@ from trxds.testing import resources as xds
 
 
 async def settled():
-    """Long enough for any change to arrive, on a clock that jumps."""
+    """Sleep long enough for any change to arrive, on a clock that jumps."""
     await trio.sleep(1)
 
 
@@ -33,7 +33,7 @@ async def test_a_session_whose_host_is_removed_moves_once(autojump_clock):
         assert set(await spread(session, 10)) == {second}
 
 
-async def test_two_priorities_that_change_places_change_roles(autojump_clock):
+async def test_two_priorities_that_are_swapped_change_roles(autojump_clock):
     async with Mesh.run(2) as mesh, mesh.channel() as channel:
         a, b = mesh.hosts
         mesh.endpoints("cart", xds.locality(a, zone="a"), xds.locality(b, zone="b", priority=1))
@@ -57,7 +57,7 @@ async def test_a_host_that_moves_between_priorities_keeps_its_connection(autojum
         assert mesh.network.attempts[b] == 1
 
 
-async def test_rpcs_follow_the_weights(autojump_clock):
+async def test_rpcs_follow_the_weights_of_weighted_clusters(autojump_clock):
     async with Mesh.run(2) as mesh:
         a, b = mesh.hosts
         for cluster, host in (("x", a), ("y", b)):
@@ -73,7 +73,7 @@ async def test_rpcs_follow_the_weights(autojump_clock):
         assert 340 < after[b] < 460
 
 
-async def test_a_session_stays_in_its_cluster_when_the_weights_flip(autojump_clock):
+async def test_a_session_stays_in_its_cluster_when_weights_are_swapped(autojump_clock):
     async with Mesh.run(2) as mesh:
         for cluster, host in zip("xy", mesh.hosts, strict=True):
             mesh.cluster(cluster)
@@ -86,7 +86,7 @@ async def test_a_session_stays_in_its_cluster_when_the_weights_flip(autojump_clo
             assert set(await spread(session, 30)) == {host}
 
 
-async def test_a_session_leaves_a_cluster_that_left_its_route(autojump_clock):
+async def test_a_session_leaves_a_cluster_that_was_removed_from_its_route(autojump_clock):
     async with Mesh.run(2) as mesh:
         for cluster, host in zip("xy", mesh.hosts, strict=True):
             mesh.cluster(cluster)
@@ -99,7 +99,7 @@ async def test_a_session_leaves_a_cluster_that_left_its_route(autojump_clock):
             assert set(await spread(session, 5)) == {mesh.hosts[1]}
 
 
-async def test_a_stream_outlives_its_cluster(autojump_clock):
+async def test_an_open_stream_outlives_its_cluster(autojump_clock):
     async with Mesh.run(2) as mesh:
         for cluster, host in zip("xy", mesh.hosts, strict=True):
             mesh.cluster(cluster)
@@ -114,7 +114,7 @@ async def test_a_stream_outlives_its_cluster(autojump_clock):
             assert await call.receive() == f"{mesh.hosts[0]} after".encode()
 
 
-async def test_a_connection_nobody_needs_is_closed(autojump_clock):
+async def test_an_unused_connection_is_closed(autojump_clock):
     async with Mesh.run(2) as mesh, mesh.channel() as channel:
         await ask(channel)
         await settled()
@@ -124,7 +124,7 @@ async def test_a_connection_nobody_needs_is_closed(autojump_clock):
         assert mesh.servers[mesh.hosts[1]].connections == []
 
 
-async def test_the_control_plane_may_restart(autojump_clock):
+async def test_rpcs_go_on_over_a_restart_of_the_control_plane(autojump_clock):
     async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
         host = await ask(session)
         mesh.plane.drop_streams()
@@ -155,7 +155,7 @@ async def test_a_wait_for_ready_rpc_is_served_when_its_host_comes_up(nursery, au
         assert answers == mesh.hosts
 
 
-async def test_a_wait_for_ready_rpc_is_woken_when_the_listener_comes(nursery, autojump_clock):
+async def test_a_wait_for_ready_rpc_is_served_when_the_listener_arrives(nursery, autojump_clock):
     async with Mesh.run(1) as mesh:
         mesh.plane.remove("LDS", "shop")
         async with mesh.channel() as channel:

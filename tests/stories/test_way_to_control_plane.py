@@ -1,4 +1,4 @@
-"""One connection to the control plane for resources and load reports: who makes it, who keeps it, when it is idle."""
+"""ADS and LRS share one connection to the control plane."""
 
 from contextlib import asynccontextmanager
 
@@ -22,7 +22,7 @@ async def reporting():
             yield mesh, channel
 
 
-async def test_reports_go_over_the_connection_that_resources_come_by(autojump_clock):
+async def test_ads_and_lrs_share_a_connection(autojump_clock):
     async with reporting() as (mesh, channel):
         await ask(channel)
         await mesh.plane.load.next_report()
@@ -30,7 +30,7 @@ async def test_reports_go_over_the_connection_that_resources_come_by(autojump_cl
         assert (mesh.network.attempts[PLANE], len(mesh.plane_server.connections)) == (1, 1)
 
 
-async def test_it_stays_for_one_of_them_when_the_other_ends_and_comes_back(autojump_clock):
+async def test_the_connection_of_ads_and_lrs_stays_while_one_of_them_is_open(autojump_clock):
     async with reporting() as (mesh, channel):
         await ask(channel)
         for end in (mesh.plane.drop_streams, mesh.plane.load.drop_streams):
@@ -43,7 +43,7 @@ async def test_it_stays_for_one_of_them_when_the_other_ends_and_comes_back(autoj
         assert mesh.network.attempts[PLANE] == 1
 
 
-async def test_both_come_back_on_another_when_it_is_lost(autojump_clock):
+async def test_ads_and_lrs_move_to_one_new_connection_when_theirs_is_lost(autojump_clock):
     async with reporting() as (mesh, channel):
         await ask(channel)
         await mesh.plane.load.next_report()
@@ -53,7 +53,7 @@ async def test_both_come_back_on_another_when_it_is_lost(autojump_clock):
         assert (mesh.network.attempts[PLANE], len(mesh.plane_server.connections)) == (2, 1)
 
 
-async def test_a_stream_that_begins_while_it_drains_does_so_on_another(autojump_clock):
+async def test_a_stream_opened_after_a_goaway_uses_another_connection_to_the_control_plane(autojump_clock):
     async with reporting() as (mesh, channel):
         await ask(channel)
         await mesh.plane.load.next_report()
@@ -68,7 +68,7 @@ async def test_a_stream_that_begins_while_it_drains_does_so_on_another(autojump_
         assert (mesh.network.attempts[PLANE], len(mesh.plane_server.connections)) == (2, 1)
 
 
-async def test_a_server_that_allows_one_stream_at_a_time_has_each_on_a_connection_of_its_own(autojump_clock):
+async def test_ads_and_lrs_use_two_connections_if_the_server_allows_one_stream(autojump_clock):
     narrow = "10.0.0.9:18000"
     async with Mesh.run(1) as mesh:
         mesh.plane.put(xds.cluster("cart") | xds.load_reports())
@@ -87,7 +87,7 @@ async def test_a_server_that_allows_one_stream_at_a_time_has_each_on_a_connectio
             await mesh.plane.wait_for_ack("EDS")
 
 
-async def test_the_way_to_the_server_is_ready_as_long_as_one_of_its_connections_is_in_use(autojump_clock):
+async def test_the_xds_channel_is_ready_while_one_of_its_connections_is_in_use(autojump_clock):
     async with reporting() as (mesh, channel), trxds.admin.serve(channel, address=ADMIN, network=mesh.network):
         await ask(channel)
         await mesh.plane.load.next_report()
@@ -100,7 +100,7 @@ async def test_the_way_to_the_server_is_ready_as_long_as_one_of_its_connections_
         assert state(await Tool(mesh.network).channel("ads/")) == READY
 
 
-async def test_one_that_allows_none_is_not_connected_over_and_over(autojump_clock):
+async def test_a_server_that_allows_no_streams_is_not_reconnected_in_a_loop(autojump_clock):
     closed = "10.0.0.9:18000"
     async with (
         Mesh.run(1) as mesh,
@@ -111,7 +111,7 @@ async def test_one_that_allows_none_is_not_connected_over_and_over(autojump_cloc
         assert mesh.network.attempts[closed] == 1
 
 
-async def test_the_way_to_the_server_is_idle_when_nobody_is_on_it_any_more(autojump_clock):
+async def test_the_xds_channel_is_idle_without_streams(autojump_clock):
     async with Mesh.run(1) as mesh:
         mesh.plane.put(xds.cluster("cart") | xds.load_reports())
         async with (

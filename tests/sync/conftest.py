@@ -1,4 +1,4 @@
-"""A world for threads: two hosts and a control plane on loopback, served by Trio in a thread of their own."""
+"""This file serves two hosts and a control plane on loopback, by Trio in a thread of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recipe for asyncio in docs/threads.md, beyond what its programs show."""
+"""The recipe for asyncio in docs/threads.md works with cancellation and errors."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A channel in a program of threads: calls of every kind, sessions, errors, and time."""
+"""A channel for threads makes calls of every kind, with sessions, errors and timeouts."""
 
 import contextvars
 import gc
@@ -20,11 +20,11 @@ from trxds.transport.client_stream import NO_REPLY, SECOND_REPLY
 CALLER = contextvars.ContextVar("caller")
 
 
-def test_a_unary_call_returns_the_reply(channel):
+def test_a_unary_call_of_a_thread_returns_the_reply(channel):
     assert channel.method("/shop.Cart/Echo")(b"a book") == b"a book"
 
 
-def test_a_call_has_metadata_both_ways(channel):
+def test_a_call_of_a_thread_has_metadata_both_ways(channel):
     with channel.method("/shop.Cart/Metadata").open(b"", metadata=[("user", "7")]) as call:
         assert call.wait_initial_metadata().first("right") == "8"
         assert (call.receive(), call.receive()) == (b"7", None)
@@ -33,13 +33,13 @@ def test_a_call_has_metadata_both_ways(channel):
         assert call.status.ok
 
 
-def test_a_failure_is_an_rpc_error_itself(channel):
+def test_a_failed_call_of_a_thread_raises_rpc_error(channel):
     with pytest.raises(RpcError, match="no such cart") as caught:
         channel.method("/shop.Cart/Fail")(b"")
     assert caught.value.status.code is StatusCode.NOT_FOUND
 
 
-def test_a_failed_call_leaves_nothing_to_the_garbage_collector(channel):
+def test_a_failed_call_of_a_thread_leaves_no_cycle(channel):
     fail = channel.method("/shop.Cart/Fail")
 
     def failed():
@@ -56,7 +56,7 @@ def test_a_failed_call_leaves_nothing_to_the_garbage_collector(channel):
         gc.enable()
 
 
-def test_a_call_has_its_time(channel):
+def test_a_call_of_a_thread_has_a_timeout(channel):
     began = time.monotonic()
     with pytest.raises(RpcError, match="Hang") as caught:
         channel.method("/shop.Cart/Hang")(b"", timeout=0.05)
@@ -64,14 +64,14 @@ def test_a_call_has_its_time(channel):
     assert 0.05 <= time.monotonic() - began < 10
 
 
-def test_a_server_stream_is_iterated(world, channel):
+def test_a_server_stream_is_iterated_in_a_thread(world, channel):
     echo = channel.method("/shop.Cart/Echo", server_streaming=True)
     with echo.open(b"a") as call:
         assert list(call) == [b"a"]
         assert call.peer in world.hosts
 
 
-def test_a_stream_that_fails_half_way_says_so_after_what_came(channel):
+def test_a_stream_of_a_thread_raises_after_the_messages_before_the_failure(channel):
     came = []
     fail = channel.method("/shop.Cart/FailLater", server_streaming=True)
     with pytest.raises(RpcError, match="the rest is gone"), fail.open(b"") as call:
@@ -92,7 +92,7 @@ def test_the_requests_of_a_client_stream_are_taken_in_the_caller_s_thread(channe
     assert threads == {threading.get_ident()}
 
 
-def test_what_the_requests_of_a_client_stream_raise_comes_out(channel):
+def test_an_exception_of_a_client_streams_iterator_is_raised_in_its_thread(channel):
     def numbers():
         yield b"1"
         raise LookupError("no more numbers")
@@ -101,13 +101,13 @@ def test_what_the_requests_of_a_client_stream_raise_comes_out(channel):
         channel.method("/shop.Cart/Sum", client_streaming=True)(numbers())
 
 
-def test_a_client_stream_without_a_reply_says_what_is_missing(channel):
+def test_a_client_stream_without_a_reply_is_unimplemented_in_a_thread(channel):
     with pytest.raises(RpcError, match="sent no message"):
         channel.method("/shop.Cart/Echo", client_streaming=True)([])
 
 
 @pytest.mark.parametrize("client_streaming", [False, True])
-def test_a_method_has_one_reply_by_every_way_to_call_it(channel, client_streaming):
+def test_a_method_of_a_thread_has_one_reply_in_every_way_to_call_it(channel, client_streaming):
     def opened(method, request):
         with method.open(b"x") as call:
             call.done_sending()
@@ -129,20 +129,20 @@ def test_a_method_has_one_reply_by_every_way_to_call_it(channel, client_streamin
 
 
 @pytest.mark.parametrize("client_streaming", [False, True])
-def test_a_reply_can_be_had_with_its_call(world, channel, client_streaming):
+def test_with_call_of_a_thread_returns_reply_and_completed_call(world, channel, client_streaming):
     method = channel.method("/shop.Cart/Metadata", client_streaming=client_streaming)
     reply, call = method.with_call([b""] if client_streaming else b"", metadata=[("user", "ann")], timeout=20)
     assert (reply, call.status.code, call.peer in world.hosts) == (b"ann", StatusCode.OK, True)
     assert (call.initial_metadata.first("right"), call.trailing_metadata.first("left")) == ("8", "7")
 
 
-def test_the_end_of_an_open_call_is_known_with_its_one_reply(channel):
+def test_the_status_of_a_threads_open_call_is_known_with_its_one_reply(channel):
     with channel.method("/shop.Cart/Metadata").open(b"") as call:
         assert call.status is None and call.receive() and call.status.code is StatusCode.OK
         assert call.trailing_metadata.first("left") == "7"
 
 
-def test_both_sides_of_a_call_talk(channel):
+def test_a_bidi_stream_of_a_thread_sends_and_receives(channel):
     with channel.method("/shop.Cart/Echo", client_streaming=True, server_streaming=True).open() as call:
         assert call.send(b"one")
         assert call.receive() == b"one"
@@ -151,13 +151,13 @@ def test_both_sides_of_a_call_talk(channel):
         assert list(call) == [b"two"]
 
 
-def test_a_call_that_is_left_early_is_cancelled_at_the_server(world, channel):
+def test_a_call_that_a_thread_leaves_early_is_cancelled_at_the_server(world, channel):
     with channel.method("/shop.Cart/Hang").open(b""):
         world.wait(world.began)
     world.wait(world.ended)
 
 
-def test_the_calls_of_a_session_meet_one_host(world, channel):
+def test_a_session_of_a_thread_stays_on_one_host(world, channel):
     def peer(caller):
         with caller.method("/shop.Cart/Echo").open(b"") as call:
             call.receive()
@@ -170,11 +170,11 @@ def test_the_calls_of_a_session_meet_one_host(world, channel):
     assert {peer(channel) for _ in range(6)} == world.hosts
 
 
-def test_a_channel_explains_where_a_call_would_go(channel):
+def test_a_channel_for_threads_explains_where_a_call_would_go(channel):
     assert "cart" in str(channel.explain("/shop.Cart/Echo"))
 
 
-def test_many_threads_call_at_once(channel):
+def test_many_threads_call_a_channel_at_once(channel):
     echo = channel.method("/shop.Cart/Echo")
     with ThreadPoolExecutor(16) as threads:
         assert list(threads.map(echo, [b"%d" % number for number in range(320)])) == [b"%d" % n for n in range(320)]
@@ -194,7 +194,7 @@ def test_two_threads_share_a_call(channel):
             sending.result()
 
 
-def test_what_a_block_raises_comes_out_of_it(channel):
+def test_an_exception_in_a_threads_block_leaves_it_unchanged(channel):
     block = channel.method("/shop.Cart/Hang").open(b"")
     with pytest.raises(LookupError, match="my own"), channel.session(), block:
         raise LookupError("my own")
@@ -221,7 +221,7 @@ def test_an_interceptor_is_around_the_block_of_a_thread(world):
     assert seen == ["my own"]
 
 
-def test_an_interceptor_may_swallow_what_a_block_raises(world):
+def test_an_interceptor_may_swallow_the_exception_of_a_threads_block(world):
     @asynccontextmanager
     async def swallow(call, next):
         with suppress(LookupError):
@@ -234,19 +234,19 @@ def test_an_interceptor_may_swallow_what_a_block_raises(world):
         assert channel.method("/shop.Cart/Echo")(b"a") == b"a"
 
 
-def test_a_request_of_the_wrong_type_is_the_caller_s_error(channel):
+def test_a_request_of_the_wrong_type_is_a_type_error_in_a_thread(channel):
     with pytest.raises(TypeError, match="takes bytes, not str"):
         channel.method("/shop.Cart/Echo")("text")
 
 
-def test_a_bad_bootstrap_and_a_bad_target_are_said_at_once(world):
+def test_a_bad_bootstrap_or_target_raises_at_once_in_a_thread(world):
     with pytest.raises(BootstrapError), world.channel(bootstrap={}):
         raise AssertionError
     with pytest.raises(ValueError, match="grcp"), trxds.sync.open_channel("grcp:shop"):
         raise AssertionError
 
 
-def test_an_xds_client_of_another_trio_is_refused():
+def test_an_xds_client_of_another_trio_run_is_a_value_error():
     with pytest.raises(ValueError, match="this channel has its own"), trxds.sync.open_channel("xds:///a", xds=object()):
         raise AssertionError
 
@@ -267,7 +267,7 @@ def test_a_function_is_submitted_to_trio(channel):
     assert channel.submit(twice, b"a").result(20) == [b"a", b"a"]
 
 
-def test_context_variables_go_along(channel):
+def test_context_variables_of_a_thread_reach_its_call(channel):
     async def read(channel):
         return CALLER.get()
 
@@ -275,19 +275,19 @@ def test_context_variables_go_along(channel):
     assert channel.submit(read).result(20) == "this test"
 
 
-def test_a_future_is_a_call(channel):
+def test_a_future_has_the_reply_of_its_call(channel):
     assert channel.method("/shop.Cart/Echo").future(b"a").result(20) == b"a"
 
 
-def test_a_method_that_streams_its_replies_is_opened_and_not_called(channel):
+def test_calling_a_method_with_streamed_replies_in_a_thread_is_a_type_error(channel):
     echo = channel.method("/shop.Cart/Echo", server_streaming=True)
     for way in (echo, echo.future):
         with pytest.raises(TypeError, match=r"use `with method\.open"):
             way(b"a")
 
 
-def test_a_future_of_many_requests_is_refused(channel):
-    with pytest.raises(TypeError, match=r"/shop.Cart/Sum takes many requests"):
+def test_a_future_of_a_client_streaming_method_is_a_type_error(channel):
+    with pytest.raises(TypeError, match=r"/shop.Cart/Sum streams requests"):
         channel.method("/shop.Cart/Sum", client_streaming=True).future([b"1"])
 
 
@@ -299,7 +299,7 @@ def test_a_call_from_trio_s_own_thread_does_not_wait_for_itself(channel):
         channel.submit(calls).result(20)
 
 
-def test_a_stub_has_the_methods_of_a_descriptor(channel):
+def test_a_stub_for_threads_has_the_methods_of_its_descriptor(channel):
     pool = descriptor_pool.DescriptorPool()
     file = descriptor_pb2.FileDescriptorProto(name="sync_shop.proto", package="shop", syntax="proto3")
     file.message_type.add(name="Item").field.add(name="sku", number=1, type=9, label=1)
@@ -310,7 +310,7 @@ def test_a_stub_has_the_methods_of_a_descriptor(channel):
     assert channel.stub(service).Echo(item, timeout=20) == item
 
 
-def test_a_thread_can_watch_where_its_channel_stands(world):
+def test_a_thread_can_watch_the_connectivity_state(world):
     with world.channel(idle_timeout=0.05) as channel:
         channel.method("/shop.Cart/Echo")(b"")
         assert channel.wait_for_state_change(Connectivity.READY) is Connectivity.IDLE

@@ -1,4 +1,4 @@
-"""A process ends although a block of `trxds.sync` was entered and never left."""
+"""A process ends even if a block of `trxds.sync` was entered and never left."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ hang = channel.method("/shop.Cart/Hang")
 
 
 def run(script):
-    """What a program printed, and how it ended; an error if it did not."""
+    """Run a program; return its output and exit code, or raise if it does not end."""
     program = textwrap.dedent(BEGIN) + textwrap.dedent(script)
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=False
@@ -42,13 +42,13 @@ def run(script):
         ("os._exit(4)", 4, ""),
     ],
 )
-def test_however_the_main_thread_ends(end, code, said):
+def test_the_process_ends_however_the_main_thread_ends_in_a_channels_block(end, code, said):
     _, stderr, returned = run(end)
     assert returned == code
     assert stderr.strip().rpartition("\n")[2] == said
 
 
-def test_with_several_blocks_within_each_other():
+def test_the_process_ends_with_several_nested_channel_blocks():
     script = """
     other = stack.enter_context(trxds.sync.open_channel(target))
     session = stack.enter_context(other.session())
@@ -56,7 +56,7 @@ def test_with_several_blocks_within_each_other():
     assert run(script) == ([], "", 0)
 
 
-def test_while_another_block_is_being_entered():
+def test_the_process_ends_while_a_channel_is_being_opened():
     script = """
     opening = hang.open(b"")  # waits for a host
     threading.Thread(target=opening.__enter__, daemon=True).start()
@@ -65,7 +65,7 @@ def test_while_another_block_is_being_entered():
     assert run(script)[::2] == ([], 0)
 
 
-def test_calls_under_way_are_told_that_the_channel_closed():
+def test_open_calls_get_channel_closed_at_the_end_of_the_process():
     script = """
     def told(future):
         print(str(future.exception()).replace(" ", "-"))
@@ -74,7 +74,7 @@ def test_calls_under_way_are_told_that_the_channel_closed():
     assert run(script) == (["CANCELLED:-channel-closed"], "", 0)
 
 
-def test_another_thread_goes_on_with_its_block_to_its_end():
+def test_a_thread_that_is_no_daemon_finishes_its_block_before_the_process_ends():
     script = """
     def work():
         with trxds.sync.open_channel(target) as own:
@@ -85,7 +85,7 @@ def test_another_thread_goes_on_with_its_block_to_its_end():
     assert run(script) == (["open"], "", 0)
 
 
-def test_handlers_of_the_program_may_use_the_channel():
+def test_atexit_handlers_of_the_program_may_use_the_channel():
     script = """
     def last():
         channel.try_to_connect()
@@ -95,7 +95,7 @@ def test_handlers_of_the_program_may_use_the_channel():
     assert run(script) == (["CONNECTING"], "", 0)
 
 
-def test_whoever_comes_later_is_told_that_it_is_closed():
+def test_a_call_after_the_atexit_handler_raises_closed_resource_error():
     script = """
     class Last:
         def __del__(self):
@@ -131,7 +131,7 @@ def test_a_thread_that_does_not_stop_is_left_behind():
     assert run(script) == ([], "", 0)
 
 
-def test_a_fork_ends_by_itself_and_leaves_its_parents_channel_alone():
+def test_a_forked_child_exits_and_leaves_its_parents_channel_alone():
     script = """
     child = os.fork()
     if not child:
@@ -143,7 +143,7 @@ def test_a_fork_ends_by_itself_and_leaves_its_parents_channel_alone():
     assert run(script)[::2] == (["5", "CONNECTING"], 0)
 
 
-def test_a_block_that_nobody_holds_any_more_is_left():
+def test_an_abandoned_channel_block_is_left_by_the_garbage_collector():
     script = """
     block = trxds.sync.open_channel(target)
     block.__enter__()
@@ -155,7 +155,7 @@ def test_a_block_that_nobody_holds_any_more_is_left():
     assert run(script) == (["1"], "", 0)
 
 
-def test_a_block_that_the_collector_finds_in_its_own_thread_is_left_too():
+def test_an_abandoned_channel_block_may_be_collected_in_trios_thread():
     script = """
     gc.disable()
     cycle = [trxds.sync.open_channel(target)]

@@ -28,10 +28,10 @@ class Stream:
             resource_names_unsubscribe=less,
             initial_resource_versions=have or {},
         )
-        return self.delta.heard("CDS", request)
+        return self.delta.handle_request("CDS", request)
 
     def sends(self) -> list[str]:
-        sending = self.delta.due("CDS", self.entries, 1, "n1")
+        sending = self.delta.next_response("CDS", self.entries, 1, "n1")
         if sending is None:
             return []
         return [each.name for each in sending.message.resources] + [f"-{n}" for n in sending.message.removed_resources]
@@ -57,12 +57,12 @@ def test_the_endpoints_of_a_cluster_that_changed_follow_it_once_more() -> None:
     endpoints = {name: protos.from_json(resources.endpoints(name)) for name in ("a", "b")}
     stream.asks("a", "b")
     stream.sends()
-    stream.delta.heard("EDS", protos.DeltaDiscoveryRequest(resource_names_subscribe=["a", "b"]))
-    first = stream.delta.due("EDS", endpoints, 1, "n2")
+    stream.delta.handle_request("EDS", protos.DeltaDiscoveryRequest(resource_names_subscribe=["a", "b"]))
+    first = stream.delta.next_response("EDS", endpoints, 1, "n2")
     assert first is not None
     stream.put("b", idle_timeout=5)
     assert stream.sends() == ["b"]
-    again = stream.delta.due("EDS", endpoints, 1, "n4")
+    again = stream.delta.next_response("EDS", endpoints, 1, "n4")
     assert again is not None
     assert (first.names, again.names) == (("a", "b"), ("b",))
 
@@ -98,7 +98,7 @@ def test_the_delta_management_server_sends_an_unsubscribed_resource_only_when_it
 def test_the_delta_management_server_sends_a_resource_of_the_clients_version_only_after_a_change() -> None:
     first, second = Stream("a", "b"), Stream("a", "b")
     first.asks("a", "b")
-    sending = first.delta.due("CDS", first.entries, 1, "n1")
+    sending = first.delta.next_response("CDS", first.entries, 1, "n1")
     assert sending is not None
     have = {each.name: each.version for each in sending.message.resources}
     second.put("b", idle_timeout=5)

@@ -1,1 +1,1 @@
-"""Floor 6: one RPC, from the caller's line of code to a stream and back."""
+"""The client side of an RPC: from the caller's line of code to a stream, and back."""

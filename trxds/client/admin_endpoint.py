@@ -1,4 +1,4 @@
-"""`open_channel(admin=...)`: the admin surface of one channel. A program that does not ask for it imports no HTTP."""
+"""This file serves the admin surface of one channel, `open_channel(admin=...)`, and imports HTTP only if it is used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def checked_admin(admin: str | Admin | None) -> Admin | None:
-    """Return the address; `ValueError` for one that is none, or that other machines could reach."""
+    """Return the address as an `Admin`; `ValueError` if it is malformed or other machines could reach it."""
     if not isinstance(admin, str):
         return admin
     from trxds.admin.address import Admin
@@ -22,10 +22,11 @@ def checked_admin(admin: str | Admin | None) -> Admin | None:
 
 @asynccontextmanager
 async def admin_endpoint(admin: Admin | None, channel: Source) -> AsyncIterator[None]:
-    """Serve the admin surface while the block lasts; `OSError` if nobody can listen there."""
+    """Serve the admin surface while the block lasts; `OSError` if the address cannot be listened on."""
     if admin is None:
         yield
         return
+    # Imported late: a channel without an admin surface needs no HTTP server.
     from trxds.admin.server import serve
 
     async with serve(channel, address=admin):

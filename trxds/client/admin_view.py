@@ -1,4 +1,4 @@
-"""What a channel shows to its operators: the implementation of `trxds.admin.channel_source.ChannelView`."""
+"""This file shows a channel to its operators; it implements `trxds.admin.channel_source.ChannelView`."""
 
 from __future__ import annotations
 
@@ -19,57 +19,57 @@ from .channel_state import ChannelState
 
 @dataclass(frozen=True, slots=True)
 class AdminView:
-    """Reads the channel's own objects at the moment of each question; nothing is copied or kept."""
+    """An `AdminView` reads the channel's own objects each time it is asked; it copies and keeps nothing."""
 
     state: ChannelState
     pool: SubchannelPool
 
     @property
     def target(self) -> str:
-        """What the channel was opened to."""
+        """Return the target that the channel was opened with."""
         return self.state.lifecycle.target
 
     @property
     def created_at(self) -> float:
-        """When the channel was opened, in seconds on Trio's clock."""
+        """Return the time at which the channel was opened, in seconds on Trio's clock."""
         return self.state.created_at
 
     @property
     def connectivity(self) -> Connectivity | None:
-        """The state as a call would find it; None once the channel is closed."""
+        """Return the state that a call would find; None once the channel is closed."""
         return self.state.data_plane.connectivity
 
     @property
     def problem(self) -> Status | None:
-        """Why there is no configuration, if there is none."""
+        """Return the reason why there is no configuration; None if there is one."""
         return self.state.data_plane.problem
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is wrong with the configuration in force, though calls can be made by it."""
+        """Return the flaws that do not prevent calls: of the configuration in force, and calls that are not sticky."""
         return self.state.data_plane.warnings + self.state.sessions.unsticky.warnings
 
     @property
     def calls(self) -> Calls:
-        """How the channel's calls went."""
+        """Return the counts of the channel's calls (A14)."""
         return self.state.calls.counts
 
     @property
     def tree(self) -> Node | None:
-        """The root of the policy tree; None while the channel is IDLE."""
+        """Return the root of the policy tree; None while the channel is IDLE."""
         return self.state.data_plane.tree
 
     @property
     def client(self) -> XdsClient | None:
-        """The xDS client; None for a target without a control plane."""
+        """Return the xDS client; None for a target without a control plane."""
         return self.state.client
 
     @property
     def observers(self) -> Observers:
-        """Where an observer of the channel registers."""
+        """Return the registry of the channel's observers."""
         return self.state.observers
 
     @property
     def sessions(self) -> Set[SessionCookies]:
-        """The sessions that are open."""
+        """Return the open sessions."""
         return self.state.sessions.open

@@ -1,4 +1,4 @@
-"""A block with services beside it: they end with it, and a bug in one of them ends it."""
+"""This file runs services in the background of a block: they end with it, and a bug in one of them ends it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ async def run_with_services(
 ) -> AsyncIterator[None]:
     """Run `services` while the block lasts; `what` names them in the log.
 
-    `close` is called when the block is left, before they end, or else with the bug that ended them.
-    The block's own exception leaves it as it is.
+    `close` is called when the block is left, before the services end, or with the bug that ended them.
+    The block's own exception leaves it unchanged.
     """
     own: BaseException | None = None
     try:
@@ -31,7 +31,7 @@ async def run_with_services(
             try:
                 yield
             finally:
-                # The block ends before what it stands on, also when it is cancelled: hence the shield.
+                # The block must end before its services, also when it is cancelled: hence the shield.
                 close(None)
                 running.cancel(reason=f"{what} is closed")
     except BaseExceptionGroup as group:
@@ -50,7 +50,7 @@ async def _serve(
     close: Callable[[BaseException | None], None],
     block: trio.Nursery,
 ) -> None:
-    """An exception in here is a bug: it ends the block, and reaches the opener as one error."""
+    """Run the services; an exception of theirs is a bug, which ends the block and reaches its opener as one error."""
     try:
         with running:
             async with trio.open_nursery() as nursery:

@@ -1,4 +1,4 @@
-"""An open call, as its user holds it: any of the four kinds, message by message."""
+"""A `Call` is an open call as its user holds it: any of the four kinds, message by message."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from .rpc import Rpc
 Req = TypeVar("Req")
 Res = TypeVar("Res")
 
-# A step of the scheduler costs more than a message that is there already, so `receive` takes one after so many messages
-# or so many seconds, and tests for cancellation with each.
-_MAX_MESSAGES = 64
-_MAX_SECONDS = 0.001
+# A step of the scheduler costs more than a message that has already arrived, so `receive` takes a full checkpoint only
+# after this many messages or seconds, and tests for cancellation with each message.
+_MAX_QUICK_RECEIVES = 64
+_MAX_QUICK_TIME = 0.001
 
 
 class Call(ResponseStream[Res], Generic[Req, Res]):
-    """What `async with method.open(...)` gives. One task may send while another receives.
+    """A call that `async with method.open(...)` opened. One task may send while another receives.
 
-    Leaving the block resets the stream if it has not ended by then. Every method raises
-    `RpcError` when the call has failed.
+    Leaving the block resets the stream if it has not ended by then. Every method raises `RpcError` when the call has
+    failed.
     """
 
     def __init__(
@@ -47,21 +47,21 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         self._replay = replay
         self._one_reply = one_reply
         self._now = now
-        self._before_step = 0  # messages that may be taken before the scheduler has its next step in `receive`
-        self._step_due = 0.0  # when it is to have that at the latest
+        self._quick_receives = 0  # messages that `receive` may still take before its next full checkpoint
+        self._checkpoint_due = 0.0  # the time by which that checkpoint is due
         if not one_reply and rpc.hedging is None:
-            self._stepped()
+            self._note_checkpoint()
         self._serialize = serialize
         self._deserialize = deserialize
         self._reopening: trio.Event | None = None  # while another attempt begins
         self._status: Status | None = None
 
     async def send(self, request: Req, *, compress: bool = True) -> bool:
-        """Send one message; waits while the server or the socket takes no more. Always a checkpoint.
+        """Send one message; wait while flow control or the socket's buffer has no room. Always a checkpoint.
 
-        False if the server has already ended the call with OK and reads nothing any more. With
-        `compress=False` the message goes as it is, whatever the call's compression. After `done_sending`, or the
-        one request of a method that takes no more, it is `trio.ClosedResourceError`.
+        Returns False if the server has already ended the call with OK and reads nothing any more. With
+        `compress=False` the message is sent uncompressed, whatever the call's compression. Raises
+        `trio.ClosedResourceError` after `done_sending`, or after the one request of a method that takes one.
         """
         if self._replay.ended:
             text = "nothing more can be sent: done_sending was called, or the method takes one request only"
@@ -76,22 +76,22 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
             await self._wait_decided(self._rpc.hedging)
         if self._reopening is not None:
             await self._rpc.scope.run_with_deadline(self._reopening.wait)
-        self._remember(payload)
+        self._buffer_message(payload)
         stream = self._stream
         if stream is None:
             await checkpoint()
-            return True  # no other attempt could begin, and `receive` says why
+            return True  # no other attempt could begin; `receive` raises the reason
         if await self._rpc.scope.wait_on_stream(partial(stream.send, payload)):
             return True
-        if self._repeatable or stream is not self._stream:
-            return True  # whoever repeats the call comes to this message too
+        if self._is_repeatable or stream is not self._stream:
+            return True  # the next attempt replays this message too (A6)
         assert stream.status is not None
         if not stream.status.ok:
-            await self._check(self._settle())
+            await self._raise_if_failed(self._take_status())
         return False
 
     def done_sending(self) -> None:
-        """There are no more messages from this side. Plain and idempotent."""
+        """Close this side of the call: no more messages follow. Synchronous and idempotent."""
         self._replay.ended = True
         if self._rpc.hedging is not None:
             self._rpc.hedging.end()
@@ -100,36 +100,36 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
             stream.end()
 
     async def receive(self) -> Res | None:
-        """The next message; None when the server has ended the call with OK.
+        """Return the next message; None when the server has ended the call with OK.
 
-        The one reply of a method that does not stream comes with the status; another number of replies is
-        UNIMPLEMENTED, as gRPC's statuscodes.md has it. Always a checkpoint, with one exception: of messages that
-        wait already, each is preceded by a test for cancellation, and by a step of the scheduler, which notices
-        deadlines, if the last one was 64 messages or 1 ms ago.
+        The one reply of a method that does not stream is returned when the status has arrived too; another number of
+        replies is UNIMPLEMENTED (statuscodes.md). Always a checkpoint, with one exception: a message that has already
+        arrived costs a test for cancellation, and a full checkpoint, which notices deadlines, only if the last one was
+        64 messages or 1 ms ago.
         """
-        if self._before_step and self._now() < self._step_due:
-            self._before_step -= 1
+        if self._quick_receives and self._now() < self._checkpoint_due:
+            self._quick_receives -= 1
             await checkpoint_if_cancelled()
         else:
             if self._rpc.hedging is not None:
                 await self._wait_decided(self._rpc.hedging)
             if self._one_reply:
-                return await self._receive_only()
+                return await self._receive_only_reply()
             await self._rpc.scope.wait_on_stream(checkpoint)
-            self._stepped()
+            self._note_checkpoint()
         attempt = self._rpc.attempt
         assert attempt is not None
         payload = attempt.stream.receive_nowait() if attempt.stream is not None else None
         if payload is None:
             payload = await self._receive()
-            self._stepped()
+            self._note_checkpoint()
         if payload is not None:
             return self._rpc.parse(payload, self._deserialize)
-        await self._check(self._settle())
+        await self._raise_if_failed(self._take_status())
         return None
 
     async def wait_initial_metadata(self) -> Metadata:
-        """Wait for the server's initial metadata; empty if it sends a status and nothing else. Always a checkpoint."""
+        """Wait for the server's initial metadata; empty for a trailers-only response. Always a checkpoint."""
         if self._rpc.hedging is not None:
             await self._wait_decided(self._rpc.hedging)
         if self.initial_metadata is None and self._status is None:
@@ -140,25 +140,25 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
 
     @property
     def initial_metadata(self) -> Metadata | None:
-        """The server's initial metadata; None until it has come."""
+        """Return the server's initial metadata; None until it has arrived."""
         return self._rpc.attempt.initial if self._rpc.attempt is not None else None
 
     @property
     def trailing_metadata(self) -> Metadata:
-        """What came with the status; empty before the call's end."""
+        """Return the metadata that came with the status; empty before the call's end."""
         return self._rpc.attempt.trailing if self._rpc.attempt is not None else EMPTY
 
     @property
     def status(self) -> Status | None:
-        """How the call ended; None until `receive` has found out. Of a method with one reply that is known with it."""
+        """Return the call's status; None until `receive` has returned None, or the only reply."""
         return self._status
 
     @property
     def peer(self) -> str:
-        """The address of the host that has the call; empty while there is none, or several have it."""
+        """Return the address of the host that has the call; empty while there is none, or hedging uses several."""
         return self._rpc.attempt.peer if self._rpc.attempt is not None else ""
 
-    # -- underneath
+    # -- hedging, receiving and the end
 
     @property
     def _stream(self) -> ClientStream | None:
@@ -166,8 +166,8 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
 
     async def _send_on_all(self, hedging: HedgingState, payload: bytes) -> bool:
         hedging.send(payload)
-        if self._replay.full:
-            # A6: a call that has said more than can be kept is committed.
+        if self._replay.is_full:
+            # A6: a call that has sent more than can be buffered is committed.
             await self._rpc.scope.run_with_deadline(hedging.choose_any)
         await checkpoint()
         return True
@@ -179,12 +179,12 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
             self._status = hedging.problem
             raise await self._rpc.failure(hedging.problem)
 
-    async def _receive_only(self) -> Res | None:
+    async def _receive_only_reply(self) -> Res | None:
         payload = await self._receive()
-        status = self._settle()
+        status = self._take_status()
         if payload is not None:
             return self._rpc.parse(payload, self._deserialize)
-        await self._check(status)
+        await self._raise_if_failed(status)
         return None
 
     async def _receive(self) -> bytes | None:
@@ -195,45 +195,46 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
             stream = self._stream
             assert stream is not None
             payload = await self._rpc.scope.wait_on_stream(stream.receive_unary if self._one_reply else stream.receive)
-            if payload is not None or not await self._repeated():
+            if payload is not None or not await self._start_another_attempt():
                 return payload
 
-    def _stepped(self) -> None:
-        self._before_step, self._step_due = _MAX_MESSAGES - 1, self._now() + _MAX_SECONDS
+    def _note_checkpoint(self) -> None:
+        self._quick_receives, self._checkpoint_due = _MAX_QUICK_RECEIVES - 1, self._now() + _MAX_QUICK_TIME
 
     async def _wait_for_headers(self) -> None:
         while (stream := self._stream) is not None:
             await self._rpc.scope.wait_on_stream(stream.wait_headers)
-            if self.initial_metadata is not None or not await self._repeated():
+            if self.initial_metadata is not None or not await self._start_another_attempt():
                 break
 
-    def _settle(self) -> Status:
+    def _take_status(self) -> Status:
         if self._status is None:
             self._status = self._rpc.final_status()
         return self._status
 
-    async def _check(self, status: Status) -> None:
+    async def _raise_if_failed(self, status: Status) -> None:
         if not status.ok:
             raise await self._rpc.failure(status)
 
-    # -- another attempt: everything said so far is said again
+    # -- another attempt: everything sent so far is replayed (A6)
 
     @property
-    def _repeatable(self) -> bool:
+    def _is_repeatable(self) -> bool:
         attempt = self._rpc.attempt
         return not self._replay.dropped and attempt is not None and not attempt.committed
 
-    def _remember(self, payload: bytes) -> None:
+    def _buffer_message(self, payload: bytes) -> None:
         replay = self._replay
         if not replay.dropped:
             replay.add(payload)
-            # The response has begun, or it would be too much to keep: but one message is kept, however large.
-            if not self._repeatable or (replay.full and replay.has_several):
+            # A6: a call is committed when its response has begun or its buffer is full. A first message alone is kept,
+            # however large: it is in memory anyway.
+            if not self._is_repeatable or (replay.is_full and replay.has_several):
                 replay.drop()
 
-    async def _repeated(self) -> bool:
-        """The stream has ended: True if there is another one, on which everything is being said again."""
-        if not self._repeatable or not await self._rpc.has_another_attempt() or self._replay.dropped:
+    async def _start_another_attempt(self) -> bool:
+        """Return whether another attempt replaces the stream that ended; it replays everything that was sent."""
+        if not self._is_repeatable or not await self._rpc.has_another_attempt() or self._replay.dropped:
             return False
         self._reopening = trio.Event()
         try:

@@ -1,6 +1,7 @@
-"""Where an RPC would go and why, whole: the selector, then the filters, then the tree. Plain, and nothing is sent.
+"""This file explains where an RPC would go: the config selector, then the filters (A39), then the policy tree.
 
-Filters are asked in their order, for each may change what the next ones find, or end the RPC.
+Everything is synchronous, and nothing is sent. Filters run in their order, because each may change the input of the
+next ones, or end the RPC.
 """
 
 from __future__ import annotations
@@ -21,22 +22,26 @@ from .filter_protocol import Filter
 
 
 def explain(selector: Selector, tree: TreeNode, path: str, metadata: Metadata, now: float) -> Explanation:
+    """Return the explanation of a call that would start now; `now` is seconds on Trio's clock."""
+    # Copies draw the numbers that the next RPC will draw, and leave the generators as they are.
     copies = RandomCopies()
-    told, found = selector.explain(path, metadata, copies)
+    explanation, found = selector.explain(path, metadata, copies)
     if found is None:
-        return told
+        return explanation
     call = PickArgs(path, metadata, found.route, found.cluster.name, hash=found.hash, now=now, trace=Trace(copies))
-    told = _filtered(told, found.cluster.chain, call)
-    return told if told.outcome else replace(told, steps=tuple(explain_pick(tree, call)))
+    explanation = _add_filters(explanation, found.cluster.chain, call)
+    if explanation.outcome:
+        return explanation
+    return replace(explanation, steps=tuple(explain_pick(tree, call)))
 
 
-def _filtered(told: Explanation, chain: Iterable[Filter], call: PickArgs) -> Explanation:
-    """With what the filters say, up to the one that ends the RPC."""
-    for one in chain:
-        if isinstance(one, StatefulSession):
-            told = replace(told, sessions=(*told.sessions, one.explain(call)))
-        elif isinstance(one, Fault):
-            told = replace(told, faults=(*told.faults, one.explain(call)))
-        if told.outcome:
+def _add_filters(explanation: Explanation, chain: Iterable[Filter], call: PickArgs) -> Explanation:
+    """Add the explanations of the filters, up to the one that ends the RPC."""
+    for each in chain:
+        if isinstance(each, StatefulSession):
+            explanation = replace(explanation, sessions=(*explanation.sessions, each.explain(call)))
+        elif isinstance(each, Fault):
+            explanation = replace(explanation, faults=(*explanation.faults, each.explain(call)))
+        if explanation.outcome:
             break
-    return told
+    return explanation

@@ -1,4 +1,4 @@
-"""An open call as its user and interceptors see it, and what a call may be given."""
+"""This file types an open call as users and interceptors see it, and the options of a call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Pairs: TypeAlias = Iterable[tuple[str, Value]]
 
 
 class CallOptions(TypedDict, total=False):
-    """What any call may be given beside its request; see `Method`."""
+    """The options that every call takes besides its request; see `Method.__call__`."""
 
     timeout: float | None
     metadata: Pairs
@@ -26,7 +26,7 @@ class CallOptions(TypedDict, total=False):
 
 
 class ResponseStream(Protocol[Res_co]):
-    """An open call whose request has been sent: what comes back. A `Call` that needs no `send`."""
+    """The receiving side of an open call whose request has been sent; see `Call`."""
 
     async def receive(self) -> Res_co | None: ...
     async def wait_initial_metadata(self) -> Metadata: ...
@@ -50,7 +50,7 @@ class ResponseStream(Protocol[Res_co]):
 
 
 class CallProtocol(ResponseStream[Res_co], Protocol[Req_contra, Res_co]):
-    """An open call, as `Call` describes it: that one, or what an interceptor puts in its place."""
+    """An open call with the methods of `Call`: a `Call`, or the object that an interceptor puts in its place."""
 
     async def send(self, request: Req_contra, *, compress: bool = True) -> bool: ...
     def done_sending(self) -> None: ...

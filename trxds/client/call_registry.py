@@ -1,4 +1,4 @@
-"""The calls of a channel: those that are open, and how many there were (A14)."""
+"""A `CallRegistry` holds the open calls of a channel and counts all of them (A14)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from trxds.core.calls import Calls
 
 
 class RegisteredCall(Protocol):
-    """A call, as far as the end of its channel is concerned."""
+    """A call that can be cancelled when its channel closes."""
 
     def cancel(self, reason: str) -> None:
         """End the call, because its session or channel has ended."""
 
 
 class CallRegistry:
-    """Each call is counted once, with all its attempts. One that goes well costs two additions."""
+    """The registry counts each call once, with all its attempts. A successful call costs two additions."""
 
     def __init__(self) -> None:
         self.open: set[RegisteredCall] = set()
@@ -25,12 +25,12 @@ class CallRegistry:
 
     @property
     def counts(self) -> Calls:
-        """What came of all calls."""
-        # What is not open any more and did not succeed has failed: so failures cost the calls nothing to count.
+        """Return how many calls were started, succeeded and failed."""
+        # A call that is neither open nor successful has failed: so failures need no counter on the path of an RPC.
         return Calls(self.started, self.succeeded, self.started - self.succeeded - len(self.open), self.last_started)
 
     def cancel_all(self) -> None:
-        """End every call, in whatever nursery it runs. Plain."""
+        """Cancel every open call, in whatever nursery it runs. Synchronous."""
         # A copy: a call that is cancelled may be closed, and leave the set, in the same step.
         for call in tuple(self.open):
             call.cancel("the channel has closed")

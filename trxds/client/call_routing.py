@@ -1,8 +1,8 @@
-"""Where a call goes: a route of the configuration in force, its filters, and a hold on the cluster that they leave.
+"""This file routes a call: it chooses a route, runs its filters, and holds the cluster (A31, A39, A60).
 
     choose a route -> filters -> hold the cluster
 
-The cluster's name is final after the filters, for a cookie may name another one of the route (A60).
+The cluster's name is final only after the filters, because a cookie may name another cluster of the route (A60).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _log = logging.getLogger("trxds.client")
 
 @dataclass(slots=True, eq=False, repr=False)
 class CallRoute:
-    """What routes and filters have decided for one call. `release` must be called at its commit or its end."""
+    """A `CallRoute` is the decision of routes and filters for one call; `release` must follow its commit or end."""
 
     args: PickArgs
     config: MethodConfig
@@ -43,23 +43,23 @@ class CallRoute:
                 metadata = respond(metadata)
             except Exception:
                 _log.exception("a filter raised on the response of %s; its headers stay as they are", self.args.path)
-        # Filters first: the cluster's name, which the cookie has, is certain until it is let go.
+        # The filters run before the release: they write the cluster's name into the cookie (A60).
         if self.hold is not None:
             hold, self.hold = self.hold, None
             hold.release()
         return metadata
 
     def release(self) -> None:
-        """Let the cluster go: an attempt that is committed needs its stream only (A31, A60). Idempotent."""
+        """Release the cluster: a committed attempt needs its stream only (A31, A60). Idempotent."""
         if self.hold is not None:
             hold, self.hold = self.hold, None
             hold.release()
 
 
 class NextConfiguration:
-    """What a call waits for that waits for ready while there are no routes.
+    """`NextConfiguration` describes the wait of a call that waits for ready while there are no routes.
 
-    `str` says what is wrong when it is asked, not when the wait began.
+    `str` names the problem of that moment, not of the moment when the wait began.
     """
 
     __slots__ = ("_data_plane",)
@@ -75,7 +75,7 @@ class NextConfiguration:
 async def find_route(
     channel: ChannelState, scope: CallScope, metadata: Metadata, wait_for_ready: bool | None
 ) -> CallRoute | Status:
-    """Return the call's route, or why it has none; waits for filters, and perhaps for the next configuration."""
+    """Return the call's route, or the status of one without; wait for filters, and perhaps a new configuration."""
     live, path = channel.data_plane, scope.path
     plane = live.current
     assert plane is not None
@@ -85,7 +85,7 @@ async def find_route(
         scope.waiting_for = NextConfiguration(live)
         plane = await scope.run_with_deadline(partial(live.wait_for_change, plane))
     route = selection.route
-    # A31: it counts from the call's start, so what has been waited for is over, and filters wait within it.
+    # A31: the limit counts from the call's start, so it includes the waiting so far and that of the filters.
     if route.limit < math.inf:
         scope.shorten(route.limit)
     table = selection.table
@@ -99,10 +99,10 @@ async def find_route(
             try:
                 answer = each.start(args)
             except Exception:
-                answer = _raised(each, path)
+                answer = _filter_exception(each, path)
             if isinstance(answer, Wait):
-                # A60: a filter that waits may still choose any cluster of the route, so all of them live on. Where none
-                # waits, nothing can come between the choice of a cluster and the hold on it.
+                # A60: a filter that waits may still choose any cluster of the route, so the whole route table is held.
+                # Without such a wait no update can come between the choice of a cluster and the hold on it.
                 if held is None:
                     held = table.lifetime
                     held.acquire()
@@ -119,6 +119,6 @@ async def find_route(
             held.release()
 
 
-def _raised(one: Filter, path: str) -> Status:
-    _log.exception("filter %r raised; the RPC to %s fails", one, path)
-    return Status(StatusCode.INTERNAL, f"the filter {type(one).__name__} raised an exception, see the log")
+def _filter_exception(http_filter: Filter, path: str) -> Status:
+    _log.exception("filter %r raised; the RPC to %s fails", http_filter, path)
+    return Status(StatusCode.INTERNAL, f"the filter {type(http_filter).__name__} raised an exception, see the log")

@@ -1,4 +1,4 @@
-"""How long a call may wait, and for what it waits."""
+"""A `CallScope` limits how long a call may wait, and names what it waits for."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ T = TypeVar("T")
 
 
 class CallScope:
-    """A call's deadline, and its channel's end. `waiting_for` is named when the time is over: `str` has it.
+    """A `CallScope` ends the waits of one call at its deadline, in seconds on Trio's clock, or at its channel's end.
 
-    `error` makes of a status the exception that the caller is given.
+    `str(waiting_for)` is named in the message of DEADLINE_EXCEEDED. `error` makes the caller's exception of a status.
     """
 
     __slots__ = ("_lifecycle", "_scopes", "deadline", "error", "path", "started", "waiting_for")
@@ -43,7 +43,7 @@ class CallScope:
         self.path = path
         self._scopes: list[trio.CancelScope] | None = None  # a call has one or two at a time; most never have one
         if timeout is not None:
-            # A caller without types may give a text, and NaN would be a deadline that never comes.
+            # A caller without a type checker may pass a string, and NaN would be a deadline that never comes.
             if not isinstance(timeout, int | float) or timeout != timeout:  # type: ignore[redundant-expr]
                 raise TypeError(f"timeout is a number of seconds or None, not {timeout!r}")
             self.deadline = started + timeout
@@ -51,15 +51,15 @@ class CallScope:
                 self.waiting_for = "nothing: its time was over when it began"
 
     def shorten(self, limit: float) -> None:
-        """The route allows that many seconds from the call's start; never longer than the caller does (A31)."""
+        """Apply the route's limit in seconds from the call's start; it never extends the caller's deadline (A31)."""
         self.deadline = min(self.deadline, self.started + limit)
 
     async def wait_on_stream(self, step: Callable[[], Awaitable[T]]) -> T:
         """Run one step that waits for the stream, which is cancelled with its session or channel."""
-        # Without a deadline there is no cancel scope: it would cost as much as the call's routing.
+        # Without a deadline no cancel scope is made: it would cost as much as the call's routing.
         if self.deadline < math.inf:
             return await self.run_with_deadline(step)
-        # In a fork no task would ever end the step.
+        # In a fork the step would never end, because none of the channel's tasks run there.
         if self._lifecycle.closed:
             raise self._lifecycle.closed_error()
         result = await step()
@@ -68,7 +68,7 @@ class CallScope:
         return result
 
     async def run_with_deadline(self, step: Callable[[], Awaitable[T]]) -> T:
-        """Run one step that may wait for anything: until it is done, the deadline, or the channel's end."""
+        """Run one step that may wait for anything, until it is done, the deadline passes or the channel closes."""
         if self._lifecycle.closed:
             raise self._lifecycle.closed_error()
         with trio.CancelScope(deadline=self.deadline) as scope:
@@ -84,8 +84,8 @@ class CallScope:
         raise self.deadline_error()
 
     def deadline_error(self) -> RpcError:
-        """Return what the call raises when its time is over."""
-        # The time that it had, and not the hair by which that has passed: alike failures have equal messages.
+        """Return the exception of a call whose deadline has passed."""
+        # The message has the time allowed and not the time taken, so that equal failures have equal messages.
         after = max(self.deadline - self.started, 0.0)
         message = f"{self.path}: not done after {after:.3g} s, waiting for {self.waiting_for}"
         return self.error(Status(StatusCode.DEADLINE_EXCEEDED, message))

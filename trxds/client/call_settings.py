@@ -1,4 +1,4 @@
-"""What a call goes by beside its request: the channel's defaults, the caller's wishes, and the route's limits."""
+"""`CallSettings` are the channel's defaults, the caller's options and the route's limits for one call."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .call_credentials import CallCredentials, check_call_credentials
 
 @dataclass(slots=True)
 class CallSettings:
-    """Sizes are bytes of one message, before it is compressed; `encoding` is empty for none. Nobody changes them.
+    """The settings of a channel, a method or a call; they are not changed after construction.
 
-    A channel has one, each method one made of it, and a call one of its own only if it differs.
-    `one_reply`: the method does not stream its replies.
+    Sizes are bytes of one uncompressed message; an empty `encoding` is no compression. `one_reply`: the method does not
+    stream its replies. A channel has one instance, each method a copy, and a call its own only if it differs.
     """
 
     max_receive_size: int = MAX_RECEIVE_SIZE
@@ -38,7 +38,7 @@ class CallSettings:
     def for_call(
         self, wait_for_ready: bool | None, encoding: str | None, credentials: CallCredentials | None
     ) -> CallSettings:
-        """With what the caller says; its `credentials` are shown beside the channel's."""
+        """Return the settings with the caller's options; its `credentials` are added to the channel's."""
         return replace(
             self,
             wait_for_ready=wait_for_ready,
@@ -47,8 +47,8 @@ class CallSettings:
         )
 
     def limited_by(self, config: MethodConfig) -> CallSettings:
-        """Not less strict than the caller, and of two wishes the caller's (doc/service_config.md)."""
-        # The calls of a method have the same configuration, one after the other.
+        """Return the settings under a method config; the smaller limits and the caller's options win (gRFC A2)."""
+        # Successive calls of a method have the same config, so the last result is usually right.
         if self._limited is None or self._limited[0] is not config:
             self._limited = config, self._limited_by(config)
         return self._limited[1]

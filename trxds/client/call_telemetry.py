@@ -1,7 +1,7 @@
-"""What an RPC tells those who watch it (`ground/observe.py`); for a call that nobody watches there is nothing of this.
+"""This file reports one RPC to the observers of its channel (`core/observe.py`); without observers it is not used.
 
-An attempt is told of from before its pick on (A66), so one that finds no host is one too. How a call ended shows
-only when it is let go: its exception may be the caller's own, or `Cancelled`.
+An attempt begins before its pick (A66), so one that finds no host counts too. The status of a call is known only when
+it is closed: it may have ended by the caller's own exception, or by `Cancelled`.
 """
 
 from __future__ import annotations
@@ -20,39 +20,40 @@ from trxds.lb.pick import Complete, Fail, Override, PickArgs, Queue
 from trxds.session_affinity.session import SessionCookies
 from trxds.transport.client_stream import ClientStream
 
-_UNSAID = SessionPick("")
-_LEFT = Status(StatusCode.CANCELLED, "cancelled by the client")
+_NO_SESSION_PICK = SessionPick("")
+_CANCELLED = Status(StatusCode.CANCELLED, "cancelled by the client")
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class CallTelemetry:
-    """One call. `failure` is the error that its caller is given, if it is."""
+    """`CallTelemetry` reports one call. `failure` is the status of the exception that its caller gets, if any."""
 
     _observers: CallObservers
     _session: SessionCookies | None
     failure: Status | None = None
     _backing_off: bool = False  # one attempt is over and the next has not begun
 
-    def attempt(self, previous: int, transparent: bool = False) -> AttemptTelemetry | None:
-        """One begins, after so many that a server may have seen."""
+    def new_attempt(self, previous: int, transparent: bool = False) -> AttemptTelemetry | None:
+        """Report the start of an attempt, after `previous` that a server may have seen."""
         self._backing_off = False
         observers = self._observers.attempt(previous, transparent)
         return AttemptTelemetry(observers, self) if observers is not None else None
 
-    def configured(self) -> None:
-        """It had to wait for a configuration, and has one."""
+    def record_configuration(self) -> None:
+        """Report the end of the call's wait for a configuration."""
         self._observers.resolution_delayed()
 
-    def routed(self, cluster: str, hedged: bool) -> None:
+    def record_route(self, cluster: str, hedged: bool) -> None:
+        """Report the cluster of the call."""
         self._observers.routed(cluster, hedged)
 
-    def backing_off(self, delay: float) -> None:
-        """The attempt is over, and with it what its stream has to say of the call."""
+    def record_backoff(self, delay: float) -> None:
+        """Report the backoff before the next attempt; the last stream's status is not the call's any more."""
         self._backing_off = True
         self._observers.backing_off(delay)
 
-    def answered(self, call: PickArgs) -> None:
-        """The response has begun. A host that the cookie named, or that the session has by now, is no news."""
+    def record_response(self, call: PickArgs) -> None:
+        """Report the session's host as the response begins, unless the cookie or the session named it before."""
         override = call.override
         if override is None or not override.actual_address_list:
             return
@@ -61,30 +62,30 @@ class CallTelemetry:
             self._observers.settled(SessionHostChanged(call.cluster, host, before, self.reason(call) if before else ""))
 
     def _host_before(self, override: Override) -> str:
-        """Calls of a session that move at once are one move: the first that has an answer."""
+        """Return the session's last host. Calls that move at the same time are one move: that of the first response."""
         if self._session is not None:
             return self._session.host
         return override.addresses[0] if override.addresses else ""
 
     def changes_cluster(self, call: PickArgs) -> bool:
-        """Whether the session was in another cluster, as far as we know."""
+        """Return whether the session was known to be in another cluster."""
         session = self._session
         return session is not None and session.cluster not in ("", call.cluster)
 
     def reason(self, call: PickArgs) -> str:
-        """Why the session's host is not used."""
+        """Return the reason why the session's host is not used."""
         assert call.override is not None
         return reason_of(call.override, not self.changes_cluster(call))
 
     def end(self, stream: ClientStream | None) -> None:
-        """Everything of it has been let go."""
+        """Report the end of the call, after all its resources were released."""
         self._observers.ended(self.failure or self.outcome(None if self._backing_off else stream))
 
     def outcome(self, stream: ClientStream | None) -> Status:
-        """How the stream ended, or what has ended it: it is cancelled for whoever leaves before its end."""
+        """Return the stream's status; for a cancelled stream, the exception or the deadline that ended it."""
         status = stream.status if stream is not None else None
         if stream is None or status is None:
-            return self.failure or _LEFT
+            return self.failure or _CANCELLED
         if status.code is not StatusCode.CANCELLED:
             return status
         if self.failure is None and stream.request.deadline <= trio.current_time():
@@ -94,33 +95,33 @@ class CallTelemetry:
 
 @dataclass(slots=True, eq=False, repr=False)
 class AttemptTelemetry:
-    """One attempt of it."""
+    """`AttemptTelemetry` reports one attempt of a call."""
 
     observers: AttemptObservers
     _call: CallTelemetry
     _delayed: bool = False
-    _session: SessionPick = _UNSAID  # the last that was said of the session
+    _session: SessionPick = _NO_SESSION_PICK  # the last that was said of the session
 
     @property
     def headers(self) -> Headers:
-        """What observers send along."""
+        """Return the header fields that observers add, such as a trace's context."""
         pairs = self.observers.headers()
         return encode(Metadata(pairs)) if pairs else []
 
-    def saw(self, result: object, call: PickArgs, waits: bool | None) -> None:
-        """The picker has answered; `waits`: a failure is no end."""
+    def record_pick(self, result: object, call: PickArgs, wait_for_ready: bool | None) -> None:
+        """Report the result of a pick; with `waits` a failure does not end the attempt."""
         if call.override is not None:
-            self._tell_session(result, call)
+            self._report_session(result, call)
         match result:
             case Complete(host, trackers):
-                # The cluster's; least_request counts in flight as well, and its counts have no name.
+                # Only the cluster's counter has a name; those of least_request have none.
                 backend = next(
                     (each.cluster for each in trackers if isinstance(each, CallCounter) and each.cluster), ""
                 )
                 self.observers.picked(Pick(call.cluster, backend, host.address, self._delayed))
             case Queue():
                 self._delay(f"no host of cluster {call.cluster} is connected")
-            case Fail(status) if waits:
+            case Fail(status) if wait_for_ready:
                 self._delay(status.message)
 
     def _delay(self, why: str) -> None:
@@ -128,7 +129,7 @@ class AttemptTelemetry:
             self._delayed = True
             self.observers.delayed(why)
 
-    def _tell_session(self, result: object, call: PickArgs) -> None:
+    def _report_session(self, result: object, call: PickArgs) -> None:
         override = call.override
         assert override is not None
         hit = isinstance(result, Complete) and result.host.address in override.addresses
@@ -141,5 +142,5 @@ class AttemptTelemetry:
             self.observers.session_picked(pick)
 
     def end(self, status: Status | None, stream: ClientStream | None) -> None:
-        """It is over: with that status, or as its stream, if it had one, has ended."""
+        """Report the attempt's end, with `status`, or with its stream's if that is None."""
         self.observers.ended(status or self._call.outcome(stream))

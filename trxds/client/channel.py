@@ -1,4 +1,4 @@
-"""`open_channel`: everybody meets here. This file wires the rooms together and does nothing else."""
+"""`open_channel` wires resolver, policy tree, subchannel pool and telemetry together; this file has no other logic."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ from .call_protocol import Pairs
 from .call_scope import CallScope
 from .call_settings import CallSettings
 from .channel_state import ChannelState
-from .client_channel import IDLE_TIMEOUT, ClientChannel, idle_after
+from .client_channel import IDLE_TIMEOUT, ClientChannel, checked_idle_timeout
 from .credentials import ChannelCredentials, checked_credentials
-from .fork import tell_after_fork
+from .fork import mark_after_fork
 from .interceptors import Interceptor
 from .locations import Locations
 from .method import checked_path
-from .non_xds_channel import ServiceConfigSource, plain_origin
+from .non_xds_channel import ServiceConfigSource, non_xds_setup
 from .open_session import FIRST_WITHIN, OpenSession
-from .shared_xds_client import BootstrapSource, SharedXdsClient, xds_origin
+from .shared_xds_client import BootstrapSource, SharedXdsClient, xds_setup
 from .state_iterator import StateIterator
 from .stub import MethodFactory
 from .transport_security import make_pool
@@ -104,7 +104,7 @@ class Session(MethodFactory):
 
 
 class Channel(MethodFactory):
-    """A way to a service. Made by `open_channel`; usable from any task while that block is open."""
+    """A channel makes calls to one target. `open_channel` opens it; any task can use it while that block lasts."""
 
     def __init__(self, state: ChannelState, pool: SubchannelPool, interceptors: Sequence[Interceptor] = ()) -> None:
         super().__init__(state, interceptors)
@@ -112,41 +112,40 @@ class Channel(MethodFactory):
 
     @property
     def target(self) -> str:
-        """What the channel was opened to."""
+        """Return the target that the channel was opened with."""
         return self._state.lifecycle.target
 
     # -- its state
 
     @property
     def state(self) -> Connectivity | None:
-        """Where the channel stands, as a call would find it; None once it is closed.
+        """Return the channel's connectivity state, as a call would find it; None once it is closed.
 
-        IDLE: nobody has called for long, or pick_first has lost its host, and the next call connects. CONNECTING:
-        calls wait. READY: they go out. TRANSIENT_FAILURE: they fail, unless they wait for ready.
+        IDLE: the idle timeout has passed without a call, or pick_first has lost its host, and the next call connects.
+        CONNECTING: calls wait. READY: they are sent. TRANSIENT_FAILURE: they fail, unless they wait for ready
+        (connectivity-semantics-and-api.md).
         """
         self._state.lifecycle.check_process()
         return self._state.data_plane.connectivity
 
     async def wait_for_state_change(self, last: Connectivity | None) -> Connectivity | None:
-        """The state, as soon as it is another one than `last`. It may have been others in between.
-
-        Always a checkpoint.
-        """
+        """Wait until the state is not `last`, and return it; states in between may be missed. Always a checkpoint."""
         self._state.lifecycle.check_process()
         return await self._state.data_plane.wait_for_state_change(last)
 
     def states(self) -> StateIterator:
-        """The state now and each later one, for `async for`, until the channel closes; a slow reader skips some.
+        """Return an async iterator of the present state and each later one, until the channel closes.
 
-        Each step is always a checkpoint.
+        A slow reader skips states. Each step is always a checkpoint.
         """
         return StateIterator(self._state)
 
     def try_to_connect(self) -> None:
-        """If the channel is IDLE, have it connect without a call. Plain."""
+        """Make the channel connect without a call, if it is IDLE. Synchronous."""
         if self._state.lifecycle.closed:
             raise self._state.lifecycle.not_open_error()
         self._state.data_plane.exit_idle()
+        # The tree may be running and a policy in it IDLE, such as pick_first after a lost connection (A62).
         if self._state.data_plane.tree is not None:
             self._state.data_plane.tree.exit_idle()
 
@@ -176,33 +175,33 @@ class Channel(MethodFactory):
             yield Session(self._state, self._interceptors, session)
 
     async def explain(self, method: str, metadata: Pairs = (), timeout: float | None = None) -> Explanation:
-        """Where a call of `method` would go now, and why: route, cluster, time limit, filters, policies, host.
+        """Explain where a call of `method` would go now: route, cluster, time limit, filters, policies, host.
 
-        Waits for a configuration as a call does, up to `timeout` seconds; nothing is sent and nothing connected. Of a
-        session's cookies it knows what `metadata` says. Raises `RpcError` if there is no configuration in time (it
-        says what is missing) or the channel closes, and `ValueError` for a method that is not of the form
+        It waits for a configuration as a call does, up to `timeout` seconds; it sends nothing and connects nothing. It
+        sees only those cookies of a session that `metadata` has. Raises `RpcError` if there is no configuration in time
+        (the message says what is missing) or the channel closes, and `ValueError` for a method that is not of the form
         /package.Service/Method. Always a checkpoint.
         """
         pairs, state = md.check(metadata), self._state
-        scope = CallScope(state.lifecycle, checked_path(method), state.now(), timeout, state.awaited)
+        scope = CallScope(state.lifecycle, checked_path(method), state.now(), timeout, state.first_wait)
         selector, tree = await scope.run_with_deadline(state.data_plane.wait_settled)
         return explain(selector, tree, method, pairs, trio.current_time())
 
     def admin_view(self) -> AdminView:
-        """Return what the admin surface reads of the channel; not for programs, for it changes with the releases."""
+        """Return the admin surface's view of the channel; not for programs, because it changes between releases."""
         return AdminView(self._state, self._pool)
 
     def closed_error(self) -> Exception:
-        """Return what a call raises that was open when the channel closed."""
+        """Return the exception of a call that was open when the channel closed."""
         return self._state.lifecycle.closed_error()
 
     def observed_by(self, observer: Observer) -> AbstractContextManager[None]:
-        """Have `observer` told of all that the channel does, as long as the block lasts (`trxds.Observer`)."""
-        return self._state.observers.watched_by(observer)
+        """Notify `observer` (a `trxds.Observer`) of the channel's events while the block lasts."""
+        return self._state.observers.observed_by(observer)
 
     def __repr__(self) -> str:
-        standing = "closed" if self._state.lifecycle.closed else "open"
-        return f"<Channel {self.target} {standing}, {len(self._state.calls.open)} calls>"
+        condition = "closed" if self._state.lifecycle.closed else "open"
+        return f"<Channel {self.target} {condition}, {len(self._state.calls.open)} calls>"
 
 
 @asynccontextmanager
@@ -233,72 +232,73 @@ async def open_channel(
 ) -> AsyncIterator[Channel]:
     """Open a channel to `target` for as long as the block lasts.
 
-    `xds:///NAME` asks a control plane. Without one: `dns:///HOST:PORT` (also without `dns:///`), `ipv4:ADDRESS:PORT`
-    or `ipv6:[ADDRESS]:PORT`, several of them with commas between, `unix:///PATH`, `unix-abstract:NAME`; the
-    port is 443 if there is none. Then `service_config`, gRPC's JSON as a text or a mapping, says what a
-    method's calls have (timeout, retries, hedging) and how hosts are chosen (pick_first if it does not).
-    `authority` takes the place of the target's own as `:authority`, and as the name that hosts prove by TLS.
+    `xds:///NAME` is resolved by a control plane (A27). Targets without one are `dns:///HOST:PORT` (`dns:///` may be
+    left out), `ipv4:ADDRESS:PORT` or `ipv6:[ADDRESS]:PORT` (several, separated by commas), `unix:///PATH` and
+    `unix-abstract:NAME`; the port is 443 if there is none. For these `service_config`, gRPC's JSON as a string or a
+    mapping, sets the timeouts, retries and hedging of methods, and the load balancing policy (pick_first by default).
+    `authority` replaces the target's own as `:authority`, and as the name that hosts prove by TLS.
 
-    `bootstrap` is a path or the document itself; otherwise the environment variables
-    GRPC_XDS_BOOTSTRAP (a path) and GRPC_XDS_BOOTSTRAP_CONFIG (inline JSON) have it. `xds` is a client
-    to share, from `open_xds_client`, which then has `bootstrap` and `policies`.
-    `interceptors` are around every call, the first one outermost (`docs/calls.md`).
-    `compression`, `gzip` or `deflate`, is that of requests whose call does not name another; replies are read in
-    either, or uncompressed, as the server likes. `call_credentials` are shown by every call.
-    `max_send_size` and `max_receive_size` bound a message, in bytes before it was compressed, and
-    `max_metadata_size` a response's headers or its trailers, by HTTP/2's count (32 bytes for each field beside
-    name and value); what is larger ends its call with RESOURCE_EXHAUSTED.
+    `bootstrap` is a path or the document itself; without it the environment variables GRPC_XDS_BOOTSTRAP (a path)
+    and GRPC_XDS_BOOTSTRAP_CONFIG (inline JSON) name it. `xds` is a shared client from `open_xds_client`, which then
+    takes `bootstrap` and `policies`. `interceptors` wrap every call, the first one outermost (`docs/calls.md`).
+    `compression`, `gzip` or `deflate`, applies to requests whose call does not name another; replies may be compressed
+    in either way, or not at all. `call_credentials` are added to every call. `max_send_size` and `max_receive_size`
+    limit a message, in uncompressed bytes, and `max_metadata_size` a response's headers or its trailers, in bytes as
+    HTTP/2 counts them (name, value and 32 for each field); a larger one ends its call with RESOURCE_EXHAUSTED.
 
-    After `keepalive_time` seconds (at least 10) without a byte a host that has calls is asked for a sign of life
-    (A8), with `keepalive_without_calls` one that has none too; if it gives none within `keepalive_timeout` seconds,
-    the connection is closed and its calls are UNAVAILABLE. None asks never: choose what your servers allow.
+    After `keepalive_time` seconds (at least 10) without a byte from the host, a connection with calls sends a PING
+    (A8); `keepalive_without_calls` includes connections without calls. If nothing comes within `keepalive_timeout`
+    seconds, the connection is closed and its calls fail with UNAVAILABLE. None sends no PING; choose a time that your
+    servers allow.
 
-    Where many calls are under way on a connection and their answers come one by one, these are left to gather, for a
-    quarter of what a quick call takes and `max_read_delay` seconds at most: that saves a third of their CPU. 0 is
-    never.
+    Where many calls are in flight on a connection and their responses come one by one, reads are delayed to coalesce
+    them, for a quarter of the time of a quick call and `max_read_delay` seconds at most: that saves a third of their
+    CPU. 0 switches it off.
 
     After `idle_timeout` seconds without a call (and up to an eighth more) the channel is IDLE: its connections to hosts
-    end, and the next call begins anew with them and with DNS; xDS watches stay. None is never.
+    end, and the next call connects and resolves DNS again; xDS watches stay. None is never.
 
     `legacy_route_timeouts` takes a route's time limit from `timeout` (15 s if unset) and `max_grpc_timeout`, as the
     first draft of A31 has it, instead of `max_stream_duration`. `credentials` are for the hosts: `trxds.insecure()`,
-    `trxds.tls(...)`, or `trxds.xds_credentials(fallback)` to have the control plane decide (A29). `policies` are load
-    balancing policies of your own, by the name with which a cluster or a service config asks for them (A52).
-    `telemetry`, one or several, watches all that the channel does: `trxds.otel.telemetry(...)` (`docs/telemetry.md`).
-    `admin`, `127.0.0.1:9901` or `unix:/run/shop.sock`, is where commands such as `trxds lb`, gRPC's own tools and a
-    browser see what the channel does (`docs/operating.md`); a `trxds.admin.Admin` has more to choose. `network`
-    replaces TCP, for tests.
+    `trxds.tls(...)`, or `trxds.xds_credentials(fallback)` to let the control plane decide (A29). `policies` are custom
+    load balancing policies, by the name that a cluster or a service config uses (A52). `telemetry`, one or several,
+    observes the channel: `trxds.otel.telemetry(...)` (`docs/telemetry.md`). `admin`, `127.0.0.1:9901` or
+    `unix:/run/shop.sock`, is the address at which commands such as `trxds lb`, gRPC's own tools and a browser see the
+    channel's state (`docs/operating.md`); a `trxds.admin.Admin` has more options. `network` replaces TCP, for tests.
 
-    Raises `ValueError` for a target that is none, an unknown compression, a policy's name that is taken, a bad
-    service config or an `admin` that would be open to other machines, and `BootstrapError` for a bad bootstrap, all
-    before anything runs; `OSError` if nobody can listen at `admin`. When the block is left, no task and no socket of
-    the channel is. Leaving is always a checkpoint; entering is one only with `admin`, as with a nursery.
+    Raises `ValueError` for a malformed target, an unknown compression, the name of a built-in policy, a bad service
+    config or an `admin` address that other machines could reach, and `BootstrapError` for a bad bootstrap, all before
+    anything runs; `OSError` if `admin` cannot be listened on. When the block has been left, no task and no socket of
+    the channel remains. Leaving is always a checkpoint; entering is one only with `admin`, as with a nursery.
     """
     network = network or TcpNetwork()
-    served, trusted = checked_admin(admin), checked_credentials(credentials)
-    plain, observers = parse_non_xds_target(target), Observers()
-    if plain is None:
+    admin_address, host_credentials = checked_admin(admin), checked_credentials(credentials)
+    non_xds_target, observers = parse_non_xds_target(target), Observers()
+    if non_xds_target is None:
         limits = legacy_route_timeout if legacy_route_timeouts else max_stream_duration
         _check_unset(target, "a control plane has its own", service_config=service_config)
-        origin = xds_origin(target, checked_authority(authority), bootstrap, xds, policies, network, limits, observers)
+        setup = xds_setup(target, checked_authority(authority), bootstrap, xds, policies, network, limits, observers)
     else:
         _check_unset(target, "no control plane is asked", bootstrap=bootstrap, xds=xds)
-        origin = plain_origin(plain, service_config, checked_authority(authority), policies, network)
-    shown = () if call_credentials is None else (call_credentials,)
-    most = math.inf if max_send_size is None else max_send_size
-    defaults = CallSettings(max_receive_size, most, parse_encoding(compression), shown)
-    state = ChannelState(target, origin, defaults, Random(), observers)
+        setup = non_xds_setup(non_xds_target, service_config, checked_authority(authority), policies, network)
+    credentials_of_calls = () if call_credentials is None else (call_credentials,)
+    send_limit = math.inf if max_send_size is None else max_send_size
+    defaults = CallSettings(max_receive_size, send_limit, parse_encoding(compression), credentials_of_calls)
+    state = ChannelState(target, setup, defaults, Random(), observers)
     observe(observers, telemetry, canonical(target), Locations(state.data_plane))
-    tell_after_fork(state.lifecycle)
-    asking = make_keepalive(keepalive_time, keepalive_timeout, keepalive_without_calls)
+    mark_after_fork(state.lifecycle)
+    pings = make_keepalive(keepalive_time, keepalive_timeout, keepalive_without_calls)
     options = WireOptions(max_header_list=max_metadata_size, max_read_delay=max_read_delay)
-    pool = make_pool(network, trusted, origin.authority, origin.providers, state.random, options, asking, observers)
-    control = ClientChannel(origin, state, pool, idle_after(idle_timeout))
-    services = {"pool": pool.run, "control": control.run, **origin.services}
-    with observers.to_the_end():
+    pool = make_pool(
+        network, host_credentials, setup.authority, setup.providers, state.random, options, pings, observers
+    )
+    control = ClientChannel(setup, state, pool, checked_idle_timeout(idle_timeout))
+    services = {"pool": pool.run, "control": control.run, **setup.services}
+    with observers.closing():
         async with run_with_services(f"the channel to {target}", services, state.close):
             channel = Channel(state, pool, tuple(interceptors))
-            async with admin_endpoint(served, channel):
+            # The innermost block, so that the admin surface never shows a channel whose services have ended.
+            async with admin_endpoint(admin_address, channel):
                 yield channel
     if state.lifecycle.crash is not None:
         raise state.lifecycle.closed_error()

@@ -1,4 +1,4 @@
-"""What a channel shares with its RPCs, which live in their users' tasks."""
+"""`ChannelState` is the state that a channel shares with its RPCs, which run in their callers' tasks."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from .session_registry import SessionRegistry
 
 
 class ChannelState:
-    """The parts of a channel, each of which is what its name says; `awaited` is what its first calls wait for."""
+    """A `ChannelState` holds the parts of a channel; `str(first_wait)` names the object of its first calls' wait."""
 
     def __init__(
-        self, target: str, origin: ResolverSetup, defaults: CallSettings, random: Random, observers: Observers
+        self, target: str, setup: ResolverSetup, defaults: CallSettings, random: Random, observers: Observers
     ) -> None:
-        self.authority = origin.authority
+        self.authority = setup.authority
         self.defaults = defaults
         self.random = random
         self.now = trio.lowlevel.current_clock().current_time  # `trio.current_time` takes three calls to it
-        self.throttle = RetryThrottle(origin.throttling) if origin.throttling else None  # of retries and hedges
-        self.awaited = origin.awaited
+        self.throttle = RetryThrottle(setup.throttling) if setup.throttling else None  # of retries and hedges
+        self.first_wait = setup.first_wait
         self.lifecycle = ChannelLifecycle(target)
         self.data_plane = LiveDataPlane(self.lifecycle)
         self.calls = CallRegistry()
         self.sessions = SessionRegistry(observers, self.lifecycle, self.now)
-        self.client = origin.client  # for who asks what it knows
+        self.client = setup.client  # for the admin surface
         self.observers = observers
         self.created_at = self.now()
 
     def close(self, crash: BaseException | None = None) -> None:
-        """End every call, in whatever nursery it runs. Plain and idempotent."""
+        """End every call, in whatever nursery it runs. Synchronous and idempotent."""
         if not self.lifecycle.closed:
             self.lifecycle.close(crash)
             self.data_plane.wake_waiters()

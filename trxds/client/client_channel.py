@@ -1,9 +1,9 @@
-"""The control side of a channel: what resolves its target, and the tree of policies that this configures.
+"""A `ClientChannel` is the control side of a channel: the resolver of its target, and the policy tree.
 
-After some time without a call the tree ends, and with it every connection to a host; the next call has it grow
-anew. So a program that holds a hundred channels and uses one does not burden the servers of the others. What resolves
-the target stays. A DNS name is looked up anew then; but what is watched of a control plane is at hand at once,
-whether that can be reached or not.
+After the idle timeout the tree ends, and with it every connection to a host; the next call builds a new one
+(connectivity-semantics-and-api.md). So a program with a hundred channels that uses one does not burden the servers of
+the others. The resolver stays. A DNS name is then resolved again; but the resources of a control plane are in the
+cache, whether it can be reached or not.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from .filter_chain import FilterContext, make_chain
 from .resolver_setup import ResolverInterface, ResolverSetup
 
 IDLE_TIMEOUT = 30 * 60.0  # seconds, as in other gRPC clients
-_LOOKS = 8  # within the time: so much later than it may the channel become idle
+_CHECKS = 8  # in one idle timeout, so the channel may become IDLE an eighth of it late
 
 
-def idle_after(timeout: float | None) -> float:
-    """`ValueError` for what is no time; None is never."""
+def checked_idle_timeout(timeout: float | None) -> float:
+    """Return the idle timeout in seconds, `inf` for None; `ValueError` unless it is above 0."""
     if timeout is None:
         return math.inf
     if not timeout > 0:
@@ -50,72 +50,73 @@ def idle_after(timeout: float | None) -> float:
 
 
 class ClientChannel:
-    """Publishes to `state`, and has its hosts from `pool`; sleeps after `idle_timeout` seconds without a call."""
+    """A `ClientChannel` publishes to `state` and takes subchannels from `pool`; `idle_timeout` is in seconds."""
 
-    def __init__(self, origin: ResolverSetup, state: ChannelState, pool: SubchannelPool, idle_timeout: float) -> None:
-        self._origin = origin
+    def __init__(self, setup: ResolverSetup, state: ChannelState, pool: SubchannelPool, idle_timeout: float) -> None:
+        self._setup = setup
         self._state = state
         self._pool = pool
         self._idle_timeout = idle_timeout
         self._make_chain = partial(make_chain, FilterContext(state.random))
-        custom = {name: make_checked_factory(kind.make) for name, kind in origin.policies.items()}
+        custom = {name: make_checked_factory(kind.make) for name, kind in setup.policies.items()}
         ring_hash = partial(RingHash, size_cap=read_size_cap(os.environ))
         own: dict[str, PolicyFactory] = {OverrideHostConfig.policy: OverrideHost, RingHashConfig.policy: ring_hash}
         self._registry = Registry({**custom, **own})
-        self._letters: ConflatingQueue[Any] = ConflatingQueue()  # of the tree's root
+        self._root_queue: ConflatingQueue[Any] = ConflatingQueue()  # of the tree's root
 
     async def run(self) -> None:
-        """Until cancelled."""
-        resolver = self._origin.begin(
+        """Resolve the target and run the policy tree, until cancelled."""
+        resolver = self._setup.make_resolver(
             ResolverResultHandler(self._configure, self._publish, self._make_chain, self._pool)
         )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(resolver.run, name="resolver")
             while True:
-                await self._awake(resolver)
+                await self._run_tree(resolver)
                 resolver.mailbox.discard("root")
                 await self._state.data_plane.wait_exit_idle()
-                self._letters = ConflatingQueue()
+                self._root_queue = ConflatingQueue()
                 resolver.reset()
 
-    async def _awake(self, resolver: ResolverInterface) -> None:
-        """Have a tree until there were no calls for long."""
-        root = self._state.data_plane.tree = self._grown(resolver)
+    async def _run_tree(self, resolver: ResolverInterface) -> None:
+        """Run a tree until the idle timeout has passed without a call."""
+        root = self._state.data_plane.tree = self._new_tree(resolver)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(root.run, name="lb/root")
-            await self._until_idle()
+            await self._wait_idle()
             self._state.data_plane.enter_idle()
             nursery.cancel_scope.cancel(reason="the channel is idle")
 
-    def _grown(self, resolver: ResolverInterface) -> Node:
-        origin = self._origin
+    def _new_tree(self, resolver: ResolverInterface) -> Node:
+        setup = self._setup
         tree = PolicyContext(
             self._registry,
             self._pool,
             self._state.random,
             re_resolve=resolver.re_resolve,
-            limits=origin.limits,
-            loads=origin.loads,
+            limits=setup.limits,
+            loads=setup.loads,
             request_re_resolution=resolver.request_re_resolution,
             observers=self._state.observers,
         )
         mailbox = resolver.mailbox
-        name = short_policy_name(origin.root_policy)
-        return Node(name, origin.root_policy, tree, self._letters, lambda report: mailbox.put("root", report))
+        name = short_policy_name(setup.root_policy)
+        return Node(name, setup.root_policy, tree, self._root_queue, lambda report: mailbox.put("root", report))
 
     def _configure(self, resolved: Any, generation: int) -> None:
-        update = self._origin.to_update(resolved)
-        self._letters.put("config", Configure(update.config, generation, update.endpoints))
+        update = self._setup.to_update(resolved)
+        self._root_queue.put("config", Configure(update.config, generation, update.endpoints))
 
     def _publish(self, selector: Selector, picker: Picker) -> None:
-        if self._state.data_plane.tree is not None:  # a picker of the last tree would lead nowhere
+        if self._state.data_plane.tree is not None:  # the subchannels of the last tree's picker have ended
             self._state.data_plane.publish(selector, picker)
 
-    async def _until_idle(self) -> None:
-        """Looks now and then whether there were calls, so that no call has to note when it ended."""
+    async def _wait_idle(self) -> None:
+        """Wait until the idle timeout has passed without a call."""
+        # Checking now and then spares each call the note of when it ended.
         calls, timeout = self._state.calls, self._idle_timeout
-        begun, since = calls.started, trio.current_time()
+        started, since = calls.started, trio.current_time()
         while (left := since + timeout - trio.current_time()) > 0:
-            await trio.sleep(min(left, timeout / _LOOKS))
-            if calls.open or calls.started != begun:
-                begun, since = calls.started, trio.current_time()
+            await trio.sleep(min(left, timeout / _CHECKS))
+            if calls.open or calls.started != started:
+                started, since = calls.started, trio.current_time()

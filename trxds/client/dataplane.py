@@ -1,4 +1,4 @@
-"""What RPCs read: selector and picker, swapped together by one assignment (ADR 4)."""
+"""RPCs read the data plane: config selector and picker as one value, replaced by one assignment (A31, ADR 4)."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from trxds.resolver.config_selector import ErrorSelector, Selector
 
 from .lifecycle import ChannelLifecycle
 
-_SETTLE_TIMEOUT = 1000  # passes of Trio's scheduler; a configuration takes some twenty to its leaves and back
+_MAX_SETTLE_PASSES = 1000  # passes of Trio's scheduler; a configuration takes some twenty to its leaves and back
 
 
 @dataclass(frozen=True, slots=True)
 class DataPlane:
-    """One consistent pair; compared by identity to see that something has changed."""
+    """A `DataPlane` is a consistent pair of selector and picker; an update is noticed by its identity."""
 
     selector: Selector
     picker: Picker
 
 
 class LiveDataPlane:
-    """The data plane in force, and whoever waits for another one.
+    """`LiveDataPlane` holds the data plane in force, and parks the tasks that wait for the next one.
 
     `current` is None before the first configuration and while the channel is IDLE; `tree` is the root of the policies.
     """
@@ -36,31 +36,31 @@ class LiveDataPlane:
         self.tree: Node | None = None
         self._lifecycle = lifecycle
         self._changed = trio.lowlevel.ParkingLot()
-        self._alarm: trio.Event | None = None  # while the control side sleeps
+        self._exit_idle_event: trio.Event | None = None  # set by `exit_idle`; None before the first IDLE
 
     def publish(self, selector: Selector, picker: Picker) -> None:
-        """Put another pair into force."""
+        """Replace selector and picker, and wake the tasks that wait for a change."""
         # A31: with one assignment no call can see the selector of one configuration and the picker of another.
         self.current = DataPlane(selector, picker)
         self._changed.unpark_all()
 
     def wake_waiters(self) -> None:
-        """The channel has closed: whoever waits for a data plane is to find that out."""
+        """Wake the waiting tasks, which then find that the channel has closed."""
         self._changed.unpark_all()
 
     async def wait_for_change(self, plane: DataPlane | None) -> DataPlane:
-        """Wait until the data plane is another than this one. Raises what a call raises when the channel closes."""
+        """Wait until the data plane is not `plane`; raises the error of an open call when the channel closes."""
         while self.current is None or self.current is plane:
             if self._lifecycle.closed:
                 raise self._lifecycle.closed_error()
-            # A call ends IDLE; who only watches the state does not (connectivity-semantics-and-api.md).
+            # A call ends IDLE; watching the state does not (connectivity-semantics-and-api.md).
             self.exit_idle()
             await self._changed.park()
         return self.current
 
     async def wait_settled(self) -> tuple[Selector, Node]:
-        """Wait until no news is on its way through the tree or from it; in a flood of it, for a while."""
-        for _ in range(_SETTLE_TIMEOUT):
+        """Wait until no update is on its way through the tree or from it; give up after `_SETTLE_TIMEOUT` passes."""
+        for _ in range(_MAX_SETTLE_PASSES):
             await trio.lowlevel.checkpoint()
             plane, tree = await self.wait_for_change(None), self.tree
             if self._lifecycle.closed:
@@ -71,44 +71,44 @@ class LiveDataPlane:
         return plane.selector, tree
 
     async def wait_for_state_change(self, last: Connectivity | None) -> Connectivity | None:
-        """Wait until the channel's state is another than `last`; None when the channel is closed."""
+        """Wait until the channel's state is not `last`; return it, or None when the channel is closed."""
         await trio.lowlevel.checkpoint()
         while not self._lifecycle.closed and self.connectivity is last:
             await self._changed.park()
         return self.connectivity
 
-    # -- IDLE: there is no data plane, because nobody has called for long
+    # -- IDLE: there is no data plane, because the idle timeout has passed without a call
 
     def enter_idle(self) -> None:
-        """The control side is about to end. Plain."""
-        # No call may go by a tree that is about to end, so the next one finds nothing and waits.
+        """Make the channel IDLE, because the control side is about to end its tree. Synchronous."""
+        # No call may use a tree that is about to end, so the next one finds no data plane and waits.
         self.current = self.tree = None
-        self._alarm = trio.Event()
+        self._exit_idle_event = trio.Event()
         self._changed.unpark_all()
 
     def exit_idle(self) -> None:
-        """Somebody calls, or wants the channel connected. Plain; nothing if it is awake."""
-        if self._asleep and self._alarm is not None:
-            self._alarm.set()
+        """End IDLE, because of a call or `try_to_connect`; without effect in other states. Synchronous."""
+        if self._is_idle and self._exit_idle_event is not None:
+            self._exit_idle_event.set()
             self._changed.unpark_all()
 
     async def wait_exit_idle(self) -> None:
-        """Wait until somebody calls."""
-        if self._alarm is not None:
-            await self._alarm.wait()
+        """Wait until `exit_idle` is called."""
+        if self._exit_idle_event is not None:
+            await self._exit_idle_event.wait()
 
     @property
-    def _asleep(self) -> bool:
-        return self._alarm is not None and not self._alarm.is_set()
+    def _is_idle(self) -> bool:
+        return self._exit_idle_event is not None and not self._exit_idle_event.is_set()
 
-    # -- what it means for a call
+    # -- what a call would find
 
     @property
     def connectivity(self) -> Connectivity | None:
-        """What a call would find; None once the channel is closed."""
+        """Return the state that a call would find; None once the channel is closed."""
         if self._lifecycle.closed:
             return None
-        if self._asleep:
+        if self._is_idle:
             return Connectivity.IDLE
         if self.current is None or self.tree is None:
             return Connectivity.CONNECTING
@@ -116,11 +116,11 @@ class LiveDataPlane:
 
     @property
     def problem(self) -> Status | None:
-        """Why there is no configuration, if there is none."""
+        """Return the reason why there is no configuration; None if there is one."""
         selector = self.current.selector if self.current is not None else None
         return selector.status if isinstance(selector, ErrorSelector) else None
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is wrong with the configuration in force, though calls can be made by it."""
+        """Return the flaws of the configuration in force that do not prevent calls."""
         return self.current.selector.warnings if self.current is not None else ()

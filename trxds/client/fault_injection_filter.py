@@ -1,4 +1,4 @@
-"""The fault filter at work (A33): an RPC waits, or fails, or is left alone."""
+"""The fault injection filter (A33) delays or fails a random share of the RPCs."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ F = TypeVar("F", Delay, Abort)
 
 @dataclass(slots=True)
 class ActiveFaults:
-    """How many RPCs of a channel are being delayed just now."""
+    """`ActiveFaults` counts the RPCs of a channel that are being delayed now, for `max_active_faults` (A33)."""
 
     count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class FaultInjection:
-    """What an RPC is in for: `delay` in seconds, `status` None if it is not to fail."""
+    """A `FaultInjection` is the fault of one RPC: `delay` in seconds, `status` None if it is not to fail."""
 
     delay: float = 0.0
     status: Status | None = None
 
 
 class Fault:
-    """One configured instance, for every RPC of the routes that share the configuration."""
+    """A `Fault` is one configured filter, shared by all RPCs of the routes with that configuration."""
 
     def __init__(self, config: FaultConfig, active: ActiveFaults, random: Random) -> None:
         self._config = config
@@ -52,30 +52,31 @@ class Fault:
         self._random = random
 
     def start(self, call: PickArgs) -> Wait | Status | None:
-        """A status ends the RPC, at once or after the delay."""
+        """Return the status that ends the RPC, a wait for the delay, or None to let it pass."""
         injection = self._draw(call.metadata, self._random)
         return Wait(partial(self._delay, injection)) if injection.delay else injection.status
 
     def explain(self, call: PickArgs) -> FaultStep:
-        """As `start`, in words; nothing waits."""
-        delay = _as_asked(self._config.delay, call.metadata, DELAY_SHARE)
-        abort = _as_asked(self._config.abort, call.metadata, ABORT_SHARE)
+        """Return the explanation of what `start` would do; it does not wait."""
+        delay = _with_actual_share(self._config.delay, call.metadata, DELAY_SHARE)
+        abort = _with_actual_share(self._config.abort, call.metadata, ABORT_SHARE)
         odds = ", ".join(str(each) for each in (delay, abort) if each is not None)
         random = self._random if call.trace is None else call.trace.random(self._random)
         injection = self._draw(call.metadata, random)
         full = "" if self._may_begin() else f"; {self._active.count} RPCs wait already, and no more may"
-        return FaultStep(odds, _verdict(injection) + full, injection.delay, injection.status)
+        return FaultStep(odds, _describe(injection) + full, injection.delay, injection.status)
 
     def _draw(self, metadata: Metadata, random: Random) -> FaultInjection:
         injection = decide(self._config, metadata, random)
         if self._may_begin():
             return injection
-        # An abort takes no time, so it is not counted; one that follows a delay was let in with that.
+        # As in C-core: at the limit (`max_active_faults`, A33) a delay is dropped, and so is an abort that was drawn
+        # alone; one that was drawn with a delay fails the RPC at once.
         return FaultInjection(status=injection.status if injection.delay else None)
 
     def _may_begin(self) -> bool:
-        most = self._config.max_active
-        return most is None or self._active.count < most
+        limit = self._config.max_active
+        return limit is None or self._active.count < limit
 
     async def _delay(self, injection: FaultInjection) -> Status | None:
         self._active.count += 1
@@ -87,7 +88,7 @@ class Fault:
 
 
 def decide(config: FaultConfig, metadata: Metadata, random: Random) -> FaultInjection:
-    """Draws for the delay and then for the abort, and for neither unless there is something to inject."""
+    """Draw for the delay and then for the abort; an unconfigured fault draws no random number."""
     return FaultInjection(_delay(config.delay, metadata, random), _abort(config.abort, metadata, random))
 
 
@@ -95,7 +96,7 @@ def _delay(delay: Delay | None, metadata: Metadata, random: Random) -> float:
     if delay is None:
         return 0.0
     seconds = _milliseconds(metadata) / 1000 if delay.by_header else delay.seconds
-    return seconds if seconds and _drawn(delay, metadata, DELAY_SHARE, random) else 0.0
+    return seconds if seconds and _is_drawn(delay, metadata, DELAY_SHARE, random) else 0.0
 
 
 def _milliseconds(metadata: Metadata) -> int:
@@ -106,7 +107,7 @@ def _abort(abort: Abort | None, metadata: Metadata, random: Random) -> Status | 
     if abort is None:
         return None
     code = _code(abort, metadata)
-    return Status(code, INJECTED) if code and _drawn(abort, metadata, ABORT_SHARE, random) else None
+    return Status(code, INJECTED) if code and _is_drawn(abort, metadata, ABORT_SHARE, random) else None
 
 
 def _code(abort: Abort, metadata: Metadata) -> StatusCode:
@@ -114,28 +115,30 @@ def _code(abort: Abort, metadata: Metadata) -> StatusCode:
     if value is None:
         return abort.code
     number = parse_integer(value)
+    # A header may carry any number, so one outside gRPC's codes becomes UNKNOWN.
     return StatusCode(number) if number is not None and 0 <= number <= max(StatusCode) else StatusCode.UNKNOWN
 
 
-def _drawn(fault: Delay | Abort, metadata: Metadata, header: str, random: Random) -> bool:
-    """Is the RPC one of the share? A header may make the share smaller and never greater."""
+def _is_drawn(fault: Delay | Abort, metadata: Metadata, header: str, random: Random) -> bool:
+    """Draw whether the RPC is in the fault's share of RPCs."""
     share = _share(fault, metadata, header)
     return share.numerator >= share.denominator or random.randrange(share.denominator) < share.numerator
 
 
 def _share(fault: Delay | Abort, metadata: Metadata, header: str) -> FractionalPercent:
-    asked = _number(metadata, header) if fault.by_header else None
-    if asked is None or not 0 <= asked < fault.share.numerator:
+    by_header = _number(metadata, header) if fault.by_header else None
+    # A33: a header may lower the configured percentage and never raise it.
+    if by_header is None or not 0 <= by_header < fault.share.numerator:
         return fault.share
-    return replace(fault.share, numerator=asked)
+    return replace(fault.share, numerator=by_header)
 
 
-def _as_asked(fault: F | None, metadata: Metadata, header: str) -> F | None:
-    """With the share that counts for this RPC."""
+def _with_actual_share(fault: F | None, metadata: Metadata, header: str) -> F | None:
+    """Return the fault with the share that applies to this RPC."""
     return replace(fault, share=_share(fault, metadata, header)) if fault is not None else None
 
 
-def _verdict(injection: FaultInjection) -> str:
+def _describe(injection: FaultInjection) -> str:
     delay = f"drawn to wait {injection.delay:g} s" if injection.delay else ""
     abort = f"{'then' if delay else 'drawn'} to fail" if injection.status else ""
     return ", ".join(filter(None, (delay, abort))) or "not drawn"

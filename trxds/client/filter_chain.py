@@ -1,6 +1,6 @@
-"""The call side of HTTP filters (A39): from merged configuration to what an RPC runs.
+"""This file makes the HTTP filters that RPCs run (A39) from their merged configuration.
 
-`resources/filters.py` knows what a control plane may say; this knows who acts on it.
+`resources/filters.py` parses what a control plane may configure; here each configuration gets its filter.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from .filter_protocol import Filter
 
 @dataclass(frozen=True, slots=True)
 class FilterContext:
-    """What the filters of one channel have in common."""
+    """`FilterContext` is the state that the filters of one channel share."""
 
     random: Random
     faults: ActiveFaults = field(default_factory=ActiveFaults)
 
 
 def _filter(config: FilterConfig, shared: FilterContext) -> Filter | None:
-    """Return the filter that does what the configuration says; None where there is nothing to do."""
+    """Return the filter of a configuration; None if it has nothing to do."""
     match config:
         case StatefulSessionConfig():
             return StatefulSession(config.state, config.strict) if config.state else None
         case FaultConfig():
             return Fault(config, shared.faults, shared.random) if config.delay or config.abort else None
-    # `resources/filters.py` registers a kind that has no filter here: a bug of ours, not of the configuration.
-    raise NotImplementedError(f"no filter acts on {type(config).__name__}; add it to channel/filters.py")
+    # `resources/filters.py` registers a kind that has no filter here: a bug in trxds, not in the configuration.
+    raise NotImplementedError(f"no filter acts on {type(config).__name__}; add it to client/filter_chain.py")
 
 
 def make_chain(shared: FilterContext, configs: tuple[FilterConfig, ...]) -> tuple[Filter, ...]:
-    """The filters that have something to do, in order."""
-    made = (_filter(config, shared) for config in configs)
-    return tuple(one for one in made if one is not None)
+    """Return the filters that have something to do, in the order of the listener's configuration (A39)."""
+    filters = (_filter(config, shared) for config in configs)
+    return tuple(each for each in filters if each is not None)

@@ -1,4 +1,4 @@
-"""What an HTTP filter is on the call side (A39)."""
+"""A `Filter` is an HTTP filter as RPCs run it (A39)."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ Respond: TypeAlias = Callable[[Metadata], Metadata]
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What a filter has to wait for before it can say; the RPC does, within its own time."""
+    """A `Wait` is a step that the RPC awaits, within its own deadline, for the filter's result."""
 
     step: Callable[[], Awaitable[Respond | Status | None]]
 
 
 class Filter(Protocol):
-    """One filter of a route, shared by its RPCs.
+    """A `Filter` is one filter of a route, shared by the route's RPCs.
 
-    `start` runs before the pick and may switch the cluster or set the override; a filter that has to wait
-    returns a `Wait`. A Status ends the RPC. A function that it returns is given the response's initial
-    metadata (the trailing one of a trailers-only response), and is plain, because the
-    connection's reader calls it, or the caller that reads in its place.
+    `start` runs before the pick and may change the cluster or set the override host. It returns a Status to end the
+    RPC, a `Wait` if it has to wait, or a function for the response's initial metadata (the trailing metadata of a
+    trailers-only response). That function is synchronous, because the connection's reader calls it, or the caller that
+    reads in its place.
     """
 
     def start(self, call: PickArgs) -> Respond | Status | Wait | None: ...

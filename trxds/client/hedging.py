@@ -1,9 +1,9 @@
-"""Hedging (A6): the same call sent several times, a little after one another, and the first answer is the call's.
+"""Hedging (A6) sends the same call several times, one after the other, and takes the first response.
 
-What the caller says before one attempt has been chosen is kept, and said on each: plainly, for it is bounded and the
-connections take it as they can. So an attempt is one task, which waits for its host and its headers; they
-are children of one task, `run`, and that ends when an attempt is chosen. Whoever holds the call goes on with
-the chosen stream as if there had been no other.
+The messages that the caller sends before an attempt is chosen are buffered, and sent on each without waiting: the
+buffer is bounded, and the connections take them as they can. So an attempt needs one task, which waits for its host
+and its headers. These tasks are children of one task, `run`, which ends when an attempt is chosen. The call then goes
+on with the chosen stream as if there had been no other.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from .retry_throttle import RetryThrottle
 
 
 class HedgedCall(Protocol):
-    """What hedging asks of its call."""
+    """`HedgedCall` is the part of a call that hedging uses."""
 
     def new_hedge(self, number: int, refused: Attempt | None = None) -> Attempt:
-        """Make an attempt with a pick of its own, or make a refused one again."""
+        """Return another attempt with a pick of its own, or a transparent retry of `refused`."""
 
     def commit(self, attempt: Attempt) -> None:
-        """That attempt is the call from here on."""
+        """Commit the call to that attempt."""
 
     def on_headers(self) -> None:
-        """The response of the attempt that was chosen has begun."""
+        """Handle the response headers of the chosen attempt."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class HedgedAttempt:
-    """One attempt and the task that runs it. `has_all`: everything that was said so far has been said on its stream."""
+    """One hedged attempt, run by a task of its own. `has_all`: its stream has got every message sent so far."""
 
     attempt: Attempt
     has_all: bool = False
 
 
 class HedgingState:
-    """All attempts of one call. `decided` is set once one of them is the call's, or `problem` says why none is."""
+    """All attempts of one call. `decided` is set once one of them is chosen, or `problem` is the reason why none is."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class HedgingState:
         throttle: RetryThrottle | None,
         lifecycle: ChannelLifecycle,
     ) -> None:
-        """Without `replay`, the one message of the call leaves with the headers of each attempt."""
+        """Without `replay`, each attempt sends the call's one message with its headers."""
         self.decided = trio.Event()
         self.problem: Status | None = None
         self._call = call
@@ -73,18 +73,18 @@ class HedgingState:
         self._lifecycle = lifecycle
         self._running: list[HedgedAttempt] = []
         self._chosen: HedgedAttempt | None = None
-        self._made = 0
+        self._attempts_made = 0
         self._next_at = -math.inf  # when the next attempt is due; `inf` if there is to be none
-        self._scope = trio.CancelScope()
+        self._scope = trio.CancelScope()  # of `run`
         self._changed = trio.lowlevel.ParkingLot()
 
     def __repr__(self) -> str:
-        return f"<HedgingState {self._path}: {self._made} made, {len(self._running)} running>"
+        return f"<HedgingState {self._path}: {self._attempts_made} made, {len(self._running)} running>"
 
     # -- making attempts
 
     async def run(self) -> None:
-        """Make attempts as they become due, until it is decided."""
+        """Make attempts as they become due, until one is chosen."""
         with self._scope:
             async with trio.open_nursery() as nursery:
                 while self._next_at < math.inf:
@@ -94,56 +94,56 @@ class HedgingState:
                         self._make_one(nursery)
 
     def _make_one(self, nursery: trio.Nursery) -> None:
-        # A6: the throttle holds back hedges and never the first attempt.
-        if self._running and self._throttle is not None and not self._throttle.allows:
+        # A6: the retry throttle stops hedges and never the first attempt.
+        if self._running and self._throttle is not None and not self._throttle.allows_retry:
             self._next_at = math.inf
             return
-        hedge = HedgedAttempt(self._call.new_hedge(self._made))
-        self._made += 1
+        hedge = HedgedAttempt(self._call.new_hedge(self._attempts_made))
+        self._attempts_made += 1
         self._running.append(hedge)
-        more = self._made < self._policy.max_attempts
-        self._next_at = trio.current_time() + self._policy.delay if more else math.inf
+        has_more = self._attempts_made < self._policy.max_attempts
+        self._next_at = trio.current_time() + self._policy.delay if has_more else math.inf
         nursery.start_soon(self._run, hedge, name=f"hedge/{self._path}/{hedge.attempt.number}")
 
     async def _run(self, hedge: HedgedAttempt) -> None:
-        """Run one attempt until it is chosen, or over; it is cancelled when another one is chosen."""
+        """Run one attempt until it is chosen or has failed; it is cancelled when another one is chosen."""
         try:
-            outcome = await self._attempted(hedge)
+            outcome = await self._run_attempt(hedge)
             if isinstance(outcome, AttemptCommitted):
                 self._choose(hedge)
             else:
-                self._failed(hedge, outcome)
+                self._on_failure(hedge, outcome)
         except Exception:
-            # A channel that closes raises what its calls are to raise, and the call itself does that.
+            # When the channel closes, the call itself raises the error; here it would end the nursery too.
             if not self._lifecycle.closed:
                 raise
         finally:
-            # One that was cancelled may have opened a stream in its last step.
+            # A cancelled attempt may have opened a stream in its last step.
             if hedge is not self._chosen:
                 hedge.attempt.cancel()
 
-    async def _attempted(self, hedge: HedgedAttempt) -> AttemptOutcome:
-        # The call's deadline is kept by whoever waits for the choice, so an attempt has none to keep.
+    async def _run_attempt(self, hedge: HedgedAttempt) -> AttemptOutcome:
+        # The task that waits for the choice keeps the call's deadline, so an attempt has none to keep.
         scope = CallScope(self._lifecycle, self._path, trio.current_time(), None, "its first attempt")
         while True:
             attempt = hedge.attempt
-            failed = await attempt.start(scope, partial(self._heard, hedge))
+            failed = await attempt.start(scope, partial(self._on_headers, hedge))
             if failed is not None:
                 attempt.end(failed.status)
                 return failed
-            self.opened(hedge)
+            self.on_stream_open(hedge)
             assert attempt.stream is not None
             await attempt.stream.wait_headers()
             outcome = attempt.outcome()
             if isinstance(outcome, AttemptCommitted) or not outcome.refused:
                 return outcome
-            # A6: a transparent retry is not one hedge more.
+            # A6: a transparent retry does not count as another hedge.
             hedge.attempt, hedge.has_all = self._call.new_hedge(hedge.attempt.number, attempt), False
 
-    # -- what the caller says
+    # -- sending
 
     def send(self, message: bytes) -> None:
-        """Say it on every attempt, also on those to come. Plain."""
+        """Send a message on every attempt, including those to come. Synchronous."""
         assert self._replay is not None
         self._replay.add(message)
         for hedge in self._running:
@@ -151,50 +151,50 @@ class HedgingState:
                 hedge.attempt.stream.send_many([message])
 
     def end(self) -> None:
-        """There is no more to say; the replay buffer tells it to attempts to come."""
+        """Half-close every attempt's stream; the replay buffer does it for attempts to come."""
         for hedge in self._running:
             if hedge.has_all and hedge.attempt.stream is not None:
                 hedge.attempt.stream.end()
 
     async def choose_any(self) -> None:
-        """Choose the oldest attempt that has a stream, once one has."""
+        """Choose the oldest attempt that has a stream; wait until there is one."""
         while not self.decided.is_set():
             for hedge in self._running:
                 if hedge.has_all:
                     return self._choose(hedge)
             await self._changed.park()
 
-    async def wait_begun(self) -> None:
-        """Wait until an attempt has a stream, or none will."""
+    async def wait_for_stream(self) -> None:
+        """Wait until an attempt has a stream, or the call is decided without one."""
         while not self.decided.is_set() and not any(hedge.attempt.stream is not None for hedge in self._running):
             await self._changed.park()
 
-    # -- what becomes of attempts
+    # -- outcomes of attempts
 
-    def opened(self, hedge: HedgedAttempt) -> None:
-        """It has a stream, on which everything was said."""
+    def on_stream_open(self, hedge: HedgedAttempt) -> None:
+        """Note that the attempt has a stream, which has got every message sent so far."""
         hedge.has_all = True
         self._changed.unpark_all()
 
-    def _heard(self, hedge: HedgedAttempt) -> None:
-        """Whoever reads its connection: its headers have come."""
+    def _on_headers(self, hedge: HedgedAttempt) -> None:
+        """Choose the attempt, whose response headers have come; the task that reads its connection calls this."""
         if not self.decided.is_set():
             self._choose(hedge)
         if hedge is self._chosen:
             self._call.on_headers()
 
-    def _failed(self, hedge: HedgedAttempt, failed: AttemptFailed) -> None:
-        """It ended without headers. It is the call's if the status is fatal, or if it was the last."""
+    def _on_failure(self, hedge: HedgedAttempt, failed: AttemptFailed) -> None:
+        """Handle an attempt that ended without headers; a fatal status, or the last attempt's, becomes the call's."""
         if hedge not in self._running:
             return  # another one was chosen
         status = failed.status
-        named, asked = status.code in self._policy.non_fatal, pushback(failed.trailing)
-        if not may_repeat(named, asked, self._throttle):
+        is_non_fatal, delay = status.code in self._policy.non_fatal, pushback(failed.trailing)
+        if not may_repeat(is_non_fatal, delay, self._throttle):
             self._next_at = math.inf
         elif self._next_at < math.inf:
-            # A6: after a failure that is not fatal the next attempt is due at once, or when the server says.
-            self._next_at = trio.current_time() + (asked or 0.0)
-        if named and (len(self._running) > 1 or self._next_at < math.inf):
+            # A6: after a non-fatal failure the next attempt is due at once, or after the server's pushback.
+            self._next_at = trio.current_time() + (delay or 0.0)
+        if is_non_fatal and (len(self._running) > 1 or self._next_at < math.inf):
             self._running.remove(hedge)
             hedge.attempt.cancel()
             self._changed.unpark_all()
@@ -207,7 +207,7 @@ class HedgingState:
         self._chosen = hedge
         self._running.remove(hedge)
         self._next_at = math.inf
-        # With a stream, the call finds its status there, and the trailing metadata beside it.
+        # With a stream, the call takes status and trailing metadata from there.
         self.problem = failure if hedge.attempt.stream is None else None
         if self._replay is not None:
             self._replay.drop()
@@ -219,15 +219,15 @@ class HedgingState:
     # -- the end
 
     def stop(self) -> None:
-        """The call is over. Plain and idempotent."""
-        # Also streams that are opened in the last step of a task: `_run` cancels those (A6: the others are cancelled).
+        """Cancel all attempts but the chosen one. Synchronous and idempotent."""
+        # A6: the other attempts are cancelled. `_run` cancels a stream that a task opens in its last step.
         self._scope.cancel(reason="the hedged call is over")
         running, self._running = self._running, []
         for hedge in running:
             hedge.attempt.cancel()
 
     def give_up(self, problem: Status) -> None:
-        """The call cannot go on, whatever its attempts may bring."""
+        """End the call with `problem`, whatever its attempts return."""
         if not self.decided.is_set():
             self.problem = problem
             self.decided.set()
@@ -235,8 +235,8 @@ class HedgingState:
 
 
 @asynccontextmanager
-async def hedged(hedging: HedgingState, path: str, scope: CallScope) -> AsyncIterator[None]:
-    """Run the attempts beside the caller's block, from the first stream on; they end with it at the latest."""
+async def run_hedges(hedging: HedgingState, path: str, scope: CallScope) -> AsyncIterator[None]:
+    """Run the attempts in the background of the caller's block, which begins with the first stream and ends them."""
     crashes: list[BaseException] = []
 
     def close(crash: BaseException | None) -> None:
@@ -245,7 +245,7 @@ async def hedged(hedging: HedgingState, path: str, scope: CallScope) -> AsyncIte
             crashes.append(crash)
 
     async with run_with_services(f"the hedged call to {path}", {"hedges": hedging.run}, close):
-        await scope.run_with_deadline(hedging.wait_begun)
+        await scope.run_with_deadline(hedging.wait_for_stream)
         yield
     if crashes:
         raise TrxdsInternalError(f"a bug in trxds ended the call to {path}; please report it") from crashes[0]

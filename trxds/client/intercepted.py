@@ -1,4 +1,4 @@
-"""A method of a channel with interceptors: each call is one block within those of its interceptors."""
+"""An `InterceptedMethod` makes each call as a block within the blocks of the channel's interceptors."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .call import Call
 from .call_protocol import CallOptions, CallProtocol
 from .completed_call import CompletedCall
 from .interceptors import CallDetails, Interceptor, Next
-from .method import Method, checked_path, only_reply, streams_replies, swallowed
+from .method import Method, checked_path, receive_only_reply, streams_replies_error, swallowed_error
 
 Req = TypeVar("Req")
 Res = TypeVar("Res")
 
 
 class InterceptedMethod(Method[Req, Res]):
-    """A method of a channel with interceptors: the first of them is the outermost."""
+    """A method of a channel with interceptors, of which the first is the outermost."""
 
     def __init__(self, interceptors: Sequence[Interceptor], *of_method: Any) -> None:
         super().__init__(*of_method)
@@ -36,40 +36,42 @@ class InterceptedMethod(Method[Req, Res]):
         self, request: Req | Iterable[Req] | AsyncIterable[Req], **options: Unpack[CallOptions]
     ) -> tuple[Res, CompletedCall]:
         if self.server_streaming:
-            raise streams_replies(self.path)
-        opened = self._intercepted(**options)
+            raise streams_replies_error(self.path)
+        block = self._enter_interceptors(**options)
         if self.client_streaming:
-            return await self._collect(opened, request)
-        async with opened as call:
+            return await self._collect(block, request)
+        async with block as call:
             await self._begin(call, cast(Req, request))
-            return await only_reply(call)
-        raise swallowed(self.path)
+            return await receive_only_reply(call)
+        raise swallowed_error(self.path)
 
     @asynccontextmanager
-    async def _opened(
+    async def _open(
         self, begin: Callable[[Call[Req, Res]], Awaitable[None]] | None, **options: Unpack[CallOptions]
     ) -> AsyncIterator[Call[Req, Res]]:
-        async with self._intercepted(**options) as call:
+        async with self._enter_interceptors(**options) as call:
             if begin is not None:
                 await begin(call)
             yield call
 
-    def _intercepted(self, **options: Unpack[CallOptions]) -> AbstractAsyncContextManager[Call[Req, Res]]:
+    def _enter_interceptors(self, **options: Unpack[CallOptions]) -> AbstractAsyncContextManager[Call[Req, Res]]:
         streaming = {"client_streaming": self.client_streaming, "server_streaming": self.server_streaming}
         details = CallDetails(self.path, **streaming, **options)
+        # Checked here, so that interceptors get lower-case keys, whatever the caller wrote.
         details = replace(details, metadata=md.check(details.metadata))
         enter: Next = self._innermost
         for interceptor in reversed(self._interceptors):
-            enter = partial(_around, interceptor, enter)
-        # An interceptor's own call does all that the user of a Call may ask of it.
+            enter = partial(_enter_interceptor, interceptor, enter)
+        # An interceptor may put its own call in the place of the `Call`; `CallProtocol` has all of its public methods.
         return cast(AbstractAsyncContextManager[Call[Req, Res]], enter(details))
 
     def _innermost(self, details: CallDetails) -> AbstractAsyncContextManager[CallProtocol[Any, Any]]:
         method = self
         if details.method != self.path:
+            # A copy, because the method object may be in use by other calls with its own path.
             method = copy(self)
             method.path = checked_path(details.method)
-        return Method._opened(
+        return Method._open(
             method,
             None,
             timeout=details.timeout,
@@ -80,5 +82,7 @@ class InterceptedMethod(Method[Req, Res]):
         )
 
 
-def _around(one: Interceptor, next: Next, details: CallDetails) -> AbstractAsyncContextManager[CallProtocol[Any, Any]]:
-    return one(details, next)
+def _enter_interceptor(
+    interceptor: Interceptor, next: Next, details: CallDetails
+) -> AbstractAsyncContextManager[CallProtocol[Any, Any]]:
+    return interceptor(details, next)

@@ -1,13 +1,12 @@
-"""Interceptors: code of the user's own around each call of a channel, in one shape for every kind of call.
+"""An interceptor is user code around each call of a channel, with the same shape for all kinds of methods.
 
     @asynccontextmanager
-    async def who(call, next):
+    async def add_user(call, next):
         async with next(replace(call, metadata=[*call.metadata, ("user", "7")])) as stream:
             yield stream
 
-What is before the inner `async with` happens before the call has a host, what is behind it when the call is over;
-`stream` is the call as its user will have it, and what is yielded in its place is what the user has. A channel
-without interceptors makes its calls as if this file did not exist.
+Code before the inner `async with` runs before the call has a host, code after it when the call is over. `stream` is the
+open call; the user gets the object that is yielded. A channel without interceptors does not use this file.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ Res = TypeVar("Res")
 
 @dataclass(frozen=True, slots=True)
 class CallDetails:
-    """What a call was given. `dataclasses.replace` makes another for `next`; `timeout` counts from there."""
+    """The method and options of a call. `dataclasses.replace` changes them for `next`; `timeout` counts from there."""
 
     method: str
-    """Such as `/shop.Cart/Add`."""
+    """The path, such as `/shop.Cart/Add`."""
 
-    metadata: Pairs = field(default=md.EMPTY, repr=False)  # perhaps a plain list, which would show its values
+    metadata: Pairs = field(default=md.EMPTY, repr=False)  # a list would show its values
     timeout: float | None = None
     wait_for_ready: bool | None = None
     compression: str | None = None
@@ -52,7 +51,7 @@ Interceptor: TypeAlias = Callable[[CallDetails, Next], AbstractAsyncContextManag
 
 
 class ForwardingCall(ResponseStream[Res], Generic[Req, Res]):
-    """A call that is `call`, for interceptors that see or change messages: override what is to be different.
+    """A call that forwards to `call`, for interceptors that see or change messages; override the methods to change.
 
     Its coroutines are checkpoints where those of `call` are.
     """
@@ -67,7 +66,7 @@ class ForwardingCall(ResponseStream[Res], Generic[Req, Res]):
         self.call.done_sending()
 
     async def receive(self) -> Res | None:
-        """Iteration comes here too."""
+        """Return the next message; iteration calls this too."""
         return await self.call.receive()
 
     async def wait_initial_metadata(self) -> Metadata:
@@ -94,19 +93,20 @@ class ForwardingCall(ResponseStream[Res], Generic[Req, Res]):
 
 
 class FixedResponseCall(ResponseStream[Res]):
-    """A call that an interceptor answers by itself, with OK and these replies; for a failure it raises `RpcError`.
+    """A call that an interceptor answers without a server, with these replies and OK; to fail it, raise `RpcError`.
 
-    Its coroutines are always checkpoints. Its status is there with the last reply.
+    Its coroutines are always checkpoints. Its status is set with the last reply.
     """
 
     def __init__(self, *replies: Res, initial_metadata: Pairs = (), trailing_metadata: Pairs = ()) -> None:
         self._replies = deque(replies)
+        # Checked like a caller's metadata, so that a wrong pair raises in the interceptor that wrote it.
         self._initial = md.check(initial_metadata)
         self._trailing = md.check(trailing_metadata)
-        self._over = False
+        self._ended = False
 
     async def send(self, request: Any, *, compress: bool = True) -> bool:
-        """Nobody reads it, as with a server that has answered already."""
+        """Discard the message and return False, as for a server that has ended the call already."""
         await trio.lowlevel.checkpoint()
         return False
 
@@ -116,7 +116,7 @@ class FixedResponseCall(ResponseStream[Res]):
     async def receive(self) -> Res | None:
         await trio.lowlevel.checkpoint()
         reply = self._replies.popleft() if self._replies else None
-        self._over = not self._replies
+        self._ended = not self._replies
         return reply
 
     async def wait_initial_metadata(self) -> Metadata:
@@ -129,7 +129,7 @@ class FixedResponseCall(ResponseStream[Res]):
 
     @property
     def trailing_metadata(self) -> Metadata:
-        return self._trailing if self._over else md.EMPTY
+        return self._trailing if self._ended else md.EMPTY
 
     @property
     def peer(self) -> str:
@@ -137,4 +137,4 @@ class FixedResponseCall(ResponseStream[Res]):
 
     @property
     def status(self) -> Status | None:
-        return OK if self._over else None
+        return OK if self._ended else None

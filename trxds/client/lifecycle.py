@@ -1,4 +1,4 @@
-"""Whether a channel can still be used, and what its users are told if not."""
+"""`ChannelLifecycle` knows whether a channel can still be used, and the error for its users if not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Lifecycle(Protocol):
 
 
 class ChannelLifecycle:
-    """Open, then closed: by its block, by a bug in trxds (`crash`), or because this process is a fork."""
+    """A channel is open, then closed: by its block, by a bug in trxds (`crash`), or because this process is a fork."""
 
     def __init__(self, target: str) -> None:
         self.target = target
@@ -35,26 +35,29 @@ class ChannelLifecycle:
         self._process = os.getpid()
 
     def close(self, crash: BaseException | None) -> None:
-        """The channel's block is over, or that bug ends it. Plain."""
+        """Close the channel at the end of its block, or because of the bug `crash`. Synchronous."""
         self.closed, self.crash = True, crash
 
     def mark_forked(self) -> None:
-        """This process is a fork of the channel's. Plain; nothing is sent or woken, for all of that is the parent's."""
+        """Mark the channel as one of the parent process.
+
+        It sends and wakes nothing: sockets and tasks are the parent's.
+        """
         self.closed = self._forked = True
 
     def check_process(self) -> None:
-        """Raises in a fork."""
+        """Raise `RuntimeError` in a fork."""
         if self._forked:
             raise self.closed_error()
 
     def not_open_error(self) -> Exception:
-        """Return what a call raises that begins when the channel is closed."""
+        """Return the exception of a call that begins when the channel is closed."""
         if self._forked:
             return self.closed_error()
         return trio.ClosedResourceError(f"the channel to {self.target} is closed")
 
     def closed_error(self) -> Exception:
-        """Return what a call raises that was open when the channel closed."""
+        """Return the exception of a call that was open when the channel closed."""
         if self._forked:
             return RuntimeError(
                 f"the channel to {self.target} was opened in process {self._process}, and this process is a "

@@ -1,12 +1,13 @@
-"""Where a host is: its cluster, and the locality under which that lists it. For who watches RPCs and connections.
+"""`Locations` finds the cluster and locality of an address, for observers of RPCs and connections (A78, A94).
 
-They know addresses. What is found is kept as long as the cluster has the same endpoints, so that who asks for each
-RPC finds a dict.
+Observers know addresses only. The result is kept as long as the cluster has the same endpoints, so that an observer
+that asks for each RPC costs a look-up in a dict.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TypeAlias
 
 from trxds.core.observe import NOWHERE, Location
 from trxds.resolver.snapshot import AggregateConfig, ClusterConfig, ClusterEntries
@@ -14,33 +15,37 @@ from trxds.resources.endpoint import ClusterLoadAssignment, LocalityId
 
 from .dataplane import LiveDataPlane
 
+ClusterHosts: TypeAlias = tuple[ClusterLoadAssignment, dict[str, Location]]
+
 
 class Locations:
-    """Of the hosts of one channel, as its tree is configured now."""
+    """The locations of one channel's hosts, in the present configuration of its tree."""
 
     def __init__(self, data_plane: LiveDataPlane) -> None:
         self._data_plane = data_plane
-        self._of: Mapping[str, tuple[ClusterLoadAssignment, dict[str, Location]]] = {}
-        self._endpoints: object = None  # that `_of` is of
+        self._by_cluster: Mapping[str, ClusterHosts] = {}
+        self._endpoints: object = None  # the source of `_by_cluster`
 
     def __call__(self, address: str, backend: str = "") -> Location:
-        """Of that cluster's host, or of the first cluster's that lists the address."""
+        """Return the location of the address in cluster `backend`, or in the first cluster that lists it."""
         tree = self._data_plane.tree
         endpoints = tree.endpoints if tree is not None else None
         if endpoints is not self._endpoints:
-            self._endpoints, self._of = endpoints, dict(self._renewed(endpoints))
+            self._endpoints, self._by_cluster = endpoints, dict(self._read_clusters(endpoints))
         if backend:
-            _, hosts = self._of.get(backend, (None, {}))
+            _, hosts = self._by_cluster.get(backend, (None, {}))
             return hosts.get(address) or Location(backend)
-        return next((hosts[address] for _, hosts in self._of.values() if address in hosts), NOWHERE)
+        return next((hosts[address] for _, hosts in self._by_cluster.values() if address in hosts), NOWHERE)
 
-    def _renewed(self, endpoints: object) -> Iterator[tuple[str, tuple[ClusterLoadAssignment, dict[str, Location]]]]:
+    def _read_clusters(self, endpoints: object) -> Iterator[tuple[str, ClusterHosts]]:
         for cluster in _clusters(endpoints):
-            name, its = cluster.cluster.name, cluster.endpoints
-            if its is None:
+            name, assignment = cluster.cluster.name, cluster.endpoints
+            if assignment is None:
                 continue
-            known = self._of.get(name)
-            yield name, known if known is not None and known[0] is its else (its, _hosts(name, its))
+            # An update keeps the objects of unchanged clusters, so identity tells which have to be read again.
+            known = self._by_cluster.get(name)
+            unchanged = known is not None and known[0] is assignment
+            yield name, known if known is not None and unchanged else (assignment, _hosts(name, assignment))
 
 
 def _clusters(endpoints: object) -> Iterator[ClusterConfig]:

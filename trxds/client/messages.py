@@ -1,7 +1,7 @@
-"""Between a user's messages and the bytes on the wire.
+"""This file makes the functions between a user's messages and the bytes on the wire.
 
-A request of the wrong type is refused here, before anything is sent: protobuf would send a
-message of another type as readily, and the server would read nonsense out of it.
+A request of the wrong type is rejected here, before anything is sent: protobuf would serialize a message of another
+type as readily, and the server would misread it.
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ _BYTES = (bytes, bytearray, memoryview)
 
 
 def serializer(kind: type[Message] | Serialize | None, path: str) -> Serialize:
-    """From a request to bytes: of a protobuf class, by a function, or bytes as they are (None)."""
+    """Return the function from a request to bytes; `kind` is a protobuf class, such a function, or None for bytes."""
     if kind is None:
-        return _checked(_BYTES, "bytes", path, _own)
+        return _with_type_check(_BYTES, "bytes", path, _to_bytes)
     if is_message(kind):
-        return _checked(kind, kind.DESCRIPTOR.full_name, path, cast(Serialize, kind.SerializeToString))
+        return _with_type_check(kind, kind.DESCRIPTOR.full_name, path, cast(Serialize, kind.SerializeToString))
     return cast(Serialize, kind)
 
 
 def deserializer(kind: type[Message] | Deserialize | None) -> Deserialize:
-    """From the bytes of a reply to what the caller gets; see `serializer`."""
+    """Return the function from the bytes of a reply to the caller's object; see `serializer`."""
     if kind is None:
-        return _own
+        return _to_bytes
     if isinstance(kind, type) and issubclass(kind, Message):
         return cast(Deserialize, kind.FromString)
     return cast(Deserialize, kind)
 
 
-def _own(message: bytes | bytearray | memoryview) -> bytes:
-    """Bytes that nobody else can change."""
+def _to_bytes(message: bytes | bytearray | memoryview) -> bytes:
+    """Return the message as immutable `bytes`."""
     return message if message.__class__ is bytes else bytes(message)
 
 
 def is_message(kind: object) -> TypeGuard[type[Message]]:
-    """Whether it is a protobuf class."""
+    """Return whether `kind` is a protobuf class."""
     return isinstance(kind, type) and issubclass(kind, Message)
 
 
-def _checked(expected: type | tuple[type, ...], name: str, path: str, serialize: Serialize) -> Serialize:
+def _with_type_check(expected: type | tuple[type, ...], name: str, path: str, serialize: Serialize) -> Serialize:
     def checked(message: Any) -> bytes:
         if not isinstance(message, expected):
-            given = type(message)
-            shown = given.DESCRIPTOR.full_name if isinstance(message, Message) else given.__name__
-            raise TypeError(f"{path} takes {name}, not {shown}")
+            actual = type(message)
+            actual_name = actual.DESCRIPTOR.full_name if isinstance(message, Message) else actual.__name__
+            raise TypeError(f"{path} takes {name}, not {actual_name}")
         return serialize(message)
 
     return checked

@@ -1,4 +1,4 @@
-"""One method of a service: how it is called."""
+"""A `Method` is one method of a service, and makes its calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .call_credentials import CallCredentials
 from .call_protocol import CallOptions, CallProtocol, Pairs
 from .channel_state import ChannelState
 from .completed_call import CompletedCall
-from .hedging import hedged
+from .hedging import run_hedges
 from .open_session import OpenSession
 from .replay_buffer import ReplayBuffer
 from .rpc import Rpc
@@ -33,16 +33,17 @@ _PATH = re.compile(r"/[!-.0-~]+/[!-.0-~]+\Z")  # printable ASCII without spaces
 
 
 def checked_path(path: str) -> str:
-    """`ValueError` for what names no method."""
+    """Return the path; `ValueError` if it is not of the form /package.Service/Method."""
     if not _PATH.match(path):
         raise ValueError(f"method path {path!r} is not of the form /package.Service/Method")
     return path
 
 
 class Method(Generic[Req, Res]):
-    """One method of a service. `await method(request)` for a single reply, `open` for any kind.
+    """One method of a service: call it, `await method(request)`, for a single reply, or use `open` for any kind.
 
-    `registered`: its messages are protobuf classes, so its path is one of the program's own; metrics tell such by name.
+    `registered`: its messages are protobuf classes, so its path is one of the program's methods, and metrics may have
+    it as a label (A66).
     """
 
     def __init__(
@@ -77,15 +78,15 @@ class Method(Generic[Req, Res]):
         compression: str | None = None,
         credentials: CallCredentials | None = None,
     ) -> Res:
-        """The server's one reply. A client-streaming method takes an iterable of requests.
+        """Make the call and return its one reply. A client-streaming method takes an iterable of requests.
 
-        Always a checkpoint. `timeout` in seconds counts from now; the caller's own Trio deadline counts as well.
-        `wait_for_ready` waits for a host instead of failing while there is none; None leaves that to the
-        service config. `compression` of the requests, `gzip`, `deflate` or `identity`, takes the place of the
-        channel's. `credentials` are shown beside the channel's. Raises `RpcError`.
+        Always a checkpoint. `timeout` in seconds counts from now; the caller's own Trio deadline applies as well.
+        With `wait_for_ready` the call waits for a host instead of failing while there is none; None leaves that to the
+        service config. `compression` of the requests, `gzip`, `deflate` or `identity`, replaces the channel's.
+        `credentials` are used in addition to the channel's. Raises `RpcError`.
         """
         if self.server_streaming:
-            raise streams_replies(self.path)
+            raise streams_replies_error(self.path)
         if self.client_streaming:
             options = CallOptions(
                 timeout=timeout,
@@ -94,8 +95,9 @@ class Method(Generic[Req, Res]):
                 compression=compression,
                 credentials=credentials,
             )
-            reply, _ = await self._collect(self._opened(None, **options), request)
+            reply, _ = await self._collect(self._open(None, **options), request)
             return reply
+        # Serialized before the call begins, so that a request of the wrong type does not count as a call (A14).
         payload = self._serialize(request)  # type: ignore[arg-type]  # no iterable, for the method takes one request
         rpc = self._rpc(timeout, metadata, wait_for_ready, compression, credentials)
         try:
@@ -106,14 +108,14 @@ class Method(Generic[Req, Res]):
     async def with_call(
         self, request: Req | Iterable[Req] | AsyncIterable[Req], **options: Unpack[CallOptions]
     ) -> tuple[Res, CompletedCall]:
-        """The server's one reply, and the call it came by: initial and trailing metadata, status, peer.
+        """Make the call and return its one reply, and its initial and trailing metadata, status and peer.
 
-        For the rest it is like calling the method, and it takes the same options. Always a checkpoint.
+        Options and errors are those of calling the method. Always a checkpoint.
         """
         if self.server_streaming:
-            raise streams_replies(self.path)
+            raise streams_replies_error(self.path)
         if self.client_streaming:
-            return await self._collect(self._opened(None, **options), request)
+            return await self._collect(self._open(None, **options), request)
         payload = self._serialize(request)  # type: ignore[arg-type]  # as in `__call__`
         rpc = self._rpc(**options)
         try:
@@ -133,12 +135,12 @@ class Method(Generic[Req, Res]):
         compression: str | None = None,
         credentials: CallCredentials | None = None,
     ) -> AbstractAsyncContextManager[Call[Req, Res]]:
-        """A call of any kind. With a `request` it is sent and, unless the method streams, it is the last.
+        """Open a call of any kind. A `request` is sent as the first message; if requests do not stream, it is the last.
 
-        Entering waits until the call has a stream; it raises `RpcError` if there is none to be had. Entering is
+        Entering waits until the call has a stream; it raises `RpcError` if the call cannot have one. Entering is
         always a checkpoint, and leaving is none (that of a hedged call is).
         """
-        return self._opened(
+        return self._open(
             partial(self._begin, request=request),
             timeout=timeout,
             metadata=metadata,
@@ -148,10 +150,10 @@ class Method(Generic[Req, Res]):
         )
 
     @asynccontextmanager
-    async def _opened(
+    async def _open(
         self, begin: Callable[[Call[Req, Res]], Awaitable[None]] | None, **options: Unpack[CallOptions]
     ) -> AsyncIterator[Call[Req, Res]]:
-        """Without `begin` entering may be no checkpoint: for those that send at once."""
+        """Open a call; without `begin` entering may be no checkpoint, for callers that send at once."""
         rpc, replay = self._rpc(**options), ReplayBuffer()
         try:
             problem = await rpc.open(replay)
@@ -159,7 +161,7 @@ class Method(Generic[Req, Res]):
                 raise await rpc.failure(problem)
             now, one_reply = self._state.now, not self.server_streaming
             call = Call(rpc, replay, now, self._serialize, self._deserialize, one_reply)
-            async with nullcontext() if rpc.hedging is None else hedged(rpc.hedging, self.path, rpc.scope):
+            async with nullcontext() if rpc.hedging is None else run_hedges(rpc.hedging, self.path, rpc.scope):
                 if begin is not None:
                     await begin(call)
                 yield call
@@ -174,25 +176,27 @@ class Method(Generic[Req, Res]):
         compression: str | None = None,
         credentials: CallCredentials | None = None,
     ) -> Rpc:
-        checked = self._checked(metadata) if metadata else md.EMPTY
+        checked = self._check_metadata(metadata) if metadata else md.EMPTY
         settings = self._settings
         if wait_for_ready is not None or compression is not None or credentials is not None:
             encoding = parse_encoding(compression) if compression is not None else None
             settings = settings.for_call(wait_for_ready, encoding, credentials)
         rpc = Rpc(self._state, self.path, checked, settings, timeout, self._session)
-        if self._state.observers.present:
+        # Without an observer a call pays for this test, and for no telemetry.
+        if self._state.observers.active:
             rpc.attach_telemetry(self.registered)
         return rpc
 
-    def _checked(self, metadata: Pairs) -> md.Metadata:
-        """Calls of one method tend to say the same: what was checked the last time is not checked again."""
+    def _check_metadata(self, metadata: Pairs) -> md.Metadata:
+        """Return the metadata after a check, which is skipped if the method's last call had the same."""
+        # To compare two short tuples is much cheaper than to check their keys and values.
         pairs = tuple(metadata)
         if pairs != self._last_metadata:
             self._last_metadata = md.check(pairs)
         return self._last_metadata
 
     async def _begin(self, call: Call[Req, Res], request: Req | None) -> None:
-        """Send the request, if any; unless the method streams, it is the last."""
+        """Send the request, if any; if the method's requests do not stream, it is the last."""
         if request is not None:
             await call.send(request)
             if not self.client_streaming:
@@ -204,46 +208,48 @@ class Method(Generic[Req, Res]):
         self, opened: AbstractAsyncContextManager[Call[Req, Res]], requests: Any
     ) -> tuple[Res, CompletedCall]:
         async with opened as call:
-            async with aclosing(_each(requests)) as each:
+            # `aclosing`: a server that ends the call early leaves the generator suspended, and it may hold resources.
+            async with aclosing(_iterate(requests)) as each:
                 async for request in each:
                     if not await call.send(request):
                         break
             call.done_sending()
-            return await only_reply(call)
-        raise swallowed(self.path)
+            return await receive_only_reply(call)
+        raise swallowed_error(self.path)
 
     def __repr__(self) -> str:
         return f"<Method {self.path}>"
 
 
-def streams_replies(path: str) -> TypeError:
-    """Whoever calls it like a function expects one reply."""
+def streams_replies_error(path: str) -> TypeError:
+    """Return the error for calling a method with streamed replies like a function."""
     return TypeError(f"{path} streams its replies; use `async with method.open(...) as call`")
 
 
-def swallowed(path: str) -> RuntimeError:
-    """An interceptor caught what its call raised and raised nothing itself, so there is no reply to give."""
+def swallowed_error(path: str) -> RuntimeError:
+    """Return the error for an interceptor that caught its call's exception and raised none, so there is no reply."""
     return RuntimeError(f"{path}: an interceptor swallowed the exception of its call; raise it again, or an RpcError")
 
 
-async def only_reply(call: CallProtocol[Any, Res]) -> tuple[Res, CompletedCall]:
-    """What a call has to say whose method has one reply, once its requests have been sent.
+async def receive_only_reply(call: CallProtocol[Any, Res]) -> tuple[Res, CompletedCall]:
+    """Return the one reply of a call whose requests have been sent, and the call's result.
 
-    A `Call` counts its replies by itself; what an interceptor has put in its place may not.
+    A `Call` counts its replies by itself; the object that an interceptor put in its place may not.
     """
     reply = await call.receive()
     if reply is None:
-        raise _miscounted(NO_REPLY, call)
+        raise _reply_count_error(NO_REPLY, call)
+    # statuscodes.md: no reply, or more than one, is UNIMPLEMENTED.
     if await call.receive() is not None:
-        raise _miscounted(SECOND_REPLY, call)
+        raise _reply_count_error(SECOND_REPLY, call)
     return reply, CompletedCall(call.status or OK, call.initial_metadata or md.EMPTY, call.trailing_metadata, call.peer)
 
 
-def _miscounted(status: Status, call: CallProtocol[Any, Any]) -> RpcError:
+def _reply_count_error(status: Status, call: CallProtocol[Any, Any]) -> RpcError:
     return RpcError(status, call.initial_metadata, call.trailing_metadata, call.peer)
 
 
-async def _each(requests: Iterable[Req] | AsyncIterable[Req]) -> AsyncGenerator[Req, None]:
+async def _iterate(requests: Iterable[Req] | AsyncIterable[Req]) -> AsyncGenerator[Req, None]:
     if isinstance(requests, AsyncIterable):
         async for request in requests:
             yield request

@@ -1,8 +1,7 @@
-"""The four kinds of method as a type checker sees them: what each takes, and what it gives back.
+"""This file has the four kinds of methods as Protocols, for type checkers.
 
-There is one `Method`, for all kinds. Which of its ways make sense for a method is a matter of
-types, so the kinds are Protocols that a `Method` fulfils: `channel.unary_stream(...)`, and the stubs that
-`trxds generate` writes, are a `Method` seen through one of them.
+At run time there is one class, `Method`, for all kinds. `channel.unary_stream(...)` and the stubs that `trxds generate`
+writes type it as one of these Protocols, so that a type checker accepts only the calls that the kind supports.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ Res = TypeVar("Res")
 
 
 class _OneRequest(Protocol[Req, Res]):
-    """With its request, a call is open for its replies; without, for both sides."""
+    """`open` with the request returns a call for its replies; without it, a call for both sides."""
 
     @property
     def path(self) -> str: ...
@@ -36,7 +35,7 @@ class _OneRequest(Protocol[Req, Res]):
 
 
 class _ManyRequests(Protocol[Req, Res]):
-    """A first request may go along; the call is open for both sides."""
+    """`open` takes an optional first request, and returns a call for both sides."""
 
     @property
     def path(self) -> str: ...
@@ -47,18 +46,21 @@ class _ManyRequests(Protocol[Req, Res]):
 
 
 class UnaryUnary(_OneRequest[Req, Res], Protocol[Req, Res]):
-    """One request, one reply: `reply = await method(request)`."""
+    """A method with one request and one reply: `reply = await method(request)`."""
 
     async def __call__(self, request: Req, **options: Unpack[CallOptions]) -> Res: ...
     async def with_call(self, request: Req, **options: Unpack[CallOptions]) -> tuple[Res, CompletedCall]: ...
 
 
 class UnaryStream(_OneRequest[Req, Res], Protocol[Req, Res]):
-    """One request, many replies: `async with method.open(request) as call: async for reply in call`."""
+    """A method with one request and many replies.
+
+    `async with method.open(request) as call: async for reply in call`.
+    """
 
 
 class StreamUnary(_ManyRequests[Req, Res], Protocol[Req, Res]):
-    """Many requests, one reply: `reply = await method(requests)`, or `open` to send them one by one."""
+    """A method with many requests and one reply: `reply = await method(requests)`, or `open` to send one by one."""
 
     async def __call__(self, request: Iterable[Req] | AsyncIterable[Req], **options: Unpack[CallOptions]) -> Res: ...
     async def with_call(
@@ -67,4 +69,4 @@ class StreamUnary(_ManyRequests[Req, Res], Protocol[Req, Res]):
 
 
 class StreamStream(_ManyRequests[Req, Res], Protocol[Req, Res]):
-    """Many of both, in any order: `async with method.open() as call`."""
+    """A method with many requests and replies, in any order: `async with method.open() as call`."""

@@ -1,4 +1,4 @@
-"""The origin of a channel that needs no control plane: its target says where, a service config says how."""
+"""This file sets up the resolver of a channel without a control plane, from its target and a service config (A2)."""
 
 from __future__ import annotations
 
@@ -23,49 +23,50 @@ _log = logging.getLogger("trxds.client")
 ServiceConfigSource: TypeAlias = str | Mapping[str, Any] | None
 
 
-def plain_origin(
+def non_xds_setup(
     target: NonXdsTarget,
     service_config: ServiceConfigSource,
     authority: str,
     policies: Policies | None,
     network: Network,
 ) -> ResolverSetup:
-    """`authority`, if any, takes the place of the target's. `ValueError` lists what is wrong with the config."""
+    """Return the resolver setup; an `authority` replaces the target's. `ValueError` lists the config's errors."""
     policies = policies or {}
     check_policies(policies)
-    config = _parsed(service_config, policies)
+    # Parsed before anything runs: a bad service config is the caller's error (A21).
+    config = _parse(service_config, policies)
     if config.health_checks:
-        _log.warning("%s: healthCheckConfig is passed over; a host that is connected counts as healthy", target.text)
+        _log.warning("%s: healthCheckConfig is ignored; a connected host counts as healthy", target.text)
 
-    tree = _Balanced(config.lb_policy or PickFirst())
+    tree = _PolicyTree(config.lb_policy or PickFirst())
 
-    def begin(downstream: ResolverResultHandler) -> NonXdsResolver:
-        return NonXdsResolver(target, config, network.resolve, downstream, Random())
+    def make_resolver(handler: ResolverResultHandler) -> NonXdsResolver:
+        return NonXdsResolver(target, config, network.resolve, handler, Random())
 
     return ResolverSetup(
         authority or target.authority,
-        begin,
+        make_resolver,
         tree.root_policy,
         tree.to_update,
         policies,
         throttling=config.throttling,
-        awaited=f"the addresses of {target.text}",
+        first_wait=f"the addresses of {target.text}",
     )
 
 
-class _Balanced:
-    """The tree of one policy, over all addresses that there are."""
+class _PolicyTree:
+    """`_Balanced` builds a tree of one policy, over all resolved addresses."""
 
     def __init__(self, policy: LbPolicyConfig) -> None:
         self._policy = policy
         self.root_policy = policy.policy
 
-    def to_update(self, located: ResolvedAddress) -> Update:
-        """For what `PlainResolver` has found."""
-        return Update(*build_priority(self._policy, (located.locality,), located.note))
+    def to_update(self, resolved: ResolvedAddress) -> Update:
+        """Return the root policy's update for the addresses that `NonXdsResolver` found."""
+        return Update(*build_priority(self._policy, (resolved.locality,), resolved.note))
 
 
-def _parsed(source: ServiceConfigSource, policies: Policies) -> ServiceConfig:
+def _parse(source: ServiceConfigSource, policies: Policies) -> ServiceConfig:
     if source is None:
         return EMPTY_SERVICE_CONFIG
     if not isinstance(source, str | Mapping):

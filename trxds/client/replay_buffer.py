@@ -1,15 +1,15 @@
-"""What an uncommitted call has said, so that another attempt can say it again (A6)."""
+"""A `ReplayBuffer` keeps the messages of an uncommitted call, so that another attempt can send them again (A6)."""
 
 from __future__ import annotations
 
 from trxds.transport.client_stream import ClientStream
 
-# A6 leaves the size to the client; with more than this, the attempt that has it all is the call.
+# A6 leaves the size, in bytes, to the client; a call that has sent more is committed to its attempt.
 REPLAY_BYTES = 256 * 1024
 
 
 class ReplayBuffer:
-    """The messages of a call whose requests stream. `ended`: there are no more from this side."""
+    """The messages that a streaming call has sent. `ended`: the client has half-closed the call."""
 
     __slots__ = ("_messages", "_remaining", "dropped", "ended")
 
@@ -20,29 +20,29 @@ class ReplayBuffer:
         self.dropped = False
 
     def add(self, message: bytes) -> None:
-        """Keep a message, however large; see `full`. Once dropped, nothing is kept."""
+        """Keep a message, however large; see `full`. After `drop` nothing is kept."""
         if not self.dropped:
             self._remaining -= len(message)
             self._messages.append(message)
 
     @property
-    def full(self) -> bool:
-        """Whether there is more than may be kept: it is time to commit the call to one attempt."""
+    def is_full(self) -> bool:
+        """Return whether the buffer is over its size, so that the call must be committed to one attempt (A6)."""
         return self._remaining < 0
 
     @property
     def has_several(self) -> bool:
-        """Whether there is more than one message."""
+        """Return whether there is more than one message."""
         return len(self._messages) > 1
 
     def drop(self) -> None:
-        """The call is committed: nothing of it will be said again."""
+        """Drop the messages, because the call is committed and nothing will be replayed."""
         self.dropped = True
         self._messages.clear()
 
     def replay_on(self, stream: ClientStream) -> None:
-        """Say all of it on the stream of an attempt that has just opened."""
-        # Not waited for: it is bounded, and the task that opened the stream may be the one that reads.
+        """Send all messages on the stream of an attempt that has just opened."""
+        # This does not wait: the buffer is bounded, and the task that opened the stream may be the one that reads.
         stream.send_many(self._messages)
         if self.ended:
             stream.end()

@@ -1,4 +1,4 @@
-"""Where the configuration of a channel comes from: a control plane (`xds.py`), or its target alone (`plain.py`)."""
+"""A `ResolverSetup` is the source of a channel's configuration: `shared_xds_client.py` or `non_xds_channel.py`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ResolverInterface(Protocol):
-    """From a target to a data plane; it tells a `Downstream`, and is told of the tree by its mailbox, as "root"."""
+    """A resolver calls its `ResolverResultHandler`, and gets the tree's states from its mailbox, as "root"."""
 
     @property
     def mailbox(self) -> ConflatingQueue[Any]: ...
@@ -32,14 +32,14 @@ class ResolverInterface(Protocol):
     async def run(self) -> None: ...
 
     def reset(self) -> None:
-        """The tree has been replaced by one that knows nothing. Plain; only while it runs."""
+        """Configure a new, empty tree from the beginning. Synchronous; only while the resolver runs."""
 
     def re_resolve(self, name: str) -> None:
-        """The addresses of this DNS name seem to be out of date. Plain."""
+        """Resolve this DNS name again, because its addresses seem to be out of date. Synchronous."""
 
     @property
     def request_re_resolution(self) -> Callable[[], object] | None:
-        """What to tell, if anything, when a host is lost. Plain."""
+        """Return the function to call when a host is lost, if there is one. It is synchronous."""
 
 
 Policies: TypeAlias = Mapping[str, PolicyType]  # a user's own, by name
@@ -47,16 +47,16 @@ Policies: TypeAlias = Mapping[str, PolicyType]  # a user's own, by name
 
 @dataclass(frozen=True, slots=True)
 class ResolverSetup:
-    """`begin` makes what resolves the target; each one that it makes runs once.
+    """`ResolverSetup` has the resolver of a target and its settings; `make_resolver` makes one, for one run.
 
-    `root_policy` is the one at the top of the tree, and `to_update` makes what it is given of what was resolved.
-    `authority` is what `:authority` is, and what hosts prove if TLS asks for nothing else. `providers` have the
-    certificates that a control plane may name, `services` run as long as the channel. `throttling` is of retries,
-    and `awaited` what a call waits for first: `str` has it.
+    `root_policy` is the policy at the top of the tree, and `to_update` converts a resolver's result for it. `authority`
+    is the `:authority` of calls, and the name that hosts prove unless TLS is configured with another. `providers` have
+    the certificates that a control plane may name (A29); `services` run as long as the channel. `throttling` is that of
+    retries (A6), and `str(first_wait)` names the object of a first call's wait.
     """
 
     authority: str
-    begin: Callable[[ResolverResultHandler], ResolverInterface]
+    make_resolver: Callable[[ResolverResultHandler], ResolverInterface]
     root_policy: str
     to_update: Callable[[Any], Update]
     policies: Policies
@@ -66,12 +66,13 @@ class ResolverSetup:
     services: Services = field(default_factory=dict)
     client: XdsClient | None = None
     throttling: RetryThrottling | None = None
-    awaited: object = "a configuration from the control plane"
+    first_wait: object = "a configuration from the control plane"
 
 
 def check_policies(policies: Policies) -> None:
-    """`ValueError` for a name that is taken."""
+    """Raise `ValueError` for the name of a built-in policy, `TypeError` for another value than a `PolicyType`."""
     for name, kind in policies.items():
+        # A custom policy of that name would replace the built-in one in every cluster.
         if name in BUILT_IN or name == OverrideHostConfig.policy:
             raise ValueError(f"trxds has a load balancing policy {name!r} of its own; choose another name")
         if not isinstance(kind, PolicyType):

@@ -1,4 +1,4 @@
-"""Whether a failed attempt is made again, and when (A6, A44)."""
+"""This file decides whether a failed attempt is retried, and when (A6, A44)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from trxds.resources.retry_policy import RetryPolicy
 from .retry_throttle import RetryThrottle
 
 _PUSHBACK = "grpc-retry-pushback-ms"
-_MAX_PUSHBACK = 10  # digits of a 32-bit number, which it is
+_MAX_PUSHBACK_DIGITS = 10  # the value is a 32-bit number (A6)
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class RetryState:
-    """The attempts of one call under its method's policy, from the first failure on."""
+    """A `RetryState` counts the attempts of one call under its retry policy, from the first failure on."""
 
     _policy: RetryPolicy
     _random: Random
@@ -28,39 +28,39 @@ class RetryState:
     _backoff: Backoff = field(init=False)
 
     def __post_init__(self) -> None:
-        self._backoff = self._fresh()
+        self._backoff = self._new_backoff()
 
-    def after(self, status: Status, trailing: Metadata) -> float | None:
-        """Seconds until the next attempt, or None if that was the last."""
-        # A6: what server and throttle say is asked for the last attempt too, for it takes its token like any other.
+    def next_delay(self, status: Status, trailing: Metadata) -> float | None:
+        """Return the seconds until the next attempt, or None if `status` is final."""
+        # A6: the last attempt is reported to the throttle too, because it takes a token like any other.
         self._made += 1
-        asked, named = pushback(trailing), status.code in self._policy.codes
-        if not may_repeat(named, asked, self._throttle) or self._made >= self._policy.max_attempts:
+        delay, retryable = pushback(trailing), status.code in self._policy.codes
+        if not may_repeat(retryable, delay, self._throttle) or self._made >= self._policy.max_attempts:
             return None
-        if asked is None:
+        if delay is None:
             return self._backoff.next()
-        # A6: after a pushback the backoff begins anew.
-        self._backoff = self._fresh()
-        return asked
+        # A6: a pushback resets the backoff.
+        self._backoff = self._new_backoff()
+        return delay
 
-    def _fresh(self) -> Backoff:
+    def _new_backoff(self) -> Backoff:
         policy = self._policy
-        first = min(policy.base_interval, policy.max_interval)  # a service config may have them so (A6)
+        first = min(policy.base_interval, policy.max_interval)  # A6 allows an initialBackoff above maxBackoff
         return Backoff(self._random, first, policy.multiplier, 0.2, policy.max_interval)
 
 
 def pushback(trailing: Metadata) -> float | None:
-    """When the server wants the next attempt, in seconds: None if it does not say, `inf` for never."""
+    """Return the server's pushback in seconds: None if it sent none, `inf` for no further attempt (A6)."""
     text = trailing.first(_PUSHBACK)
     if text is None:
         return None
-    # A number of milliseconds, and anything else means never.
-    waits = isinstance(text, str) and text.isdecimal() and len(text) <= _MAX_PUSHBACK
-    return int(text) / 1000 if waits else math.inf
+    # A6: a value that is no number of milliseconds means that no further attempt may be made.
+    is_delay = isinstance(text, str) and text.isdecimal() and len(text) <= _MAX_PUSHBACK_DIGITS
+    return int(text) / 1000 if is_delay else math.inf
 
 
-def may_repeat(named: bool, asked: float | None, throttle: RetryThrottle | None) -> bool:
-    """Whether policy (it names the status), server and throttle allow another attempt; the throttle is told."""
-    if throttle is not None and (named or asked == math.inf):
-        throttle.failed()
-    return named and asked != math.inf and (throttle is None or throttle.allows)
+def may_repeat(retryable: bool, delay: float | None, throttle: RetryThrottle | None) -> bool:
+    """Return whether policy, server and throttle allow another attempt; a failure takes a token of the throttle."""
+    if throttle is not None and (retryable or delay == math.inf):
+        throttle.record_failure()
+    return retryable and delay != math.inf and (throttle is None or throttle.allows_retry)

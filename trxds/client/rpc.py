@@ -1,6 +1,6 @@
-"""One RPC, from the caller's metadata to its status, and what it has to let go of at the end.
+"""An `Rpc` is one RPC over all its attempts (A6), from the caller's metadata to the release of its resources.
 
-    route (`routing.py`) -> attempt (`attempt.py`) -> another attempt, if that failed and may be repeated
+    route (`call_routing.py`) -> attempt (`attempt.py`) -> another attempt, if that failed and may be repeated
 
 An RPC costs no task and no nursery. It runs in its caller's task, and parks once on its stream.
 """
@@ -36,12 +36,12 @@ _log = logging.getLogger("trxds.client")
 
 T = TypeVar("T")
 
-# A server counts the same deadline and may be first to say so by a hair.
+# Seconds. The server counts the same deadline, and may report it just before it passes here.
 _GRACE = 0.1
 
 
 class Rpc:
-    """One RPC over all its attempts. `close` must be called, whatever happens; it is plain."""
+    """An `Rpc` is one RPC over all its attempts. `close` must be called, whatever happens; it is synchronous."""
 
     __slots__ = (
         "_channel",
@@ -68,8 +68,8 @@ class Rpc:
         session: OpenSession | None,
     ) -> None:
         now = channel.now()
-        self.scope = CallScope(session or channel.lifecycle, path, now, timeout, channel.awaited, self.error)
-        self.attempt: Attempt | None = None  # with hedging, the one that was chosen
+        self.scope = CallScope(session or channel.lifecycle, path, now, timeout, channel.first_wait, self.error)
+        self.attempt: Attempt | None = None  # with hedging, the chosen one
         self.hedging: HedgingState | None = None
         self._channel = channel
         self._metadata = metadata
@@ -77,8 +77,8 @@ class Rpc:
         self._request: bytes | ReplayBuffer
         self._route: CallRoute | None = None
         self._retry: RetryState | None = None
-        self._telemetry: CallTelemetry | None = None  # what is told of the call, if somebody watches
-        # After all that may raise: who claims to be the first has to close, or the session waits for ever.
+        self._telemetry: CallTelemetry | None = None  # None without an observer
+        # This follows everything that may raise: a session's first call must be closed, or its others wait for ever.
         self._session = session
         self._is_first = session is not None and session.begin_call(self)
         # A14: a call is counted once, however many attempts it makes.
@@ -88,7 +88,7 @@ class Rpc:
         calls.last_started = now
 
     def attach_telemetry(self, registered: bool) -> None:
-        """Tell whoever watches the channel of this call, from here on to its end. Plain."""
+        """Report this call to the channel's observers, from here to its end. Synchronous."""
         session = self._session.cookies if self._session is not None else None
         call = CallStarted(self.scope.path, registered, session.number if session is not None else None, self._metadata)
         observers = self._channel.observers.call(call)
@@ -113,9 +113,9 @@ class Rpc:
     # -- from metadata to a stream
 
     async def open(self, request: bytes | ReplayBuffer) -> Status | None:
-        """Open a stream, or say why there cannot be one.
+        """Open a stream, or return the status with which the call failed.
 
-        A single message leaves with the headers; what a stream of them says is said on each attempt.
+        A single message is sent with the headers; the messages of a buffer are replayed on each attempt.
         """
         scope, channel = self.scope, self._channel
         if scope.deadline <= scope.started:
@@ -126,11 +126,11 @@ class Rpc:
         if channel.data_plane.current is None:
             await scope.run_with_deadline(partial(channel.data_plane.wait_for_change, None))
             if self._telemetry is not None:
-                self._telemetry.configured()
+                self._telemetry.record_configuration()
         route = await find_route(channel, scope, self._metadata, self._settings.wait_for_ready)
         if isinstance(route, Status):
             return route
-        # A31: the cluster is drawn once for a call, and every attempt stays in it.
+        # A31: the cluster is chosen once for a call, and every attempt stays in it.
         self._route, config = route, route.config
         if self._session is not None:
             problem = self._session.check_sticky(route.args)
@@ -139,7 +139,7 @@ class Rpc:
         if config is not NO_METHOD_CONFIG:
             self._settings = self._settings.limited_by(config)
         if self._telemetry is not None:
-            self._telemetry.routed(route.args.cluster, config.hedging is not None)
+            self._telemetry.record_route(route.args.cluster, config.hedging is not None)
         settings = self._settings
         if isinstance(request, bytes) and (settings.encoding or len(request) > settings.max_send_size):
             outgoing = self.outgoing(request)
@@ -154,15 +154,15 @@ class Rpc:
         return None if failed is None else await self._recover(failed)
 
     async def reopen(self) -> Status | None:
-        """Open a stream for the next attempt, or say why there cannot be one."""
+        """Open a stream for the next attempt, or return the status with which the call failed."""
         assert self.attempt is not None
         return await self._recover(await self.attempt.start(self.scope, self.on_headers))
 
     async def _recover(self, failed: AttemptFailed | None) -> Status | None:
-        """Start further attempts, as long as they find no host and may be repeated."""
+        """Start further attempts, as long as they fail before they have a stream and may be repeated."""
         while failed is not None:
             assert self.attempt is not None
-            if failed.final or not await self._repeated(self.attempt, failed):
+            if failed.final or not await self._retry_attempt(self.attempt, failed):
                 self.attempt.end(failed.status)
                 return failed.status
             failed = await self.attempt.start(self.scope, self.on_headers)
@@ -178,12 +178,12 @@ class Rpc:
         route = self._route
         assert route is not None
         # A66: an attempt begins after name resolution and filters and before its pick.
-        telemetry = self._telemetry.attempt(number, transparent) if self._telemetry is not None else None
+        telemetry = self._telemetry.new_attempt(number, transparent) if self._telemetry is not None else None
         deadline = self.scope.deadline
         return Attempt(self._channel, route.args, self._settings, self._request, deadline, number, refusals, telemetry)
 
     def outgoing(self, payload: bytes, *, compressed: bool = True) -> bytes | Status:
-        """A message as it is sent; a status if it is too long, by what it is before it is compressed."""
+        """Return the bytes to send; a status if the uncompressed message is longer than `max_send_size`."""
         settings = self._settings
         if len(payload) > settings.max_send_size:
             limit = f"the limit of {settings.max_send_size}; raise max_send_size, or the service config's"
@@ -194,25 +194,25 @@ class Rpc:
     # -- another attempt
 
     async def has_another_attempt(self) -> bool:
-        """The stream has failed: whether there is to be another attempt, once it is time for it; `reopen` begins it.
+        """Return whether another attempt follows the failed stream, after its backoff; `reopen` begins it.
 
-        The cluster is held meanwhile, so an update cannot take it away (A60).
+        The cluster is held meanwhile, so an update cannot remove it (A60).
         """
         attempt = self.attempt
         assert attempt is not None
         outcome = attempt.outcome()
-        return isinstance(outcome, AttemptFailed) and await self._repeated(attempt, outcome)
+        return isinstance(outcome, AttemptFailed) and await self._retry_attempt(attempt, outcome)
 
-    def _transparent(self, refused: Attempt) -> Attempt:
-        """Make the same attempt again: at once, without a policy, and as none of the attempts that it allows (A6)."""
+    def _transparent_retry(self, refused: Attempt) -> Attempt:
+        """Return a transparent retry: it is made at once, without a policy, and does not count as an attempt (A6)."""
         assert refused.stream is not None
         refused.end()
         return self._new_attempt(refused.number, refused.refusals + refused.stream.has_left, transparent=True)
 
-    async def _repeated(self, attempt: Attempt, failed: AttemptFailed) -> bool:
-        """Put another attempt in the place of one that failed, after its backoff, if it may be made again."""
+    async def _retry_attempt(self, attempt: Attempt, failed: AttemptFailed) -> bool:
+        """Replace a failed attempt, after its backoff, if it may be repeated; return whether it was."""
         if failed.refused:
-            self.attempt = self._transparent(attempt)
+            self.attempt = self._transparent_retry(attempt)
             return True
         assert self._route is not None
         policy = self._route.config.retry
@@ -220,24 +220,24 @@ class Rpc:
             return False
         if self._retry is None:
             self._retry = RetryState(policy, self._channel.random, self._channel.throttle)
-        # A6: a pick that fails is an attempt that fails, so both come here; a drop does not.
-        delay = self._retry.after(failed.status, failed.trailing)
+        # A6: a failed pick counts as a failed attempt, so both come here; a drop does not.
+        delay = self._retry.next_delay(failed.status, failed.trailing)
         if delay is None:
             return False
         attempt.end(failed.status)
         if self._telemetry is not None:
-            self._telemetry.backing_off(delay)
+            self._telemetry.record_backoff(delay)
         self.scope.waiting_for = f"the next attempt, after {failed.status}"
         await self.scope.run_with_deadline(partial(trio.sleep, delay))
         if isinstance(self._request, ReplayBuffer) and self._request.dropped:
-            return False  # more was said meanwhile than can be kept
+            return False  # more was sent during the backoff than can be buffered
         self.attempt = self._new_attempt(attempt.number + 1, attempt.refusals)
         return True
 
     # -- several attempts at a time
 
     async def _hedge(self, policy: HedgingPolicy) -> Status | None:
-        """A call that says one thing waits here for the attempt that is chosen; any other runs them itself."""
+        """Begin a hedged call. One with a single message waits here for the choice; a streaming call runs it later."""
         replay = self._request if isinstance(self._request, ReplayBuffer) else None
         throttle, lifecycle = self._channel.throttle, self._channel.lifecycle
         self.hedging = HedgingState(self, self.scope.path, policy, replay, throttle, lifecycle)
@@ -248,56 +248,56 @@ class Rpc:
         return self.hedging.problem
 
     def new_hedge(self, number: int, refused: Attempt | None = None) -> Attempt:
-        """Make one more attempt of a hedged call, with a pick of its own; it may take the place of a refused one."""
-        attempt = self._new_attempt(number) if refused is None else self._transparent(refused)
-        # A55: a pick notes its host in the override, and the cookie must be that of the attempt that is chosen.
+        """Return another attempt of a hedged call, with a pick of its own, or a transparent retry of `refused`."""
+        attempt = self._new_attempt(number) if refused is None else self._transparent_retry(refused)
+        # A55: a pick notes its host in the override, and the cookie must name the host of the chosen attempt.
         args = attempt.args
         attempt.args = replace(args, override=args.override and replace(args.override))
         return attempt
 
     def commit(self, attempt: Attempt) -> None:
-        """That attempt was chosen: it is the call from here on."""
+        """Commit a hedged call to the chosen attempt (A6)."""
         assert self._route is not None
         self.attempt = attempt
         attempt.committed = True
-        self._route.args.override = attempt.args.override  # whose host is the session's now
+        self._route.args.override = attempt.args.override  # its host becomes the session's
         self._route.release()
 
     # -- the response
 
     def on_headers(self) -> None:
-        """Whoever reads the connection: the response has begun, so no other attempt will be made."""
+        """Commit the call to its attempt; the task that reads the connection calls this when the response begins."""
         attempt, route = self.attempt, self._route
         assert attempt is not None and attempt.stream is not None and route is not None
-        # A6: a response of trailers only does not come here, so an attempt that fails so may be made again.
+        # A6: a trailers-only response does not commit a call and does not come here, so it may be retried.
         attempt.committed = True
         attempt.initial = self._respond(attempt.stream.initial_metadata or EMPTY, route)
 
     def _respond(self, metadata: Metadata, route: CallRoute) -> Metadata:
         metadata = route.respond(metadata)
         if self._telemetry is not None:
-            self._telemetry.answered(route.args)
+            self._telemetry.record_response(route.args)
         if self._session is not None:
             self._session.cookies.record_response(metadata, route.args)
         return metadata
 
     def final_status(self) -> Status:
-        """The stream is over: its status, with the trailing metadata as the filters leave it."""
+        """Return the status of the ended stream; set the trailing metadata as the filters leave it."""
         attempt = self.attempt
         assert attempt is not None and attempt.stream is not None and attempt.stream.status is not None
         stream, status = attempt.stream, attempt.stream.status
         attempt.trailing = stream.trailing_metadata
-        # A55: a response of trailers only has nowhere else to put its Set-Cookie.
+        # A55: a trailers-only response has its Set-Cookie in the trailers.
         if stream.trailers_only and self._route is not None:
             attempt.trailing = self._respond(attempt.trailing, self._route)
         attempt.end()
-        # A6: tokens come back for calls that succeed, and go (`retry.py`) for attempts that fail.
+        # A6: calls that succeed return tokens; attempts that fail take them (`retry.py`).
         if self._channel.throttle is not None and status.ok:
-            self._channel.throttle.succeeded()
+            self._channel.throttle.record_success()
         return status
 
     def parse(self, payload: bytes, deserialize: Callable[[bytes], T]) -> T:
-        """A message from its bytes; bytes that are none end the call."""
+        """Return the deserialized message; bytes that cannot be parsed end the call with INTERNAL."""
         try:
             return deserialize(payload)
         except Exception as error:
@@ -305,13 +305,13 @@ class Rpc:
             stream = self.attempt.stream
             message = f"{self.scope.path}: a reply of {len(payload)} bytes from {stream.peer} cannot be parsed: {error}"
             problem = Status(StatusCode.INTERNAL, message)
-            # The server is not told why: no status goes from a client to it, so the stream is reset.
-            stream.refuse(problem)  # also where the server has said OK: the call counts as failed
+            # A client cannot send a status, so the server gets a RST_STREAM only.
+            stream.refuse(problem)  # the call counts as failed, even if the server sent OK
             stream.cancel()
             raise self.error(problem) from error
 
     def error(self, status: Status) -> RpcError:
-        """Make the exception for that status, with what the caller may see of the response."""
+        """Return the exception for a status, with the response's metadata and the peer."""
         if self._telemetry is not None:
             self._telemetry.failure = status
         attempt = self.attempt
@@ -320,12 +320,12 @@ class Rpc:
         return RpcError(status, attempt.initial, attempt.trailing, attempt.peer)
 
     async def failure(self, status: Status) -> RpcError:
-        """The exception for that status, after a checkpoint: a caller that tries again at once starves nobody."""
+        """Return the exception for a status, after a checkpoint: a caller that retries at once must starve nobody."""
         await trio.lowlevel.checkpoint()
         deadline = trio.current_effective_deadline()
-        soon = min(self.scope.deadline, trio.current_time() + _GRACE)
-        if status.code is StatusCode.DEADLINE_EXCEEDED and deadline < soon:
-            # The caller's own scope is about to end the call; that is what its code expects.
+        grace_end = min(self.scope.deadline, trio.current_time() + _GRACE)
+        if status.code is StatusCode.DEADLINE_EXCEEDED and deadline < grace_end:
+            # The caller's own cancel scope is about to end the call, and its code expects `Cancelled`.
             await trio.sleep_until(deadline + _GRACE)
         return self.error(status)
 
@@ -340,19 +340,20 @@ class Rpc:
             self.hedging.stop()
 
     def give_up(self, problem: Status) -> None:
-        """The caller has said what cannot be sent: the call is over."""
+        """End the call, because the caller's message cannot be sent."""
         if self.attempt is not None and self.attempt.stream is not None:
             self.attempt.stream.cancel()
         if self.hedging is not None:
             self.hedging.give_up(problem)
 
     def close(self) -> None:
-        """Let go of everything: stream, cluster, trackers, and the session's gate."""
+        """Release everything: stream, cluster, trackers, and the session's first-call gate."""
         attempt, calls, stream = self.attempt, self._channel.calls, None
         if attempt is not None:
             stream = attempt.stream
             if stream is not None:
-                if stream.status is None or not self._settings.one_reply:  # one reply is all that it could still hold
+                # A stream that ended with its one reply holds nothing, so that it needs no cancelling.
+                if stream.status is None or not self._settings.one_reply:
                     stream.cancel()
                 if stream.status is not None and stream.status.ok:
                     calls.succeeded += 1
@@ -363,7 +364,7 @@ class Rpc:
         if self.hedging is not None:
             self.hedging.stop()
         calls.open.discard(self)
-        self.scope.error = RpcError  # no longer ours: no cycle is left to the collector
+        self.scope.error = RpcError  # a bound method here would be a cycle for the garbage collector
         if self._session is not None:
             self._session.end_call(self, is_first=self._is_first)
         if self._telemetry is not None:

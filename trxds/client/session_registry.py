@@ -1,4 +1,4 @@
-"""The sessions of a channel that are open."""
+"""A `SessionRegistry` holds the open sessions of a channel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .open_session import OpenSession, UnstickyMethods, check_options
 
 
 class SessionRegistry:
-    """Numbers sessions, and tells observers of them."""
+    """The registry numbers sessions, and reports them to observers."""
 
     def __init__(self, observers: Observers, lifecycle: ChannelLifecycle, now: Callable[[], float]) -> None:
         self.open: set[SessionCookies] = set()

@@ -1,4 +1,4 @@
-"""The xDS client behind a channel: its own, or one that it shares with others."""
+"""This file sets up the xDS client of a channel: the channel's own, or one that several channels share."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BootstrapSource: TypeAlias = Bootstrap | Mapping[str, Any] | str | os.PathLike[s
 
 
 class SharedXdsClient:
-    """An xDS client that channels can share. Made by `open_xds_client`; usable while that block is open."""
+    """An xDS client that channels can share; it comes from `open_xds_client` and works while that block lasts."""
 
     def __init__(
         self, settings: Bootstrap, network: Network, policies: Mapping[str, PolicyType], observers: Observers
@@ -45,7 +45,7 @@ class SharedXdsClient:
         check_policies(policies)
         self._settings = settings
         self._policies = policies
-        self._limits = CircuitBreakers()  # circuit breakers count for all channels of a client
+        self._limits = CircuitBreakers()  # A32: requests are counted over all channels of a client
         self._loads = LoadStore()
         self._client = make_client(settings, network, Random(), policies, self._loads, observers)
         self._closed = False
@@ -56,10 +56,10 @@ class SharedXdsClient:
         return f"<Xds {servers} {'closed' if self._closed else 'open'}>"
 
     def admin_client(self) -> XdsClient:
-        """Return what the admin surface reads of the client; not for programs, for it changes with the releases."""
+        """Return the admin surface's view of the client; not for programs, because it changes between releases."""
         return self._client
 
-    def _check(self) -> None:
+    def _check_open(self) -> None:
         if self._closed:
             raise trio.ClosedResourceError("the xDS client is closed")
 
@@ -79,25 +79,25 @@ async def open_xds_client(
 ) -> AsyncIterator[SharedXdsClient]:
     """Open an xDS client for several channels: `open_channel(target, xds=xds)`.
 
-    They share its streams to the control plane, what it knows, and the count of RPCs that circuit
-    breakers go by. The arguments are those of `open_channel`; `telemetry` is told of the client and not of the
-    channels, and its target is "#shared". Channels that are open when the block is left keep the configuration they
-    have; what they still wait for fails.
+    The channels share its streams to the control plane, its cache, and the counts of circuit breakers (A32). The
+    arguments are those of `open_channel`; `telemetry` observes the client and not the channels, and its target is
+    "#shared" (A78). Channels that are open when the block is left keep their configuration; calls that wait for one
+    fail.
 
-    Raises `ValueError` for a policy's name that is taken, and `BootstrapError` for a bad bootstrap, before
-    anything runs. Leaving is always a checkpoint, and entering is none.
+    Raises `ValueError` for the name of a built-in policy, and `BootstrapError` for a bad bootstrap, before anything
+    runs. Leaving is always a checkpoint, and entering is none.
     """
     observers = Observers()
     observe(observers, telemetry, "#shared", lambda address, backend="": NOWHERE)
     xds = SharedXdsClient(load_settings(bootstrap), network or TcpNetwork(), policies or {}, observers)
-    with observers.to_the_end():
+    with observers.closing():
         async with run_with_services("the xDS client", {"ads": xds._client.run}, xds._close):
             yield xds
     if xds._crash is not None:
         raise TrxdsInternalError("a bug in trxds ended the xDS client; please report it") from xds._crash
 
 
-def xds_origin(
+def xds_setup(
     target: str,
     authority: str,
     bootstrap: BootstrapSource,
@@ -107,30 +107,31 @@ def xds_origin(
     limits: TimeoutRule,
     observers: Observers,
 ) -> ResolverSetup:
-    """A control plane's: of a client that is shared, or one that runs as long as the channel.
+    """Return the resolver setup of an xDS target, with a shared client or one that runs as long as the channel.
 
-    `authority`, if any, takes the place of the target's; the virtual host is found by it too.
+    An `authority` replaces the target's; it also selects the virtual host.
     """
     if xds is None:
         shared = SharedXdsClient(load_settings(bootstrap), network, policies or {}, observers)
     elif bootstrap is not None or policies is not None:
+        # A shared client parses resources once for all channels, with one bootstrap and one set of custom policies.
         raise ValueError("bootstrap and policies are the xDS client's when it is shared; give them to open_xds_client")
     else:
-        xds._check()
+        xds._check_open()
         shared = xds
     client, names = shared._client, parse_target(target, shared._settings)
     authority = authority or names.authority
 
-    awaited = FirstConfiguration()
+    first_wait = FirstConfiguration()
 
-    def begin(downstream: ResolverResultHandler) -> XdsResolver:
-        its = replace(downstream, limits=limits)
-        awaited.resolver = XdsResolver(client, network.resolve, names.listener, authority, its, Random())
-        return awaited.resolver
+    def make_resolver(handler: ResolverResultHandler) -> XdsResolver:
+        handler = replace(handler, limits=limits)
+        first_wait.resolver = XdsResolver(client, network.resolve, names.listener, authority, handler, Random())
+        return first_wait.resolver
 
     return ResolverSetup(
         authority,
-        begin,
+        make_resolver,
         ClusterManagerConfig.policy,
         build_root,
         shared._policies,
@@ -139,28 +140,29 @@ def xds_origin(
         shared._settings.certificate_providers,
         {"ads": client.run} if xds is None else {},
         client,
-        awaited=awaited,
+        first_wait=first_wait,
     )
 
 
 class FirstConfiguration:
-    """What the first calls wait for; whoever waited in vain is told how that stands, and nobody else pays for it."""
+    """`str` of a `FirstConfiguration` names the pending resources; only calls that waited in vain pay for that text."""
 
     resolver: XdsResolver | None = None
 
     def __str__(self) -> str:
-        missing = self.resolver.describe_pending if self.resolver is not None else ""
-        return "a configuration from the control plane" + (missing and f": {missing}")
+        pending = self.resolver.describe_pending if self.resolver is not None else ""
+        return "a configuration from the control plane" + (pending and f": {pending}")
 
 
 def load_settings(bootstrap: BootstrapSource) -> Bootstrap:
-    """The bootstrap in any of the forms in which a user may give it."""
+    """Return the bootstrap from any of the forms that a user may pass; `BootstrapError` if it is bad."""
     if bootstrap is None:
         return load(os.environ)
     if isinstance(bootstrap, Bootstrap):
         return bootstrap
     if isinstance(bootstrap, Mapping):
         return parse(bootstrap)
+    # A path could begin with a brace too, but then the error of the JSON parser shows the mistake.
     if isinstance(bootstrap, str) and bootstrap.lstrip().startswith("{"):
         return parse(bootstrap)
     if isinstance(bootstrap, str | os.PathLike):
@@ -176,7 +178,7 @@ def make_client(
     loads: LoadStore,
     observers: Observers,
 ) -> XdsClient:
-    """One that does not run yet. The switches are gRPC's own environment variables."""
+    """Return an xDS client that does not run yet; gRPC's environment variables switch features."""
     context = ParseContext(
         custom_policies={name: kind.parse for name, kind in policies.items()},
         struct_policies=STRUCT_POLICIES,

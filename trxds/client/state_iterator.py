@@ -1,4 +1,4 @@
-"""A channel's states, one after the other. No generator: who stops looking has nothing to clean up."""
+"""A `StateIterator` yields a channel's states. It is no async generator, so an abandoned one needs no cleanup."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .channel_state import ChannelState
 
 
 class StateIterator:
-    """Made by `Channel.states`. A slow reader skips states; it ends when the channel closes."""
+    """The iterator of `Channel.states`. A slow reader skips states; iteration ends when the channel closes."""
 
     def __init__(self, channel: ChannelState) -> None:
         self._channel = channel

@@ -1,4 +1,4 @@
-"""From a service's descriptor to methods that can be called."""
+"""This file makes callable methods from a path, or from a service's protobuf descriptor."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ FromBytes: TypeAlias = type[Res] | Callable[[bytes], Res]
 
 
 class Stub:
-    """The methods of one service, by name."""
+    """A stub has the methods of one service as attributes."""
 
     def __init__(self, service: ServiceDescriptor, caller: MethodFactory) -> None:
         self._service = service
         for method in service.methods:
+            # Made once for all calls: a method has the message classes and the settings of its calls ready.
             setattr(self, method.name, _method_of(method, caller))
 
     def __getattr__(self, name: str) -> Any:
@@ -51,7 +52,7 @@ def _method_of(method: MethodDescriptor, caller: MethodFactory) -> Method[Any, A
 
 
 class MethodFactory:
-    """What can make calls: a channel, or a session of it."""
+    """A `MethodFactory` makes methods that can be called: it is a channel, or a session of one."""
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class MethodFactory:
         self._session = session
 
     def stub(self, service: ServiceDescriptor) -> Any:
-        """The methods of a service, as attributes, from its protobuf descriptor."""
+        """Return the methods of a service, as attributes; `TypeError` for anything but its protobuf descriptor."""
         if not isinstance(service, ServiceDescriptor):
             raise TypeError(f"stub takes a ServiceDescriptor, as in pb2.DESCRIPTOR.services_by_name, not {service!r}")
         return Stub(service, self)
@@ -78,35 +79,34 @@ class MethodFactory:
         client_streaming: bool = False,
         server_streaming: bool = False,
     ) -> Method[Any, Any]:
-        """One method by its path, `/package.Service/Method`.
+        """Return one method by its path, `/package.Service/Method`; `ValueError` for another form.
 
-        The types are protobuf classes, or any function from message to bytes and one back, or
-        None for bytes as they are.
+        The types are protobuf classes, or functions (from request to bytes, from bytes to reply), or None for bytes.
         """
         return self._method(path, request_type, response_type, client_streaming, server_streaming)
 
     # -- the same by kind, for type checkers
 
     def unary_unary(self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]) -> UnaryUnary[Req, Res]:
-        """A method with one request and one reply; see `method`."""
+        """Return a method with one request and one reply; see `method`."""
         return self._method(path, request_type, response_type)
 
     def unary_stream(
         self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]
     ) -> UnaryStream[Req, Res]:
-        """A method with one request and a stream of replies; see `method`."""
+        """Return a method with one request and a stream of replies; see `method`."""
         return self._method(path, request_type, response_type, server_streaming=True)
 
     def stream_unary(
         self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]
     ) -> StreamUnary[Req, Res]:
-        """A method with a stream of requests and one reply; see `method`."""
+        """Return a method with a stream of requests and one reply; see `method`."""
         return self._method(path, request_type, response_type, client_streaming=True)
 
     def stream_stream(
         self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]
     ) -> StreamStream[Req, Res]:
-        """A method with a stream of requests and a stream of replies; see `method`."""
+        """Return a method with a stream of requests and a stream of replies; see `method`."""
         return self._method(path, request_type, response_type, client_streaming=True, server_streaming=True)
 
     def _method(

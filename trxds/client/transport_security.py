@@ -1,4 +1,4 @@
-"""The pool of a channel with its credentials: over which network each host is reached."""
+"""This file makes a channel's subchannel pool with its credentials: plaintext, TLS, or each cluster's own (A29)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def make_pool(
     keepalive: Keepalive | None,
     observers: Observers,
 ) -> SubchannelPool:
-    """`authority` is the name that hosts prove where no other is said."""
+    """Return the pool; hosts prove the name of `authority` unless another is configured."""
     name = _host(authority)
     if isinstance(credentials, XdsCredentials):
         by_cluster = ClusterNetworks(network, providers)
@@ -38,7 +38,7 @@ def make_pool(
             credentials_network(network, credentials.fallback, name),
             options,
             random,
-            by_cluster.of,
+            by_cluster.network_for,
             keepalive,
             observers,
         )
@@ -48,20 +48,21 @@ def make_pool(
 def _host(authority: str) -> str:
     host, colon, port = authority.rpartition(":")
     name = host if colon and port.isdecimal() else authority
-    return name.strip("[]").partition("%")[0]  # a zone means nothing to the peer
+    return name.strip("[]").partition("%")[0]  # an IPv6 zone has a meaning on this machine only
 
 
 class ClusterNetworks:
-    """Networks as clusters ask for them (A29); the certificates of equal files are read once for all."""
+    """`ClusterNetworks` makes the networks of clusters with TLS (A29); clusters with equal files share a context."""
 
     def __init__(self, network: Network, providers: Mapping[str, CertificateFiles]) -> None:
         self._network = network
         self._providers = providers
         self._contexts: dict[CertificateFiles, NextContext] = {}
 
-    def of(self, security: Hashable) -> Network:
+    def network_for(self, security: Hashable) -> Network:
+        """Return the network with a cluster's TLS configuration."""
         assert isinstance(security, UpstreamTls)
-        # No host names are checked but by `wrong_peer`: in a mesh a host is known by its identity.
+        # A29: `wrong_peer` checks the SANs that the control plane lists; the name of the target is not checked.
         context = partial(self._context, security)
         return TlsNetwork(self._network, context, security.sni or None, partial(wrong_peer, security))
 
@@ -72,7 +73,8 @@ class ClusterNetworks:
         return await self._contexts[files]()
 
     def _files(self, security: UpstreamTls) -> CertificateFiles:
-        """`OSError` for a provider that lacks what it is asked for: other roots must not take the place of its own."""
+        """Return the files of a TLS configuration; `OSError` for a provider without them."""
+        # Missing roots must not be replaced by others, such as the system's, so they are an error.
         roots = self._providers.get(security.roots, CertificateFiles())
         own = self._providers.get(security.identity, CertificateFiles())
         if security.roots and not roots.roots:

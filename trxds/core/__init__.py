@@ -1,1 +1,1 @@
-"""Floor 0: what everything stands on, and knows nothing of gRPC's wire or of xDS."""
+"""The lowest package: values and tools that all others use, without HTTP/2 and xDS."""

@@ -1,4 +1,4 @@
-"""Exponential backoff as gRPC has it (doc/connection-backoff.md); chance is an argument."""
+"""`Backoff` is gRPC's exponential backoff (doc/connection-backoff.md); its random generator is an argument."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from random import Random
 
 
 class Backoff:
-    """Delays in seconds: `base`, then × `multiplier` up to `maximum`, each ± `jitter` of itself.
+    """A `Backoff` yields delays in seconds: `base`, then times `multiplier` up to `maximum`, each ± `jitter` of itself.
 
-    The jitter comes last, so a delay at the maximum still varies and clients stay apart.
+    The jitter is applied last, so a delay at the maximum still varies and clients do not retry in step.
     """
 
     __slots__ = ("_base", "_jitter", "_maximum", "_multiplier", "_next", "_random")
@@ -29,11 +29,12 @@ class Backoff:
         self._next = base
 
     def next(self) -> float:
-        """The delay to wait now; the one after it is longer."""
+        """Return the delay to wait now; the one after it is longer."""
+        # connection-backoff.md: the delay grows before the jitter, so the jitter does not add up.
         delay = self._next
         self._next = min(delay * self._multiplier, self._maximum)
         return delay * self._random.uniform(1 - self._jitter, 1 + self._jitter)
 
     def reset(self) -> None:
-        """Something worked: the next delay is the first one again."""
+        """Begin again with the first delay, after a success."""
         self._next = self._base

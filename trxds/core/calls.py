@@ -1,7 +1,6 @@
-"""How many calls there were and what came of them, added up when somebody asks (A14).
+"""`Calls` are the counts of calls that channelz shows (A14), added up on request.
 
-They are counted where it happens anyway or where it is rare: a call that goes well is one that was
-begun, is not open any more, and did not fail.
+Only rare events are counted, or those that are noted anyway, so that a successful call pays as little as possible.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """How many, and when the last began, on Trio's clock. Those that are open neither succeeded nor failed."""
+    """The numbers of calls, and the start of the last in seconds on Trio's clock; open calls are only `started`."""
 
     started: int = 0
     succeeded: int = 0

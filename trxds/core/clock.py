@@ -1,8 +1,8 @@
-"""The time of day of what was noted on Trio's clock.
+"""A `Clock` converts times on Trio's clock to the time of day.
 
-Trio's clock is good for measuring and means nothing to people, whose logs have the time of day. How far the
-two are apart may change while a program runs, when the machine's clock is set or it was asleep: so what is to be
-told later is told by the difference at the time that it happened.
+Trio's clock is monotonic and good for measuring, but people and their logs have the time of day. The difference of the
+two may change while a program runs, when the machine's clock is set or it was suspended. So an event that is shown
+later uses the difference at the time when it happened.
 """
 
 from __future__ import annotations
@@ -17,34 +17,35 @@ from typing import Any, TypeAlias
 import trio
 
 TimeOfDay: TypeAlias = Callable[[float], str]
-"""In ISO form, to the second, of a time on Trio's clock."""
+"""A function from a time on Trio's clock to the time of day in ISO form, to the second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """`epoch` is the time of day, in seconds, at 0 on Trio's clock."""
+    """A `Clock` knows the time of day at 0 on Trio's clock: `epoch`, in seconds since 1970."""
 
     epoch: float
 
     @classmethod
     def now(cls) -> Clock:
+        """Return the clock with the present difference."""
         return cls(time.time() - trio.current_time())
 
     def stamp(self, timestamp: Any, at: float) -> None:
-        """Fill in a Timestamp; what has not happened yet leaves it empty."""
+        """Fill in a protobuf Timestamp; `-inf`, for an event that has not happened, leaves it empty."""
         if at != -math.inf:
-            # One rounding for both fields, or the nanoseconds might come to a whole second.
+            # Rounded once for both fields, because the nanoseconds alone might round to a whole second.
             timestamp.seconds, timestamp.nanos = divmod(round((self.epoch + at) * 1e9), 10**9)
 
     def text(self, at: float) -> str:
-        """In UTC, as logs have it: "2026-11-21T03:12:45Z"."""
+        """Return the time of day in UTC, as in logs: "2026-11-21T03:12:45Z"."""
         return datetime.fromtimestamp(int(self.epoch + at), UTC).isoformat()[:19] + "Z"
 
 
 def time_of_day(at: float) -> str:
-    """Of something that happens just now."""
+    """Return the time of day, in UTC, of an event that happens now."""
     return Clock.now().text(at)
 
 
 since_1970: TimeOfDay = Clock(0.0).text
-"""For who has no time of day: as if Trio's clock had begun then."""
+"""The `TimeOfDay` for tests and tools without a clock: Trio's clock begins at 1970."""

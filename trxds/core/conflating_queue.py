@@ -1,8 +1,7 @@
-"""Conflating channels: a newer value replaces an unread one, so nothing queues up.
+"""In a `ConflatingQueue` a newer value replaces an unread one of the same sender, so the queue has a bound.
 
-A hundred changes between two steps of a reader cost it one step. That is right for states,
-configuration and pickers, of which only the latest matters, and wrong for acknowledgements
-and stream data, of which each one does.
+A hundred changes between two steps of a reader cost it one step. That is right for states, configuration and pickers,
+of which only the latest matters, and wrong for acknowledgements and stream data, of which each one does.
 """
 
 from __future__ import annotations
@@ -17,161 +16,164 @@ T = TypeVar("T")
 
 
 class ConflatingQueue(Generic[T]):
-    """Many senders, one reader, one unread letter per sender."""
+    """A queue with many senders, one reader, and at most one unread message per sender."""
 
-    __slots__ = ("_closed", "_delivered", "_finished", "_letters", "_reader", "_waiting_for_reader")
+    __slots__ = ("_closed", "_delivered", "_finished", "_messages", "_reader", "_waiting_for_reader")
 
     def __init__(self) -> None:
-        self._letters: dict[Hashable, T] = {}
-        self._reader: trio.lowlevel.Task | None = None  # parked until a letter comes
-        # Made for the first who waits: a thousand clusters have six thousand mailboxes.
+        self._messages: dict[Hashable, T] = {}
+        self._reader: trio.lowlevel.Task | None = None  # parked until a message comes
+        # Made for the first task that waits, which few queues ever have: a thousand clusters have six thousand queues.
         self._waiting_for_reader: trio.lowlevel.ParkingLot | None = None
         self._delivered = 0  # batches handed to the reader
-        self._finished = 0  # batches it has come back from
+        self._finished = 0  # batches after which the reader has called `next` again
         self._closed = False
 
     def put(self, sender: Hashable, value: T) -> int:
-        """Leave a letter; it replaces an unread one of the same sender.
+        """Put a message; it replaces an unread one of the same sender.
 
-        Returns the number of the batch in which the reader will find it, for `has_seen`.
+        Returns the number of the batch that will have it, for `has_seen`.
         """
         if not self._closed:
-            # The letter first and then the waking, with no checkpoint between: the reader finds what it is woken for.
-            self._letters[sender] = value
+            # The reader is woken after the message is in the queue, or it would find nothing and park again.
+            self._messages[sender] = value
             if self._reader is not None:
                 reader, self._reader = self._reader, None
                 trio.lowlevel.reschedule(reader)
         return self._delivered + 1
 
     def discard(self, sender: Hashable) -> None:
-        """Take back an unread letter, so that the dead do not speak for their namesakes."""
-        self._letters.pop(sender, None)
+        """Remove an unread message, so that a sender that has ended does not speak for one of the same name."""
+        self._messages.pop(sender, None)
 
     async def next(self, deadline: float = math.inf) -> dict[Hashable, T]:
-        """What is new since the last call, by sender; empty when `deadline` passed first.
+        """Wait for messages; return those since the last call, by sender. Empty if `deadline` passed first.
 
-        Always a checkpoint, and taken after it: what arrives while others run is in the batch. A second
-        task is a `trio.BusyResourceError`.
+        Always a checkpoint, after which the batch is taken, so it includes messages that arrive during it. Raises
+        `trio.BusyResourceError` while another task waits.
         """
-        # To come back is to have dealt with the last batch. Writers that wait for this go on before we park.
+        # A reader that calls again has handled the last batch. Senders that wait for this are woken before it parks.
         self._finished = self._delivered
         if self._waiting_for_reader is not None:
             self.notify()
-        if self._letters:
+        if self._messages:
             await trio.lowlevel.checkpoint()
-        if not self._letters and self._reader is not None:
+        if not self._messages and self._reader is not None:
             raise trio.BusyResourceError("another task reads this mailbox")
-        if deadline == math.inf:  # a scope is a good part of what a step of a node costs
-            while not self._letters:  # what has been put in may be withdrawn by the time that we run
+        if deadline == math.inf:  # a cancel scope is a large part of the cost of a node's step
+            while not self._messages:  # a message may be discarded between the wake-up and this task's step
                 self._reader = trio.lowlevel.current_task()
-                await trio.lowlevel.wait_task_rescheduled(self._give_up)
+                await trio.lowlevel.wait_task_rescheduled(self._abort)
         else:
             with trio.CancelScope(deadline=deadline):
-                while not self._letters:
+                while not self._messages:
                     self._reader = trio.lowlevel.current_task()
-                    await trio.lowlevel.wait_task_rescheduled(self._give_up)
-        letters, self._letters = self._letters, {}
+                    await trio.lowlevel.wait_task_rescheduled(self._abort)
+        batch, self._messages = self._messages, {}
         self._delivered += 1
-        return letters
+        return batch
 
-    def _give_up(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
-        # Cancelled while parked: nobody may be woken any more, and the letters stay for the next call.
+    def _abort(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+        # Cancelled while parked: `put` must not reschedule this task, and the messages stay for the next call.
         self._reader = None
         return trio.lowlevel.Abort.SUCCEEDED
 
     @property
     def idle(self) -> bool:
-        """Nothing is unread, and the reader has come back from what it read."""
-        return not self._letters and self._finished == self._delivered
+        """Return whether nothing is unread, and the reader has handled its last batch."""
+        return not self._messages and self._finished == self._delivered
 
     def has_seen(self, batch: int) -> bool:
-        """The reader has read that batch and come back for the next, or left."""
+        """Return whether the reader has handled that batch, or has left."""
         return self._finished >= batch or self._closed
 
-    async def reader_back(self) -> None:
-        """Wait until the reader comes back for a batch, or `nudge`."""
+    async def wait_for_reader(self) -> None:
+        """Wait until the reader calls `next` again, or for `notify`."""
         if self._waiting_for_reader is None:
             self._waiting_for_reader = trio.lowlevel.ParkingLot()
         await self._waiting_for_reader.park()
 
     def notify(self) -> None:
-        """Let those who wait for the reader look again: what they wait for may not matter any more."""
+        """Wake the tasks in `wait_for_reader`, because their condition may not matter any more."""
         if self._waiting_for_reader is not None:
             self._waiting_for_reader.unpark_all()
 
     def close(self) -> None:
-        """The reader is gone: letters are dropped, and whoever waits for it goes on."""
+        """Drop the messages and wake waiting tasks, because the reader has left."""
         self._closed = True
-        self._letters.clear()
+        self._messages.clear()
         self.notify()
 
 
 class Observable(Generic[T]):
-    """One writer, many followers of the latest value. A late follower gets it at once."""
+    """An `Observable` has one writer and many subscribers to its latest value; a new subscriber gets it at once."""
 
-    __slots__ = ("_followers", "_value")
+    __slots__ = ("_subscribers", "_value")
 
     def __init__(self) -> None:
         self._value: T | None = None
-        self._followers: list[Subscription[T]] = []
+        self._subscribers: list[Subscription[T]] = []
 
     def set(self, value: T) -> None:
+        """Send the value to every subscriber, present and later."""
         self._value = value
-        for follower in self._followers:
-            follower.notify(value)
+        for subscriber in self._subscribers:
+            subscriber.notify(value)
 
     def subscribe(self, mailbox: ConflatingQueue[T], sender: Hashable) -> Subscription[T]:
-        """Put every value from now on, and the one there is, into `mailbox` as `sender`."""
-        follower = Subscription(self, mailbox, sender)
-        self._followers.append(follower)
+        """Put the present value, and every later one, into `mailbox` as `sender`."""
+        subscription = Subscription(self, mailbox, sender)
+        self._subscribers.append(subscription)
         if self._value is not None:
-            follower.notify(self._value)
-        return follower
+            subscription.notify(self._value)
+        return subscription
 
-    def clear(self, follower: Subscription[T]) -> None:
-        """Called by a follower that leaves."""
-        self._followers.remove(follower)
+    def remove(self, subscriber: Subscription[T]) -> None:
+        """Remove a subscriber, which calls this when it leaves."""
+        self._subscribers.remove(subscriber)
 
     @property
     def has_subscribers(self) -> bool:
-        return bool(self._followers)
+        """Return whether there are any."""
+        return bool(self._subscribers)
 
     @property
     def subscribers(self) -> tuple[Subscription[T], ...]:
-        return tuple(self._followers)
+        """Return the present subscribers."""
+        return tuple(self._subscribers)
 
 
 class Subscription(Generic[T]):
-    """One follower's slot in its own mailbox; a watch is this and no task."""
+    """A `Subscription` is one subscriber's slot in its own mailbox; a watch is this and needs no task."""
 
-    __slots__ = ("_batch", "_cell", "_left", "_mailbox", "_sender")
+    __slots__ = ("_batch", "_ended", "_mailbox", "_observable", "_sender")
 
-    def __init__(self, cell: Observable[T], mailbox: ConflatingQueue[T], sender: Hashable) -> None:
-        self._cell = cell
+    def __init__(self, observable: Observable[T], mailbox: ConflatingQueue[T], sender: Hashable) -> None:
+        self._observable = observable
         self._mailbox = mailbox
         self._sender = sender
         self._batch = 0
-        self._left = False
+        self._ended = False
 
     def notify(self, value: T) -> None:
         self._batch = self._mailbox.put(self._sender, value)
 
     @property
     def has_seen(self) -> bool:
-        """It has read the last value and come back for the next, or left."""
-        return self._left or self._mailbox.has_seen(self._batch)
+        """Return whether the subscriber has handled the last value, or has left."""
+        return self._ended or self._mailbox.has_seen(self._batch)
 
-    async def seen(self) -> None:
-        """Wait for that."""
+    async def wait_seen(self) -> None:
+        """Wait until `has_seen`."""
         while not self.has_seen:
-            await self._mailbox.reader_back()
+            await self._mailbox.wait_for_reader()
 
     def unsubscribe(self) -> None:
-        """Follow no longer; an unread value is taken back. Idempotent."""
-        if self._left:
+        """End the subscription, and discard an unread value. Idempotent."""
+        if self._ended:
             return
-        self._left = True
-        self._cell.clear(self)
+        self._ended = True
+        self._observable.remove(self)
         self._mailbox.discard(self._sender)
-        # Who waits for this follower has to look again: it will never come back for another batch.
+        # Tasks that wait in `seen` must check again, because this subscriber reads no further batch.
         self._mailbox.notify()

@@ -1,4 +1,4 @@
-"""Chance, for those who explain what an RPC meets: they draw what the next RPC will draw, and say which numbers."""
+"""Copies of random generators let an explanation draw the numbers of the next RPC, and report them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from random import Random
 
 
 class RandomCopy(Random):
-    """Goes on from where `original` stands, and keeps what was drawn."""
+    """A copy continues from the state of `original`, without changing it, and records the numbers it draws."""
 
     def __init__(self, original: Random) -> None:
         super().__init__()
@@ -14,7 +14,7 @@ class RandomCopy(Random):
         self.numbers: list[int] = []
         self.fractions: list[float] = []
 
-    getrandbits = Random.getrandbits  # or a subclass with a `random` would have `randrange` draw otherwise
+    getrandbits = Random.getrandbits  # without it, `randrange` of a class with its own `random` draws other numbers
 
     def random(self) -> float:
         self.fractions.append(fraction := super().random())
@@ -26,11 +26,11 @@ class RandomCopy(Random):
 
 
 class RandomCopies:
-    """One copy of each generator."""
+    """`RandomCopies` has one copy of each generator."""
 
     def __init__(self) -> None:
         self._copies: dict[int, RandomCopy] = {}
 
     def of(self, random: Random) -> RandomCopy:
-        """Return the copy of `random`; the same one each time, so that a second draw differs from the first."""
+        """Return the copy of `random`: always the same one, so that a second draw differs from the first."""
         return self._copies.get(id(random)) or self._copies.setdefault(id(random), RandomCopy(random))

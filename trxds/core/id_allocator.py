@@ -1,6 +1,6 @@
-"""Numbers for things, by which tools ask for them: each has one for as long as it lives, and no two ever have the same.
+"""An `IdAllocator` numbers objects for channelz (A14): an object keeps its id, and no id is used twice.
 
-Things know nothing of it, and are not kept by it. One is numbered when it is first spoken of.
+Objects need no attribute for it, and it does not keep them alive. An object gets its id when it is first shown.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 
 class IdAllocator:
+    """The ids of all objects of one process that tools may ask for."""
+
     def __init__(self) -> None:
         self._numbers: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
         self._things: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self._next = count(1)
 
     def id_of(self, thing: object) -> int:
+        """Return the object's id, a new one if it has none yet."""
         number = self._numbers.get(thing)
         if number is None:
             number = self._numbers[thing] = next(self._next)
@@ -24,5 +27,5 @@ class IdAllocator:
         return number
 
     def find(self, number: int) -> object | None:
-        """None if there never was one of that number, or it is no more."""
+        """Return the object with that id; None if there was none, or it has been collected."""
         return self._things.get(number)

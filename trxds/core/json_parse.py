@@ -1,7 +1,7 @@
-"""JSON that others wrote: whatever is wrong with it is one kind of error.
+"""`parse_json` parses untrusted JSON, and raises one kind of error for everything that is wrong with it.
 
-The standard library has three: a number of 5,000 digits is another `ValueError`, and a thousand brackets are a
-`RecursionError`, here or in whoever walks over the value.
+The standard library has three: a number of 5,000 digits is another `ValueError`, and a thousand nested brackets are a
+`RecursionError`, in the parser or in code that walks over the value.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ import json
 from typing import Any
 
 MAX_DEPTH = 100
-"""Lists and objects inside of each other; protobuf's own limit."""
+"""The limit of nested lists and objects, as in protobuf."""
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Raises `json.JSONDecodeError` and nothing else."""
+    """Return the value of the text; raises `json.JSONDecodeError` and no other exception."""
     try:
         value = json.loads(text)
-    # Before ValueError, of which it is one: it has the line and column that the others lack.
+    # Before its base class ValueError: it has the line and column that the other errors lack.
     except json.JSONDecodeError:
         raise
     except (ValueError, RecursionError) as error:
         raise json.JSONDecodeError(str(error), "", 0) from None
     if _deeper_than(MAX_DEPTH, value):
-        raise json.JSONDecodeError(f"more than {MAX_DEPTH} lists and objects inside of each other", "", 0)
+        raise json.JSONDecodeError(f"more than {MAX_DEPTH} nested lists and objects", "", 0)
     return value
 
 
-def _deeper_than(most: int, value: Any) -> bool:
-    # Level by level and not by recursion, which is what this guards against.
+def _deeper_than(limit: int, value: Any) -> bool:
+    # Level by level, because a recursive walk would fail on the values that this rejects.
     level = [value]
-    for _ in range(most):
+    for _ in range(limit):
         level = [inner for each in level for inner in _inside(each)]
         if not level:
             return False
@@ -38,6 +38,6 @@ def _deeper_than(most: int, value: Any) -> bool:
 
 
 def _inside(value: Any) -> list[Any]:
-    """The lists and objects in it."""
+    """Return the lists and objects directly in a value."""
     values = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return [each for each in values if isinstance(each, dict | list)]

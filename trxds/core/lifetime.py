@@ -1,8 +1,8 @@
-"""A cancel scope and its holders: what C++ does with reference counts, visible in the task tree.
+"""A `Lifetime` is a cancel scope with a reference count, so that a shared task ends with its last holder.
 
-A cluster must live as long as a route table or an uncommitted RPC may still send to it
-(A31, A60). Each of them takes a hold; whoever lets the last one go cancels the scope, and the
-task inside it ends in the nursery of its owner. Release is plain, so a cancelled task can do it.
+A cluster must live as long as a route table or an uncommitted RPC may still send to it (A31, A60). Each of them has a
+hold; the release of the last one cancels the scope, and the task inside it ends in the nursery of its owner. `release`
+is synchronous, so a cancelled task can call it.
 """
 
 from __future__ import annotations
@@ -11,39 +11,40 @@ import trio
 
 
 class Lifetime:
-    """`scope` is open until the last hold is released; born with one hold, its maker's.
+    """A lifetime's `scope` is open until the last hold is released; it begins with one hold, `initial_hold`.
 
-    With a `registry` the name is listed there until that same moment. A name that returns
-    afterwards is another Lifetime, even if the task of the first has not ended yet.
+    With a `registry` the name is in there until that same moment. A later Lifetime of the same name is another one,
+    even if the task of the first has not ended yet.
     """
 
-    __slots__ = ("_holds", "_registry", "ended", "maker", "name", "scope")
+    __slots__ = ("_holds", "_registry", "ended", "initial_hold", "name", "scope")
 
     def __init__(self, name: str, registry: dict[str, Lifetime] | None = None) -> None:
         if registry is not None:
+            # Two lifetimes of one name would be two tasks for one thing, such as a cluster.
             if name in registry:
-                raise ValueError(f"{name!r} is alive; hold it, do not make it again")
+                raise ValueError(f"{name!r} is alive; take a hold of it instead of another Lifetime")
             registry[name] = self
         self.name = name
         self.scope = trio.CancelScope()
         self.ended = False
         self._registry = registry
         self._holds = 0
-        self.maker = self.hold()
+        self.initial_hold = self.hold()
 
     def hold(self) -> Hold:
-        """Keep this alive; `RuntimeError` if it has ended already."""
+        """Return a new hold, which keeps this alive; `RuntimeError` if it has ended already."""
         self.acquire()
         return Hold(self)
 
     def acquire(self) -> None:
-        """The same for who is sure to call `release` once, and needs no `Hold` to know whether it did."""
+        """Keep this alive until one call of `release`; `RuntimeError` if it has ended already."""
         if self.ended:
             raise RuntimeError(f"{self.name!r} has ended; make a new Lifetime of that name")
         self._holds += 1
 
     def release(self) -> None:
-        """End what one `keep` began; the last one ends the scope. Plain."""
+        """Release one hold; the last release cancels the scope. Synchronous."""
         self._holds -= 1
         if not self._holds:
             self._end()
@@ -59,7 +60,7 @@ class Lifetime:
 
 
 class Hold:
-    """One holder's share of a Lifetime. Any task may release it; once counts, again is nothing."""
+    """A `Hold` keeps a Lifetime alive until `release`, which any task may call; a second call has no effect."""
 
     __slots__ = ("_lifetime",)
 
@@ -67,6 +68,7 @@ class Hold:
         self._lifetime: Lifetime | None = lifetime
 
     def release(self) -> None:
+        """Release the hold. Synchronous and idempotent."""
         lifetime, self._lifetime = self._lifetime, None
         if lifetime is not None:
             lifetime.release()

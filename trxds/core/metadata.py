@@ -1,7 +1,7 @@
-"""Metadata and the three texts that gRPC carries in headers: binary values, messages, timeouts.
+"""This file checks, encodes and decodes metadata and status messages (gRPC's PROTOCOL-HTTP2).
 
-The rules are those of gRPC's PROTOCOL-HTTP2. What users pass is checked here once, before
-anything is sent, so that the wire never has to refuse a header half-way.
+The pairs that users pass are checked here once, before anything is sent, so that the transport never has to reject a
+header in the middle of a request.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ Headers: TypeAlias = list[tuple[bytes, bytes]]
 _KEY = re.compile(r"[0-9a-z_.\-]+\Z")
 # PROTOCOL-HTTP2's ASCII-Value, which is narrower than what HTTP allows.
 _VALUE = re.compile(r"[\x20-\x7e]*\Z")
-# PROTOCOL-HTTP2 reserves all of "grpc-". Refused is what would be taken for the transport's own words; tracers and
-# interceptors do set other such names (grpc-trace-bin).
+# PROTOCOL-HTTP2 reserves all of "grpc-", but tracers and interceptors do set such names (grpc-trace-bin). So only those
+# are rejected that the transport itself sends, here and in `_checked`.
 # RFC 9113 §8.2.2: connection-specific fields must not be sent; the peer resets the stream for one.
 _RESERVED = frozenset(
     {"te", "content-type", "user-agent", "host", "grpc-timeout"}
     | {"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"}
 )
-# What the protocol itself carries in response headers and users are not shown.
+# The protocol's own fields of response headers, which are not part of a user's metadata.
 _PROTOCOL = frozenset({b"grpc-status", b"grpc-message", b"content-type", b"grpc-encoding", b"grpc-accept-encoding"})
 
 
 class Metadata(tuple[tuple[str, Value], ...]):
-    """Pairs of lower-case key and value, in order; a key may come several times.
+    """Metadata is a tuple of pairs of lower-case key and value, in order; a key may occur several times.
 
-    A key that ends in `-bin` has `bytes`, any other has `str`.
+    The value of a key that ends in `-bin` is `bytes`, any other is `str` (PROTOCOL-HTTP2).
     """
 
-    _encoded: Headers | None = None  # what `encode` made of it: the calls of a method tend to say the same
+    _encoded: Headers | None = None  # cached by `encode`, because the calls of a method tend to have the same metadata
 
     def __repr__(self) -> str:
-        """Keys and sizes. The values may be secrets, and a `repr` goes into logs; iterate to see them."""
+        """Show keys and sizes only: the values may be secrets, and a `repr` is logged. Iterate to see them."""
         return f"<Metadata {', '.join(f'{_key_shown(key)} ({_size(value)})' for key, value in self) or 'empty'}>"
 
     @overload
@@ -47,14 +47,14 @@ class Metadata(tuple[tuple[str, Value], ...]):
     @overload
     def first(self, key: str, default: Value) -> Value: ...
     def first(self, key: str, default: Value | None = None) -> Value | None:
-        """The first value of that key, or `default`."""
+        """Return the first value of that key, or `default`."""
         for name, value in self:
             if name == key:
                 return value
         return default
 
     def all(self, key: str) -> list[Value]:
-        """Every value of that key, in order."""
+        """Return every value of that key, in order."""
         return [value for name, value in self if name == key]
 
 
@@ -62,19 +62,19 @@ EMPTY = Metadata()
 
 
 def is_key(name: str) -> bool:
-    """Whether it may be the name of metadata, in lower case."""
+    """Return whether a lower-case name is a valid metadata key."""
     return _KEY.match(name) is not None
 
 
 def is_value(text: str) -> bool:
-    """Whether it may be the value of metadata whose key does not end in `-bin`."""
+    """Return whether a text is a valid value of metadata whose key does not end in `-bin`."""
     return _VALUE.match(text) is not None
 
 
-def flaw(text: str) -> str:
-    """What keeps `text` from being such a value: the first character that no header can carry, by kind and position.
+def describe_flaw(text: str) -> str:
+    """Return why `text` is no valid value: the kind and position of the first bad character; empty if it is valid.
 
-    Empty if nothing does. The text itself is not in it: it may be a secret.
+    The text itself is not shown, because it may be a secret.
     """
     good = re.match(r"[\x20-\x7e]*", text)
     assert good is not None
@@ -82,25 +82,25 @@ def flaw(text: str) -> str:
 
 
 def check(pairs: Iterable[tuple[str, Value]]) -> Metadata:
-    """The caller's pairs as Metadata; keys are lowered.
+    """Return the caller's pairs as Metadata, with keys in lower case.
 
-    `TypeError` or `ValueError` names a bad pair by its key, or by its number, and never shows its value.
+    `TypeError` or `ValueError` names a bad pair by its key, or by its index, and never shows its value.
     """
-    return Metadata([_checked(number, *_pair(number, given)) for number, given in enumerate(pairs)])
+    return Metadata([_checked(index, *_pair(index, pair)) for index, pair in enumerate(pairs)])
 
 
-def _pair(number: int, given: Any) -> tuple[str, Value]:
-    if not isinstance(given, (tuple, list)) or len(given) != 2 or not isinstance(given[0], str):
-        kind = type(given).__name__
-        raise TypeError(f"metadata[{number}] is of type {kind} and no pair of key and value, such as ('user', '7')")
-    return given[0], given[1]
+def _pair(index: int, pair: Any) -> tuple[str, Value]:
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not isinstance(pair[0], str):
+        kind = type(pair).__name__
+        raise TypeError(f"metadata[{index}] is of type {kind}; write a pair of key and value, such as ('user', '7')")
+    return pair[0], pair[1]
 
 
-def _checked(number: int, key: str, value: Value) -> tuple[str, Value]:
+def _checked(index: int, key: str, value: Value) -> tuple[str, Value]:
     name = key.lower()
     if not _KEY.match(name):
-        # Not the key either: who confuses key and value gives the secret as the key.
-        raise ValueError(f"metadata[{number}]: its key {_key_flaw(name)}; use letters, digits, '_', '.' and '-' only")
+        # The key is not shown either: it is the secret if the caller swapped key and value.
+        raise ValueError(f"metadata[{index}]: its key {_key_flaw(name)}; use letters, digits, '_', '.' and '-' only")
     if name in _RESERVED or name.startswith(("grpc-status", "grpc-message", "grpc-encoding", "grpc-accept-encoding")):
         raise ValueError(f"metadata key {key!r} belongs to the protocol; choose another name")
     if name.endswith("-bin"):
@@ -111,7 +111,7 @@ def _checked(number: int, key: str, value: Value) -> tuple[str, Value]:
         kind = type(value).__name__
         raise TypeError(f"metadata {key!r}: its value is {kind}, not str; for bytes end the key in -bin")
     if not is_value(value):
-        raise ValueError(f"metadata {key!r}: its value has {flaw(value)}; {_remedy(value)}")
+        raise ValueError(f"metadata {key!r}: its value has {describe_flaw(value)}; {_remedy(value)}")
     return name, value
 
 
@@ -128,7 +128,7 @@ def _key_flaw(name: str) -> str:
 
 
 def _kind(character: str) -> str:
-    """What it is, and not which: it may be part of a secret."""
+    """Return the kind of a character and not the character itself, which may be part of a secret."""
     if character in "\r\n":
         return "a line end"
     if character == "\0":
@@ -141,7 +141,7 @@ def _kind(character: str) -> str:
 
 
 def _key_shown(key: str) -> str:
-    """A peer may break the rules of names, and then have put anything there."""
+    """Return the key as shown in a `repr`; a peer's invalid key is not shown, because it may have any content."""
     return key if is_key(key) else "of no name"
 
 
@@ -150,7 +150,7 @@ def _size(value: Value) -> str:
 
 
 def encode(metadata: Metadata) -> Headers:
-    """Header fields for the wire, in a list that nobody changes; binary values in base64 without padding."""
+    """Return the header fields, in a list that must not be changed; binary values are in base64 without padding."""
     if metadata._encoded is None:
         metadata._encoded = _encode(metadata)
     return metadata._encoded
@@ -164,10 +164,10 @@ def _encode(metadata: Metadata) -> Headers:
 
 
 def decode(headers: Iterable[tuple[bytes, bytes]]) -> Metadata:
-    """What a peer sent, without the pseudo headers and the protocol's own.
+    """Return a peer's metadata from its header fields, without pseudo headers and the protocol's own.
 
-    A binary value may hold several, joined by commas, padded or not. One that is no base64 is
-    left out: it is the peer's mistake and not worth the call.
+    A binary field may hold several values, joined by commas, padded or not (PROTOCOL-HTTP2). A value that is no base64
+    is left out, because a peer's mistake in metadata should not fail the call.
     """
     pairs: list[tuple[str, Value]] = []
     for key, value in headers:
@@ -177,7 +177,7 @@ def decode(headers: Iterable[tuple[bytes, bytes]]) -> Metadata:
         if key.endswith(b"-bin"):
             pairs.extend((name, part) for part in map(_decode_binary, value.split(b",")) if part is not None)
         else:
-            # A peer's value may have bytes above ASCII (RFC 9110, 5.5). latin-1 takes all, so no call fails of one.
+            # A peer's value may have bytes above ASCII (RFC 9110, 5.5). latin-1 decodes all, so none fails a call.
             pairs.append((name, value.decode("latin-1")))
     return Metadata(pairs)
 
@@ -185,14 +185,14 @@ def decode(headers: Iterable[tuple[bytes, bytes]]) -> Metadata:
 def _decode_binary(text: bytes) -> bytes | None:
     stripped = text.strip().rstrip(b"=")
     try:
-        # PROTOCOL-HTTP2: padded or not. `validate`, for b64decode passes over foreign characters otherwise.
+        # PROTOCOL-HTTP2: padded or not. `validate`, because b64decode ignores foreign characters otherwise.
         return base64.b64decode(stripped + b"=" * (-len(stripped) % 4), validate=True)
     except (binascii.Error, ValueError):
         return None
 
 
 def find(headers: Sequence[tuple[bytes, bytes]], key: bytes) -> bytes | None:
-    """The first value of a raw header field."""
+    """Return the first value of a raw header field; None if there is none."""
     for name, value in headers:
         if name == key:
             return value
@@ -205,10 +205,11 @@ _PLAIN = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
 
 
 def encode_message(message: str) -> bytes:
-    # "replace": a lone surrogate has no UTF-8, and a message for people is not worth a second failure.
+    """Return the value of `grpc-message`."""
+    # "replace": a lone surrogate has no UTF-8, and a message for people must not cause a second failure.
     return quote(message, safe=_PLAIN, errors="replace").encode("ascii")
 
 
 def decode_message(value: bytes) -> str:
-    """Never fails: a broken escape stays as it is, bad UTF-8 becomes U+FFFD."""
+    """Return the text of `grpc-message`. It never fails: a broken escape is kept, bad UTF-8 becomes U+FFFD."""
     return unquote_to_bytes(value).decode("utf-8", "replace")

@@ -1,11 +1,11 @@
-"""What can be seen of a channel at work: who watches overrides what it wants to be told of.
+"""Observers are notified of the events of a channel; a subclass overrides the methods of the events that it needs.
 
-Telemetry, the feed of the live page and a user's own watcher all stand here. Every event is a plain function
-call in the step in which it happens, so it must not wait and should be short: what is slow goes into a buffer of
-the observer's own. An observer that raises is logged once and harms nobody (`observers.py`).
+Telemetry (A66, A72, A78), the live page's state stream and users' own observers are built on it. Every event is a
+synchronous call in the step in which it happens, so it must not block and should be short; slow work goes into a buffer
+of the observer. An observer that raises is logged once and affects nothing else (`observers.py`).
 
-What is told often, of calls and their messages, is told to an object of the call's own, which the observer makes
-when the call begins. With nobody watching there is none, and each event of an RPC is one `is not None`.
+The frequent events, of calls and their messages, go to an object per call, which the observer makes when the call
+begins. Without observers there is no such object, and each event of an RPC costs one `is not None`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import Protocol
 from .metadata import EMPTY, Metadata, Value
 from .status import Status
 
-# -- what is told
+# -- events
 
 
 @dataclass(frozen=True, slots=True)
 class CallStarted:
-    """A call, from its first line on: the session's gate and the configuration may still have to be waited for.
+    """A call begins; it may still have to wait for its session's first call and for a configuration.
 
-    `path` is `/package.Service/Method`. `registered`: its messages are protobuf classes, so that the path is one of
-    the program's methods and not what somebody sent it. `session` is the number of its session in the channel.
-    `metadata` is the caller's: a session's cookie and what filters add come later.
+    `path` is `/package.Service/Method`. `registered`: its messages are protobuf classes, so that the path is one of the
+    program's methods and not a text from outside (A66). `session` is the number of its session in the channel.
+    `metadata` is the caller's, without a session's cookie and the additions of filters.
     """
 
     path: str
@@ -37,7 +37,7 @@ class CallStarted:
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """A host was chosen. `cluster` is the route's, `backend` the one that the host is of: a leaf of an aggregate.
+    """A host was picked. `cluster` is the route's, `backend` the host's own: a leaf, if the route's is an aggregate.
 
     `address` is the host's; `delayed`: an earlier pick of this attempt had to wait.
     """
@@ -50,7 +50,7 @@ class Pick:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Of a host: the cluster that has it, no aggregate, and its locality as A78 writes it. Empty where unknown."""
+    """A host's own cluster, never an aggregate, and its locality as A78 writes it; empty where unknown."""
 
     backend: str = ""
     locality: str = ""
@@ -61,10 +61,10 @@ NOWHERE = Location()
 
 @dataclass(frozen=True, slots=True)
 class SessionPick:
-    """What became of the cookie of a call with a session filter: `hit` its host, `wait` for it, or `fallback`.
+    """The result of a pick with a session cookie (A55): `hit` of its host, `wait` for it, or `fallback`.
 
-    A fallback is a choice as for anybody else, and `reason` says why: `no_cookie`, or the rule that a host of the
-    cookie did not meet (`affinity/repin_reason.py`). `wanted` are the cookie's addresses.
+    A fallback is a pick without the cookie, and `reason` says why: `no_cookie`, or the rule that the cookie's host did
+    not meet (`lb/override_host/repin_reason.py`). `wanted` are the cookie's addresses.
     """
 
     result: str
@@ -74,9 +74,9 @@ class SessionPick:
 
 @dataclass(frozen=True, slots=True)
 class SessionHostChanged:
-    """A call has its response, so its session is on this host; `before`, if it was on another, and why it moved.
+    """A response began, and its host is new to the session; `before` is the session's last host, `reason` why it moved.
 
-    Without a `before` the host is the session's first.
+    An empty `before`: the host is the session's first.
     """
 
     cluster: str
@@ -87,9 +87,9 @@ class SessionHostChanged:
 
 @dataclass(frozen=True, slots=True)
 class XdsRequest:
-    """`answers` a response: a NACK if there is an `error`, otherwise an ACK; else what is asked for has changed.
+    """A request to a control plane. `answers`: it is a NACK, if it has an `error`, or an ACK; else a new subscription.
 
-    `names` are those that are asked for; in delta those that are now, and `removed` those that are no longer.
+    `names` are all subscribed names; in delta the newly subscribed ones, and `removed` the unsubscribed.
     """
 
     server: str
@@ -104,9 +104,10 @@ class XdsRequest:
 
 @dataclass(frozen=True, slots=True)
 class XdsResponse:
-    """`type` is as in `envoy.config.cluster.v3.Cluster`. `valid` and `invalid` are resources, unchanged ones too.
+    """A response of a control plane. `valid` and `invalid` are names of its resources, including unchanged ones.
 
-    A resource whose name cannot be read is `invalid` with an empty name; `errors` are what is wrong.
+    `type` is as in `envoy.config.cluster.v3.Cluster`. A resource whose name cannot be parsed is `invalid` with an empty
+    name; `errors` are the validation errors.
     """
 
     server: str
@@ -120,9 +121,9 @@ class XdsResponse:
 
 @dataclass(frozen=True, slots=True)
 class XdsResource:
-    """Where one resource stands now. `state` is a name of gRPC's (A78, A88), or empty: nobody wants it any more.
+    """The new state of a resource. `state` is a cache state of A78 and A88, or empty: the resource is not watched.
 
-    `cached`: an older version is in use. `authority` is None for names of the old style.
+    `cached`: an older version is in use. `authority` is None for old-style names (A47).
     """
 
     type: str
@@ -135,7 +136,7 @@ class XdsResource:
 
 @dataclass(frozen=True, slots=True)
 class WrrUpdate:
-    """One update of weighted_round_robin (A58): the weights in use, 0 where there is none."""
+    """An update of weighted_round_robin's weights (A58): those in use, 0 for an endpoint without one."""
 
     policy: str
     endpoints: tuple[float, ...]
@@ -146,9 +147,9 @@ class WrrUpdate:
 
 @dataclass(frozen=True, slots=True)
 class OutlierEvent:
-    """Outlier detection found one (A50): `method` as in A91; `unenforced` says why it stays, empty if it is ejected.
+    """Outlier detection found an endpoint (A50): `method` as in A91; `unenforced` is why it is not ejected, if so.
 
-    `backend` is the cluster that has it, no aggregate.
+    `backend` is the endpoint's own cluster, never an aggregate.
     """
 
     policy: str
@@ -158,76 +159,76 @@ class OutlierEvent:
     backend: str = ""
 
 
-# -- who is told
+# -- observers
 
 
 class AttemptObserver:
-    """Of one attempt of a call, from before its pick to its end. `ended` comes once, and last."""
+    """An `AttemptObserver` observes one attempt of a call, from before its pick; `ended` comes once, and last."""
 
     __slots__ = ()
 
     def headers(self) -> Iterable[tuple[str, Value]]:
-        """Metadata to send along, such as a trace's context."""
+        """Return metadata to add to the request, such as a trace's context."""
         return ()
 
     def delayed(self, why: str) -> None:
-        """The pick has to wait: no host yet, or none that works and the call waits for ready. Once."""
+        """The pick has to wait for a host, or for one that works if the call waits for ready. At most once."""
 
     def picked(self, pick: Pick) -> None:
-        """A host is chosen; another one may be, if it refuses the stream."""
+        """A host was picked; if it refuses the stream, another pick may follow."""
 
     def session_picked(self, pick: SessionPick) -> None:
-        """The attempt is of a session, or could found one. After a `wait` there is another."""
+        """The pick of an attempt with a session filter has a result; another one follows a `wait`."""
 
     def sent(self, size: int, wire_size: int) -> None:
-        """A message was handed over to be sent; `wire_size` is less if it is compressed."""
+        """A message was queued for sending; sizes are bytes, and `wire_size` is the compressed one."""
 
     def received(self, size: int, wire_size: int) -> None:
-        """The caller has taken a message."""
+        """The caller has taken a message; sizes are bytes, and `wire_size` is the compressed one."""
 
     def ended(self, status: Status) -> None:
-        """It is over."""
+        """The attempt has ended."""
 
 
 class CallObserver:
-    """Of one call over all its attempts. `ended` comes once, after those of its attempts."""
+    """A `CallObserver` observes one call over all its attempts; `ended` comes once, after those of its attempts."""
 
     __slots__ = ()
 
     def resolution_delayed(self) -> None:
-        """There was no configuration when it began, and now there is."""
+        """The call's wait for a configuration has ended (A72)."""
 
     def routed(self, cluster: str, hedged: bool) -> None:
-        """Route and filters have chosen its cluster, an aggregate perhaps; if `hedged`, attempts may overlap (A6)."""
+        """Route and filters have chosen the cluster, perhaps an aggregate; if `hedged`, attempts may overlap (A6)."""
 
     def attempt(self, previous: int, transparent: bool) -> AttemptObserver | None:
-        """An attempt begins; `previous` went before it, those not counted that no server can have seen."""
+        """An attempt begins; `previous` counts earlier ones, without those that no server can have seen."""
         return None
 
     def backing_off(self, seconds: float) -> None:
-        """The next attempt begins so much later."""
+        """The next attempt begins after so many seconds."""
 
     def settled(self, place: SessionHostChanged) -> None:
-        """The response has begun, and the host is new to the session that the call is of."""
+        """The response has begun, and its host is new to the call's session."""
 
     def ended(self, status: Status) -> None:
-        """It is over. A call that its caller left is CANCELLED."""
+        """The call has ended; one that its caller abandoned has the status CANCELLED."""
 
 
 class Observer:
-    """Of one channel: its calls, its conversation with control planes, its connections and its policies.
+    """An `Observer` observes one channel: its calls, xDS client, connections and policies.
 
-    Of an xDS client that channels share (`open_xds_client`): that conversation alone.
+    With a shared xDS client (`open_xds_client`) the client's observers get the xDS events.
     """
 
     __slots__ = ()
 
     def call(self, call: CallStarted) -> CallObserver | None:
-        """A call begins, in its caller's task and context."""
+        """A call begins, in its caller's task and context; return its observer, or None."""
         return None
 
     def closed(self) -> None:
-        """It is over, and nothing else will be told."""
+        """The channel or client has closed; no other event follows."""
 
     def session_opened(self, number: int) -> None: ...
 
@@ -236,13 +237,13 @@ class Observer:
     # -- the xDS client
 
     def xds_connected(self, server: str) -> None:
-        """A stream has begun; whether the server answers is not known yet."""
+        """An ADS stream has begun; whether the server responds is not known yet."""
 
     def xds_failed(self, server: str, reason: str) -> None:
-        """No connection, or a stream that ended without a response (A57). The end of one that had some is no event."""
+        """A connection failed, or a stream ended without a response (A57); the end of any other stream is no event."""
 
     def xds_disconnected(self, server: str) -> None:
-        """It is asked no longer: a better one answers (A71), or nothing is wanted of it."""
+        """The server is not used any more: a better one responds (A71), or nothing is watched there."""
 
     def xds_request_sent(self, request: XdsRequest) -> None: ...
 
@@ -253,13 +254,13 @@ class Observer:
     # -- connections to hosts
 
     def connection_failed(self, address: str, status: Status) -> None:
-        """An attempt to connect ended without a connection; not told of attempts that nobody wants any more."""
+        """A connection attempt failed; abandoned attempts are no event."""
 
     def connection_opened(self, address: str, security: str) -> None:
-        """`security` is `none` or `privacy_and_integrity` (A94)."""
+        """A connection was established; `security` is `none` or `privacy_and_integrity` (A94)."""
 
     def connection_closed(self, address: str, security: str, why: str) -> None:
-        """It takes no new calls. `why` is one of A94's words, such as `GOAWAY NO_ERROR` or `connection reset`."""
+        """A connection takes no new calls; `why` is a reason of A94: `GOAWAY NO_ERROR`, `connection reset`."""
 
     # -- policies
 
@@ -269,14 +270,14 @@ class Observer:
 
 
 class Locate(Protocol):
-    """Where a host of the channel is. Plain; for a host of `backend`, or of whichever cluster has it."""
+    """A synchronous function from an address to its location, in the cluster `backend`, or in any that has it."""
 
     def __call__(self, address: str, backend: str = "") -> Location: ...
 
 
 class Telemetry(Protocol):
-    """What `open_channel(telemetry=...)` takes."""
+    """A `Telemetry` makes an observer for each channel: the type of `open_channel(telemetry=...)`."""
 
     def observe(self, target: str, locate: Locate) -> Observer:
-        """An observer for the channel with that target, in its canonical form."""
+        """Return an observer for the channel with that target, in its canonical form."""
         ...

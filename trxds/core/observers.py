@@ -1,7 +1,7 @@
-"""All who watch one channel, as one: each event goes to everybody, and what they raise to the log.
+"""`Observers` fans the events of one channel out to all of its observers, and logs their exceptions.
 
-`Observers` outlives who comes and goes. Whoever tells something seldom just tells it; where it would have to be
-gathered first, or is told of every RPC, `present` is asked before.
+Observers may be added and removed at any time. Rare events are always sent; before a frequent one, or one whose data
+must be collected first, the sender checks `active`.
 """
 
 from __future__ import annotations
@@ -33,86 +33,86 @@ from .status import Status
 
 _log = logging.getLogger("trxds.observers")
 
-Watcher = TypeVar("Watcher")
+AnyObserver = TypeVar("AnyObserver")
 T = TypeVar("T")
 
 
 class ObserverErrors:
-    """What observers raised, each kind of observer once."""
+    """`ObserverErrors` logs the exceptions of observers, once for each class of observer."""
 
-    __slots__ = ("_heard",)
+    __slots__ = ("_logged",)
 
     def __init__(self) -> None:
-        self._heard: set[str] = set()
+        self._logged: set[str] = set()
 
-    def __call__(self, one: object, event: str) -> None:
-        # By kind: an observer of calls is another object for each call, and would be told of as often.
-        name = type(one).__qualname__
-        if name not in self._heard:
-            self._heard.add(name)
+    def __call__(self, observer: object, event: str) -> None:
+        # By class, because each call has observers of its own, and would be logged again.
+        name = type(observer).__qualname__
+        if name not in self._logged:
+            self._logged.add(name)
             _log.exception(
                 "observer %s raised an exception in %s; it stays registered, and this is logged once", name, event
             )
 
 
-class _Fanout(Generic[Watcher]):
-    """Those who are told of one thing."""
+class _Fanout(Generic[AnyObserver]):
+    """A `_Fanout` sends events to several observers; an exception of one is logged and does not affect the others."""
 
-    __slots__ = ("_complain", "_each")
+    __slots__ = ("_each", "_log_error")
 
-    def __init__(self, each: Sequence[Watcher], complain: ObserverErrors) -> None:
-        self._each = each
-        self._complain = complain
+    def __init__(self, observers: Sequence[AnyObserver], log_error: ObserverErrors) -> None:
+        self._each = observers
+        self._log_error = log_error
 
-    def _notify(self, event: str, *what: object) -> None:
+    def _notify(self, event: str, *args: object) -> None:
         for each in self._each:
             try:
-                getattr(each, event)(*what)
-            # Not BaseException: a Cancelled is Trio's, and has to end the task that this runs in.
+                getattr(each, event)(*args)
+            # Not BaseException: Trio's Cancelled must end the task that this runs in.
             except Exception:
-                self._complain(each, event)
+                self._log_error(each, event)
 
-    def _ask(self, event: str, ask: Callable[[Watcher], T | None]) -> list[T]:
-        """What each of them has to give."""
-        answers: list[T] = []
+    def _collect(self, event: str, function: Callable[[AnyObserver], T | None]) -> list[T]:
+        """Return the results of a call to each observer, without None and exceptions."""
+        results: list[T] = []
         for each in self._each:
             try:
-                answer = ask(each)
+                result = function(each)
             except Exception:
-                self._complain(each, event)
+                self._log_error(each, event)
             else:
-                if answer is not None:
-                    answers.append(answer)
-        return answers
+                if result is not None:
+                    results.append(result)
+        return results
 
 
 class Observers(_Fanout[Observer], Observer):
-    """Empty until somebody watches."""
+    """The observers of one channel; it is an `Observer` itself."""
 
-    __slots__ = ("present",)
+    __slots__ = ("active",)
 
     def __init__(self, *observers: Observer) -> None:
         super().__init__(observers, ObserverErrors())
-        self.present = bool(observers)
-        """Whether anybody watches."""
+        self.active = bool(observers)
+        """Whether there are observers."""
 
     def __repr__(self) -> str:
         return f"<Observers {len(self._each)}>"
 
     def add(self, observer: Observer) -> None:
-        """From now on; calls that are open already are not told to it."""
-        # Another tuple and not a longer list, here and below: who is being told something may add or remove one.
+        """Add an observer; it gets no events of calls that are open already."""
+        # A new tuple, here and below, because an observer may add or remove one while `_notify` iterates.
         self._each = (*self._each, observer)
-        self.present = True
+        self.active = True
 
     def remove(self, observer: Observer) -> None:
-        """From now on, but for what it made for calls that are open."""
+        """Remove an observer; the call observers that it made for open calls stay."""
         self._each = tuple(each for each in self._each if each is not observer)
-        self.present = bool(self._each)
+        self.active = bool(self._each)
 
     @contextmanager
-    def watched_by(self, observer: Observer) -> Iterator[None]:
-        """As long as the block lasts."""
+    def observed_by(self, observer: Observer) -> Iterator[None]:
+        """Add an observer for as long as the block lasts."""
         self.add(observer)
         try:
             yield
@@ -120,16 +120,16 @@ class Observers(_Fanout[Observer], Observer):
             self.remove(observer)
 
     @contextmanager
-    def to_the_end(self) -> Iterator[None]:
-        """What they watch is over when the block is."""
+    def closing(self) -> Iterator[None]:
+        """Send `closed` when the block ends."""
         try:
             yield
         finally:
             self.closed()
 
     def call(self, call: CallStarted) -> CallObservers | None:
-        made = self._ask("call", lambda each: each.call(call))
-        return CallObservers(made, self._complain) if made else None
+        observers = self._collect("call", lambda each: each.call(call))
+        return CallObservers(observers, self._log_error) if observers else None
 
     def closed(self) -> None:
         self._notify("closed")
@@ -175,13 +175,13 @@ class Observers(_Fanout[Observer], Observer):
 
 
 def observe(observers: Observers, telemetry: Telemetry | Iterable[Telemetry], target: str, locate: Locate) -> None:
-    """Have each of them watch what has that target."""
-    for one in telemetry if isinstance(telemetry, Iterable) else (telemetry,):
-        observers.add(one.observe(target, locate))
+    """Add an observer of each telemetry, made for that target."""
+    for each in telemetry if isinstance(telemetry, Iterable) else (telemetry,):
+        observers.add(each.observe(target, locate))
 
 
 class CallObservers(_Fanout[CallObserver], CallObserver):
-    """Those of one call."""
+    """The observers of one call."""
 
     __slots__ = ()
 
@@ -192,8 +192,8 @@ class CallObservers(_Fanout[CallObserver], CallObserver):
         self._notify("routed", cluster, hedged)
 
     def attempt(self, previous: int, transparent: bool) -> AttemptObservers | None:
-        made = self._ask("attempt", lambda each: each.attempt(previous, transparent))
-        return AttemptObservers(made, self._complain) if made else None
+        observers = self._collect("attempt", lambda each: each.attempt(previous, transparent))
+        return AttemptObservers(observers, self._log_error) if observers else None
 
     def backing_off(self, seconds: float) -> None:
         self._notify("backing_off", seconds)
@@ -206,13 +206,13 @@ class CallObservers(_Fanout[CallObserver], CallObserver):
 
 
 class AttemptObservers(_Fanout[AttemptObserver], AttemptObserver):
-    """Those of one attempt."""
+    """The observers of one attempt."""
 
     __slots__ = ()
 
     def headers(self) -> list[tuple[str, Value]]:
-        # Checked in here: metadata that cannot be sent is this observer's mistake, and not the end of the RPC.
-        return [*chain.from_iterable(self._ask("headers", lambda each: check(each.headers())))]
+        # Checked here, so that an observer's invalid metadata is logged as its error and does not fail the RPC.
+        return [*chain.from_iterable(self._collect("headers", lambda each: check(each.headers())))]
 
     def delayed(self, why: str) -> None:
         self._notify("delayed", why)

@@ -1,8 +1,8 @@
-"""Numbers in sentences."""
+"""This file puts numbers into sentences."""
 
 from __future__ import annotations
 
 
 def plural(number: int, noun: str, plural: str = "") -> str:
-    """Such as 1 problem, 2 problems; `plural` where an s will not do."""
+    """Return `1 problem` or `2 problems`, for example; `plural` is for nouns without a plural in s."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"

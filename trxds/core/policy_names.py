@@ -1,4 +1,4 @@
-"""Names of load balancing policies as people read them."""
+"""This file has the short names of load balancing policies, for people."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""How an xDS resource stands, as each message begins that blames one.
+"""A `ResourceStatus` is the state of an xDS resource, with which each error message about it begins (CSDS, A40).
 
-Whoever reads "no healthy upstream" at night wants to know which resource, of which server, for which node, in
-which state and since when. It is a fixed text for as long as the resource stands like that: a time and not an
-age, and nothing of single RPCs or hosts, so that equal failures can be counted.
+An operator who reads "no healthy upstream" has to know the resource, its server, the node, the state and since when.
+The text is fixed while the state is: it has a time and not an age, and nothing of single RPCs or hosts, so that equal
+failures can be counted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .status import Status, unavailable
 
 @dataclass(frozen=True, slots=True)
 class ResourceStatus:
-    """`kind` is "LDS", "RDS", "CDS" or "EDS". `where` is empty where nobody was asked, in tests say."""
+    """The state of one resource. `kind` is "LDS", "RDS", "CDS" or "EDS"; `where` is empty if no server was asked."""
 
     kind: str
     name: str
@@ -31,11 +31,11 @@ class ResourceStatus:
         return f'{which} ({self.where}, node "{self.node}"): {self.state}{since}'
 
 
-def resource_error(standing: ResourceStatus | None, reason: str) -> Status:
-    """What an RPC fails with because of a resource; None for a policy that stands alone."""
-    return unavailable(reason if standing is None else f"{standing}: {reason}")
+def resource_error(resource: ResourceStatus | None, reason: str) -> Status:
+    """Return the status of an RPC that fails because of a resource; `resource` is None for a policy without xDS."""
+    return unavailable(reason if resource is None else f"{resource}: {reason}")
 
 
-def error_with_note(standing: ResourceStatus | None, message: str, reason: str = "") -> Status:
-    """What an RPC fails with by what an accepted resource says. The message is gRPC's, so the note has the resource."""
-    return replace(unavailable(message), note=": ".join(filter(None, (str(standing or ""), reason))))
+def error_with_note(resource: ResourceStatus | None, message: str, reason: str = "") -> Status:
+    """Return the status of an RPC that fails by an accepted resource: gRPC's message, and the resource as a note."""
+    return replace(unavailable(message), note=": ".join(filter(None, (str(resource or ""), reason))))

@@ -1,7 +1,7 @@
-"""How an RPC ended: a value. The three exceptions that users see are built from it.
+"""A `Status` is the outcome of an RPC, as a value; this file also has the three exceptions for users.
 
-Inside trxds a failure that can be expected travels as a `Status`; it becomes an exception
-only at the two doors to the user, `channel/call.py` and `channel/channel.py`.
+Inside trxds an expected failure is a `Status`; it becomes an exception only at the user's call, in `client/rpc.py` and
+`client/method.py`.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ _HTTP = {
 
 
 def from_http(status: int) -> StatusCode:
-    """For answers that come from a proxy or a server that is no gRPC server, and for injected faults."""
-    # Of a response only if it has no grpc-status: that one counts, whatever HTTP says (http-grpc-status-mapping.md).
+    """Return the code for an HTTP status: of a response without gRPC, such as a proxy's, or of an injected fault."""
+    # A grpc-status in the response takes precedence over the HTTP status (http-grpc-status-mapping.md).
     return _HTTP.get(status, StatusCode.UNKNOWN)
 
 
@@ -64,8 +64,8 @@ class Status:
     """The outcome of an RPC: `code`, a `message` for people, and `details`.
 
     `details` holds the bytes of `grpc-status-details-bin` (a serialised `google.rpc.Status`), or None when the
-    server sent none; `rich` and `detail` read them. `note` is what there is to say besides where gRPC fixes the
-    message, of a drop or for want of a route: which resource it is, and why. `str` has it too.
+    server sent none; `rich` and `detail` parse them. `note` names the resource and the reason where gRPC fixes the
+    message, such as for a drop or a missing route; `str` includes it.
     """
 
     code: StatusCode
@@ -76,17 +76,17 @@ class Status:
     """Whether the code is OK."""
 
     def __post_init__(self) -> None:
-        # Worked out once: an RPC asks several times, and a property would be a call each time.
+        # Computed once, because an RPC reads it several times and a property would cost a call each time.
         object.__setattr__(self, "ok", self.code is StatusCode.OK)
 
     @property
     def text(self) -> str:
-        """The message, with the note in brackets."""
+        """Return the message, with the note in brackets."""
         return f"{self.message} ({self.note})" if self.note else self.message
 
     @property
     def rich(self) -> Message | None:
-        """`details` as a `google.rpc.Status`; None if there are none, or they cannot be read."""
+        """Return `details` as a `google.rpc.Status`; None if there are none, or they cannot be parsed."""
         if self.details is None:
             return None
         from google.protobuf.message import DecodeError  # few statuses have any
@@ -98,11 +98,11 @@ class Status:
             return None
 
     def detail(self, kind: type[M]) -> M | None:
-        """The first detail of that type, `google.rpc.error_details_pb2.ErrorInfo` say; None if there is none."""
+        """Return the first detail of a type such as `google.rpc.error_details_pb2.ErrorInfo`; None if there is none."""
         from google.protobuf.message import DecodeError
 
         for packed in getattr(self.rich, "details", ()):
-            # By its type URL alone: the bytes of one message may well parse as another.
+            # The type URL decides, because the bytes of one message may parse as another.
             if packed.Is(kind.DESCRIPTOR):
                 try:
                     return kind.FromString(packed.value)
@@ -114,7 +114,7 @@ class Status:
         return f"{self.code.name}: {self.text}" if self.text else self.code.name
 
     def __repr__(self) -> str:
-        """With the size of `details` only: they came as metadata, whose values no log shows."""
+        """Show the size of `details` only: they came as metadata, whose values must not be logged."""
         details = "" if self.details is None else f" ({len(self.details)} bytes of details)"
         return f"<Status {self}{details}>"
 
@@ -123,12 +123,12 @@ OK = Status(StatusCode.OK)
 
 
 def unavailable(message: str) -> Status:
-    """The one code that everything xDS ends in: control-plane codes never reach RPCs (A54)."""
+    """Return UNAVAILABLE, the code of all xDS errors: a control plane's codes must not reach RPCs (A54)."""
     return Status(StatusCode.UNAVAILABLE, message)
 
 
-# Those would look as if the application had said so (A54).
-_THE_SERVERS_OWN = frozenset(
+# A54: from the client, these codes would look like the server application's.
+_SERVER_ONLY_CODES = frozenset(
     {
         StatusCode.OK,
         StatusCode.INVALID_ARGUMENT,
@@ -142,26 +142,26 @@ _THE_SERVERS_OWN = frozenset(
 )
 
 
-def made_here(status: Status, who: str) -> Status:
-    """What a plug-in of this side fails an RPC with; a code that only a server may say becomes INTERNAL (A54)."""
-    if status.code not in _THE_SERVERS_OWN:
+def rewrite_illegal_status(status: Status, source: str) -> Status:
+    """Return the status of an RPC that a plug-in of the client fails; a server-only code becomes INTERNAL (A54)."""
+    if status.code not in _SERVER_ONLY_CODES:
         return status
-    # A54: the first code and its words stay in the message, or nobody would find what was wrong.
-    return Status(StatusCode.INTERNAL, f"{who} set a status that only a server may set: {status}")
+    # The original code and message stay in the message, or the cause could not be found.
+    return Status(StatusCode.INTERNAL, f"{source} set a status that only a server may set: {status}")
 
 
 class RpcError(Exception):
-    """An RPC did not end with OK. Match on `.status.code`.
+    """An RPC that ended without OK raises `RpcError`. Match on `.status.code`.
 
-    `.initial_metadata` and `.trailing_metadata` are what the server had sent by then; both
-    are empty when the failure is the client's own (no route, no host, a deadline). `.peer` is the
-    address of the host that had the call, empty if none had.
+    `.initial_metadata` and `.trailing_metadata` are those that the server had sent by then; both are empty when the
+    client itself failed the call (no route, no host, a deadline). `.peer` is the address of the host that had the call,
+    empty if none had.
     """
 
     def __init__(
         self, status: Status, initial: Metadata | None = None, trailing: Metadata | None = None, peer: str = ""
     ) -> None:
-        # All of it, for that is what pickle and copy make the exception anew from.
+        # All arguments, because pickle and copy build the exception again from them.
         super().__init__(status, initial, trailing, peer)
         self.status = status
         self.peer = peer
@@ -179,4 +179,4 @@ class BootstrapError(Exception):
 
 
 class TrxdsInternalError(Exception):
-    """A bug in trxds ended the channel; `__cause__` has what went wrong. Please report it."""
+    """A bug in trxds ended the channel; `__cause__` has the exception. Please report it."""

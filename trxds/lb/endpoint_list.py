@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import TypeAlias, TypeVar
 
 from trxds.core.connectivity import Connectivity
-from trxds.core.happy_eyeballs import ATTEMPT_DELAY, interleaved
+from trxds.core.happy_eyeballs import ATTEMPT_DELAY, interleave_families
 from trxds.core.status import Status, unavailable
 from trxds.resources.endpoint import Endpoint
 
@@ -62,7 +62,7 @@ class EndpointState:
     )
 
     def __init__(self, addresses: tuple[str, ...], *, lazy: bool = False) -> None:
-        self.addresses = interleaved(addresses)
+        self.addresses = interleave_families(addresses)
         self.ready: SubchannelInterface | None = None
         self.error: Status | None = None
         self.connect: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ class EndpointState:
 
     def with_addresses(self, addresses: tuple[str, ...]) -> EndpointState:
         """Return the endpoint with new addresses; it keeps a failure, and a connection to an address that stays."""
-        if interleaved(addresses) == self.addresses:
+        if interleave_families(addresses) == self.addresses:
             return self
         other = EndpointState(addresses, lazy=self._is_lazy)
         # Its connected address was removed: it connects to another one at once, as pick_first does on an update (A61).

@@ -37,7 +37,7 @@ class Clusters:
         # A lifetime that ended is gone from `alive` and cannot be held again, so the cluster gets a new one.
         lifetime = Lifetime(name, self.alive)
         self._nursery.start_soon(self._run_cluster, lifetime, name=f"cluster/{name}")
-        return lifetime.maker
+        return lifetime.initial_hold
 
     async def _run_cluster(self, lifetime: Lifetime) -> None:
         try:

@@ -52,7 +52,7 @@ class Routing:
     def release(self) -> None:
         """Release the clusters that nothing else holds."""
         if isinstance(self.selector, ConfigSelector):
-            self.selector.table.lifetime.maker.release()
+            self.selector.table.lifetime.initial_hold.release()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,11 @@
-"""trxds for threads: the same channels, sessions, methods and calls, in programs that do not run Trio.
+"""`trxds.sync` offers the channels, sessions, methods and calls of trxds to threads of programs that do not run Trio.
 
     with trxds.sync.open_channel("xds:///greeter") as channel:
         say_hello = channel.method("/helloworld.Greeter/SayHello")
         print(say_hello(b"you", timeout=2))
 
 Trio runs in a thread of its own (`trio_thread.py`) as long as the block lasts. A call is a task there and a future
-here; a thread that stops waiting, as Ctrl-C makes it, cancels its call.
+here; a thread that stops waiting, because of Ctrl-C for example, cancels its call.
 """
 
 from .calls import Call, Method, ResponseStream, StreamStream, StreamUnary, UnaryStream, UnaryUnary

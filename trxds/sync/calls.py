@@ -1,4 +1,4 @@
-"""One call, and one method, of a channel for threads: those of `trxds` without the `await`."""
+"""This file has the calls and methods of a channel for threads: those of `trxds` without the `await`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar, Unpack, cast, overload
 
 import trxds
 from trxds.client.call_protocol import CallOptions
-from trxds.client.method import only_reply
+from trxds.client.method import receive_only_reply
 
 from .hand_over import ContextBridge, HandOver
 
@@ -19,18 +19,18 @@ Res = TypeVar("Res")
 
 
 class ResponseStream(Generic[Res]):
-    """What comes back of an open call; see `trxds.Call`. Every method raises `RpcError` when the call has failed."""
+    """The receiving side of an open call; see `trxds.Call`. Every method raises `RpcError` when the call has failed."""
 
     def __init__(self, hand_over: HandOver, call: trxds.Call[Any, Res]) -> None:
         self._hand_over = hand_over
         self._call = call
 
     def receive(self) -> Res | None:
-        """The next message; None when the server has ended the call with OK."""
+        """Wait for the next message and return it; None when the server has ended the call with OK."""
         return self._hand_over.wait(self._call.receive)
 
     def wait_initial_metadata(self) -> trxds.Metadata:
-        """Wait for the server's initial metadata; empty if it sends a status and nothing else."""
+        """Wait for the server's initial metadata; empty for a trailers-only response."""
         return self._hand_over.wait(self._call.wait_initial_metadata)
 
     def __iter__(self) -> Iterator[Res]:
@@ -44,22 +44,22 @@ class ResponseStream(Generic[Res]):
 
     @property
     def initial_metadata(self) -> trxds.Metadata | None:
-        """The server's initial metadata; None until it has come."""
+        """Return the server's initial metadata; None until it has arrived."""
         return self._call.initial_metadata
 
     @property
     def trailing_metadata(self) -> trxds.Metadata:
-        """What came with the status; empty before the call's end."""
+        """Return the metadata that came with the status; empty before the call's end."""
         return self._call.trailing_metadata
 
     @property
     def status(self) -> trxds.Status | None:
-        """How the call ended; None until `receive` has found out. Of a method with one reply that is known with it."""
+        """Return the call's status; None until `receive` has returned None, or the only reply."""
         return self._call.status
 
     @property
     def peer(self) -> str:
-        """The address of the host that has the call."""
+        """Return the address of the host that has the call; empty while there is none."""
         return self._call.peer
 
     def __repr__(self) -> str:
@@ -67,25 +67,26 @@ class ResponseStream(Generic[Res]):
 
 
 class Call(ResponseStream[Res], Generic[Req, Res]):
-    """An open call, for both sides. One thread may send while another receives."""
+    """An open call that can send and receive. One thread may send while another receives."""
 
     def send(self, request: Req, *, compress: bool = True) -> bool:
-        """Send one message; False if the server has ended the call with OK and reads nothing any more.
+        """Send one message; return False if the server has ended the call with OK and reads nothing any more.
 
-        With `compress=False` the message goes as it is, whatever the call's compression.
+        With `compress=False` the message is sent uncompressed, whatever the call's compression.
         """
         return self._hand_over.wait(partial(self._call.send, request, compress=compress))
 
     def done_sending(self) -> None:
-        """There are no more messages from this side."""
+        """Close this side of the call: no more messages follow."""
 
+        # In Trio's thread, because a call is not safe for threads.
         async def done() -> None:
             self._call.done_sending()
 
         self._hand_over.wait(done)
 
-    def _only(self) -> tuple[Res, trxds.CompletedCall]:
-        return self._hand_over.wait(partial(only_reply, self._call))
+    def _receive_only_reply(self) -> tuple[Res, trxds.CompletedCall]:
+        return self._hand_over.wait(partial(receive_only_reply, self._call))
 
 
 class Method(Generic[Req, Res]):
@@ -97,7 +98,7 @@ class Method(Generic[Req, Res]):
         self._method = method
 
     def __call__(self, request: Req | Iterable[Req], **options: Unpack[CallOptions]) -> Res:
-        """The server's one reply. The requests of a client-streaming method are taken in this thread."""
+        """Make the call and return its one reply. Streamed requests are taken from their iterable in this thread."""
         self._check_one_reply()
         if self._method.client_streaming:
             return self._collect(cast("Iterable[Req]", request), options)[0]
@@ -106,24 +107,25 @@ class Method(Generic[Req, Res]):
     def with_call(
         self, request: Req | Iterable[Req], **options: Unpack[CallOptions]
     ) -> tuple[Res, trxds.CompletedCall]:
-        """The server's one reply, and the call it came by; see `trxds.Method.with_call`."""
+        """Make the call and return its one reply, and metadata, status and peer; see `trxds.Method.with_call`."""
         self._check_one_reply()
         if self._method.client_streaming:
             return self._collect(cast("Iterable[Req]", request), options)
         return self._hand_over.wait(partial(self._method.with_call, request, **options))
 
     def future(self, request: Req, **options: Unpack[CallOptions]) -> Future[Res]:
-        """The reply of a unary method, to come; to cancel the future is to cancel the call."""
+        """Start a unary call and return the future of its reply; cancelling the future cancels the call."""
         self._check_one_reply()
+        # The future's call runs in Trio's thread, which an iterator of the caller could block.
         if self._method.client_streaming:
-            raise TypeError(f"{self.path} takes many requests, which a thread has to give; call it in one of yours")
+            raise TypeError(f"{self.path} streams requests, and its iterable needs a thread; call it in one")
         future: Future[Res] = Future()
         self._hand_over.start(future, partial(self._method, request, **options))
         return future
 
     @contextmanager
     def open(self, request: Req | None = None, **options: Unpack[CallOptions]) -> Iterator[Call[Req, Res]]:
-        """A call of any kind; see `trxds.Method.open`."""
+        """Open a call of any kind; see `trxds.Method.open`."""
         with ContextBridge(self._hand_over, partial(self._method.open, request, **options)) as call:
             yield Call(self._hand_over, call)
 
@@ -133,11 +135,12 @@ class Method(Generic[Req, Res]):
 
     def _collect(self, requests: Iterable[Req], options: CallOptions) -> tuple[Res, trxds.CompletedCall]:
         with self.open(**options) as call:
+            # The caller's iterator runs in the caller's thread, because it may block.
             for request in requests:
                 if not call.send(request):
                     break
             call.done_sending()
-            return call._only()
+            return call._receive_only_reply()
 
     def __repr__(self) -> str:
         return f"<trxds.sync {self._method!r}>"
@@ -157,7 +160,7 @@ class _ManyRequests(Protocol[Req, Res]):
 
 
 class UnaryUnary(_OneRequest[Req, Res], Protocol[Req, Res]):
-    """One request, one reply: `reply = method(request)`."""
+    """A method with one request and one reply: `reply = method(request)`."""
 
     def __call__(self, request: Req, **options: Unpack[CallOptions]) -> Res: ...
     def with_call(self, request: Req, **options: Unpack[CallOptions]) -> tuple[Res, trxds.CompletedCall]: ...
@@ -165,15 +168,15 @@ class UnaryUnary(_OneRequest[Req, Res], Protocol[Req, Res]):
 
 
 class UnaryStream(_OneRequest[Req, Res], Protocol[Req, Res]):
-    """One request, many replies: `with method.open(request) as call: for reply in call`."""
+    """A method with one request and many replies: `with method.open(request) as call: for reply in call`."""
 
 
 class StreamUnary(_ManyRequests[Req, Res], Protocol[Req, Res]):
-    """Many requests, one reply: `reply = method(requests)`, or `open` to send them one by one."""
+    """A method with many requests and one reply: `reply = method(requests)`, or `open` to send one by one."""
 
     def __call__(self, request: Iterable[Req], **options: Unpack[CallOptions]) -> Res: ...
     def with_call(self, request: Iterable[Req], **options: Unpack[CallOptions]) -> tuple[Res, trxds.CompletedCall]: ...
 
 
 class StreamStream(_ManyRequests[Req, Res], Protocol[Req, Res]):
-    """Many of both, in any order: `with method.open() as call`."""
+    """A method with many requests and replies, in any order: `with method.open() as call`."""

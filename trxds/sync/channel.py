@@ -1,4 +1,4 @@
-"""A channel for threads, its sessions, and Trio's thread behind it."""
+"""This file opens channels for threads, and runs the `trxds.Channel` of each in a Trio thread of its own."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ P = ParamSpec("P")
 
 
 class MethodFactory:
-    """What can make calls, from any thread: a channel, or a session of it."""
+    """A `MethodFactory` makes methods that any thread can call: it is a channel, or a session of one."""
 
     def __init__(self, hand_over: HandOver, caller: trxds.MethodFactory) -> None:
         self._hand_over = hand_over
         self._caller = caller
 
     def stub(self, service: ServiceDescriptor) -> Any:
-        """The methods of a service, as attributes, from its protobuf descriptor."""
+        """Return the methods of a service, as attributes; `TypeError` for anything but its protobuf descriptor."""
         stub = self._caller.stub(service)
+        # The values are replaced during the iteration, which a dict allows, because its keys stay.
         for name, method in vars(stub).items():
             if isinstance(method, trxds.Method):
                 setattr(stub, name, Method(self._hand_over, method))
@@ -49,30 +50,30 @@ class MethodFactory:
         client_streaming: bool = False,
         server_streaming: bool = False,
     ) -> Method[Any, Any]:
-        """One method by its path, `/package.Service/Method`; see `trxds.Channel.method`."""
+        """Return one method by its path, `/package.Service/Method`; see `trxds.Channel.method`."""
         streaming = {"client_streaming": client_streaming, "server_streaming": server_streaming}
         return Method(self._hand_over, self._caller.method(path, request_type, response_type, **streaming))
 
     def unary_unary(self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]) -> UnaryUnary[Req, Res]:
-        """A method with one request and one reply; see `method`."""
+        """Return a method with one request and one reply; see `method`."""
         return self.method(path, request_type, response_type)
 
     def unary_stream(
         self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]
     ) -> UnaryStream[Req, Res]:
-        """A method with one request and a stream of replies; see `method`."""
+        """Return a method with one request and a stream of replies; see `method`."""
         return self.method(path, request_type, response_type, server_streaming=True)
 
     def stream_unary(
         self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]
     ) -> StreamUnary[Req, Res]:
-        """A method with a stream of requests and one reply; see `method`."""
+        """Return a method with a stream of requests and one reply; see `method`."""
         return self.method(path, request_type, response_type, client_streaming=True)
 
     def stream_stream(
         self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]
     ) -> StreamStream[Req, Res]:
-        """A method with a stream of requests and a stream of replies; see `method`."""
+        """Return a method with a stream of requests and a stream of replies; see `method`."""
         return self.method(path, request_type, response_type, client_streaming=True, server_streaming=True)
 
 
@@ -113,24 +114,24 @@ class Session(MethodFactory):
 
 
 class Channel(MethodFactory):
-    """A way to a service, usable from any thread while the block of its `open_channel` lasts."""
+    """A channel makes calls to one target, in any thread, while the block of its `open_channel` lasts."""
 
     @property
     def target(self) -> str:
-        """What the channel was opened to."""
+        """Return the target that the channel was opened with."""
         return self._hand_over.channel.target
 
     @property
     def state(self) -> trxds.Connectivity | None:
-        """Where the channel stands; see `trxds.Channel.state`."""
+        """Return the channel's connectivity state; see `trxds.Channel.state`."""
         return self._hand_over.channel.state
 
     def wait_for_state_change(self, last: trxds.Connectivity | None) -> trxds.Connectivity | None:
-        """The state, as soon as it is another one than `last`; see `trxds.Channel.wait_for_state_change`."""
+        """Wait until the state is not `last`, and return it; see `trxds.Channel.wait_for_state_change`."""
         return self._hand_over.wait(partial(self._hand_over.channel.wait_for_state_change, last))
 
     def try_to_connect(self) -> None:
-        """If the channel is IDLE, have it connect without a call."""
+        """Make the channel connect without a call, if it is IDLE."""
 
         async def ask() -> None:
             self._hand_over.channel.try_to_connect()
@@ -141,7 +142,7 @@ class Channel(MethodFactory):
     def session(
         self, *, wait_for_first: bool = True, first_within: float = 5.0, require: bool = False
     ) -> Iterator[Session]:
-        """One scope, one cookie jar, one host for all calls in it; see `trxds.Channel.session`."""
+        """Open a session: all calls in the block share one cookie jar, and so one host; see `trxds.Channel.session`."""
         opening = partial(
             self._hand_over.channel.session, wait_for_first=wait_for_first, first_within=first_within, require=require
         )
@@ -149,14 +150,14 @@ class Channel(MethodFactory):
             yield Session(self._hand_over, session)
 
     def explain(self, method: str, metadata: Pairs = (), timeout: float | None = None) -> trxds.Explanation:
-        """Where a call of `method` would go now, and why; see `trxds.Channel.explain`."""
+        """Explain where a call of `method` would go now; see `trxds.Channel.explain`."""
         return self._hand_over.wait(partial(self._hand_over.channel.explain, method, metadata, timeout))
 
     def submit(self, function: Callable[..., Awaitable[T]], *args: Any) -> Future[T]:
-        """Run `await function(channel, *args)` in Trio's thread, with the `trxds.Channel` that lives there.
+        """Run `await function(channel, *args)` in Trio's thread, with the `trxds.Channel` there; return its future.
 
-        For what a thread cannot do as well: several calls at once, or a stream that is to be left to itself. To cancel
-        the future is to cancel the function, and so is to close the channel.
+        Use it for work that needs a task rather than a thread: several calls at once, or a stream in the background.
+        Cancelling the future cancels the function, and so does closing the channel.
         """
         future: Future[T] = Future()
         self._hand_over.start(future, partial(function, self._hand_over.channel, *args))
@@ -180,7 +181,7 @@ def _for_threads(
         try:
             yield Channel(hand_over, hand_over.channel)
         finally:
-            thread.leave()
+            thread.stop()
 
     return opened
 
@@ -197,7 +198,7 @@ async def _serve(
         try:
             await leaving.wait()
         finally:
-            # What runs in here ends before the channel, with the error that ends a channel's calls.
+            # The functions end before the channel, with the error of calls whose channel closes.
             hand_over.closed = True
             nursery.cancel_scope.cancel(reason="the channel is closed")
 

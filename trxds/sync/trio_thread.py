@@ -1,11 +1,11 @@
-"""Trio in a thread of its own, for programs that do not run it, and its end when the process ends.
+"""A `TrioThread` runs Trio in a thread of its own, for programs that do not run it, and ends it with the process.
 
-anyio's portal starts the thread, and stops it when its block is left. It is left by those who entered it, unless nobody
-can: the thread is in another process, which this one is a fork of; or the process ends, and the thread does not. Python
-joins all other threads, then runs `atexit` handlers, and after those a daemon never runs again: whoever waits for one
-waits for ever. So the thread itself holds on to the portal's block, which then is not left by the garbage collector
-either. And a handler here stops all threads. It is registered when this file is imported, so that those which a program
-registers later run before it, and may still make calls.
+anyio's portal starts the thread, and stops it when the portal's block is left. The thread that entered the block leaves
+it, with two exceptions: in a fork, where the thread does not exist; and at the end of the process. Then Python joins
+all other threads and runs `atexit` handlers, and after those a daemon thread never runs again, so a wait for it would
+never end. Therefore the thread itself keeps a reference to the portal's block, or the garbage collector could leave it.
+And an `atexit` handler here stops all threads. It is registered when this file is imported, so that handlers which a
+program registers later run before it, and may still make calls.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-EXIT_TIMEOUT = 5.0  # seconds that the end of the process waits for all of these threads together
+EXIT_TIMEOUT = 5.0  # seconds that the end of the process waits for all Trio threads together
 
 
 class Serve(Protocol[T_co]):
-    """Calls `task_status.started` with a value, and goes on until it is to leave."""
+    """An async function that calls `task_status.started` with a value, and returns after `leaving` is set."""
 
     async def __call__(self, leaving: trio.Event, *, task_status: trio.TaskStatus[T_co]) -> None: ...
 
 
 class TrioThread(Generic[T]):
-    """Runs `serve` in a thread of its own, once."""
+    """A `TrioThread` runs `serve` once, in a thread of its own."""
 
     def __init__(self, serve: Serve[T]) -> None:
         self._serve = serve
@@ -44,49 +44,49 @@ class TrioThread(Generic[T]):
         self._leaving = trio.Event()
 
     @property
-    def lost(self) -> bool:
-        """This process is a fork of the one that has the thread."""
+    def is_forked(self) -> bool:
+        """Return whether this process is a fork of the one that has the thread."""
         return os.getpid() != self._process
 
     def start(self) -> T:
-        """Begin; the value, or what `serve` raised instead."""
+        """Start the thread; return the value that `serve` started with, or raise its exception."""
         if _ending.is_set():
             raise RuntimeError("the process is about to end, and no channel can be opened any more")
         portal = self._portal.__enter__()
         try:
             value: T
-            # What is in this thread's context, a span say, is not meant for the tasks of a channel.
+            # This thread's context, which may have a span, is not meant for the tasks of a channel.
             self._ended, value = Context().run(portal.start_task, self._main, portal)
             return value
-        except BaseException:  # also KeyboardInterrupt, while it still begins
+        except BaseException:  # KeyboardInterrupt too, during the start
             self._portal.__exit__(*sys.exc_info())
             _running.discard(self)
             raise
 
-    def leave(self) -> None:
-        """Have it stop, and wait for its end; raises what `serve` raised."""
-        if self.lost or _ending.is_set():
+    def stop(self) -> None:
+        """Stop the thread and wait for its end; raises the exception of `serve`, if any."""
+        if self.is_forked or _ending.is_set():
             return
         self.ask_to_stop()
         if threading.current_thread() is self._thread:
-            return  # the collector runs here, and has found a block that nobody left: we cannot wait for ourselves
+            return  # the garbage collector leaves an abandoned block in this very thread, which cannot wait for itself
         self._portal.__exit__(None, None, None)
         _running.discard(self)
         self._ended.result()
 
     def ask_to_stop(self) -> None:
-        """Plain, and from any thread."""
+        """Ask `serve` to return. Synchronous, from any thread."""
         with suppress(trio.RunFinishedError):
             self._token.run_sync_soon(self._leaving.set)
 
     def join(self, timeout: float) -> None:
-        """Wait until the thread has ended, and no longer than so many seconds."""
+        """Wait until the thread has ended, at most `timeout` seconds."""
         self._thread.join(timeout)
 
     async def _main(self, portal: BlockingPortal, *, task_status: trio.TaskStatus[T]) -> None:
         self._thread = threading.current_thread()
         self._token = trio.lowlevel.current_trio_token()
-        # This task has `self`, and with it the portal's block, which so is not closed before the thread has ended.
+        # This task refers to `self`, and so to the portal's block, which therefore outlives the thread.
         _running.add(self)
         try:
             await self._serve(self._leaving, task_status=task_status)
@@ -101,13 +101,13 @@ _ending = threading.Event()
 
 
 def is_ending() -> bool:
-    """The process ends: what such a thread was asked for and has not done will not be done."""
+    """Return whether the process ends, so that Trio threads complete no more functions."""
     return _ending.is_set()
 
 
-def _end() -> None:
+def _stop_all() -> None:
     _ending.set()
-    here = [thread for thread in tuple(_running) if not thread.lost]
+    here = [thread for thread in tuple(_running) if not thread.is_forked]
     for thread in here:
         thread.ask_to_stop()
     until = time.monotonic() + EXIT_TIMEOUT
@@ -115,4 +115,4 @@ def _end() -> None:
         thread.join(max(0.0, until - time.monotonic()))
 
 
-atexit.register(_end)
+atexit.register(_stop_all)

@@ -1,4 +1,4 @@
-"""Servers, a control plane and a network for tests: ours, the demo's, and those of programs that use trxds.
+"""`trxds.testing` has servers, a control plane and a network for the tests of programs that use trxds.
 
     from trxds.testing import serve, unary
 
@@ -8,9 +8,9 @@
     async with serve({"/pkg.Greeter/Hello": unary(hello)}) as server:
         ...  # server.address is 127.0.0.1 and a free port
 
-`ManagementServer` is the control plane, and `trxds.testing.resources` makes its resources in short
-form. With `network=MemoryNetwork()` and an address of your choice nothing leaves the process, and
-a whole story runs on Trio's MockClock.
+`ManagementServer` is the control plane, and `trxds.testing.resources` makes its resources in a short form. With
+`network=MemoryNetwork()` and an address of your choice nothing leaves the process, and a whole scenario runs on Trio's
+MockClock.
 """
 
 from trxds.server.server import Server, serve

@@ -1,4 +1,4 @@
-"""The load reporting service of a control plane for tests: it asks for reports and keeps what it is told.
+"""A `LoadReportingService` is the LRS of a control plane for tests: it requests load reports and records them.
 
 plane.load.ask("cart", interval=10)
 report = await plane.load.next_report()
@@ -21,7 +21,7 @@ PATH = "/envoy.service.load_stats.v3.LoadReportingService/StreamLoadStats"
 
 @dataclass(frozen=True, slots=True)
 class LoadRequest:
-    """One LoadStatsRequest as it came: `clusters` are ClusterStats messages by cluster."""
+    """A `LoadRequest` is one LoadStatsRequest as received; `clusters` has its ClusterStats messages by cluster."""
 
     clusters: dict[str, Any]
     node: Any  # the Node message, or None
@@ -30,7 +30,7 @@ class LoadRequest:
 
 
 class LoadReportingService:
-    """Asks every client for the reports of all clusters, or of some. `requests` is the record."""
+    """The service asks every client for the load reports of all clusters, or of some; `requests` is the record."""
 
     def __init__(self) -> None:
         self.requests: list[LoadRequest] = []
@@ -38,13 +38,13 @@ class LoadReportingService:
         self._order.load_reporting_interval.seconds = 1
         self._streams: dict[int, tuple[ConflatingQueue[None], trio.CancelScope]] = {}
         self._opened = 0
-        self._heard = trio.lowlevel.ParkingLot()
+        self._activity = trio.lowlevel.ParkingLot()
 
     def __repr__(self) -> str:
         return f"<LoadReportingService {len(self._streams)} streams, {len(self.requests)} requests>"
 
     def ask(self, *clusters: str, interval: float) -> None:
-        """Ask for the load of these clusters, of all if none is named, every `interval` seconds."""
+        """Request the load of these clusters (all if none is named) every `interval` seconds."""
         self._order = protos.LoadStatsResponse(clusters=clusters, send_all_clusters=not clusters)
         self._order.load_reporting_interval.FromNanoseconds(round(interval * 1e9))
         for news, _ in self._streams.values():
@@ -52,7 +52,7 @@ class LoadReportingService:
 
     @property
     def streams(self) -> int:
-        """How many are open."""
+        """Return the number of open streams."""
         return len(self._streams)
 
     def drop_streams(self) -> None:
@@ -61,17 +61,17 @@ class LoadReportingService:
             scope.cancel()
 
     async def next_report(self) -> LoadRequest:
-        """The next request that comes, other than a stream's first."""
+        """Wait for the next request that is not a stream's first, and return it. Always a checkpoint."""
         looked = len(self.requests)
         while True:
             for request in self.requests[looked:]:
                 if request.node is None:
                     return request
             looked = len(self.requests)
-            await self._heard.park()
+            await self._activity.park()
 
     async def handle(self, call: Call) -> None:
-        """The method itself, StreamLoadStats."""
+        """Serve one stream of the method StreamLoadStats."""
         self._opened += 1
         number, news, scope = self._opened, ConflatingQueue[None](), trio.CancelScope()
         self._streams[number] = news, scope
@@ -79,9 +79,10 @@ class LoadReportingService:
             with scope:
                 async with trio.open_nursery() as nursery:
                     async for message in call:
-                        request = _recorded(protos.LoadStatsRequest.FromString(message), number)
+                        request = _to_record(protos.LoadStatsRequest.FromString(message), number)
                         self.requests.append(request)
-                        self._heard.unpark_all()
+                        self._activity.unpark_all()
+                        # The first request of a stream, the one with the node, asks for the first response.
                         if request.node is not None:
                             nursery.start_soon(self._send, call, news)
                     nursery.cancel_scope.cancel()
@@ -94,7 +95,7 @@ class LoadReportingService:
             await news.next(math.inf)
 
 
-def _recorded(message: Any, stream: int) -> LoadRequest:
+def _to_record(message: Any, stream: int) -> LoadRequest:
     return LoadRequest(
         {each.cluster_name: each for each in message.cluster_stats},
         message.node if message.HasField("node") else None,

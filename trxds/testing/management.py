@@ -1,4 +1,4 @@
-"""A control plane for tests and demos: an ADS server, in memory or over TCP.
+"""A `ManagementServer` is a control plane for tests and demos: an ADS server, in memory or over TCP.
 
     plane = ManagementServer()
     plane.put(resources.listener("shop", routes="r"), resources.routes("r", ...), ...)
@@ -7,9 +7,9 @@
         plane.put(resources.cluster("cart", ...))
         await plane.wait_for_ack("CDS")
 
-It speaks both protocols, state of the world and delta, and says in each what a client has to get
-right; where there is nothing to send, nothing is sent. Everything it hears is in `requests`. Its
-resources outlive `serve`, so leaving and entering that again is a restart.
+It serves both protocol variants, state of the world and delta, and sends a response only if something has changed.
+`requests` records everything that clients send. The resources outlive `serve`, so leaving and entering it again is a
+restart of the server.
 """
 
 from __future__ import annotations
@@ -45,15 +45,16 @@ _MESSAGES = {
     "CDS": protos.Cluster,
     "EDS": protos.ClusterLoadAssignment,
 }
-# Clusters before what refers to them, as the protocol advises ("make before break").
+# Clusters before the resources that refer to them, as the xDS protocol advises ("make before break").
 _PUSH_ORDER = ("CDS", "EDS", "LDS", "RDS")
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request as it came. `kind` is "LDS", "RDS", "CDS" or "EDS", or the type URL of another type.
+    """A `Request` is one request as received. `kind` is "LDS", "RDS", "CDS" or "EDS", or the type URL of another type.
 
-    `names` are those wanted from now on. In delta there is no `version`, and a nonce only in answers.
+    `names` are all names that the stream subscribes to from now on. A delta request has no `version`, and a nonce only
+    if it is an ACK or NACK.
     """
 
     kind: str
@@ -68,7 +69,7 @@ class Request:
 
     @property
     def answer(self) -> str:
-        """What it is: "SUBSCRIBE" (no nonce yet), "ACK" or "NACK"; a changed subscription looks like an ACK."""
+        """Return "SUBSCRIBE" (no nonce yet), "ACK" or "NACK"; a changed subscription looks like an ACK."""
         if self.error is not None:
             return "NACK"
         return "ACK" if self.nonce else "SUBSCRIBE"
@@ -80,7 +81,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """One response as it was sent."""
+    """A `Response` is one response as sent."""
 
     kind: str
     version: int
@@ -91,19 +92,19 @@ class Response:
 
 @dataclass(slots=True, eq=False)
 class _Stream:
-    """One client's stream, in one of the two protocols."""
+    """One client's ADS stream, in one of the two protocol variants."""
 
     number: int
     subscriptions: Subscriptions
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
-    news: ConflatingQueue[None] = field(default_factory=ConflatingQueue)
+    wake_ups: ConflatingQueue[None] = field(default_factory=ConflatingQueue)
 
 
 class ManagementServer:
-    """Resources by name, served to every ADS stream that asks. `requests` and `responses` are the record.
+    """A management server serves its resources to every ADS stream; `requests` and `responses` are the record.
 
-    `load` is its load reporting service. With `snapshots` it serves state of the world as go-control-plane's
-    snapshot cache does (`trxds/testing/snapshots.py`).
+    `load` is its load reporting service. With `snapshots` it serves state of the world as go-control-plane's snapshot
+    cache does (`trxds/testing/snapshots.py`).
     """
 
     def __init__(self, *, snapshots: bool = False) -> None:
@@ -116,16 +117,16 @@ class ManagementServer:
         self._withheld: set[str] = set()
         self._streams: list[_Stream] = []
         self._opened = 0
-        self._heard = trio.lowlevel.ParkingLot()
+        self._activity = trio.lowlevel.ParkingLot()
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{len(resources)} {kind}" for kind, resources in self._resources.items())
         return f"<ManagementServer {counts}, {len(self._streams)} streams>"
 
-    # -- what it serves
+    # -- resources
 
     def put(self, *resources: Mapping[str, Any] | Any) -> None:
-        """Add or replace resources, and push what changed.
+        """Add or replace resources, and push the changes.
 
         Each is a message (a Listener, RouteConfiguration, Cluster or ClusterLoadAssignment), an Any of one,
         or a dict in proto-JSON form with `@type`; `ValueError` names the field that is wrong. Resources of one type in
@@ -147,7 +148,7 @@ class ManagementServer:
         self._changed(kind)
 
     def fail(self, kind: str, name: str, code: int, message: str) -> None:
-        """Instead of that resource, say why there is none (xRFC TP3), until it is put; `code` is a google.rpc.Code."""
+        """Replace the resource by an error (xRFC TP3), until it is put again; `code` is a google.rpc.Code."""
         detail = protos.Status(code=code, message=message)
         self._resources[kind][name] = protos.ResourceError(
             resource_name=protos.ResourceName(name=name), error_detail=detail
@@ -155,51 +156,54 @@ class ManagementServer:
         self._changed(kind)
 
     def _changed(self, *kinds: str) -> None:
+        # A snapshot of go-control-plane has one version for all types.
         for kind in self._versions if self._snapshots and kinds else kinds:
             self._versions[kind] += 1
         self._push()
 
     def withhold(self, kind: str) -> None:
-        """Answer no more about that kind, until `release`."""
+        """Send no responses of that kind, until `release`."""
         self._withheld.add(kind)
 
     def release(self, kind: str) -> None:
+        """Send the responses of that kind again, including the withheld one."""
         self._withheld.discard(kind)
         self._push()
 
     def version(self, kind: str) -> int:
+        """Return the present version of that kind; it begins at 0 and grows by 1 with each change."""
         return self._versions[kind]
 
-    # -- where it serves
+    # -- serving
 
     @asynccontextmanager
     async def serve(
         self, address: str = "127.0.0.1:0", network: MemoryNetwork | None = None, *, tls: ssl.SSLContext | None = None
     ) -> AsyncIterator[str]:
-        """Listen while the block runs: on TCP, or at any address of an in-memory network. The value is the address.
+        """Listen while the block runs: on TCP, or at any address of an in-memory network. Yields the address.
 
-        With `tls`, a context for servers, clients must speak TLS. `OSError` if nobody can listen there.
+        With `tls`, a context for servers, clients must use TLS. `OSError` if the address cannot be listened on.
         """
         async with serve(self.handlers, address=address, network=network, tls=tls, remember_calls=False) as server:
             yield server.address
 
     @property
     def handlers(self) -> Mapping[str, Handler]:
-        """The methods themselves, for a server that has other methods too."""
+        """Return the handlers of its methods, for a server that has other methods too."""
         return {PATH: self.handle, DELTA_PATH: self.handle, LOAD_PATH: self.load.handle}
 
     async def handle(self, call: Call) -> None:
-        """One ADS stream, in the protocol that the method's name says."""
+        """Serve one ADS stream, in the protocol variant of the method's path."""
         self._opened += 1
         stream = _Stream(self._opened, self._subscriptions(call.path))
         self._streams.append(stream)
-        self._heard.unpark_all()
+        self._activity.unpark_all()
         try:
             with stream.scope:
-                await self._converse(stream, call)
+                await self._run_stream(stream, call)
         finally:
             self._streams.remove(stream)
-            self._heard.unpark_all()
+            self._activity.unpark_all()
 
     def _subscriptions(self, path: str) -> Subscriptions:
         if path == DELTA_PATH:
@@ -213,53 +217,51 @@ class ManagementServer:
 
     @property
     def streams(self) -> int:
-        """How many ADS streams are open."""
+        """Return the number of open ADS streams."""
         return len(self._streams)
 
-    async def _converse(self, stream: _Stream, call: Call) -> None:
+    async def _run_stream(self, stream: _Stream, call: Call) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._send, stream, call, name=f"management/{stream.number}/send")
             async for message in call:
-                self._note(stream, stream.subscriptions.request.FromString(message))
+                self._record(stream, stream.subscriptions.request.FromString(message))
             nursery.cancel_scope.cancel()
 
     async def _send(self, stream: _Stream, call: Call) -> None:
         while True:
             for kind in _PUSH_ORDER:
-                response = self._compose(stream, kind)
+                response = self._next_response(stream, kind)
                 if response is not None:
                     await call.send(response.SerializeToString())
-            await stream.news.next()
+            await stream.wake_ups.next()
 
     def _push(self) -> None:
         for stream in self._streams:
-            stream.news.put("push", None)
+            stream.wake_ups.put("push", None)
 
-    def _compose(self, stream: _Stream, kind: str) -> Any | None:
+    def _next_response(self, stream: _Stream, kind: str) -> Any | None:
         if kind in self._withheld:
             return None
+        # Numbered over all streams, so that `_refers_to` finds the response of a nonce.
         nonce = f"n{len(self.responses) + 1}"
-        sending = stream.subscriptions.due(kind, self._resources[kind], self._versions[kind], nonce)
+        sending = stream.subscriptions.next_response(kind, self._resources[kind], self._versions[kind], nonce)
         if sending is None:
             return None
         self.responses.append(Response(kind, self._versions[kind], nonce, sending.names, stream.number))
         return sending.message
 
-    def _note(self, stream: _Stream, message: Any) -> None:
+    def _record(self, stream: _Stream, message: Any) -> None:
         kind = _KINDS.get(message.type_url, message.type_url)
-        names = stream.subscriptions.heard(kind, message)
+        names = stream.subscriptions.handle_request(kind, message)
         self.requests.append(_request(message, kind, names, stream.number))
-        self._heard.unpark_all()
+        self._activity.unpark_all()
         if kind in TYPE_URLS:
-            stream.news.put("request", None)
+            stream.wake_ups.put("request", None)
 
-    # -- waiting for what clients say
+    # -- waiting for requests
 
     async def wait_for(self, wanted: Callable[[Request], bool]) -> Request:
-        """The first request, of those that came and those that will, for which `wanted` is true.
-
-        Always a checkpoint.
-        """
+        """Return the first request, past or future, for which `wanted` is true. Always a checkpoint."""
         await trio.lowlevel.checkpoint()
         looked = 0
         while True:
@@ -267,33 +269,34 @@ class ManagementServer:
                 if wanted(request):
                     return request
             looked = len(self.requests)
-            await self._heard.park()
+            await self._activity.park()
 
     async def wait_for_ack(self, kind: str, version: int | None = None) -> Request:
-        """The ACK of that version (the present one if None) or a newer one."""
-        return await self._answered("ACK", kind, version)
+        """Wait for the ACK of that version (the present one if None) or a newer one, and return it."""
+        return await self._wait_for_answer("ACK", kind, version)
 
     async def wait_for_nack(self, kind: str, version: int | None = None) -> Request:
-        """The NACK of that version (the present one if None) or a newer one; `.error` has the client's words."""
-        return await self._answered("NACK", kind, version)
+        """Wait for the NACK of that version (the present one if None) or a newer one; `.error` is its message."""
+        return await self._wait_for_answer("NACK", kind, version)
 
     async def wait_for_streams(self, count: int) -> None:
-        """Until exactly so many streams are open. Always a checkpoint."""
+        """Wait until exactly `count` ADS streams are open. Always a checkpoint."""
         await trio.lowlevel.checkpoint()
         while len(self._streams) != count:
-            await self._heard.park()
+            await self._activity.park()
 
-    async def _answered(self, answer: str, kind: str, version: int | None) -> Request:
-        """By nonce: a NACK has the version that was accepted before, not the one it refuses."""
+    async def _wait_for_answer(self, answer: str, kind: str, version: int | None) -> Request:
+        """Wait for an ACK or NACK of a version."""
         wanted = self._versions[kind] if version is None else version
 
+        # By nonce, because a NACK has the version that was accepted before, not the rejected one.
         def answers(request: Request) -> bool:
             return request.answer == answer and request.kind == kind and self._refers_to(request) >= wanted
 
         return await self.wait_for(answers)
 
     def _refers_to(self, request: Request) -> int:
-        """The version of the response that a request answers; nonces count the responses from 1."""
+        """Return the version of the response that a request answers; nonces count the responses from 1."""
         number = request.nonce.removeprefix("n")
         return self.responses[int(number) - 1].version if number.isdecimal() else -1
 
@@ -314,7 +317,7 @@ def _request(message: Any, kind: str, names: tuple[str, ...], stream: int) -> Re
 
 
 def _packed(resource: Any) -> tuple[str, str, protos.AnyProto]:
-    """A resource in any of the forms that `put` takes: its kind, its name, and an Any."""
+    """Return the kind, name and Any of a resource in one of the forms that `put` takes."""
     if isinstance(resource, Mapping):
         resource = protos.from_json(resource)
     packed = resource if isinstance(resource, protos.AnyProto) else protos.pack(resource)

@@ -1,7 +1,7 @@
-"""A network in memory, with the failures of a real one.
+"""A `MemoryNetwork` is a network in memory, with the failures of a real one.
 
-Its streams have bounded buffers, so that a peer that does not read is felt, and no clock of their
-own, so that Trio's MockClock rules everything.
+Its streams have bounded buffers, so that a peer that does not read blocks its sender, and no clock of their own, so
+that Trio's MockClock controls everything.
 """
 
 from __future__ import annotations
@@ -16,38 +16,39 @@ from functools import partial
 
 import trio
 
-CAPACITY = 64 * 1024
+CAPACITY = 64 * 1024  # bytes
 
 
 class MemoryNetwork:
-    """Listeners by address, and connections to them.
+    """A `MemoryNetwork` has listeners by address, and connections to them.
 
-    `refuse`, `black_hole` and `restore` say what becomes of new connections to an address;
-    `cut` breaks those that stand. `names` is its DNS: `names["cart.example"] = ["10.0.0.1"]`.
+    `refuse`, `black_hole` and `restore` control new connections to an address; `cut`, `silence` and `inject` act on
+    open ones. `names` is its DNS: `names["cart.example"] = ["10.0.0.1"]`.
     """
 
     def __init__(self) -> None:
         self._listeners: dict[str, MemoryListener] = {}
         self._refused: set[str] = set()
         self._black_holes: set[str] = set()
-        # Both ends of what stands, as long as they are not closed; True for the one who connected.
+        # Both ends of each connection, as long as they are not closed; True for the client's end.
         self._ends: defaultdict[str, dict[MemoryStream, bool]] = defaultdict(dict)
         self.attempts: defaultdict[str, int] = defaultdict(int)
-        """How often each address was asked for, whatever came of it."""
+        """The number of connection attempts by address, whatever their result."""
         self.names: dict[str, Sequence[str]] = {}
         self.look_ups: defaultdict[str, int] = defaultdict(int)
-        """How often each name was looked up, found or not."""
+        """The number of look-ups by name, found or not."""
 
     def listen(self, address: str) -> MemoryListener:
-        """Accept connections to `address`; `OSError` if somebody does already."""
+        """Return a listener at `address`; `OSError` if there is one already."""
         if address in self._listeners:
             raise OSError(errno.EADDRINUSE, f"{address}: {os.strerror(errno.EADDRINUSE)}")
         listener = self._listeners[address] = MemoryListener(self, address)
         return listener
 
     async def connect(self, address: str) -> trio.abc.Stream:
-        """A stream to whoever listens at `address`; `ConnectionRefusedError` if nobody does."""
+        """Connect to the listener at `address`; `ConnectionRefusedError` if there is none. Always a checkpoint."""
         self.attempts[address] += 1
+        # A checkpoint first, as of a real socket, which never connects within one step.
         await trio.lowlevel.checkpoint()
         if address in self._black_holes:
             await trio.sleep_forever()
@@ -55,18 +56,18 @@ class MemoryNetwork:
         if listener is None or address in self._refused:
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         ours, theirs = memory_stream_pair()
-        self._remember(address, ours, client=True)
-        self._remember(address, theirs, client=False)
+        self._register(address, ours, client=True)
+        self._register(address, theirs, client=False)
         listener.deliver(theirs)
         return ours
 
-    def _remember(self, address: str, end: MemoryStream, *, client: bool) -> None:
+    def _register(self, address: str, end: MemoryStream, *, client: bool) -> None:
         ends = self._ends[address]
         ends[end] = client
-        end.when_closed = partial(ends.pop, end, None)
+        end.on_closed = partial(ends.pop, end, None)
 
     async def resolve(self, host: str, port: int) -> tuple[str, ...]:
-        """The addresses in `names`; `OSError` for a host that is not there or has none."""
+        """Return the addresses of `host` in `names`; `OSError` if there are none. Always a checkpoint."""
         self.look_ups[host] += 1
         await trio.lowlevel.checkpoint()
         if not self.names.get(host):
@@ -74,41 +75,41 @@ class MemoryNetwork:
         return tuple(f"{ip}:{port}" for ip in self.names[host])
 
     def refuse(self, address: str) -> None:
-        """New connections are refused, as if nobody listened."""
+        """Refuse new connections, as if there were no listener."""
         self._refused.add(address)
 
     def black_hole(self, address: str) -> None:
-        """New connections neither succeed nor fail."""
+        """Let new connections neither succeed nor fail."""
         self._black_holes.add(address)
 
     def restore(self, address: str) -> None:
-        """New connections succeed again."""
+        """Accept new connections again."""
         self._refused.discard(address)
         self._black_holes.discard(address)
 
     def cut(self, address: str) -> None:
-        """Break every standing connection, for both of its ends."""
+        """Break every open connection, for both of its ends."""
         for end in self._ends.pop(address, {}):
             end.cut()
 
     def silence(self, address: str) -> None:
-        """Standing connections stay, and what is sent on them is lost: the peer's host has vanished."""
+        """Drop all data sent on open connections, without an error, as if the peer's host had vanished."""
         for end in self._ends[address]:
             end.silence()
 
     def inject(self, address: str, data: bytes) -> None:
-        """Bytes that nobody sent arrive at every client connected to `address`."""
+        """Deliver bytes that nobody sent to every client connected to `address`."""
         for end, client in self._ends[address].items():
             if client:
                 end.inject(data)
 
     def forget_listener(self, address: str) -> None:
-        """Called by a listener that closes."""
+        """Remove a listener, which calls this when it closes."""
         self._listeners.pop(address, None)
 
 
 class MemoryListener(trio.abc.Listener["MemoryStream"]):
-    """Made by `MemoryNetwork.listen`."""
+    """A listener that `MemoryNetwork.listen` made."""
 
     def __init__(self, network: MemoryNetwork, address: str) -> None:
         self.address = address
@@ -116,7 +117,7 @@ class MemoryListener(trio.abc.Listener["MemoryStream"]):
         self._arrivals, self._queue = trio.open_memory_channel[MemoryStream](1000)
 
     def deliver(self, stream: MemoryStream) -> None:
-        """Somebody connected."""
+        """Queue a new connection for `accept`."""
         self._arrivals.send_nowait(stream)
 
     async def accept(self) -> MemoryStream:
@@ -130,22 +131,22 @@ class MemoryListener(trio.abc.Listener["MemoryStream"]):
 
 
 def memory_stream_pair(capacity: int = CAPACITY) -> tuple[MemoryStream, MemoryStream]:
-    """Two ends of a connection; each holds at most `capacity` unread bytes of the other."""
+    """Return the two ends of a connection; each holds at most `capacity` unread bytes of the other."""
     there, back = _Pipe(capacity), _Pipe(capacity)
     return MemoryStream(there, back), MemoryStream(back, there)
 
 
 class MemoryStream(trio.abc.HalfCloseableStream):
-    """One end of a connection in memory."""
+    """A `MemoryStream` is one end of a connection in memory."""
 
     def __init__(self, outgoing: _Pipe, incoming: _Pipe) -> None:
         self._outgoing = outgoing
         self._incoming = incoming
-        self.when_closed: Callable[[], object] = lambda: None
+        self.on_closed: Callable[[], object] = lambda: None
 
     @property
     def closed(self) -> bool:
-        """Whether this end was closed."""
+        """Return whether this end was closed."""
         return self._outgoing.sender_closed
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
@@ -168,32 +169,32 @@ class MemoryStream(trio.abc.HalfCloseableStream):
     async def aclose(self) -> None:
         self._outgoing.close_sender()
         self._incoming.close_receiver()
-        self.when_closed()
+        self.on_closed()
         await trio.lowlevel.checkpoint()
 
     def silence(self) -> None:
-        """What this end sends from now on is lost."""
+        """Drop all data that this end sends from now on."""
         self._outgoing.silenced = True
 
     def inject(self, data: bytes) -> None:
-        """These bytes arrive here, whoever sent them."""
+        """Deliver bytes to this end."""
         self._incoming.inject(data)
 
     def cut(self) -> None:
-        """The connection breaks; both ends see it."""
+        """Break the connection; both ends get an error."""
         self._outgoing.cut()
         self._incoming.cut()
 
 
 class _Pipe:
-    """One direction of a connection."""
+    """A `_Pipe` is one direction of a connection."""
 
     def __init__(self, capacity: int) -> None:
         self.one_sender = _OneTask("sending")
         self.one_receiver = _OneTask("receiving")
         self._capacity = capacity
         self._data = bytearray()
-        self._ended = False  # nothing follows the data
+        self._ended = False  # the end of the stream follows the data
         self.sender_closed = False
         self.silenced = False
         self._receiver_closed = False
@@ -202,13 +203,15 @@ class _Pipe:
 
     async def send(self, data: bytes | bytearray | memoryview) -> None:
         rest = memoryview(data)
+        # Sending nothing is a checkpoint too, and finds a broken connection, as trio.SocketStream does.
         await self.wait_room()
         if self._ended:
             raise trio.ClosedResourceError("the end was sent already")
+        # The data is lost and no error is raised: only a keepalive or TCP's own timeout notices a vanished peer.
         if self.silenced:
             return
         while rest:
-            await self._room()
+            await self._wait_room()
             room = self._capacity - len(self._data)
             self._data += rest[:room]
             rest = rest[room:]
@@ -216,9 +219,9 @@ class _Pipe:
 
     async def wait_room(self) -> None:
         await trio.lowlevel.checkpoint()
-        await self._room()
+        await self._wait_room()
 
-    async def _room(self) -> None:
+    async def _wait_room(self) -> None:
         while self._check_sender() and len(self._data) >= self._capacity:
             await self._changed.park()
 
@@ -233,6 +236,7 @@ class _Pipe:
         if operator.index(max_bytes) < 1:
             raise ValueError("max_bytes must be >= 1")
         await trio.lowlevel.checkpoint()
+        # Data that came before the end is delivered first; a broken connection loses it, as TCP does after a reset.
         while self._check_receiver() and not self._data and not self._ended:
             await self._changed.park()
         data = bytes(self._data[:max_bytes])
@@ -270,7 +274,7 @@ class _Pipe:
 
 
 class _OneTask:
-    """Trio's streams let one task send and one receive; a second is a mistake that is told."""
+    """`_OneTask` raises `BusyResourceError` for a second task that sends or receives, as Trio's streams do."""
 
     def __init__(self, doing: str) -> None:
         self._doing = doing

@@ -1,8 +1,8 @@
-"""xDS resources in proto-JSON form, as short as a test wants to say them.
+"""This file makes xDS resources in proto-JSON form with short calls, for tests.
 
-Each function returns a plain dict that `ManagementServer.put` takes, that `trxds plane` reads from
-YAML, and that a test may change before it sends it. What is left out is what the control planes of
-the field send by default: ADS for every reference, one catch-all virtual host, round robin.
+Each function returns a dict that `ManagementServer.put` takes and `trxds plane` reads from YAML, and that a test may
+change before it sends it. Defaults are those of common control planes: ADS for every reference, one catch-all virtual
+host, round robin.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FROM_ADS: Resource = {"ads": {}, "resource_api_version": "V3"}
 
 
 def listener(name: str, *, routes: str, filters: Iterable[Resource] = ()) -> Resource:
-    """An API listener that takes its RouteConfiguration `routes` from RDS; the router filter comes last by itself."""
+    """Return an API listener with the RouteConfiguration `routes` from RDS; the router filter is added last."""
     return {
         "@type": f"{_TYPES}.config.listener.v3.Listener",
         "name": name,
@@ -26,6 +26,7 @@ def listener(name: str, *, routes: str, filters: Iterable[Resource] = ()) -> Res
             "api_listener": {
                 "@type": f"{_TYPES}.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
                 "rds": {"route_config_name": routes, "config_source": _FROM_ADS},
+                # A39: the router must be the last filter, or a client NACKs the listener.
                 "http_filters": [*filters, _router()],
             }
         },
@@ -37,7 +38,7 @@ def _router() -> Resource:
 
 
 def stateful_session(cookie: str = "session", *, path: str = "/", ttl: float | None = None) -> Resource:
-    """The HTTP filter that pins a session by a cookie (A55); `ttl` in seconds, None: until the session ends."""
+    """Return the HTTP filter that pins a session by a cookie (A55); `ttl` is in seconds, None for a session cookie."""
     body: Resource = {"name": cookie, "path": path}
     if ttl is not None:
         body["ttl"] = f"{ttl:g}s"
@@ -52,7 +53,7 @@ def stateful_session(cookie: str = "session", *, path: str = "/", ttl: float | N
 
 
 def routes(name: str, *entries: Resource, domains: Sequence[str] = ("*",)) -> Resource:
-    """A RouteConfiguration of one virtual host; the first entry that matches decides."""
+    """Return a RouteConfiguration with one virtual host; the first entry that matches is used."""
     return {
         "@type": f"{_TYPES}.config.route.v3.RouteConfiguration",
         "name": name,
@@ -61,7 +62,7 @@ def routes(name: str, *entries: Resource, domains: Sequence[str] = ("*",)) -> Re
 
 
 def route(to: str | Mapping[str, int], *, prefix: str = "") -> Resource:
-    """A route entry to one cluster, or to several by weight: `route({"a": 80, "b": 20})`."""
+    """Return a route entry to one cluster, or to several by weight: `route({"a": 80, "b": 20})`."""
     if isinstance(to, str):
         return {"match": {"prefix": prefix}, "route": {"cluster": to}}
     shares = [{"name": name, "weight": weight} for name, weight in to.items()]
@@ -71,10 +72,10 @@ def route(to: str | Mapping[str, int], *, prefix: str = "") -> Resource:
 def cluster(
     name: str, *, override_statuses: Sequence[str] | None = None, idle_timeout: float | None = None
 ) -> Resource:
-    """An EDS cluster with round robin.
+    """Return an EDS cluster with round robin.
 
-    `override_statuses` are the health states in which a cookie still reaches a host ("HEALTHY",
-    "DRAINING", ...); `idle_timeout` in seconds is how long such a host is kept unused (A75).
+    `override_statuses` are the health statuses in which a cookie still reaches a host ("HEALTHY", "DRAINING", ...;
+    A55); `idle_timeout` is the time in seconds for which such a host is kept without calls (A75).
     """
     body: Resource = {
         "@type": f"{_TYPES}.config.cluster.v3.Cluster",
@@ -96,7 +97,7 @@ def cluster(
 
 
 def load_reports(*metrics: str) -> Resource:
-    """What makes a cluster's load be reported, with these of its hosts' own metrics (LRS, A85).
+    """Return the fields with which a cluster's load is reported, with these custom metrics of its hosts (LRS, A85).
 
     `cluster("c") | load_reports("cpu_utilization", "named_metrics.*")`
     """
@@ -104,7 +105,7 @@ def load_reports(*metrics: str) -> Resource:
 
 
 def custom_policy(name: str, **fields: Any) -> Resource:
-    """What makes a cluster balanced by a policy of the client's own (A52).
+    """Return the fields with which a cluster uses a custom policy of the client (A52).
 
     `cluster("c") | custom_policy("my.pkg.Policy", header="tenant")`
     """
@@ -114,7 +115,7 @@ def custom_policy(name: str, **fields: Any) -> Resource:
 
 
 def aggregate(name: str, *clusters: str, lb_policy: str = "CLUSTER_PROVIDED") -> Resource:
-    """A cluster of clusters, the most preferred first (A37)."""
+    """Return an aggregate cluster of these clusters, the most preferred first (A37)."""
     return {
         "@type": f"{_TYPES}.config.cluster.v3.Cluster",
         "name": name,
@@ -130,7 +131,7 @@ def aggregate(name: str, *clusters: str, lb_policy: str = "CLUSTER_PROVIDED") ->
 
 
 def logical_dns(name: str, host: str, port: int) -> Resource:
-    """A cluster of one endpoint, which has the addresses that `host` has in DNS."""
+    """Return a LOGICAL_DNS cluster: one endpoint, with the addresses of `host` in DNS (A37)."""
     where = {"address": host, "port_value": port}
     return {
         "@type": f"{_TYPES}.config.cluster.v3.Cluster",
@@ -144,7 +145,7 @@ def logical_dns(name: str, host: str, port: int) -> Resource:
 
 
 def endpoints(cluster_name: str, *localities: Resource) -> Resource:
-    """The ClusterLoadAssignment of a cluster."""
+    """Return the ClusterLoadAssignment of a cluster."""
     return {
         "@type": f"{_TYPES}.config.endpoint.v3.ClusterLoadAssignment",
         "cluster_name": cluster_name,
@@ -155,11 +156,12 @@ def endpoints(cluster_name: str, *localities: Resource) -> Resource:
 def locality(
     *addresses: str, zone: str = "a", priority: int = 0, weight: int = 1, health: Mapping[str, str] | None = None
 ) -> Resource:
-    """Endpoints at "host:port"; those that `health` does not name are HEALTHY."""
+    """Return a locality of endpoints at "host:port"; those that `health` does not name are HEALTHY."""
     states = health or {}
     return {
         "locality": {"zone": zone},
         "priority": priority,
+        # EDS ignores a locality without a weight (A27).
         "load_balancing_weight": weight,
         "lb_endpoints": [_endpoint(address, states.get(address, "HEALTHY")) for address in addresses],
     }
@@ -172,9 +174,9 @@ def _endpoint(address: str, health: str) -> Resource:
 
 
 def bootstrap(*servers: str, node: str = "trxds-test", features: Sequence[str] = ("xds_v3",)) -> Resource:
-    """The bootstrap of a client that asks the ADS servers at these addresses, "host:port", in plain text.
+    """Return the bootstrap of a client of the ADS servers at these addresses, "host:port", without TLS.
 
-    The first is asked, the next ones if it cannot be reached (A71).
+    The first server is used, and the next ones if it cannot be reached (A71).
     """
     return {
         "xds_servers": [

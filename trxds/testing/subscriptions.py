@@ -1,11 +1,11 @@
-"""What a client wants on one ADS stream and what it has been sent there, in both protocols.
+"""`Subscriptions` hold the names that a client subscribes to on one ADS stream, and the resources sent there.
 
 State of the world: a Listener or Cluster response is complete, a RouteConfiguration or
 ClusterLoadAssignment response holds what is new to the stream. Delta: every response holds what is
-new to the stream, and names what is gone or was never there.
+new to the stream, and lists the names of removed or absent resources.
 
-A cluster that is new or has changed is followed by its endpoints even if the stream has had the same
-before: a client may warm the cluster, and wait for them with the old one in use. Envoy does, for 15 s.
+The endpoints of a new or changed cluster are sent again, even if the stream has had the same before: a client may warm
+the cluster, and wait for them while it uses the old one. Envoy does, for 15 s.
 """
 
 from __future__ import annotations
@@ -21,34 +21,36 @@ from trxds.resources.types import RESOURCE_TYPES
 TYPE_URLS = {type.kind: type.type_url for type in RESOURCE_TYPES.values()}
 COMPLETE = frozenset(type.kind for type in RESOURCE_TYPES.values() if type.full_state)
 
-# What there is under a name: a resource, or the ResourceError that says why there is none (xRFC TP3).
+# The Any of a resource, or the ResourceError in its place (xRFC TP3).
 Entry: TypeAlias = Any
 
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """A response that is due; `names` are those of its resources and errors."""
+    """A `Sending` is a response that is due; `names` are those of its resources and errors."""
 
     message: Any
     names: tuple[str, ...]
 
 
 class Subscriptions(Protocol):
-    """One stream's, by kind of resource."""
+    """The subscriptions of one stream, by kind of resource."""
 
     request: Any  # the class of a request's message
 
-    def heard(self, kind: str, message: Any) -> tuple[str, ...]:
-        """Take a request; returns the names that are wanted now."""
+    def handle_request(self, kind: str, message: Any) -> tuple[str, ...]:
+        """Apply a request; return the names that the stream now subscribes to."""
         ...
 
-    def due(self, kind: str, entries: Mapping[str, Entry], version: int, nonce: str) -> Sending | None:
-        """What is to be sent now, of all there is. It is taken for sent."""
+    def next_response(self, kind: str, entries: Mapping[str, Entry], version: int, nonce: str) -> Sending | None:
+        """Return the response that is due, and note it as sent; None if there is nothing to send."""
         ...
 
 
 @dataclass(slots=True, eq=False)
 class StateOfTheWorld:
+    """The subscriptions of one stream in the state-of-the-world protocol."""
+
     request = protos.DiscoveryRequest
 
     wanted: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -56,25 +58,25 @@ class StateOfTheWorld:
     nonces: dict[str, str] = field(default_factory=dict)  # of the last response of each kind
     wildcards: set[str] = field(default_factory=set)  # kinds whose first request named nothing: everything
 
-    def heard(self, kind: str, message: Any) -> tuple[str, ...]:
-        """A request's names count unless it answers an older response: then another request is on its way."""
+    def handle_request(self, kind: str, message: Any) -> tuple[str, ...]:
+        """Apply a request, unless it answers an older response: another request is on its way then."""
         names, nonce = tuple(message.resource_names), message.response_nonce
         if kind in TYPE_URLS and not (nonce and nonce != self.nonces.get(kind)):
-            self._wants(kind, names)
+            self._subscribe(kind, names)
         return names
 
-    def _wants(self, kind: str, names: tuple[str, ...]) -> None:
+    def _subscribe(self, kind: str, names: tuple[str, ...]) -> None:
         if not names and kind in COMPLETE and kind not in self.wanted:
             self.wildcards.add(kind)
         if names:
             self.wildcards.discard(kind)
         self.wanted[kind] = names
         if kind in self.sent and kind not in self.wildcards:
-            # A name that is dropped and asked for again is sent again.
+            # A name that is dropped and requested again is sent again.
             sent = self.sent[kind]
             self.sent[kind] = {name: sent[name] for name in names if name in sent}
 
-    def due(self, kind: str, entries: Mapping[str, Entry], version: int, nonce: str) -> Sending | None:
+    def next_response(self, kind: str, entries: Mapping[str, Entry], version: int, nonce: str) -> Sending | None:
         due = self._new(kind, entries)
         if due is None:
             return None
@@ -82,7 +84,7 @@ class StateOfTheWorld:
         sent = _contents(due)
         if kind == "CDS":
             before = self.sent.get(kind, {})
-            _forget(self.sent.get("EDS"), (due[name] for name in due if before.get(name) != sent[name]))
+            _mark_unsent(self.sent.get("EDS"), (due[name] for name in due if before.get(name) != sent[name]))
         self.sent[kind] = sent if kind in COMPLETE else {**self.sent.get(kind, {}), **sent}
         return sotw_response(kind, due, version, nonce)
 
@@ -99,7 +101,7 @@ class StateOfTheWorld:
 
 
 def sotw_response(kind: str, entries: Mapping[str, Entry], version: int, nonce: str) -> Sending:
-    """A state-of-the-world response of these."""
+    """Return a state-of-the-world response of these entries."""
     message = protos.DiscoveryResponse(
         version_info=str(version),
         type_url=TYPE_URLS[kind],
@@ -112,12 +114,14 @@ def sotw_response(kind: str, entries: Mapping[str, Entry], version: int, nonce: 
 
 @dataclass(slots=True, eq=False)
 class Delta:
+    """The subscriptions of one stream in the delta protocol."""
+
     request = protos.DeltaDiscoveryRequest
 
-    wanted: dict[str, dict[str, None]] = field(default_factory=dict)  # "*" among them: everything
-    sent: dict[str, dict[str, str | None]] = field(default_factory=dict)  # versions; None: that there is none
+    wanted: dict[str, dict[str, None]] = field(default_factory=dict)  # "*" subscribes to everything
+    sent: dict[str, dict[str, str | None]] = field(default_factory=dict)  # versions; None for an absent resource
 
-    def heard(self, kind: str, message: Any) -> tuple[str, ...]:
+    def handle_request(self, kind: str, message: Any) -> tuple[str, ...]:
         subscribe = list(message.resource_names_subscribe)
         if not subscribe and kind in COMPLETE and kind not in self.wanted:
             subscribe = ["*"]
@@ -126,11 +130,11 @@ class Delta:
         for name in (*message.resource_names_unsubscribe, *subscribe):
             wanted.pop(name, None)
             if name not in message.initial_resource_versions:
-                sent.pop(name, None)  # what is asked for again is sent again
+                sent.pop(name, None)  # a name that is subscribed to again is sent again
         wanted.update(dict.fromkeys(subscribe))
         return tuple(wanted)
 
-    def due(self, kind: str, entries: Mapping[str, Entry], version: int, nonce: str) -> Sending | None:
+    def next_response(self, kind: str, entries: Mapping[str, Entry], version: int, nonce: str) -> Sending | None:
         if kind not in self.wanted:
             return None
         sent = self.sent[kind]
@@ -140,7 +144,7 @@ class Delta:
             return None
         sent.update((name, now[name]) for name in new)
         if kind == "CDS":
-            _forget(self.sent.get("EDS"), new.values())
+            _mark_unsent(self.sent.get("EDS"), new.values())
         message = protos.DeltaDiscoveryResponse(
             system_version_info=str(version),
             type_url=TYPE_URLS[kind],
@@ -162,8 +166,8 @@ class Delta:
         return dict.fromkeys((*entries, *(name for name in self.sent[kind] if name not in entries)))
 
 
-def _forget(endpoints: dict[str, Any] | None, clusters: Iterable[Entry | None]) -> None:
-    """Take the endpoints of these clusters for not sent."""
+def _mark_unsent(endpoints: dict[str, Any] | None, clusters: Iterable[Entry | None]) -> None:
+    """Mark the endpoints of these clusters as not sent."""
     if not endpoints:
         return
     for entry in clusters:
@@ -177,7 +181,7 @@ def is_error(entry: Entry) -> bool:
 
 
 def _content(entry: Entry) -> bytes:
-    """What makes it the same or another."""
+    """Return the bytes by which two versions of an entry are compared."""
     return bytes(entry.SerializeToString(deterministic=True) if is_error(entry) else entry.value)
 
 
@@ -186,5 +190,5 @@ def _contents(entries: Mapping[str, Entry]) -> dict[str, bytes]:
 
 
 def _version(entry: Entry | None) -> str | None:
-    """A resource's own: the same for the same bytes, over streams and restarts."""
+    """Return a resource's own version: the same for equal bytes, over streams and restarts."""
     return None if entry is None else f"{zlib.crc32(_content(entry)):08x}"

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import trio
 
-from trxds.core.happy_eyeballs import ATTEMPT_DELAY, interleaved
+from trxds.core.happy_eyeballs import ATTEMPT_DELAY, interleave_families
 
 Dial: TypeAlias = Callable[[str], Awaitable[trio.SocketStream]]
 
@@ -19,7 +19,7 @@ async def first_connected(addresses: tuple[str, ...], dial: Dial) -> trio.Socket
     """Return the first connected stream; the `OSError` names each address with its reason."""
     race = _Race(dial)
     try:
-        await race.run(interleaved(addresses))
+        await race.run(interleave_families(addresses))
     except BaseException:
         race.close(race.connected)
         raise

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 
 from trxds.core.json_parse import parse_json
-from trxds.core.metadata import Headers, flaw
+from trxds.core.metadata import Headers, describe_flaw
 from trxds.transport.run_in_thread import run_in_thread
 
 from .bootstrap import ServerConfig
@@ -48,7 +48,7 @@ def read_token(path: str) -> str:
 
 def _check_sendable(token: str, source: str) -> str:
     """Return the token, or raise `OSError` if a header cannot have it: base64 decoders ignore line ends in it."""
-    if not token or (error_text := flaw(token)):
+    if not token or (error_text := describe_flaw(token)):
         raise OSError(f"{source}: its token {f'has {error_text}' if token else 'is empty'}, so it cannot be sent")
     return token
 

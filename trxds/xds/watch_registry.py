@@ -54,7 +54,7 @@ class WatchRegistry:
         """Wait until every watcher of these has read its message and asks for the next, is gone, or is slow."""
         for subscription in self._subscriptions(keys):
             if subscription not in self._slow:
-                await subscription.seen()
+                await subscription.wait_seen()
 
     def mark_slow(self, keys: Iterable[Key]) -> int:
         """Wait no more for watchers that have not read these, until they have; return how many there are."""

@@ -115,7 +115,7 @@ class XdsChannel:
         shared = self._shared = _SharedConnection(self.uri)
         self._set_state(Connectivity.CONNECTING)
         self._start(partial(self._run_connection, shared), f"{self.kind}/{self.uri}/connection")
-        return shared, shared.lifetime.maker
+        return shared, shared.lifetime.initial_hold
 
     def _on_release(self, shared: _SharedConnection) -> None:
         if shared is self._shared and shared.lifetime.ended:

@@ -253,7 +253,7 @@ class XdsClient:
 
     def _report_resources(self, resources: Iterable[Resource]) -> None:
         # Without observers, thousands of resources should cost nothing here.
-        if self.observers.present:
+        if self.observers.active:
             for resource in resources:
                 self.observers.xds_resource(resource_event(resource))
 

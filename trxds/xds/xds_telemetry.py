@@ -35,12 +35,12 @@ class XdsTelemetry:
 
     def request_sent(self, request: Any) -> None:
         """Report a request of either protocol variant that was sent."""
-        if self._observers.present:
+        if self._observers.active:
             self._observers.xds_request_sent(self._request_event(request))
 
     def response_received(self, response: ParsedResponse) -> None:
         """Report a response that was parsed."""
-        if self._observers.present:
+        if self._observers.active:
             self._observers.xds_response_received(_response_event(self._server, response))
 
     def _request_event(self, request: Any) -> XdsRequest:

@@ -262,12 +262,12 @@ async def test_a_viewer_that_was_too_slow_is_told_how_much_it_missed(autojump_cl
 
 async def test_a_channel_has_no_observer_while_its_viewers_want_no_events(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel, state_stream.open(channel) as opened:
-        assert not channel._state.observers.present
+        assert not channel._state.observers.active
         async with opened.subscribe(events=["config_applied"]):
-            assert not channel._state.observers.present
+            assert not channel._state.observers.active
             async with opened.subscribe(sections=[], events=["pick"]):
-                assert channel._state.observers.present
-            assert not channel._state.observers.present
+                assert channel._state.observers.active
+            assert not channel._state.observers.active
 
 
 async def test_a_viewer_of_events_alone_has_an_empty_snapshot(autojump_clock):

@@ -84,7 +84,7 @@ class WeightedRoundRobin:
         return WrrPicker(tuple(Complete(host) for host, _ in pairs), self._schedule)
 
     def _report_weights(self, weights: Sequence[EndpointWeight], known: Sequence[float], now: float) -> None:
-        if self._observers.present:
+        if self._observers.active:
             unknown = sum(not each for each in known)
             stale = sum(weight.is_stale(now) for weight, each in zip(weights, known, strict=True) if not each)
             few = len(known) - unknown < 2
