@@ -30,7 +30,7 @@ class CookieJar:
         self.cookies: SimpleCookie = SimpleCookie()
 
     @asynccontextmanager
-    async def __call__(self, call: trxds.CallDetails, next: trxds.Next) -> AsyncIterator[trxds.OpenCall[Any, Any]]:
+    async def __call__(self, call: trxds.CallDetails, next: trxds.Next) -> AsyncIterator[trxds.CallProtocol[Any, Any]]:
         cookies = "; ".join(
             f"{cookie.key}={cookie.coded_value}"
             for cookie in self.cookies.values()

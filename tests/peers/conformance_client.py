@@ -91,7 +91,7 @@ class Case:
         return self.request.timeout_ms / 1000 if self.request.HasField("timeout_ms") else None
 
     @asynccontextmanager
-    async def observe(self, call: trxds.CallDetails, next: trxds.Next) -> AsyncIterator[trxds.OpenCall[Any, Any]]:
+    async def observe(self, call: trxds.CallDetails, next: trxds.Next) -> AsyncIterator[trxds.CallProtocol[Any, Any]]:
         """Note the metadata of a call that has one reply as well: whoever awaits that reply is given nothing else."""
         async with next(call) as stream:
             try:

@@ -35,7 +35,7 @@ def host(cluster=None, route=None, virtual_host=None):
 
 def chain(overrides, listener=LISTENER):
     routes = BoundRoutes(listener, overrides, tuple)
-    return ConfigSelector(routes, object(), Random(1)).choose("/s/m", EMPTY).cluster.chain
+    return ConfigSelector(routes, object(), Random(1)).choose("/s/m", EMPTY).cluster.filters
 
 
 def test_a_misplaced_override_of_any_scope_leaves_the_filters_own_configuration():

@@ -266,13 +266,13 @@ def test_the_most_specific_scope_wins_entirely():
         listener=listener_with(s=session("listener")),
         overrides={"s": session("host")},
     )
-    names = [select.choose(f"/s/{number}", Metadata()).cluster.chain[0].state.name for number in range(3)]
+    names = [select.choose(f"/s/{number}", Metadata()).cluster.filters[0].state.name for number in range(3)]
     assert names == ["cluster", "route", "host"]
 
 
 def test_filters_keep_the_listeners_order_and_the_router_is_none_of_them():
     select = selector(route(Prefix(""), "a"), listener=listener_with(x=session("x"), y=session("y")))
-    assert select.choose("/s/m", Metadata()).cluster.chain == (session("x"), session("y"))
+    assert select.choose("/s/m", Metadata()).cluster.filters == (session("x"), session("y"))
 
 
 def test_a_disabled_filter_runs_only_where_an_override_configures_it():
@@ -280,13 +280,13 @@ def test_a_disabled_filter_runs_only_where_an_override_configures_it():
     select = selector(
         route(Exact("/s/on"), "a", overrides={"s": session("route")}), route(Prefix(""), "a"), listener=listener
     )
-    assert select.choose("/s/on", Metadata()).cluster.chain == (session("route"),)
-    assert select.choose("/s/m", Metadata()).cluster.chain == ()
+    assert select.choose("/s/on", Metadata()).cluster.filters == (session("route"),)
+    assert select.choose("/s/m", Metadata()).cluster.filters == ()
 
 
 def test_an_override_for_a_filter_the_listener_does_not_have_is_no_filter():
     select = selector(route(Prefix(""), "a", overrides={"other": session("route")}))
-    assert select.choose("/s/m", Metadata()).cluster.chain == ()
+    assert select.choose("/s/m", Metadata()).cluster.filters == ()
 
 
 def test_routes_that_configure_alike_share_a_chain():

@@ -34,7 +34,7 @@ _LB = words(
     Always ByCluster ByHeader ConnectedEndpoints CountedRpcs Counting Draw Drops Explains Fails Health Host Hosts
     InCookie InFlight InHeader Inputs Limited Limits Move Noted QUEUEING RETENTION Record Report Reported Rotation
     Said Sample Seen Surroundings ToHost Tree Turns Waits Waking _Patience _forget _judged _mark_warm _race actual
-    claim covers eject ejected everybody failing find having heard hold hosts judge keep kept let_go limits look
+    claim covers eject ejected everybody failing find having heard hold judge keep kept let_go limits look
     match missed over picked predecessor revive speaker speaks survey tells wait wake warm wish wishes
     """
 )
@@ -77,4 +77,36 @@ RETIRED: dict[str, frozenset[str]] = {
     "interop": _EDGES,
 }
 
-KEPT: frozenset[tuple[str, str]] = frozenset()
+# Kept, because here the word has its ordinary or the field's meaning.
+KEPT = frozenset(
+    {
+        ("xds/nack_pacing.py", "due"),  # a time
+        ("xds/resource.py", "awaited"),
+        ("xds/resource_type_state.py", "answers"),
+        ("xds/resource_type_state.py", "due"),
+        ("xds/xds_channel.py", "release"),
+        ("resolver/http_filters.py", "chain"),  # a chain of HTTP filters (A39)
+        ("resolver/route_explanation.py", "draw"),  # a field of `trxds explain --json`
+        ("resolver/route_explanation.py", "may_change"),  # likewise
+        ("resources/filters.py", "chain"),
+        ("resources/matchers.py", "present"),  # of a header (A28)
+        ("core/conflating_queue.py", "put"),
+        ("core/observe.py", "settled"),  # a public event
+        ("core/observers.py", "settled"),
+        ("lb/outlier_detection/outlier_algorithms.py", "eject"),  # A50's own term
+        ("lb/subtree.py", "eject"),
+        ("lb/subtree.py", "ejected"),
+        ("lb/node_snapshot.py", "ejected"),
+        ("lb/policy.py", "ejected"),
+        ("lb/node_snapshot.py", "warm"),  # a field of the state stream
+        ("client/call_credentials.py", "headers"),
+        ("client/call_telemetry.py", "headers"),
+        ("sync/channel.py", "ask"),
+        ("transport/incoming_messages.py", "wait"),
+        ("transport/waiter.py", "wait"),
+        ("transport/waiter.py", "_Woken"),
+        ("server/server.py", "serve"),  # public
+        ("cli/demo/screen.py", "done"),
+        ("cli/demo/verdict.py", "done"),
+    }
+)

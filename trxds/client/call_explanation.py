@@ -29,7 +29,7 @@ def explain(selector: Selector, tree: TreeNode, path: str, metadata: Metadata, n
     if found is None:
         return explanation
     call = PickArgs(path, metadata, found.route, found.cluster.name, hash=found.hash, now=now, trace=Trace(copies))
-    explanation = _add_filters(explanation, found.cluster.chain, call)
+    explanation = _add_filters(explanation, found.cluster.filters, call)
     if explanation.outcome:
         return explanation
     return replace(explanation, steps=tuple(explain_pick(tree, call)))

@@ -90,12 +90,12 @@ async def find_route(
         scope.shorten(route.limit)
     table = selection.table
     args = PickArgs(path, metadata, route, selection.cluster.name, hash=selection.hash)
-    if not selection.cluster.chain:
+    if not selection.cluster.filters:
         return CallRoute(args, route.config, (), table.keep_cluster(args.cluster))
     responders: tuple[Respond, ...] = ()
     held: Lifetime | None = None
     try:
-        for each in selection.cluster.chain:
+        for each in selection.cluster.filters:
             try:
                 answer = each.start(args)
             except Exception:

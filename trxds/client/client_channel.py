@@ -94,7 +94,7 @@ class ClientChannel:
             self._pool,
             self._state.random,
             re_resolve=resolver.re_resolve,
-            limits=setup.limits,
+            circuit_breakers=setup.limits,
             loads=setup.loads,
             request_re_resolution=resolver.request_re_resolution,
             observers=self._state.observers,

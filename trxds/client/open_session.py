@@ -64,7 +64,7 @@ def _why_not_sticky(target: str, call: PickArgs) -> str:
     if not target.startswith("xds:"):
         return f"{target} has no control plane, and only an xDS configuration can make sessions sticky"
     route = call.route
-    chains = (each.chain for each in route.clusters if each.name == call.cluster) if route is not None else ()
+    chains = (each.filters for each in route.clusters if each.name == call.cluster) if route is not None else ()
     if any(isinstance(each, StatefulSession) for chain in chains for each in chain):
         return "the session filter's cookie has a path that does not cover the method; set its path to /"
     return (

@@ -43,7 +43,7 @@ class ClusterImpl:
 
     def __init__(self, channel_control: ChannelControl) -> None:
         self._random = channel_control.random
-        self._limits = channel_control.limits
+        self._limits = channel_control.circuit_breakers
         self._last_counter: tuple[tuple[str, str], CallCounter] | None = None
         self._security: Security | None = None
         self._loads = channel_control.loads

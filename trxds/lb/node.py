@@ -66,7 +66,7 @@ class PolicyContext:
     registry: Registry
     hosts: SubchannelPoolInterface
     random: Random
-    limits: CircuitBreakers = field(default_factory=CircuitBreakers)
+    circuit_breakers: CircuitBreakers = field(default_factory=CircuitBreakers)
     loads: LoadStore = field(default_factory=LoadStore)
     re_resolve: Callable[[str], object] = _ignore
     request_re_resolution: Callable[[], object] | None = None
@@ -245,7 +245,7 @@ class Node:
             leases.release,
             context.hosts.lookup,
             context.random,
-            context.limits,
+            context.circuit_breakers,
             context.loads,
             context.observers,
             self.path,

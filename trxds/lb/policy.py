@@ -120,7 +120,7 @@ class ChannelControl:
     release: Callable[[str], None]
     lookup: Callable[[str], SubchannelInterface | None]
     random: Random
-    limits: CircuitBreakers = field(default_factory=CircuitBreakers)
+    circuit_breakers: CircuitBreakers = field(default_factory=CircuitBreakers)
     loads: LoadStore = field(default_factory=LoadStore)
     observers: Observers = field(default_factory=Observers)
     path: str = ""

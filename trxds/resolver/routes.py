@@ -29,7 +29,7 @@ class BoundCluster:
     """A cluster of a route, with the filters as they are configured for it."""
 
     name: str
-    chain: FilterChain
+    filters: FilterChain
 
 
 @dataclass(frozen=True, slots=True)

@@ -241,10 +241,10 @@ class ServerConnection:
         return self._engine.outgoing.unsent <= self._max_unsent or self.closed_status is not None
 
     def output_taken(self) -> None:
-        self.http2.send_queue.serve()
+        self.http2.send_queue.drain()
 
     def use_room(self) -> None:
-        self.http2.send_queue.serve()
+        self.http2.send_queue.drain()
 
     # -- the end
 

@@ -180,7 +180,7 @@ class Connection:
             self.use_room()
 
     def use_room(self) -> None:
-        self.http2.send_queue.serve()
+        self.http2.send_queue.drain()
         if self.streams.waiting:
             self.streams.begin_waiting()
 

@@ -134,7 +134,7 @@ class Http2Connection:
                 stream = self.streams.get(event.stream_id)
                 if stream is not None and stream.outgoing is not None:
                     self.send_queue.append(stream.outgoing)
-                self.send_queue.serve()
+                self.send_queue.drain()
             case SettingsReceived():
                 # INITIAL_WINDOW_SIZE changes the window of every stream (RFC 9113 §6.9.2).
                 self.send_queue.recheck_blocked()

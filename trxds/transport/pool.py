@@ -164,7 +164,7 @@ class SubchannelPool:
         )
         # A closed pool still gives out subchannels, which never connect: its users need no special case.
         if self._is_closed:
-            subchannel.retire()
+            subchannel.shut_down()
         return subchannel
 
     def _request_connection(self, subchannel: Subchannel) -> None:
@@ -176,7 +176,7 @@ class SubchannelPool:
 
     def _retire(self, key: Key) -> None:
         del self._leases[key]
-        self.subchannels.pop(key).retire()
+        self.subchannels.pop(key).shut_down()
 
 
 class ClusterSubchannelPool:

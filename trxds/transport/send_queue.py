@@ -52,7 +52,7 @@ class SendQueue:
         """Let a stream send: at once if no other stream is queued and there is room."""
         if self.queued or self._engine.outgoing.unsent >= self._unsent_bound:
             self.append(stream)
-            self.serve()
+            self.drain()
         else:
             self._serve_one(stream)
 
@@ -68,7 +68,7 @@ class SendQueue:
             self._unchecked = len(self.blocked)
             self._continue_later()
 
-    def serve(self) -> None:
+    def drain(self) -> None:
         """Let queued streams send in turn, as far as buffer and windows have room."""
         if self._unchecked:
             self._check_blocked()

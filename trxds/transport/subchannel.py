@@ -106,7 +106,7 @@ class Subchannel:
         finally:
             stream.cancel()
 
-    def retire(self) -> None:
+    def shut_down(self) -> None:
         """Open no more streams, and end when the last one has ended, because no user leases this host any more."""
         self.is_retired = True
         connection, self._connection = self._connection, None
