@@ -169,7 +169,7 @@ class TestClusterImpl:
         policy = ClusterImpl(shared)
         self.decide(policy=policy).picker.pick(PickArgs("/s/m")).trackers[-1].began()
         del policy
-        assert shared.limits.call_counter(("a", "service")).rpcs == 0
+        assert shared.circuit_breakers.call_counter(("a", "service")).rpcs == 0
 
 
 class TestWeightedTarget:
