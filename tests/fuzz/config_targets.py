@@ -108,7 +108,7 @@ def _bootstrap(data: bytes) -> None:
 
 def _service_config(data: bytes) -> None:
     try:
-        config = parse_service_config(_text(data), make_parser({}))
+        config = parse_service_config(_text(data), make_parser({"test.Custom": dict}))
     except ValueError as error:
         assert str(error)
     else:
@@ -256,7 +256,10 @@ _BALANCING: list[dict[str, object]] = [
 def _service_configs() -> list[bytes]:
     throttling = {"maxTokens": 10, "tokenRatio": 0.1}
     methods = {"methodConfig": _METHODS, "healthCheckConfig": {"serviceName": "shop"}, "retryThrottling": throttling}
-    return [json.dumps({**methods, "loadBalancingConfig": [policy]}).encode() for policy in _BALANCING]
+    return [
+        json.dumps({**methods, "loadBalancingConfig": [policy]}).encode()
+        for policy in (*_BALANCING, {"test.Custom": {"a": 1}})
+    ]
 
 
 _SOME_NAMES = [b"xds:///shop", b"xds://fleet/shop", b"xdstp://a/envoy.config.cluster.v3.Cluster/c?b=1&a=2#f"]

@@ -84,6 +84,7 @@ def test_the_seeds_of_a_target_reach_every_parser() -> None:
 
 
 NOT_FROM_OUTSIDE = {
+    "transport/compression.py:parse_encoding": "reads the program's own `compression=`",
     "resources/protos.py:from_json": "the field's JSON form, of tests and of `trxds plane`",
     "resources/types.py:read": "at once, what the target `discovery` reads in slices",
     "xds/bootstrap.py:read": "opens the file, and parses it by `parse`",
