@@ -174,8 +174,6 @@ class OpenSession:
 
         A first call that is a stream may never have headers: without a bound the session would wait for itself.
         """
-        if self.cookies.has_first_response:
-            return
         with trio.move_on_after(min(WARN_AFTER, self._first_within)):
             await self.cookies.wait_for_first_response()
             return
