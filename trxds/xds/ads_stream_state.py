@@ -51,11 +51,6 @@ class _Stream:
     received_response: bool = False  # after a response, the stream's end is no failure (A57)
     timers: ResourceTimers = field(default_factory=ResourceTimers)
 
-    @property
-    def next_deadline(self) -> float:
-        """Return the time at which `expire_timers` has something to do; infinite if never."""
-        return min(self.timers.next_deadline, *self.delayed_nacks.values(), math.inf)
-
     def expire_timers(self, now: float) -> list[Resource]:
         """Return the resources that timed out, and mark the types whose delayed NACK may go now."""
         for type in [type for type, when in self.delayed_nacks.items() if when <= now]:
@@ -336,7 +331,10 @@ class AdsStreamState:
     @property
     def next_deadline(self) -> float:
         """Return the time at which `expire_timers` has something to do; infinite if never."""
-        return self._stream.next_deadline if self._stream is not None else math.inf
+        stream = self._stream
+        if stream is None:
+            return math.inf
+        return min(stream.timers.next_deadline, *stream.delayed_nacks.values(), math.inf)
 
     def expire_timers(self, now: float) -> list[Resource]:
         """Return the wanted resources that timed out: neither this server nor another one sent them."""
