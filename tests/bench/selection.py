@@ -16,11 +16,11 @@ from typing import Any
 from trxds.core.metadata import Metadata
 from trxds.resolver.config_selector import ConfigSelector
 from trxds.resolver.routes import BoundRoutes
-from trxds.resources.action import RouteAction, WeightedCluster
 from trxds.resources.listener import Listener
 from trxds.resources.matchers import Exact, HeaderMatch, Pattern, Prefix
 from trxds.resources.regex import Regex
 from trxds.resources.route import Route, VirtualHost
+from trxds.resources.route_action import RouteAction, WeightedCluster
 from trxds.resources.route_match import RouteMatch
 
 METHOD_TEXT = """

@@ -5,15 +5,14 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trxds.core.draws import RandomCopies
 from trxds.core.metadata import EMPTY, Metadata
+from trxds.core.random_copies import RandomCopies
 from trxds.core.status import unavailable
 from trxds.resolver.config_selector import ConfigSelector, ErrorSelector, Selection
 from trxds.resolver.http_filters import EffectiveFilter
 from trxds.resolver.pick_outcomes import PickDropped, PickFailed
 from trxds.resolver.route_explanation import SkippedRoute, WeightedChoice
 from trxds.resolver.routes import BoundRoutes
-from trxds.resources.action import RouteAction, WeightedCluster
 from trxds.resources.fault import Delay, FaultConfig
 from trxds.resources.filters import HttpFilter, RouterConfig
 from trxds.resources.hash_policy import HeaderHash
@@ -21,6 +20,7 @@ from trxds.resources.listener import Listener
 from trxds.resources.matchers import Contains, Exact, HeaderMatch, Pattern, Prefix, Present, Range, Suffix
 from trxds.resources.regex import Regex
 from trxds.resources.route import Route, VirtualHost
+from trxds.resources.route_action import RouteAction, WeightedCluster
 from trxds.resources.route_match import RouteMatch
 
 ROUTER = HttpFilter("router", RouterConfig())

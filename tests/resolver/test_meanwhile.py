@@ -4,7 +4,7 @@ import pytest
 from support.picture import assignment
 
 from trxds.core.status import unavailable
-from trxds.resolver.meanwhile import may_fail_rpcs, with_present_errors
+from trxds.resolver.clusters_in_force import may_fail_rpcs, with_present_errors
 from trxds.resolver.snapshot import AggregateConfig, ClusterConfig, ClusterError, can_serve
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Eds

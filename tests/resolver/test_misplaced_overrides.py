@@ -7,12 +7,12 @@ from trxds.core.resource_status import ResourceStatus
 from trxds.resolver.config_selector import ConfigSelector
 from trxds.resolver.misplaced_overrides import MisplacedOverride, find_misplaced_overrides
 from trxds.resolver.routes import BoundRoutes
-from trxds.resources.action import RouteAction, WeightedCluster
 from trxds.resources.fault import Abort, FaultConfig
 from trxds.resources.filters import HttpFilter, RouterConfig
 from trxds.resources.listener import Listener
 from trxds.resources.matchers import Exact
 from trxds.resources.route import Route, VirtualHost
+from trxds.resources.route_action import RouteAction, WeightedCluster
 from trxds.resources.route_match import RouteMatch
 from trxds.resources.stateful_session import CookieConfig, StatefulSessionConfig
 

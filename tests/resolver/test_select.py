@@ -10,12 +10,12 @@ from trxds.core.status import StatusCode, unavailable
 from trxds.resolver.config_selector import ConfigSelector, ErrorSelector, RouteError, Selection
 from trxds.resolver.route_timeout import legacy_route_timeout, max_stream_duration
 from trxds.resolver.routes import BoundRoutes
-from trxds.resources.action import RouteAction, WeightedCluster
 from trxds.resources.filters import HttpFilter, RouterConfig
 from trxds.resources.hash_policy import HeaderHash
 from trxds.resources.listener import Listener
 from trxds.resources.matchers import Exact, HeaderMatch, Prefix
 from trxds.resources.route import Route, VirtualHost
+from trxds.resources.route_action import RouteAction, WeightedCluster
 from trxds.resources.route_match import RouteMatch
 from trxds.resources.stateful_session import CookieConfig, StatefulSessionConfig
 

@@ -9,13 +9,13 @@ import pytest
 
 from trxds.core.status import StatusCode
 from trxds.resources import protos
-from trxds.resources.action import RouteAction, WeightedCluster
 from trxds.resources.filter_config import FilterConfig
 from trxds.resources.hash_policy import ChannelIdHash, HeaderHash
 from trxds.resources.matchers import Contains, Exact, HeaderMatch, Pattern, Prefix, Present, Range, Suffix
 from trxds.resources.regex import Regex, Rewrite
 from trxds.resources.retry_policy import RetryPolicy
 from trxds.resources.route import Route, RouteConfig, VirtualHost
+from trxds.resources.route_action import RouteAction, WeightedCluster
 from trxds.resources.route_match import RouteMatch
 from trxds.resources.stateful_session import CookieConfig, StatefulSessionConfig
 from trxds.resources.types import RDS, ParseContext

@@ -8,9 +8,9 @@ import pytest
 from trxds.core.metadata import Metadata
 from trxds.lb.pick import PickArgs
 from trxds.resolver.routes import BoundCluster, BoundRoute
-from trxds.resources.action import RouteAction, WeightedCluster
 from trxds.resources.matchers import Prefix
 from trxds.resources.route import Route
+from trxds.resources.route_action import RouteAction, WeightedCluster
 from trxds.resources.route_match import RouteMatch
 from trxds.resources.stateful_session import CookieConfig, HeaderConfig
 from trxds.session_affinity.cookie import encode, encode_base64

@@ -10,7 +10,7 @@ from support.mesh import Mesh, ask, bidi, method, spread
 from support.tasks import task_names
 
 from trxds import RpcError, StatusCode
-from trxds.lb.node import Node
+from trxds.lb.policy_node import Node
 from trxds.session_affinity.cookie import encode
 from trxds.testing import resources as xds
 

@@ -8,7 +8,7 @@ import trio
 from support.mesh import Mesh, ask
 from support.tasks import all_tasks, task_names
 
-from trxds.lb.node import Node
+from trxds.lb.policy_node import Node
 from trxds.lb.round_robin import RoundRobin
 from trxds.testing import ServerLimits
 from trxds.testing import resources as xds

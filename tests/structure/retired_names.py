@@ -96,9 +96,9 @@ KEPT = frozenset(
         ("lb/outlier_detection/outlier_algorithms.py", "eject"),  # A50's own term
         ("lb/subtree.py", "eject"),
         ("lb/subtree.py", "ejected"),
-        ("lb/node_snapshot.py", "ejected"),
+        ("lb/policy_node_snapshot.py", "ejected"),
         ("lb/policy.py", "ejected"),
-        ("lb/node_snapshot.py", "warm"),  # a field of the state stream
+        ("lb/policy_node_snapshot.py", "warm"),  # a field of the state stream
         ("client/call_credentials.py", "headers"),
         ("client/call_telemetry.py", "headers"),
         ("sync/channel.py", "ask"),

@@ -20,7 +20,7 @@ from typing import Any
 import trio
 
 import trxds
-from trxds.lb.node import Node
+from trxds.lb.policy_node import Node
 from trxds.testing import ManagementServer, serve, unary
 from trxds.testing import resources as xds
 

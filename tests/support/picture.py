@@ -4,13 +4,13 @@
 """
 
 from trxds.core.status import unavailable
-from trxds.resources.action import RouteAction, WeightedCluster
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Eds
 from trxds.resources.endpoint import ClusterLoadAssignment, Endpoint, Locality, LocalityId
 from trxds.resources.listener import Listener
 from trxds.resources.matchers import Prefix
 from trxds.resources.route import Route, RouteConfig, VirtualHost
+from trxds.resources.route_action import RouteAction, WeightedCluster
 from trxds.resources.route_match import RouteMatch
 from trxds.xds.resource_update import ResourceUpdate
 

@@ -14,11 +14,10 @@ from support.policies import CONNECTING, FakeHost
 from trio.testing import wait_all_tasks_blocked
 
 from trxds.core.conflating_queue import ConflatingQueue
-from trxds.lb import node
 from trxds.lb.endpoint_set import NO_ENDPOINTS
 from trxds.lb.host_trackers import HostTrackers
-from trxds.lb.node import Configure, Node
 from trxds.lb.policy import Decision
+from trxds.lb.policy_node import Configure, Node, PolicyContext
 from trxds.lb.registry import Registry
 
 
@@ -137,7 +136,11 @@ class Tree:
         self.generation = 0
         registry = Registry({"scripted": self._make, "other": self._make, **more})
         self.root = Node(
-            "root", "scripted", node.PolicyContext(registry, self.hosts, Random(1)), self.mailbox, self.reports.append
+            "root",
+            "scripted",
+            PolicyContext(registry, self.hosts, Random(1)),
+            self.mailbox,
+            self.reports.append,
         )
         nursery.start_soon(self.root.run, name="lb/root")
 

@@ -12,7 +12,7 @@ from trxds.core.calls import Calls
 from trxds.core.connectivity import Connectivity
 from trxds.core.observers import Observers
 from trxds.core.status import Status
-from trxds.lb.node import Node
+from trxds.lb.policy_node import Node
 from trxds.resolver.route_explanation import Explanation
 from trxds.session_affinity.session import SessionCookies
 from trxds.transport.pool import SubchannelPool

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from trxds.core.draws import RandomCopies
 from trxds.core.metadata import Metadata
+from trxds.core.random_copies import RandomCopies
 from trxds.lb.pick import PickArgs, Trace
 from trxds.lb.pick_explanation import TreeNode, explain_pick
 from trxds.resolver.config_selector import Selector

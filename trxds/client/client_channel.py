@@ -20,10 +20,10 @@ from trxds.core.policy_names import short_policy_name
 from trxds.lb.child_policy import Configure
 from trxds.lb.configs import OverrideHostConfig
 from trxds.lb.custom_policy import make_checked_factory
-from trxds.lb.node import Node, PolicyContext
 from trxds.lb.override_host.policy import OverrideHost
 from trxds.lb.pick import Picker
 from trxds.lb.policy import PolicyFactory
+from trxds.lb.policy_node import Node, PolicyContext
 from trxds.lb.registry import Registry
 from trxds.lb.ring_hash.policy import RingHash
 from trxds.lb.ring_hash.ring import read_size_cap

@@ -8,8 +8,8 @@ import trio
 
 from trxds.core.connectivity import Connectivity
 from trxds.core.status import Status
-from trxds.lb.node import Node
 from trxds.lb.pick import Picker
+from trxds.lb.policy_node import Node
 from trxds.resolver.config_selector import ErrorSelector, Selector
 
 from .lifecycle import ChannelLifecycle

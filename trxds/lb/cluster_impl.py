@@ -14,7 +14,7 @@ from typing import ClassVar
 from trxds.core.connectivity import Connectivity
 from trxds.core.resource_status import ResourceStatus, error_with_note
 from trxds.core.status import Status
-from trxds.resources.endpoint import DropOverload as DropShare
+from trxds.resources.endpoint import DropOverload
 
 from .circuit_breakers import CallCounter
 from .configs import ClusterImplConfig
@@ -43,7 +43,7 @@ class ClusterImpl:
 
     def __init__(self, channel_control: ChannelControl) -> None:
         self._random = channel_control.random
-        self._limits = channel_control.circuit_breakers
+        self._circuit_breakers = channel_control.circuit_breakers
         self._last_counter: tuple[tuple[str, str], CallCounter] | None = None
         self._security: Security | None = None
         self._loads = channel_control.loads
@@ -91,7 +91,7 @@ class ClusterImpl:
     def _call_counter(self, config: ClusterImplConfig) -> CallCounter:
         key = (config.cluster, config.service)
         if self._last_counter is None or self._last_counter[0] != key:
-            self._last_counter = key, self._limits.call_counter(key)
+            self._last_counter = key, self._circuit_breakers.call_counter(key)
         return self._last_counter[1]
 
     def _update_load_trackers(self, config: ClusterImplConfig, endpoints: Endpoints) -> ClusterLoadTrackers | None:
@@ -121,7 +121,7 @@ def _ignore(category: str) -> None:
 class ClusterImplPicker(Explainable):
     """A picker that drops RPCs by share and above the limit, and counts the others as in flight."""
 
-    drops: tuple[DropShare, ...]
+    drops: tuple[DropOverload, ...]
     max_requests: int
     in_flight: CallCounter
     child: Picker

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from trxds.core.draws import RandomCopies
 from trxds.core.metadata import EMPTY, Metadata
+from trxds.core.random_copies import RandomCopies
 from trxds.core.status import Status
 from trxds.resolver.routes import BoundRoute
 

@@ -22,9 +22,9 @@ from trxds.resolver.pick_outcomes import (
     Unknown,
 )
 
-from .node_snapshot import NodeSnapshot
 from .pick import QUEUE, Complete, Drop, Fail, PickArgs, Picker, PickResult, Queue, Trace, TraceNote
 from .policy import PolicyInputs
+from .policy_node_snapshot import NodeSnapshot
 
 _log = logging.getLogger("trxds.lb")
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Protocol, TypeAlias
 
-from trxds.core.draws import RandomCopies
 from trxds.core.metadata import Metadata
+from trxds.core.random_copies import RandomCopies
 from trxds.core.status import Status
 from trxds.resources.matchers import header_value
 from trxds.resources.route_match import RouteMatch

@@ -19,7 +19,7 @@ from trxds.resources.types import CDS, EDS, LDS, RDS, ResourceType
 from trxds.xds.resource_update import ResourceUpdate
 
 from .assemble import Assembly, Key, Known, assemble
-from .meanwhile import may_fail_rpcs, with_present_errors
+from .clusters_in_force import may_fail_rpcs, with_present_errors
 from .snapshot import ClusterResult, ConfigError, Missing, XdsConfig
 from .update_rate_limiter import UpdateRateLimiter
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from trxds.resources.action import WeightedCluster
 from trxds.resources.filter_config import FilterConfig
 from trxds.resources.filters import HttpFilter, RouterConfig
 from trxds.resources.listener import Listener
 from trxds.resources.route import Route, VirtualHost
+from trxds.resources.route_action import WeightedCluster
 
 from .misplaced_overrides import has_type_of
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from trxds.resources.action import RouteAction
+from trxds.resources.route_action import RouteAction
 
 LEGACY_DEFAULT_TIMEOUT = 15.0
 

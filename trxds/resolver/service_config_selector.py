@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 
-from trxds.core.draws import RandomCopies
 from trxds.core.metadata import Metadata
-from trxds.resources.action import RouteAction, WeightedCluster
+from trxds.core.random_copies import RandomCopies
 from trxds.resources.matchers import Prefix
 from trxds.resources.route import Route
+from trxds.resources.route_action import RouteAction, WeightedCluster
 from trxds.resources.route_match import RouteMatch
 
 from .clusters import RouteTable

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from .action import Inherited, RouteAction, parse_route_action
 from .cooperative_parse import Slices, TimeSlice
 from .domains import domain_kind
 from .extension import extension
 from .filter_config import FilterConfig
 from .filters import parse_filter_overrides
 from .retry_policy import parse_retry_policy
+from .route_action import Inherited, RouteAction, parse_route_action
 from .route_match import RouteMatch, parse_route_match
 from .validation_errors import ValidationErrors
 

@@ -13,7 +13,7 @@ from trxds.core.metadata import Headers, encode_message, find
 from trxds.core.status import Status, StatusCode
 from trxds.transport.events import DataReceived, ErrorCode
 
-from .owner import StreamOwner
+from .stream_owner import StreamOwner
 
 _CONTENT_TYPE = b"application/grpc"
 _SEPARATORS = (b"+", b";")  # of a subtype, and of parameters

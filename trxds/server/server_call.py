@@ -39,8 +39,8 @@ from trxds.transport.grpc_timeout import decode_timeout
 from trxds.transport.incoming_messages import IncomingMessages
 from trxds.transport.outgoing_messages import OutgoingMessages
 
-from .owner import StreamOwner
 from .requests import content_subtype
+from .stream_owner import StreamOwner
 
 Handler: TypeAlias = Callable[["Call"], Awaitable[None]]
 

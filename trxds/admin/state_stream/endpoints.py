@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.interfaces import SubchannelInterface
-from trxds.lb.node_snapshot import NodeSnapshot
+from trxds.lb.policy_node_snapshot import NodeSnapshot
 from trxds.resolver.snapshot import AggregateConfig, ClusterConfig, ClusterEntry
 from trxds.resources.endpoint import Endpoint, LocalityId
 

@@ -13,7 +13,7 @@ import trio
 
 from trxds.core.clock import Clock
 from trxds.core.id_allocator import IdAllocator
-from trxds.lb.node_snapshot import NodeSnapshot
+from trxds.lb.policy_node_snapshot import NodeSnapshot
 
 from ..channel_source import KeyedChannel
 from .connections import begun, connections

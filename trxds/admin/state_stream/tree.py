@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from trxds.lb.configs import OverrideHostConfig
-from trxds.lb.node_snapshot import NodeSnapshot
+from trxds.lb.policy_node_snapshot import NodeSnapshot
 
 from .messages import NodeRow
 

@@ -29,14 +29,14 @@ from .circuit_breakers import CircuitBreakers
 from .guarded_policy import GuardedPolicy
 from .host_trackers import HostTrackers
 from .interfaces import SubchannelPoolInterface
-from .leases import Leases
 from .load_report.load_store import LoadStore
-from .node_snapshot import NodeSnapshot
-from .node_tasks import NodeTasks
 from .pick import Drop, Fail, FixedPicker, Picker, TraceNote
 from .pick_explanation import TreeNode
 from .policy import ChannelControl, Decision, Policy, PolicyInputs, PolicyState
+from .policy_node_snapshot import NodeSnapshot
+from .policy_node_tasks import NodeTasks
 from .registry import Registry
+from .subchannel_leases import Leases
 from .subtree import Ejections, Subtree
 
 _log = logging.getLogger("trxds.lb")
