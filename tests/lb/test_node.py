@@ -443,7 +443,7 @@ async def test_a_node_leaves_no_task_lease_or_message_after_its_end():
     assert diary.count("sweep begins") == diary.count("sweep ends") == 2
     tree.send(Wants("leaf"))
     tree.made[0].channel_control.notify_policy("late")
-    assert tree.mailbox.put("late", None) is not None, "messages to an ended node are dropped, not refused"
+    assert tree.queue.put("late", None) is not None, "messages to an ended node are dropped, not refused"
 
 
 async def test_a_pick_from_the_picker_of_an_ended_node_leaves_no_lease(tree):

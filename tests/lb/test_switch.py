@@ -51,11 +51,11 @@ async def test_a_node_that_leases_an_ejected_address_gets_a_message(autojump_clo
 
 async def test_an_ejection_counts_at_the_levels_below():
     above = Ejections()
-    below, mailbox = Ejections(above), ConflatingQueue()
-    below.subscribe(mailbox, {"a"})
+    below, queue = Ejections(above), ConflatingQueue()
+    below.subscribe(queue, {"a"})
     above.eject(frozenset("a"))
     assert below.ejected == {"a"}
-    assert await mailbox.next() == {"health": None}
+    assert await queue.next() == {"health": None}
 
 
 async def test_an_ejection_does_not_count_in_a_sibling_subtree():

@@ -66,14 +66,14 @@ async def run_cases(protocol: str) -> Said:
 
 async def watch(client: XdsClient) -> None:
     """Our client at work, for somebody who wants all that the cases are about, and reads it."""
-    mailbox: ConflatingQueue[object] = ConflatingQueue()
+    queue: ConflatingQueue[object] = ConflatingQueue()
     for kind, type in RESOURCE_TYPES.items():
         for name in NAMES:
-            client.watch(type, name, mailbox, (kind, name))
+            client.watch(type, name, queue, (kind, name))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(client.run)
         while True:
-            await mailbox.next()
+            await queue.next()
 
 
 def for_envoy(resource: Resource) -> Resource:

@@ -81,21 +81,21 @@ def said(request: Any) -> tuple[str, str, list[str], str]:
     return request.version_info, request.response_nonce, list(request.resource_names), request.error_detail.message
 
 
-async def read(mailbox: ConflatingQueue[ResourceUpdate], states: list[ResourceUpdate]) -> None:
+async def read(updates: ConflatingQueue[ResourceUpdate], states: list[ResourceUpdate]) -> None:
     """A watcher that keeps up; without one the client reads no further."""
     while True:
-        states += (await mailbox.next()).values()
+        states += (await updates.next()).values()
 
 
 async def test_our_client_and_a_grpcio_server_agree_on_a_conversation() -> None:
-    plane, mailbox, states = Plane(), ConflatingQueue[ResourceUpdate](), list[ResourceUpdate]()
+    plane, updates, states = Plane(), ConflatingQueue[ResourceUpdate](), list[ResourceUpdate]()
     with serving(plane) as address, trio.fail_after(20):
         bootstrap = Bootstrap(servers=(ServerConfig(address),), node=Node("web-1", metadata={"team": ["shop", 7.0]}))
         client = XdsClient(bootstrap, TcpNetwork(), Random(), ParseContext())
         async with trio.open_nursery() as nursery:
             nursery.start_soon(client.run)
-            nursery.start_soon(read, mailbox, states)
-            client.watch(CDS, "cart", mailbox, "cart")
+            nursery.start_soon(read, updates, states)
+            client.watch(CDS, "cart", updates, "cart")
 
             first = await plane.hears()
             assert said(first) == ("", "", ["cart"], "")
@@ -116,13 +116,13 @@ async def test_our_client_and_a_grpcio_server_agree_on_a_conversation() -> None:
 
 
 async def test_our_client_returns_when_a_grpcio_server_ends_the_stream() -> None:
-    plane, mailbox, states = Plane(), ConflatingQueue[ResourceUpdate](), list[ResourceUpdate]()
+    plane, updates, states = Plane(), ConflatingQueue[ResourceUpdate](), list[ResourceUpdate]()
     with serving(plane) as address, trio.fail_after(20):
         client = XdsClient(Bootstrap(servers=(ServerConfig(address),)), TcpNetwork(), Random(), ParseContext())
         async with trio.open_nursery() as nursery:
             nursery.start_soon(client.run)
-            nursery.start_soon(read, mailbox, states)
-            client.watch(CDS, "cart", mailbox, "cart")
+            nursery.start_soon(read, updates, states)
+            client.watch(CDS, "cart", updates, "cart")
             await plane.hears()
             plane.says("1", "a", resources.cluster("cart"))
             await plane.hears()

@@ -10,13 +10,13 @@ from trxds.resolver.clusters import Clusters, RouteTable
 
 
 @pytest.fixture
-def mailbox():
+def queue():
     return ConflatingQueue()
 
 
 @pytest.fixture
-def clusters(nursery, mailbox):
-    return Clusters(nursery, mailbox)
+def clusters(nursery, queue):
+    return Clusters(nursery, queue)
 
 
 @pytest.fixture
@@ -48,11 +48,11 @@ async def test_a_cluster_is_gone_in_the_step_of_its_last_release(clusters):
     assert alive(clusters) == []
 
 
-async def test_the_end_of_a_cluster_is_a_message_to_the_resolver(clusters, mailbox):
+async def test_the_end_of_a_cluster_is_a_message_to_the_resolver(clusters, queue):
     hold = clusters.hold("a")
     await wait_all_tasks_blocked()
     hold.release()
-    assert "clusters" in await mailbox.next()
+    assert "clusters" in await queue.next()
 
 
 async def test_a_cluster_held_again_right_after_its_release_is_alive(clusters):
@@ -131,9 +131,9 @@ async def test_a_table_can_be_seen_in_the_task_tree(table):
     assert "route table/7" in task_names()
 
 
-async def test_no_cluster_or_table_is_left_when_the_resolvers_nursery_ends(mailbox):
+async def test_no_cluster_or_table_is_left_when_the_resolvers_nursery_ends(queue):
     async with trio.open_nursery() as nursery:
-        clusters = Clusters(nursery, mailbox)
+        clusters = Clusters(nursery, queue)
         routes = RouteTable(1, ["a", "b"], clusters, nursery)
         rpc = routes.keep_cluster("a")
         await wait_all_tasks_blocked()

@@ -101,12 +101,12 @@ async def test_a_dropped_connection_fails_its_streams(server, connection) -> Non
 async def test_a_subchannel_finds_its_restarted_server(server, nursery) -> None:
     pool = SubchannelPool(TcpNetwork(), WireOptions(), Random())
     nursery.start_soon(pool.run)
-    mailbox: ConflatingQueue[Subchannel] = ConflatingQueue()
-    host = pool.lease(server.address, mailbox).subchannel
+    queue: ConflatingQueue[Subchannel] = ConflatingQueue()
+    host = pool.lease(server.address, queue).subchannel
 
     async def until(state: Connectivity) -> None:
         while host.state is not state:
-            await mailbox.next()
+            await queue.next()
 
     for _ in range(2):
         host.request_connection()
@@ -123,11 +123,11 @@ async def test_a_refused_tcp_connection_has_the_systems_error_text(nursery) -> N
         address = f"127.0.0.1:{unused.getsockname()[1]}"
         pool = SubchannelPool(TcpNetwork(), WireOptions(), Random())
         nursery.start_soon(pool.run)
-        mailbox: ConflatingQueue[Subchannel] = ConflatingQueue()
-        host = pool.lease(address, mailbox).subchannel
+        queue: ConflatingQueue[Subchannel] = ConflatingQueue()
+        host = pool.lease(address, queue).subchannel
         host.request_connection()
         while host.state is not Connectivity.TRANSIENT_FAILURE:
-            await mailbox.next()
+            await queue.next()
         assert host.error.message.startswith(f"{address}: cannot connect: [Errno 111]")
         pool.close()
 

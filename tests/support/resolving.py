@@ -21,12 +21,12 @@ class FakeSource:
         self.states = {}
         self.watching = {}
 
-    def watch(self, kind, name, mailbox, sender):
+    def watch(self, kind, name, queue, sender):
         key = (kind.kind, name)
         assert key not in self.watching, "watched twice"
-        self.watching[key] = (mailbox, sender)
+        self.watching[key] = (queue, sender)
         if key in self.states:
-            mailbox.put(sender, self.states[key])
+            queue.put(sender, self.states[key])
         return FakeWatch(self, key)
 
     def describe_pending(self, kind, name):
@@ -36,8 +36,8 @@ class FakeSource:
         for key, state in states.items():
             self.states[key] = state
             if key in self.watching:
-                mailbox, sender = self.watching[key]
-                mailbox.put(sender, state)
+                queue, sender = self.watching[key]
+                queue.put(sender, state)
 
 
 @dataclass
@@ -46,8 +46,8 @@ class FakeWatch:
     key: tuple
 
     def cancel(self):
-        mailbox, sender = self.source.watching.pop(self.key)
-        mailbox.discard(sender)
+        queue, sender = self.source.watching.pop(self.key)
+        queue.discard(sender)
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Rig:
 
     async def report(self, picker, generation):
         self.answered = generation
-        self.resolver.mailbox.put("root", Root(picker, generation))
+        self.resolver.queue.put("root", Root(picker, generation))
         await wait_all_tasks_blocked()
 
     async def settle(self, *states):

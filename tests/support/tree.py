@@ -95,12 +95,12 @@ class FakeHosts:
     def lookup(self, address):
         return self.known.get(address)
 
-    def lease(self, address, mailbox):
+    def lease(self, address, queue):
         host = self.known.setdefault(address, FakeHost(address))
         self.leases[address] += 1
         self.history.append(f"+{address}")
-        self._mailboxes[address] = mailbox
-        return FakeLease(self, host, mailbox)
+        self._mailboxes[address] = queue
+        return FakeLease(self, host, queue)
 
     def change(self, address, state):
         self.known[address].state = state
@@ -112,16 +112,16 @@ class FakeHosts:
 
 
 class FakeLease:
-    def __init__(self, hosts, host, mailbox):
+    def __init__(self, hosts, host, queue):
         self._hosts = hosts
-        self._mailbox = mailbox
+        self._queue = queue
         self.subchannel = host
 
     def release(self):
         if self._hosts is not None:
             self._hosts.leases[self.subchannel.address] -= 1
             self._hosts.history.append(f"-{self.subchannel.address}")
-            self._mailbox.discard(("host", self.subchannel.address))
+            self._queue.discard(("host", self.subchannel.address))
             self._hosts = None
 
 
@@ -132,14 +132,14 @@ class Tree:
         self.made = []
         self.hosts = FakeHosts()
         self.reports = []
-        self.mailbox = ConflatingQueue()
+        self.queue = ConflatingQueue()
         self.generation = 0
         registry = Registry({"scripted": self._make, "other": self._make, **more})
         self.root = Node(
             "root",
             "scripted",
             PolicyContext(registry, self.hosts, Random(1)),
-            self.mailbox,
+            self.queue,
             self.reports.append,
         )
         nursery.start_soon(self.root.run, name="lb/root")
@@ -150,7 +150,7 @@ class Tree:
 
     def send(self, wants, endpoints=NO_ENDPOINTS):
         self.generation += 1
-        self.mailbox.put("config", Configure(wants, self.generation, endpoints))
+        self.queue.put("config", Configure(wants, self.generation, endpoints))
 
     async def configure(self, wants, endpoints=NO_ENDPOINTS):
         self.send(wants, endpoints)

@@ -28,18 +28,18 @@ WHERE = f'(server {PLANE}, node "web-1")'
 
 
 class Watcher:
-    """One mailbox, and what its letters said last."""
+    """One queue, and what its letters said last."""
 
     def __init__(self, client: XdsClient) -> None:
         self.client = client
-        self.mailbox: ConflatingQueue[ResourceUpdate] = ConflatingQueue()
+        self.queue: ConflatingQueue[ResourceUpdate] = ConflatingQueue()
         self.states: dict[Any, ResourceUpdate] = {}
 
     def watch(self, type: ResourceType, name: str) -> Watch:
-        return self.client.watch(type, name, self.mailbox, name)
+        return self.client.watch(type, name, self.queue, name)
 
     async def hears(self) -> dict[Any, ResourceUpdate]:
-        letters = await self.mailbox.next()
+        letters = await self.queue.next()
         self.states.update(letters)
         return letters
 

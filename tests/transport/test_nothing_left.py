@@ -61,11 +61,11 @@ async def client(network: MemoryNetwork, streams: list[ClientStream], lean: bool
     pool = SubchannelPool(network, replace(SMALL, lean=lean), Random(1))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(pool.run)
-        mailbox: ConflatingQueue[Subchannel] = ConflatingQueue()
-        lease = pool.lease("s:1", mailbox)
+        queue: ConflatingQueue[Subchannel] = ConflatingQueue()
+        lease = pool.lease("s:1", queue)
         lease.subchannel.request_connection()
         while lease.subchannel.state is not Connectivity.READY:
-            await mailbox.next()
+            await queue.next()
         stream = lease.subchannel.open_stream(Request("/s/All", "s"))
         assert stream is not None
         streams.append(stream)

@@ -55,24 +55,24 @@ async def pool(network: MemoryNetwork, nursery: trio.Nursery) -> SubchannelPool:
 
 
 class States:
-    """The states that a mailbox gets from a subchannel, with the time since the beginning."""
+    """The states that a queue gets from a subchannel, with the time since the beginning."""
 
     def __init__(self, pool: SubchannelPool, address: str = ADDRESS) -> None:
-        self.mailbox: ConflatingQueue[Subchannel] = ConflatingQueue()
-        self.lease: Lease = pool.lease(address, self.mailbox)
+        self.queue: ConflatingQueue[Subchannel] = ConflatingQueue()
+        self.lease: Lease = pool.lease(address, self.queue)
         self.host = self.lease.subchannel
         self.seen: list[tuple[Connectivity, float]] = []
         self._began = trio.current_time()
 
     async def watch(self) -> None:
         while True:
-            for sender, host in (await self.mailbox.next()).items():
+            for sender, host in (await self.queue.next()).items():
                 assert sender == ("host", host.address) and host is self.host
                 self.seen.append((host.state, round(trio.current_time() - self._began, 3)))
 
     async def until(self, state: Connectivity) -> None:
         while self.host.state is not state:
-            await self.mailbox.next()
+            await self.queue.next()
 
 
 @pytest.fixture
@@ -218,7 +218,7 @@ async def test_the_new_state_is_posted_before_a_stream_is_refused(network, state
             stream.cancel()
             await trio.lowlevel.checkpoint()
         assert states.host.state is IDLE
-        letters = await states.mailbox.next(deadline=trio.current_time())
+        letters = await states.queue.next(deadline=trio.current_time())
         assert letters == {("host", ADDRESS): states.host}
 
 
@@ -248,20 +248,20 @@ async def test_leases_of_one_address_share_a_subchannel(pool, states, autojump_c
 
 async def test_every_leasing_mailbox_gets_each_state_once(network, pool, states, autojump_clock) -> None:
     other = States(pool)
-    again = pool.lease(ADDRESS, other.mailbox)
+    again = pool.lease(ADDRESS, other.queue)
     async with serve(HANDLERS, network=network, address=ADDRESS):
         await ready(states)
-        assert await other.mailbox.next() == {("host", ADDRESS): states.host}
+        assert await other.queue.next() == {("host", ADDRESS): states.host}
         again.release()
         network.cut(ADDRESS)
-        assert await other.mailbox.next() == {("host", ADDRESS): states.host}
+        assert await other.queue.next() == {("host", ADDRESS): states.host}
 
 
 async def test_a_released_lease_gets_no_more_states(network, pool, states, autojump_clock) -> None:
     other = States(pool)
     states.host.request_connection()
     other.lease.release()
-    assert await other.mailbox.next(deadline=trio.current_time() + 5) == {}
+    assert await other.queue.next(deadline=trio.current_time() + 5) == {}
 
 
 async def test_the_last_release_retires_the_subchannel(network, pool, states, autojump_clock) -> None:

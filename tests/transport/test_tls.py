@@ -154,13 +154,13 @@ async def test_a_cancelled_handshake_closes_the_transport(authority, network, au
 async def lost_reason(network: Network) -> str:
     """Return why a subchannel to ADDRESS over this network is in TRANSIENT_FAILURE."""
     pool = SubchannelPool(network, WireOptions(), Random(1))
-    mailbox: ConflatingQueue = ConflatingQueue()
+    queue: ConflatingQueue = ConflatingQueue()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(pool.run)
-        host = pool.lease(ADDRESS, mailbox).subchannel
+        host = pool.lease(ADDRESS, queue).subchannel
         host.request_connection()
         while host.state is not Connectivity.TRANSIENT_FAILURE:
-            await mailbox.next()
+            await queue.next()
         nursery.cancel_scope.cancel()
     assert host.error is not None
     return host.error.message

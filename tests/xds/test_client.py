@@ -64,7 +64,7 @@ async def test_a_second_watcher_gets_the_state_at_once_without_a_request(autojum
         await world.plane.wait_for_ack("CDS")
         second = Watcher(world.client)
         second.watch(CDS, "cart")
-        assert await second.mailbox.next(deadline=0) == {"cart": world.state("cart")}
+        assert await second.queue.next(deadline=0) == {"cart": world.state("cart")}
         await wait_all_tasks_blocked()
         assert len(world.says()) == 2
 

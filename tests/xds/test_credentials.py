@@ -244,11 +244,11 @@ async def listener_from(document: Any, context: ssl.SSLContext) -> tuple[Resourc
     plane.put(resources.listener("shop", routes="r"))
     handlers = {"/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources": plane.handle}
     client = XdsClient(parse(document), network, Random(1), ParseContext())
-    mailbox: ConflatingQueue[ResourceUpdate] = ConflatingQueue()
+    queue: ConflatingQueue[ResourceUpdate] = ConflatingQueue()
     async with serve(handlers, address=PLANE, network=network, tls=context) as xds, trio.open_nursery() as nursery:
         nursery.start_soon(client.run)
-        client.watch(LDS, "shop", mailbox, "listener")
-        state = (await mailbox.next())["listener"]
+        client.watch(LDS, "shop", queue, "listener")
+        state = (await queue.next())["listener"]
         nursery.cancel_scope.cancel()
     return state, xds.calls
 
@@ -262,11 +262,11 @@ async def test_the_management_server_may_ask_for_tls(ca, pem, autojump_clock) ->
     network, plane = MemoryNetwork(), ManagementServer()
     plane.put(resources.listener("shop", routes="r"))
     document = server(tls(ca_certificate_file=pem("ca")))
-    client, mailbox = XdsClient(parse(document), network, Random(1), ParseContext()), ConflatingQueue[ResourceUpdate]()
+    client, queue = XdsClient(parse(document), network, Random(1), ParseContext()), ConflatingQueue[ResourceUpdate]()
     async with plane.serve(PLANE, network, tls=context_for_servers(ca)), trio.open_nursery() as nursery:
         nursery.start_soon(client.run)
-        client.watch(LDS, "shop", mailbox, "listener")
-        assert (await mailbox.next())["listener"].value is not None
+        client.watch(LDS, "shop", queue, "listener")
+        assert (await queue.next())["listener"].value is not None
         nursery.cancel_scope.cancel()
 
 
@@ -348,12 +348,12 @@ async def test_each_ads_stream_has_the_present_token_and_roots(ca, pem, tmp_path
     token.write_text(jwt(exp=1))
     creds = [{"type": "jwt_token_file", "config": {"jwt_token_file": str(token)}}]
     roots = tls(ca_certificate_file=pem("ca"), refresh_interval="1s")
-    network, plane, mailbox = MemoryNetwork(), ManagementServer(), ConflatingQueue[ResourceUpdate]()
+    network, plane, queue = MemoryNetwork(), ManagementServer(), ConflatingQueue[ResourceUpdate]()
     plane.put(resources.listener("shop", routes="r"))
     client = XdsClient(parse(server(roots, call_creds=creds)), network, Random(1), ParseContext())
     async with trio.open_nursery() as nursery:
         nursery.start_soon(client.run)
-        client.watch(LDS, "shop", mailbox, "listener")
+        client.watch(LDS, "shop", queue, "listener")
         async with serve(plane.handlers, address=PLANE, network=network, tls=context_for_servers(ca)) as before:
             await plane.wait_for_ack("LDS")
         token.write_text(jwt(exp=2))

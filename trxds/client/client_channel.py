@@ -73,7 +73,7 @@ class ClientChannel:
             nursery.start_soon(resolver.run, name="resolver")
             while True:
                 await self._run_tree(resolver)
-                resolver.mailbox.discard("root")
+                resolver.queue.discard("root")
                 await self._state.data_plane.wait_exit_idle()
                 self._root_queue = ConflatingQueue()
                 resolver.reset()
@@ -99,9 +99,9 @@ class ClientChannel:
             request_re_resolution=resolver.request_re_resolution,
             observers=self._state.observers,
         )
-        mailbox = resolver.mailbox
+        queue = resolver.queue
         name = short_policy_name(setup.root_policy)
-        return Node(name, setup.root_policy, tree, self._root_queue, lambda report: mailbox.put("root", report))
+        return Node(name, setup.root_policy, tree, self._root_queue, lambda report: queue.put("root", report))
 
     def _configure(self, resolved: Any, generation: int) -> None:
         update = self._setup.to_update(resolved)

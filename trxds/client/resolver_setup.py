@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class ResolverInterface(Protocol):
-    """A resolver calls its `ResolverResultHandler`, and gets the tree's states from its mailbox, as "root"."""
+    """A resolver calls its `ResolverResultHandler`, and gets the tree's states from its queue, as "root"."""
 
     @property
-    def mailbox(self) -> ConflatingQueue[Any]: ...
+    def queue(self) -> ConflatingQueue[Any]: ...
 
     async def run(self) -> None: ...
 

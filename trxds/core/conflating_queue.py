@@ -59,7 +59,7 @@ class ConflatingQueue(Generic[T]):
         if self._messages:
             await trio.lowlevel.checkpoint()
         if not self._messages and self._reader is not None:
-            raise trio.BusyResourceError("another task reads this mailbox")
+            raise trio.BusyResourceError("another task reads this queue")
         if deadline == math.inf:  # a cancel scope is a large part of the cost of a node's step
             while not self._messages:  # a message may be discarded between the wake-up and this task's step
                 self._reader = trio.lowlevel.current_task()
@@ -120,9 +120,9 @@ class Observable(Generic[T]):
         for subscriber in self._subscribers:
             subscriber.notify(value)
 
-    def subscribe(self, mailbox: ConflatingQueue[T], sender: Hashable) -> Subscription[T]:
-        """Put the present value, and every later one, into `mailbox` as `sender`."""
-        subscription = Subscription(self, mailbox, sender)
+    def subscribe(self, queue: ConflatingQueue[T], sender: Hashable) -> Subscription[T]:
+        """Put the present value, and every later one, into `queue` as `sender`."""
+        subscription = Subscription(self, queue, sender)
         self._subscribers.append(subscription)
         if self._value is not None:
             subscription.notify(self._value)
@@ -144,29 +144,29 @@ class Observable(Generic[T]):
 
 
 class Subscription(Generic[T]):
-    """A `Subscription` is one subscriber's slot in its own mailbox; a watch is this and needs no task."""
+    """A `Subscription` is one subscriber's slot in its own queue; a watch is this and needs no task."""
 
-    __slots__ = ("_batch", "_ended", "_mailbox", "_observable", "_sender")
+    __slots__ = ("_batch", "_ended", "_observable", "_queue", "_sender")
 
-    def __init__(self, observable: Observable[T], mailbox: ConflatingQueue[T], sender: Hashable) -> None:
+    def __init__(self, observable: Observable[T], queue: ConflatingQueue[T], sender: Hashable) -> None:
         self._observable = observable
-        self._mailbox = mailbox
+        self._queue = queue
         self._sender = sender
         self._batch = 0
         self._ended = False
 
     def notify(self, value: T) -> None:
-        self._batch = self._mailbox.put(self._sender, value)
+        self._batch = self._queue.put(self._sender, value)
 
     @property
     def has_seen(self) -> bool:
         """Return whether the subscriber has handled the last value, or has left."""
-        return self._ended or self._mailbox.has_seen(self._batch)
+        return self._ended or self._queue.has_seen(self._batch)
 
     async def wait_seen(self) -> None:
         """Wait until `has_seen`."""
         while not self.has_seen:
-            await self._mailbox.wait_for_reader()
+            await self._queue.wait_for_reader()
 
     def unsubscribe(self) -> None:
         """End the subscription, and discard an unread value. Idempotent."""
@@ -174,6 +174,6 @@ class Subscription(Generic[T]):
             return
         self._ended = True
         self._observable.remove(self)
-        self._mailbox.discard(self._sender)
+        self._queue.discard(self._sender)
         # Tasks that wait in `seen` must check again, because this subscriber reads no further batch.
-        self._mailbox.notify()
+        self._queue.notify()

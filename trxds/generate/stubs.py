@@ -23,7 +23,7 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to generate. `relative`: files of one run import each other relatively. `sync`: stubs for threads too."""
+    """Options of the generator: `relative` imports between files of one run, and stubs for threads too (`sync`)."""
 
     relative: bool = False
     sync: bool = False

@@ -63,7 +63,7 @@ async def server_compressed_streaming(channel: Channel) -> None:
 
 @dataclass
 class MessageRecorder(AttemptObserver):
-    """Of each message that comes, whether it was shorter on the wire."""
+    """Records for each message that is received whether it was shorter on the wire."""
 
     compressed: list[bool] = field(default_factory=list)
 
@@ -89,7 +89,7 @@ class _Channel(Observer):
 
 @contextmanager
 def watched(channel: Channel) -> Iterator[list[bool]]:
-    """What is received in the block, message by message: is it compressed?"""
+    """Record the messages that are received in the block, and whether each was compressed."""
     recorder = MessageRecorder()
     with channel.observed_by(_Channel(recorder)):
         yield recorder.compressed

@@ -47,11 +47,11 @@ class Child:
         "generation",
         "hosts",
         "is_deactivated",
-        "mailbox",
         "name",
         "node",
         "parent",
         "policy",
+        "queue",
         "report",
         "scope",
     )
@@ -70,7 +70,7 @@ class Child:
         self.parent = parent
         self.current = current
         self.scope = trio.CancelScope()
-        self.mailbox: ConflatingQueue[Any] = ConflatingQueue()
+        self.queue: ConflatingQueue[Any] = ConflatingQueue()
         # What was sent last.
         self.config: LbConfig | None = None
         self.endpoints: Any = None
@@ -88,7 +88,7 @@ class Child:
             # The old object, so that the levels below find an unchanged configuration by identity.
             config = self.config
         self.config, self.endpoints, self.generation = config, endpoints, generation
-        self.mailbox.put("config", Configure(config, generation, endpoints))
+        self.queue.put("config", Configure(config, generation, endpoints))
 
     def post_report(self, report: PolicyState) -> None:
         """Post the child's decision to its parent, unless the parent has ended the child."""
@@ -136,11 +136,11 @@ class Child:
 class Children:
     """All children of a node by name, deactivated ones too. New children lease from `hosts`."""
 
-    __slots__ = ("_last_wanted", "_mailbox", "by_name", "endpoints", "hosts", "may_be_switching")
+    __slots__ = ("_last_wanted", "_queue", "by_name", "endpoints", "hosts", "may_be_switching")
 
-    def __init__(self, hosts: SubchannelPoolInterface, mailbox: ConflatingQueue[Any]) -> None:
+    def __init__(self, hosts: SubchannelPoolInterface, queue: ConflatingQueue[Any]) -> None:
         self.hosts = hosts
-        self._mailbox = mailbox
+        self._queue = queue
         self.by_name: dict[str, Child] = {}
         # The arguments of the last `reconcile`: most calls have the same ones.
         self._last_wanted: tuple[object, ...] | None = None
@@ -243,7 +243,7 @@ class Children:
 
     def _create(self, name: str, policy: str, start: Callable[[Child], object]) -> Child:
         before = self._keep_picking_child(self.by_name.get(name))
-        child = self.by_name[name] = Child(name, policy, self.hosts, self._mailbox, before)
+        child = self.by_name[name] = Child(name, policy, self.hosts, self._queue, before)
         self.may_be_switching |= before is not None
         start(child)
         return child
@@ -269,4 +269,4 @@ class Children:
     def _cancel(self, child: Child) -> None:
         child.scope.cancel(reason=f"the policy has no child {child.name!r} any more")
         # An unread report of an ended child must not reach the policy.
-        self._mailbox.discard(child)
+        self._queue.discard(child)

@@ -52,8 +52,8 @@ class SubchannelPoolInterface(Protocol):
     def lookup(self, address: str) -> SubchannelInterface | None:
         """Return the subchannel that somebody in the channel leases, or None. It takes no lease."""
 
-    def lease(self, address: str, mailbox: ConflatingQueue[Any]) -> Lease:
-        """Lease the subchannel; each later change of its state is a message `("host", address)` in `mailbox`."""
+    def lease(self, address: str, queue: ConflatingQueue[Any]) -> Lease:
+        """Lease the subchannel; each later change of its state is a message `("host", address)` in `queue`."""
 
     def with_security(self, security: Callable[[str], Hashable]) -> SubchannelPoolInterface:
         """Return a pool whose hosts are reached as `security(address)` says; this one if its credentials ignore it.

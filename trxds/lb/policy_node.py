@@ -2,7 +2,7 @@
 
 A node is a task with a nursery for its children and for its policy's own tasks, so the tree of nurseries is
 the tree of policies. A parent never waits for a child: configuration goes down and reports come up by
-mailboxes, and each edge has its own generations (docs/adr/0003-generations.md).
+queues, and each edge has its own generations (docs/adr/0003-generations.md).
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ class Node:
         "_last_report",
         "_last_step_at",
         "_leases",
-        "_mailbox",
         "_pick_events",
         "_policy",
+        "_queue",
         "_report",
         "_subtree",
         "_tasks",
@@ -99,7 +99,7 @@ class Node:
         path: str,
         policy: str,
         context: PolicyContext,
-        mailbox: ConflatingQueue[Any],
+        queue: ConflatingQueue[Any],
         report: Callable[[PolicyState], object],
         ejections: Ejections | None = None,
         trackers: HostTrackers | None = None,
@@ -107,14 +107,14 @@ class Node:
         self.path = path
         self.policy_name = policy
         self._context = context
-        self._mailbox = mailbox
+        self._queue = queue
         self._report = report
         self._update = _NO_CONFIG  # what is in force
         self._policy = GuardedPolicy(path, self._make_policy)
         self._subtree = Subtree(context.hosts, ejections, trackers)
-        self._children = Children(context.hosts, mailbox)
-        self._leases = Leases(context.hosts, mailbox)
-        self._subtree.subscribe(mailbox, self._leases.of_decision)
+        self._children = Children(context.hosts, queue)
+        self._leases = Leases(context.hosts, queue)
+        self._subtree.subscribe(queue, self._leases.of_decision)
         self._tasks = NodeTasks(path)
         self._pick_events: set[Hashable] | None = None
         self._hosts_with_news: frozenset[str] = frozenset()  # in the last messages
@@ -142,7 +142,7 @@ class Node:
                 async with trio.open_nursery() as nursery:
                     while True:
                         many = len(self._leases.of_decision) >= _MIN_HOSTS_TO_COALESCE
-                        news = self._gather_messages() if many else self._mailbox.next(self._policy.wake_at)
+                        news = self._gather_messages() if many else self._queue.next(self._policy.wake_at)
                         for _ in self._handle_messages(await news):
                             await trio.lowlevel.checkpoint()
                         # Tasks start only between steps: a child must not run before the step that made it is over.
@@ -150,8 +150,8 @@ class Node:
                             self._tasks.start(nursery)
             finally:
                 # No await below: it would raise Cancelled, and the leases would stay.
-                self._mailbox.close()
-                self._subtree.end(self._mailbox)
+                self._queue.close()
+                self._subtree.end(self._queue)
                 self._leases.release_all()
         # Not reached if the parent is cancelled, which does not need to know.
         if on_exit is not None:
@@ -163,14 +163,14 @@ class Node:
         Otherwise a thousand hosts that turn READY one by one would cost a thousand decisions about
         a thousand hosts each.
         """
-        messages = await self._mailbox.next(self._policy.wake_at)
+        messages = await self._queue.next(self._policy.wake_at)
         # While RPCs wait, the first host that connects has to serve them at once.
         if self.state is not Connectivity.READY:
             return messages
         delay = min(_DELAY_PER_HOST * len(self._leases.of_decision), _MAX_DELAY)
         until = min(self._policy.wake_at, self._last_step_at + delay)
         while trio.current_time() < until and all(map(_is_of_host, messages)):
-            messages |= await self._mailbox.next(until)
+            messages |= await self._queue.next(until)
         return messages
 
     # -- one step: synchronous, so that nothing can change during a decision
@@ -257,7 +257,7 @@ class Node:
             self._pick_events = set()
         self._pick_events.add(event)
         # One message for any number of events, because RPCs by the thousand may raise them.
-        self._mailbox.put("pick event", None)
+        self._queue.put("pick event", None)
 
     def _make_inputs(self, pick_events: frozenset[Hashable]) -> PolicyInputs:
         reports, hosts = self._children.reports() if self._children.by_name else {}, self._leases.hosts
@@ -293,13 +293,13 @@ class Node:
         # Hosts with other security are another pool, for the whole subtree below.
         context = self._context if child.hosts is self._context.hosts else replace(self._context, hosts=child.hosts)
         path, below = f"{self.path}/{self._label(child)}", (self._subtree.ejections_below, self._subtree.trackers_below)
-        node = child.node = Node(path, child.policy, context, child.mailbox, child.post_report, *below)
+        node = child.node = Node(path, child.policy, context, child.queue, child.post_report, *below)
         return node.run(child.scope, partial(self._children.on_exit, child))
 
     def exit_idle(self) -> None:
         """Have the IDLE policies of this subtree connect without an RPC. Does not block."""
         if self._policy.exit_idle():
-            self._mailbox.put("wake", None)
+            self._queue.put("wake", None)
         for child in self._children.active_nodes():
             child.exit_idle()
 
@@ -312,7 +312,7 @@ class Node:
 
     @property
     def is_settled(self) -> bool:
-        return self._mailbox.idle and self._children.are_settled
+        return self._queue.idle and self._children.are_settled
 
     def describe(self, now: float) -> str:
         """Describe what the policy sees; if it has no description, the state that it reported."""

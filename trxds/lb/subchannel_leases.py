@@ -14,15 +14,15 @@ _SLICE_SIZE = 256  # hosts, at 10 µs each
 
 
 class Leases:
-    """The leases of one node. Each change of a leased host's state is a message in `mailbox`."""
+    """The leases of one node. Each change of a leased host's state is a message in `queue`."""
 
-    __slots__ = ("_hosts", "_is_closed", "_mailbox", "_of_picks", "hosts", "of_decision", "wanted")
+    __slots__ = ("_hosts", "_is_closed", "_of_picks", "_queue", "hosts", "of_decision", "wanted")
 
-    def __init__(self, hosts: SubchannelPoolInterface, mailbox: ConflatingQueue[Any]) -> None:
+    def __init__(self, hosts: SubchannelPoolInterface, queue: ConflatingQueue[Any]) -> None:
         self.of_decision: dict[str, Lease] = {}
         self._of_picks: dict[str, Lease] = {}
         self._hosts = hosts
-        self._mailbox = mailbox
+        self._queue = queue
         self.wanted: tuple[str, ...] = ()  # the argument of the last `lease_exactly`
         self.hosts: Mapping[str, SubchannelInterface] = {}  # of the last decision, for the next one
         self._is_closed = False
@@ -40,7 +40,7 @@ class Leases:
         addresses = dict.fromkeys(wanted)
         new = [address for address in addresses if address not in self.of_decision]
         for number, address in enumerate(new, 1):
-            self.of_decision[address] = self._hosts.lease(address, self._mailbox)
+            self.of_decision[address] = self._hosts.lease(address, self._queue)
             if not number % _SLICE_SIZE:
                 yield
         # All wanted addresses are leased by now, so equal sizes mean that there is nothing to release.
@@ -62,7 +62,7 @@ class Leases:
     def acquire(self, address: str) -> SubchannelInterface:
         """Lease an address for a pick, once."""
         if address not in self._of_picks:
-            lease = self._hosts.lease(address, self._mailbox)
+            lease = self._hosts.lease(address, self._queue)
             if self._is_closed:
                 # The picker has outlived the node, so nothing else would release this lease.
                 lease.release()
@@ -76,7 +76,7 @@ class Leases:
         if lease is not None:
             lease.release()
             # The lease takes the host's unread message with it, so an RPC that waits for the host has to pick again.
-            self._mailbox.put("released", None)
+            self._queue.put("released", None)
 
     def release_all(self) -> None:
         """Release all leases, because the node has ended."""

@@ -33,12 +33,12 @@ class Ejections:
             above._below.append(self)
         self._update()
 
-    def subscribe(self, mailbox: ConflatingQueue[Any], leased: Collection[str]) -> None:
-        """Post to `mailbox` when an address is ejected or returned that is in `leased` by then."""
-        self._subscribers[mailbox] = leased
+    def subscribe(self, queue: ConflatingQueue[Any], leased: Collection[str]) -> None:
+        """Post to `queue` when an address is ejected or returned that is in `leased` by then."""
+        self._subscribers[queue] = leased
 
-    def unsubscribe(self, mailbox: ConflatingQueue[Any]) -> None:
-        self._subscribers.pop(mailbox, None)
+    def unsubscribe(self, queue: ConflatingQueue[Any]) -> None:
+        self._subscribers.pop(queue, None)
 
     def eject(self, addresses: frozenset[str]) -> None:
         """Set the addresses that this level ejects from now on."""
@@ -60,9 +60,9 @@ class Ejections:
             level._update()
 
     def _notify(self, changed: frozenset[str]) -> None:
-        for mailbox, leased in self._subscribers.items():
+        for queue, leased in self._subscribers.items():
             if any(address in leased for address in changed):
-                mailbox.put("health", None)
+                queue.put("health", None)
         for level in self._below:
             level._notify(changed)
 
@@ -96,9 +96,9 @@ class Subtree:
         self.ejections_below = self.ejections  # another one once our policy ejects hosts itself
         self.trackers_below = trackers
 
-    def subscribe(self, mailbox: ConflatingQueue[Any], leased: Collection[str]) -> None:
-        """Post to `mailbox` when an address in `leased` is ejected or returned."""
-        self.ejections.subscribe(mailbox, leased)
+    def subscribe(self, queue: ConflatingQueue[Any], leased: Collection[str]) -> None:
+        """Post to `queue` when an address in `leased` is ejected or returned."""
+        self.ejections.subscribe(queue, leased)
 
     def apply(self, decision: Decision) -> None:
         """Apply the ejections, security and trackers of the policy's decision."""
@@ -118,8 +118,8 @@ class Subtree:
             if self._trackers is not None:
                 self._trackers.attach(self, decision.trackers or {})
 
-    def end(self, mailbox: ConflatingQueue[Any]) -> None:
-        self.ejections.unsubscribe(mailbox)
+    def end(self, queue: ConflatingQueue[Any]) -> None:
+        self.ejections.unsubscribe(queue)
         if self.ejections_below is not self.ejections:
             self.ejections_below.end()
         if self._trackers is not None:

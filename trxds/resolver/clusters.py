@@ -17,11 +17,11 @@ from trxds.core.lifetime import Hold, Lifetime
 
 
 class Clusters:
-    """The clusters of one channel by name. The end of one puts the message "clusters" into `mailbox`."""
+    """The clusters of one channel by name. The end of one puts the message "clusters" into `queue`."""
 
-    def __init__(self, nursery: trio.Nursery, mailbox: ConflatingQueue[Any]) -> None:
+    def __init__(self, nursery: trio.Nursery, queue: ConflatingQueue[Any]) -> None:
         self._nursery = nursery
-        self._mailbox = mailbox
+        self._queue = queue
         self.alive: dict[str, Lifetime] = {}
         self._tables = count(1)
 
@@ -45,7 +45,7 @@ class Clusters:
                 await trio.sleep_forever()
         finally:
             # A31's second step: nothing holds it any more, so the next configuration leaves it out.
-            self._mailbox.put("clusters", None)
+            self._queue.put("clusters", None)
 
 
 class RouteTable:

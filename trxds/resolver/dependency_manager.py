@@ -37,7 +37,7 @@ class Watch(Protocol):
 class Source(Protocol):
     """The source of resources: the XdsClient."""
 
-    def watch(self, kind: ResourceType, name: str, mailbox: ConflatingQueue[Any], sender: Hashable) -> Watch: ...
+    def watch(self, kind: ResourceType, name: str, queue: ConflatingQueue[Any], sender: Hashable) -> Watch: ...
 
     def describe_pending(self, type: ResourceType, name: str) -> str:
         """Describe why a resource has not come yet."""
@@ -47,7 +47,7 @@ class Source(Protocol):
 class NameResolver(Protocol):
     """The source of addresses of DNS names."""
 
-    def watch(self, name: str, mailbox: ConflatingQueue[Any], sender: Hashable) -> Watch: ...
+    def watch(self, name: str, queue: ConflatingQueue[Any], sender: Hashable) -> Watch: ...
 
 
 class DependencyManager:
@@ -60,7 +60,7 @@ class DependencyManager:
         self,
         source: Source,
         names: NameResolver,
-        mailbox: ConflatingQueue[Any],
+        queue: ConflatingQueue[Any],
         listener: str,
         authority: str,
         held: Mapping[str, object],
@@ -68,7 +68,7 @@ class DependencyManager:
         self.newest: XdsConfig | ConfigError | None = None
         self._source = source
         self._names = names
-        self._mailbox = mailbox
+        self._queue = queue
         self._target = listener, authority
         self._held = held
         self._watches: dict[Key, Watch] = {}
@@ -174,8 +174,8 @@ class DependencyManager:
 
     def _watch(self, kind: str, name: str) -> Watch:
         if kind == "DNS":
-            return self._names.watch(name, self._mailbox, (kind, name))
-        return self._source.watch(_TYPES[kind], name, self._mailbox, (kind, name))
+            return self._names.watch(name, self._queue, (kind, name))
+        return self._source.watch(_TYPES[kind], name, self._queue, (kind, name))
 
     def close(self) -> None:
         """Cancel all watches."""

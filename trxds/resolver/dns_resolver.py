@@ -36,9 +36,9 @@ class DnsResolver:
         self._random = random
         self._watched: dict[str, DnsWatch] = {}
 
-    def watch(self, name: str, mailbox: ConflatingQueue[Any], sender: Hashable) -> DnsWatch:
-        """Put each new state of the name into `mailbox`; its value is a tuple of addresses."""
-        watch = DnsWatch(name, mailbox, sender, lambda: self._watched.pop(name))
+    def watch(self, name: str, queue: ConflatingQueue[Any], sender: Hashable) -> DnsWatch:
+        """Put each new state of the name into `queue`; its value is a tuple of addresses."""
+        watch = DnsWatch(name, queue, sender, lambda: self._watched.pop(name))
         self._watched[name] = watch
         self._nursery.start_soon(watch.run, self._look_up, Backoff(self._random), name=f"dns/{name}")
         return watch
@@ -58,11 +58,11 @@ class DnsWatch:
     """The watch of one name, until it is cancelled."""
 
     def __init__(
-        self, name: str, mailbox: ConflatingQueue[Any], sender: Hashable, on_cancel: Callable[[], object]
+        self, name: str, queue: ConflatingQueue[Any], sender: Hashable, on_cancel: Callable[[], object]
     ) -> None:
         self.resolution_requested = trio.Event()
         self._name = name
-        self._mailbox = mailbox
+        self._queue = queue
         self._sender = sender
         self._on_cancel = on_cancel
         self._scope = trio.CancelScope()
@@ -108,13 +108,13 @@ class DnsWatch:
         if problem is not None:
             _log.warning("%s", problem.message)
         self._state = state
-        self._mailbox.put(self._sender, state)
+        self._queue.put(self._sender, state)
 
     def cancel(self) -> None:
         """End the watch, and take an unread message back. A second call changes nothing."""
         if not self._scope.cancel_called:
             self._scope.cancel(reason=f"no cluster needs {self._name} any more")
-            self._mailbox.discard(self._sender)
+            self._queue.discard(self._sender)
             self._on_cancel()
 
     def __repr__(self) -> str:

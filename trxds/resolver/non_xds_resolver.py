@@ -35,7 +35,7 @@ class ResolvedAddress:
 
 
 class NonXdsResolver:
-    """The resolver of one target. `mailbox` gets the root's reports as "root", and the name's states as "name"."""
+    """The resolver of one target. `queue` gets the root's reports as "root", and the name's states as "name"."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class NonXdsResolver:
         result_handler: ResolverResultHandler,
         random: Random,
     ) -> None:
-        self.mailbox: ConflatingQueue[Any] = ConflatingQueue()
+        self.queue: ConflatingQueue[Any] = ConflatingQueue()
         self._target = target
         self._config = config
         self._look_up = look_up
@@ -59,14 +59,14 @@ class NonXdsResolver:
         try:
             async with trio.open_nursery() as nursery:
                 name = self._target.text
-                table = Clusters(nursery, self.mailbox).route_table([name])
+                table = Clusters(nursery, self.queue).route_table([name])
                 self._selector = MethodSelector(self._config, name, table)
                 self._names = DnsResolver(nursery, self._look_up, self._random)
                 self._start_generation()
                 while True:
-                    self._handle_messages(await self.mailbox.next())
+                    self._handle_messages(await self.queue.next())
         finally:
-            self.mailbox.close()
+            self.queue.close()
             # Otherwise the pool would keep subchannels for ever that this update leaves out.
             self._on_generation_done()
 
@@ -78,7 +78,7 @@ class NonXdsResolver:
 
     def _start_generation(self) -> None:
         if self._target.name:
-            self._watch = self._names.watch(self._target.name, self.mailbox, "name")
+            self._watch = self._names.watch(self._target.name, self.queue, "name")
         else:
             self._configure(self._target.addresses)
 

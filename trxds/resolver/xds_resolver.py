@@ -89,7 +89,7 @@ Stage: TypeAlias = Waiting | Settling | Serving
 class XdsResolver:
     """The resolver of one target.
 
-    `mailbox` gets the resources' states, the root's reports as "root", and clusters' ends.
+    `queue` gets the resources' states, the root's reports as "root", and clusters' ends.
     """
 
     request_re_resolution = None  # policies of LOGICAL_DNS clusters call `re_resolve`
@@ -103,7 +103,7 @@ class XdsResolver:
         result_handler: ResolverResultHandler,
         random: Random,
     ) -> None:
-        self.mailbox: ConflatingQueue[Any] = ConflatingQueue()
+        self.queue: ConflatingQueue[Any] = ConflatingQueue()
         self._source = source
         self._look_up = look_up
         self._target = listener, authority
@@ -118,10 +118,10 @@ class XdsResolver:
         """Run the resolver until cancelled."""
         try:
             async with trio.open_nursery() as nursery:
-                self._clusters = Clusters(nursery, self.mailbox)
+                self._clusters = Clusters(nursery, self.queue)
                 self._names = DnsResolver(nursery, self._look_up, self._random)
                 dependencies = self._dependencies = DependencyManager(
-                    self._source, self._names, self.mailbox, *self._target, self._clusters.alive
+                    self._source, self._names, self.queue, *self._target, self._clusters.alive
                 )
                 self._routings = RoutingFactory(
                     self._result_handler.make_chain,
@@ -135,9 +135,9 @@ class XdsResolver:
                     deadline = dependencies.update(trio.current_time())
                     # In every round: a report may have ended the generation that a newer configuration waited for.
                     self._start_generation(dependencies.newest)
-                    self._handle_messages(await self.mailbox.next(deadline), dependencies)
+                    self._handle_messages(await self.queue.next(deadline), dependencies)
         finally:
-            self.mailbox.close()
+            self.queue.close()
             if self._dependencies is not None:
                 self._dependencies.close()
 
@@ -160,7 +160,7 @@ class XdsResolver:
                 stage.routing.release()
         self._stage = Waiting(stage.in_force)
         self._names.re_resolve_all()  # an idle channel does not notice addresses that went bad
-        self.mailbox.put("tree", None)
+        self.queue.put("tree", None)
 
     def _handle_messages(self, messages: Mapping[Hashable, Any], dependencies: DependencyManager) -> None:
         for sender, message in messages.items():

@@ -10,7 +10,7 @@ from . import cookie
 
 
 class CookieKey(NamedTuple):
-    """What tells the cookies of a session apart. `path` is empty for a session header."""
+    """The name and path by which the cookies of a session differ; `path` is empty for a session header."""
 
     name: str
     path: str

@@ -43,7 +43,7 @@ from .writer import Writer
 
 
 class Http2Stream(Protocol):
-    """The events that a stream is told, at a client and at a server."""
+    """The events of a stream, at a client and at a server."""
 
     @property
     def outgoing(self) -> Sender | None:

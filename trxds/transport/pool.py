@@ -117,26 +117,26 @@ class SubchannelPool:
         """Return the subchannel of that address if it is leased or kept; take no lease."""
         return self.subchannels.get((address, security))
 
-    def lease(self, address: str, mailbox: ConflatingQueue[Any], security: Hashable = None) -> Lease:
-        """Lease a subchannel. Each later change of its state is an item `("host", address)` in `mailbox`."""
+    def lease(self, address: str, queue: ConflatingQueue[Any], security: Hashable = None) -> Lease:
+        """Lease a subchannel. Each later change of its state is an item `("host", address)` in `queue`."""
         key = address, security
         subchannel = self.subchannels.get(key)
         if subchannel is None:
             subchannel = self.subchannels[key] = self._make(key)
             self._leases[key] = Counter()
-        self._leases[key][mailbox] += 1
-        return Lease(self, key, subchannel, mailbox)
+        self._leases[key][queue] += 1
+        return Lease(self, key, subchannel, queue)
 
-    def release(self, key: Key, subchannel: Subchannel, mailbox: ConflatingQueue[Any]) -> None:
+    def release(self, key: Key, subchannel: Subchannel, queue: ConflatingQueue[Any]) -> None:
         """End a lease. Called once, by the lease."""
         leases = self._leases.get(key)
         if leases is None or self.subchannels.get(key) is not subchannel:
             return  # `close` has retired it
-        leases[mailbox] -= 1
-        if not leases[mailbox]:
-            del leases[mailbox]
+        leases[queue] -= 1
+        if not leases[queue]:
+            del leases[queue]
             # A policy must not get a state of a host that it has released.
-            mailbox.discard(("host", subchannel.address))
+            queue.discard(("host", subchannel.address))
         if not leases and not self._updates:
             self._retire(key)
 
@@ -171,8 +171,8 @@ class SubchannelPool:
         self._connect_requests.put(subchannel, subchannel)
 
     def _post_state(self, key: Key, subchannel: Subchannel) -> None:
-        for mailbox in self._leases.get(key, ()):
-            mailbox.put(("host", subchannel.address), subchannel)
+        for queue in self._leases.get(key, ()):
+            queue.put(("host", subchannel.address), subchannel)
 
     def _retire(self, key: Key) -> None:
         del self._leases[key]
@@ -192,26 +192,26 @@ class ClusterSubchannelPool:
     def lookup(self, address: str) -> Subchannel | None:
         return self._pool.lookup(address, self._security(address))
 
-    def lease(self, address: str, mailbox: ConflatingQueue[Any]) -> Lease:
-        return self._pool.lease(address, mailbox, self._security(address))
+    def lease(self, address: str, queue: ConflatingQueue[Any]) -> Lease:
+        return self._pool.lease(address, queue, self._security(address))
 
 
 class Lease:
     """One user's share in a subchannel, until `release()`."""
 
-    __slots__ = ("_key", "_mailbox", "_pool", "subchannel")
+    __slots__ = ("_key", "_pool", "_queue", "subchannel")
 
-    def __init__(self, pool: SubchannelPool, key: Key, subchannel: Subchannel, mailbox: ConflatingQueue[Any]) -> None:
+    def __init__(self, pool: SubchannelPool, key: Key, subchannel: Subchannel, queue: ConflatingQueue[Any]) -> None:
         self.subchannel = subchannel
         self._key = key
-        self._mailbox = mailbox
+        self._queue = queue
         self._pool: SubchannelPool | None = pool
 
     def release(self) -> None:
         """Release the share. Plain and idempotent; any task may do it."""
         pool, self._pool = self._pool, None
         if pool is not None:
-            pool.release(self._key, self.subchannel, self._mailbox)
+            pool.release(self._key, self.subchannel, self._queue)
 
     def __repr__(self) -> str:
         return f"<Lease {self.subchannel.address}{'' if self._pool else ' released'}>"

@@ -1,4 +1,4 @@
-"""By this protocol `Http2Connection` calls a client's connection or a server's, which do the rest by themselves."""
+"""The protocol by which `Http2Connection` calls its owner, a client's connection or a server's."""
 
 from __future__ import annotations
 

@@ -39,8 +39,8 @@ class WatchRegistry:
         """Return how many resources are watched."""
         return len(self._observables)
 
-    def add(self, key: Key, mailbox: ConflatingQueue[ResourceUpdate], sender: Hashable) -> Watch:
-        return Watch(self, key, self._observable(key).subscribe(mailbox, sender))
+    def add(self, key: Key, queue: ConflatingQueue[ResourceUpdate], sender: Hashable) -> Watch:
+        return Watch(self, key, self._observable(key).subscribe(queue, sender))
 
     def publish(self, changes: Changes) -> None:
         # A watcher that has caught up is waited for again: it may have been slow in a busy moment only.

@@ -150,12 +150,12 @@ class XdsClient:
         """Yield the channels to all servers that ADS or LRS uses."""
         yield from dict.fromkeys(stream.xds_channel for stream in self._all_streams())
 
-    def watch(self, type: ResourceType, name: str, mailbox: ConflatingQueue[ResourceUpdate], sender: Hashable) -> Watch:
-        """Put each state of the resource into `mailbox` as `sender`, and at once the one that is known.
+    def watch(self, type: ResourceType, name: str, queue: ConflatingQueue[ResourceUpdate], sender: Hashable) -> Watch:
+        """Put each state of the resource into `queue` as `sender`, and at once the one that is known.
 
         While nothing is known there is no message. Watchers of a resource share one subscription.
         """
-        return self._watches.add((type, canonical(name)), mailbox, sender)
+        return self._watches.add((type, canonical(name)), queue, sender)
 
     def describe_pending(self, type: ResourceType, name: str) -> str:
         """Describe why a resource has not come yet; the text is empty for one that nobody watches."""

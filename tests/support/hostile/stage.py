@@ -89,8 +89,8 @@ class _Callers:
 
     def __init__(self, script: Script, pool: SubchannelPool) -> None:
         self._script = script
-        self._mailbox: ConflatingQueue[Any] = ConflatingQueue()
-        self._host = pool.lease(ADDRESS, self._mailbox).subchannel
+        self._queue: ConflatingQueue[Any] = ConflatingQueue()
+        self._host = pool.lease(ADDRESS, self._queue).subchannel
         self._connecting = trio.Lock()
         self._message = bytes(script.request)  # which all of them send
 
@@ -136,4 +136,4 @@ class _Callers:
         """Connect once; a failed attempt is not repeated."""
         while self._host.state not in (Connectivity.READY, Connectivity.TRANSIENT_FAILURE):
             self._host.request_connection()
-            await self._mailbox.next()
+            await self._queue.next()

@@ -49,7 +49,7 @@ Message: TypeAlias = Snapshot | Changes
 
 
 class ChannelRow(TypedDict):
-    """Its key is the target's name (`shop` of xds:///shop), and `shop#2` for the second one of that name."""
+    """One channel. Its key is the target's name (`shop` of xds:///shop), and `shop#2` for the second of that name."""
 
     target: str
     state: str  # IDLE, CONNECTING, READY, TRANSIENT_FAILURE, SHUTDOWN

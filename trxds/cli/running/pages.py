@@ -1,4 +1,4 @@
-"""What there is to see of a program, as lines and as plain rows: one page for each command. Pure."""
+"""The pages of a program's state, one for each command, as lines for people and as rows for programs."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def _failing(nodes: Mapping[str, Row], key: str) -> Iterator[Row]:
 
 
 def _deepest(nodes: Mapping[str, Row], node: Row) -> Row:
-    """Where the reason is told best: below the policies that only pass it on."""
+    """Return the node that knows the reason best: the one below the policies that only pass it on."""
     below = [nodes[child] for child in node["children"] if child in nodes]
     failing = [each for each in below if each["state"] == "TRANSIENT_FAILURE" and not each["warm"]]
     return _deepest(nodes, failing[-1]) if failing else node

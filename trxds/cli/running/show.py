@@ -92,7 +92,7 @@ class Sheets:
 
 
 class News:
-    """Rows that are new or have changed; one that is there no longer is told as gone."""
+    """The rows that are new or have changed since the last look, and those that are gone."""
 
     def __init__(self) -> None:
         self._told: dict[tuple[str, str], str] = {}
@@ -137,7 +137,7 @@ def _plain(row: Mapping[str, Any]) -> str:
 
 
 def run(show: Callable[..., Awaitable[int]], *arguments: object) -> int:
-    """Its exit code; Ctrl-C is how one stops watching, and `| head` has seen enough too."""
+    """Run a command and return its exit code; Ctrl-C and a closed pipe (`| head`) end `--watch` without an error."""
     code = SUCCESS
     try:
         code = trio.run(show, *arguments)
@@ -153,7 +153,7 @@ def run(show: Callable[..., Awaitable[int]], *arguments: object) -> int:
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
-    """What really happened, out of all groups."""
+    """Yield the exceptions inside of nested groups."""
     if isinstance(error, BaseExceptionGroup):
         for each in error.exceptions:
             yield from leaves(each)

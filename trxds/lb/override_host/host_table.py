@@ -68,7 +68,7 @@ class HostTable:
         return Entry(address, _rotate(endpoint, address), endpoint.health) if endpoint is not None else None
 
     def state(self, entry: Entry) -> Connectivity | None:
-        """Return the host's state, whoever leases it; None if nobody does."""
+        """Return the host's state, whichever policy leases it; None if none does."""
         host = entry.host or self._lookup(entry.address)
         return host.state if host is not None else None
 

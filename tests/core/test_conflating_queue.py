@@ -8,101 +8,101 @@ from trxds.core.conflating_queue import ConflatingQueue, Observable
 
 
 async def test_a_newer_message_replaces_an_unread_one_of_its_sender():
-    mailbox = ConflatingQueue[int]()
-    mailbox.put("a", 1)
-    mailbox.put("b", 2)
-    mailbox.put("a", 3)
-    assert await mailbox.next() == {"a": 3, "b": 2}
+    queue = ConflatingQueue[int]()
+    queue.put("a", 1)
+    queue.put("b", 2)
+    queue.put("a", 3)
+    assert await queue.next() == {"a": 3, "b": 2}
 
 
 async def test_a_message_of_a_conflating_queue_is_read_once(autojump_clock):
-    mailbox = ConflatingQueue[int]()
-    mailbox.put("a", 1)
-    await mailbox.next()
-    assert await mailbox.next(trio.current_time() + 5) == {}
+    queue = ConflatingQueue[int]()
+    queue.put("a", 1)
+    await queue.next()
+    assert await queue.next(trio.current_time() + 5) == {}
 
 
 async def test_the_reader_of_a_conflating_queue_waits_for_a_message(nursery, autojump_clock):
-    mailbox = ConflatingQueue[int]()
-    nursery.start_soon(_put_after, mailbox, 3)
+    queue = ConflatingQueue[int]()
+    nursery.start_soon(_put_after, queue, 3)
     began = trio.current_time()
-    assert await mailbox.next() == {"late": 1}
+    assert await queue.next() == {"late": 1}
     assert trio.current_time() - began == 3
 
 
-async def _put_after(mailbox, seconds):
+async def _put_after(queue, seconds):
     await trio.sleep(seconds)
-    mailbox.put("late", 1)
+    queue.put("late", 1)
 
 
 async def test_a_second_reader_of_a_conflating_queue_is_a_busy_resource_error(nursery):
-    mailbox = ConflatingQueue[int]()
-    nursery.start_soon(mailbox.next)
+    queue = ConflatingQueue[int]()
+    nursery.start_soon(queue.next)
     await wait_all_tasks_blocked()
     with pytest.raises(trio.BusyResourceError):
-        await mailbox.next()
-    mailbox.put("a", 1)
+        await queue.next()
+    queue.put("a", 1)
 
 
 async def test_a_cancelled_reader_of_a_conflating_queue_loses_no_message(autojump_clock):
-    mailbox = ConflatingQueue[int]()
+    queue = ConflatingQueue[int]()
     with trio.move_on_after(1):
-        await mailbox.next()
-    mailbox.put("a", 1)
-    assert await mailbox.next() == {"a": 1}
+        await queue.next()
+    queue.put("a", 1)
+    assert await queue.next() == {"a": 1}
 
 
 async def test_a_discarded_message_is_not_read(autojump_clock):
-    mailbox = ConflatingQueue[int]()
-    mailbox.put("dead", 1)
-    mailbox.discard("dead")
-    assert await mailbox.next(trio.current_time() + 1) == {}
+    queue = ConflatingQueue[int]()
+    queue.put("dead", 1)
+    queue.discard("dead")
+    assert await queue.next(trio.current_time() + 1) == {}
 
 
 async def test_messages_to_a_closed_conflating_queue_are_dropped():
-    mailbox = ConflatingQueue[int]()
-    mailbox.close()
-    assert mailbox.has_seen(mailbox.put("a", 1))
+    queue = ConflatingQueue[int]()
+    queue.close()
+    assert queue.has_seen(queue.put("a", 1))
 
 
 async def test_next_is_a_checkpoint_even_with_unread_messages():
-    mailbox = ConflatingQueue[int]()
-    mailbox.put("a", 1)
+    queue = ConflatingQueue[int]()
+    queue.put("a", 1)
     with trio.CancelScope() as scope:
         scope.cancel()
-        await mailbox.next()
+        await queue.next()
     assert scope.cancelled_caught
-    assert await mailbox.next() == {"a": 1}, "nothing is lost by the cancelled call"
+    assert await queue.next() == {"a": 1}, "nothing is lost by the cancelled call"
 
 
 async def test_a_late_subscriber_gets_the_present_value_at_once():
-    cell, mailbox = Observable[int](), ConflatingQueue[int]()
+    cell, queue = Observable[int](), ConflatingQueue[int]()
     cell.set(7)
-    cell.subscribe(mailbox, "cell")
-    assert await mailbox.next() == {"cell": 7}
+    cell.subscribe(queue, "cell")
+    assert await queue.next() == {"cell": 7}
 
 
 async def test_a_slow_subscriber_skips_to_the_latest_value():
-    cell, mailbox = Observable[int](), ConflatingQueue[int]()
-    cell.subscribe(mailbox, "cell")
+    cell, queue = Observable[int](), ConflatingQueue[int]()
+    cell.subscribe(queue, "cell")
     for value in range(100):
         cell.set(value)
-    assert await mailbox.next() == {"cell": 99}
+    assert await queue.next() == {"cell": 99}
 
 
 async def test_a_value_counts_as_seen_when_the_reader_calls_next_again(nursery):
-    cell, mailbox, steps = Observable[int](), ConflatingQueue[int](), []
-    following = cell.subscribe(mailbox, "cell")
+    cell, queue, steps = Observable[int](), ConflatingQueue[int](), []
+    following = cell.subscribe(queue, "cell")
     cell.set(1)
     nursery.start_soon(_note_when_seen, following, steps)
     await wait_all_tasks_blocked()
-    assert await mailbox.next() == {"cell": 1}
+    assert await queue.next() == {"cell": 1}
     await wait_all_tasks_blocked()
     assert steps == [], "read, but not yet come back"
-    nursery.start_soon(mailbox.next)
+    nursery.start_soon(queue.next)
     await wait_all_tasks_blocked()
     assert steps == ["seen"]
-    mailbox.put("end", 0)
+    queue.put("end", 0)
 
 
 async def _note_when_seen(following, steps):
@@ -111,8 +111,8 @@ async def _note_when_seen(following, steps):
 
 
 async def test_an_unsubscribed_value_counts_as_seen(nursery):
-    cell, mailbox, steps = Observable[int](), ConflatingQueue[int](), []
-    following = cell.subscribe(mailbox, "cell")
+    cell, queue, steps = Observable[int](), ConflatingQueue[int](), []
+    following = cell.subscribe(queue, "cell")
     cell.set(1)
     nursery.start_soon(_note_when_seen, following, steps)
     await wait_all_tasks_blocked()
@@ -124,9 +124,9 @@ async def test_an_unsubscribed_value_counts_as_seen(nursery):
 
 
 async def test_an_ended_subscription_gets_no_more_values(autojump_clock):
-    cell, mailbox = Observable[int](), ConflatingQueue[int]()
-    following = cell.subscribe(mailbox, "cell")
+    cell, queue = Observable[int](), ConflatingQueue[int]()
+    following = cell.subscribe(queue, "cell")
     cell.set(1)
     following.unsubscribe()
     cell.set(2)
-    assert await mailbox.next(trio.current_time() + 1) == {}
+    assert await queue.next(trio.current_time() + 1) == {}
