@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from structure import source
-from structure.retired_names import KEPT, RETIRED
+from structure.retired_names import FORBIDDEN, KEPT, RETIRED
 
 pytestmark = pytest.mark.slow
 
@@ -142,6 +143,13 @@ def test_a_room_defines_no_retired_name(room: str) -> None:
     assert {(path, name) for path, name in defined if name in RETIRED[room]} == {
         (path, name) for path, name in KEPT if path.startswith(f"{room}/")
     }
+
+
+def test_no_name_has_a_word_without_a_standard_use() -> None:
+    def parts(name: str) -> set[str]:
+        return {part.lower() for part in re.findall(r"[A-Z]?[a-z]+", name)}
+
+    assert [(str(path), name) for path in FILES for name in source.names(path) if parts(name) & FORBIDDEN] == []
 
 
 def test_trio_is_imported_in_the_shells_only() -> None:

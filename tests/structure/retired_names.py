@@ -110,3 +110,6 @@ KEPT = frozenset(
         ("cli/demo/verdict.py", "done"),
     }
 )
+
+FORBIDDEN = words("told telling petiole aside letter letters guest guests surroundings wish wishes")
+"""Parts of names that have no standard use in any room."""

@@ -211,6 +211,16 @@ def definitions(path: Path) -> set[str]:
     return found | {target.id for node in constants for target in node.targets if isinstance(target, ast.Name)}
 
 
+def names(path: Path) -> set[str]:
+    """Return every name that a file defines or binds: also local variables and parameters."""
+    bound = definitions(path)
+    for node in ast.walk(tree_of(path)):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                bound.add(name)
+    return bound
+
+
 def private_reads() -> list[str]:
     """Uses of `other._name` in a file in which nothing has that name: "transport/pool.py:12: host._lease"."""
     return [each for path in FILES for each in _private_reads(path)]

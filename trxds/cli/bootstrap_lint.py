@@ -138,7 +138,7 @@ def _check_port(uri: JsonNode) -> None:
     try:
         address = dial_address(uri.text())
     except ValueError:
-        return  # an error, told elsewhere
+        return  # an error, reported elsewhere
     port = address.rpartition(":")[2]
     if not address.startswith("unix:") and not uri.text().endswith(f":{port}"):
         uri.error(f"is {uri.text()!r} without a port, so it is dialled at {address}; write the port")
@@ -155,7 +155,7 @@ def _is_local(uri: str) -> bool:
     try:
         host = dial_address(uri).rpartition(":")[0].strip("[]")
     except ValueError:
-        return True  # an error, told elsewhere
+        return True  # an error, reported elsewhere
     if host in {"unix", "localhost"} or uri.startswith("unix:"):
         return True
     try:

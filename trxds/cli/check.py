@@ -57,8 +57,8 @@ def check(text: str) -> Report:
         return Report((Finding(error.lineno, "error", "", f"no valid JSON: {error.msg} (column {error.colno})"),))
     lines = JsonLines(text)
     bootstrap, errors = examine(document)
-    told = {problem.steps for problem in errors}
-    remarks = [problem for problem in lint_bootstrap(document) if problem.steps not in told]
+    reported = {problem.steps for problem in errors}
+    remarks = [problem for problem in lint_bootstrap(document) if problem.steps not in reported]
     findings = [
         *_findings(lines, "error", errors),
         *_findings(lines, "warning", remarks),

@@ -69,24 +69,24 @@ async def explain_call(
     """
     pairs = list(metadata)
     async with trxds.open_channel(target, bootstrap=bootstrap, credentials=credentials, network=network) as channel:
-        told = await channel.explain(method, pairs, within)
+        explanation = await channel.explain(method, pairs, within)
         until = trio.current_time() + settle
-        while isinstance(told.outcome, PickQueued) and trio.current_time() < until:
+        while isinstance(explanation.outcome, PickQueued) and trio.current_time() < until:
             await trio.sleep(_POLL_INTERVAL)
-            told = await channel.explain(method, pairs)
-        return told
+            explanation = await channel.explain(method, pairs)
+        return explanation
 
 
 async def show_in_program(
     program: Program, channel: str, method: str, metadata: Iterable[tuple[str, str | bytes]], as_json: bool
 ) -> int:
     """Print the explanation of the program's own channel; return the exit code."""
-    told = await program.explain(channel, method, metadata)
-    text = told.pop("text")
-    click.echo(json.dumps(told, indent=1) if as_json else text)
-    return FAILURE if told["outcome"]["kind"] in _BAD else SUCCESS
+    explanation = await program.explain(channel, method, metadata)
+    text = explanation.pop("text")
+    click.echo(json.dumps(explanation, indent=1) if as_json else text)
+    return FAILURE if explanation["outcome"]["kind"] in _BAD else SUCCESS
 
 
-def has_destination(told: Explanation) -> bool:
+def has_destination(explanation: Explanation) -> bool:
     """Return whether the call would reach a host, or wait for one."""
-    return told.refusal is None and not isinstance(told.outcome, PickFailed | PickDropped)
+    return explanation.refusal is None and not isinstance(explanation.outcome, PickFailed | PickDropped)

@@ -183,14 +183,14 @@ def explain(
     if address is not None:
         sys.exit(run(show_in_program, Program(address, token), target, method, metadata, as_json))
     try:
-        told = trio.run(explain_call, target, method, metadata, bootstrap, within, settle, CREDENTIALS[way])
+        explanation = trio.run(explain_call, target, method, metadata, bootstrap, within, settle, CREDENTIALS[way])
     except (ValueError, BootstrapError) as error:
         raise click.UsageError(str(error)) from error
     except trxds.RpcError as error:
         click.echo(str(error), err=True)
         sys.exit(3)
-    click.echo(json.dumps(told.as_data(), indent=1) if as_json else str(told))
-    sys.exit(0 if has_destination(told) else 1)
+    click.echo(json.dumps(explanation.as_data(), indent=1) if as_json else str(explanation))
+    sys.exit(0 if has_destination(explanation) else 1)
 
 
 @main.command()

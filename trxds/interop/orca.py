@@ -79,7 +79,7 @@ class LatestReports:
 class BackendMetrics:
     """A policy like pick_first that receives load reports too."""
 
-    def __init__(self, heard: LatestReports, surroundings: ChannelControl) -> None:
+    def __init__(self, heard: LatestReports, channel_control: ChannelControl) -> None:
         self._heard = heard
         self._listening: dict[str, partial[Any]] = {}
         self._trackers: dict[str, LatestReports] = {}  # for RPCs that sessions send to our hosts

@@ -108,10 +108,10 @@ class Viewer:
 
     async def _answer(self, number: int, question: Mapping[str, Any]) -> None:
         try:
-            told = await self._explain(question)
+            explanation = await self._explain(question)
         finally:
             self._asking = False
-        await self._send({"explained": {"id": number, **told}})
+        await self._send({"explained": {"id": number, **explanation}})
 
 
 async def serve_web_socket(stream: trio.abc.Stream, subscribe: OpenSubscription, explain: Explain) -> None:

@@ -23,10 +23,10 @@ def _of_section(name: str, before: Section, after: Section) -> Iterator[Change]:
             yield {"section": name, "key": key, "value": row}
 
 
-def apply(state: State, told: Iterable[Change]) -> State:
+def apply(state: State, changes: Iterable[Change]) -> State:
     """Return the state of a viewer after these changes."""
     after = {name: dict(section) for name, section in state.items()}
-    for change in told:
+    for change in changes:
         section = after.setdefault(change["section"], {})
         if change["value"] is None:
             section.pop(change["key"], None)

@@ -12,11 +12,11 @@ from .messages import Change, ConfigApplied, Row, State
 _NAMED = 5  # resources, in one mark
 
 
-def config_applied_events(before: State, told: Iterable[Change], time: float) -> list[ConfigApplied]:
+def config_applied_events(before: State, changes: Iterable[Change], time: float) -> list[ConfigApplied]:
     """Return one event for each channel that got new resources or lost some. A refused resource changes nothing."""
     news: defaultdict[str, list[str]] = defaultdict(list)
     known = before.get("resources", {})
-    for change in told:
+    for change in changes:
         row = change["value"]
         if change["section"] == "resources" and row is not None:
             text = _text(known.get(change["key"], {}), row)

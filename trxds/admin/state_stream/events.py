@@ -167,8 +167,8 @@ class _Call(CallObserver):
     def ended(self, status: Status) -> None:
         seconds = trio.current_time() - self._began
         self._events.call_ended(self._channel, status.code.name, seconds)
-        told = self._told("call_ended")
-        self._events.note({**told, "status": status.code.name, "message": status.text, "seconds": round(seconds, 6)})
+        event = self._call_event("call_ended")
+        self._events.note({**event, "status": status.code.name, "message": status.text, "seconds": round(seconds, 6)})
 
     @property
     def in_session(self) -> bool:
@@ -176,9 +176,9 @@ class _Call(CallObserver):
 
     def picked(self, why: str) -> None:
         metadata = {key: value if isinstance(value, str) else value.hex() for key, value in self._call.metadata}
-        self._events.note({**self._told("pick"), "why": why, "metadata": metadata})
+        self._events.note({**self._call_event("pick"), "why": why, "metadata": metadata})
 
-    def _told(self, kind: str) -> dict[str, Any]:
+    def _call_event(self, kind: str) -> dict[str, Any]:
         return {
             "kind": kind,
             "time": self._events.now(),

@@ -33,6 +33,6 @@ def _row(channel: str, resource: Resource, server: str, epoch: Callable[[float],
 def _error(resource: Resource) -> str:
     if resource.failure is not None:
         return resource.failure.reason
-    told = resource.last_published
-    problem = None if told is None else told.error or told.ambient
+    published = resource.last_published
+    problem = None if published is None else published.error or published.ambient
     return "" if problem is None else problem.message

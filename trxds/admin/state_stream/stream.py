@@ -122,12 +122,12 @@ class StateStream:
 
     def _tell(self, state: State) -> None:
         before, self._state = self._state, state
-        told = changes(before or {}, state)
+        changed_rows = changes(before or {}, state)
         events = self._events.take()
         if before is not None and "resources" in before:
-            events += config_applied_events(before, told, self._events.now())
+            events += config_applied_events(before, changed_rows, self._events.now())
         for each in self._subscriptions:
-            each.tell(told, events)
+            each.tell(changed_rows, events)
 
     def _hook(self) -> None:
         """Add observers to the channels if a viewer wants events, or remove them. Plain."""

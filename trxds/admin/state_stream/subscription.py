@@ -65,9 +65,9 @@ class Subscription:
             self._unread.clear()
             self._behind = True
         # Who is to read a snapshot first will find the changes there, and after it the events.
-        told = [] if self._behind else [each for each in changes if each["section"] in self.interest.sections]
-        if told or mine:
-            self._unread.append((told, mine))
+        wanted = [] if self._behind else [each for each in changes if each["section"] in self.interest.sections]
+        if wanted or mine:
+            self._unread.append((wanted, mine))
             self._events += len(mine)
         self._news.unpark_all()
 

@@ -64,18 +64,18 @@ async def _play(channel: trxds.Channel, shop: Shop, seconds: float, screen: Scre
     await channel.method(METHOD, None, None)(b"are you there?", timeout=10, wait_for_ready=True)
     clock = Clock(trio.current_time(), seconds)
     async with trio.open_nursery() as nursery:
-        told = trio.Event()
-        nursery.start_soon(_tell, shop, record, clock, screen, told)
+        finished = trio.Event()
+        nursery.start_soon(_tell, shop, record, clock, screen, finished)
         nursery.start_soon(_show, shop, record, clock, screen)
         await run_traffic(channel, record, clock)
         with trio.move_on_after(RECONNECTING):
-            await told.wait()
+            await finished.wait()
         nursery.cancel_scope.cancel()
     screen.update(board_of(shop.mesh, record, clock.elapsed, {}))
     return judge(record)
 
 
-async def _tell(shop: Shop, record: Record, clock: Clock, screen: Screen, told: trio.Event) -> None:
+async def _tell(shop: Shop, record: Record, clock: Clock, screen: Screen, finished: trio.Event) -> None:
     """Take the steps at even intervals, after every session has reached its first host."""
     await clock.until(STEP)
     story = steps(choose_cast(shop.mesh, record.host_of))
@@ -85,7 +85,7 @@ async def _tell(shop: Shop, record: Record, clock: Clock, screen: Screen, told: 
         await _take(step, shop, record, clock)
         record.steps_left.remove(step.title)
         screen.happened(clock.elapsed, step.title)
-    told.set()
+    finished.set()
 
 
 async def _take(step: Step, shop: Shop, record: Record, clock: Clock) -> None:

@@ -64,8 +64,8 @@ class Program:
         pairs = json.dumps([(key, _text(value)) for key, value in metadata])
         query = urlencode({"channel": channel, "method": method, "metadata": pairs})
         async with self._answer(f"/explain?{query}") as answer:
-            async for told in answer:
-                return told
+            async for reply in answer:
+                return reply
         raise UnreachableError(f"{self.address}: the program has ended, or closed its channel")
 
     @asynccontextmanager

@@ -95,16 +95,16 @@ class News:
     """The rows that are new or have changed since the last look, and those that are gone."""
 
     def __init__(self) -> None:
-        self._told: dict[tuple[str, str], str] = {}
+        self._shown: dict[tuple[str, str], str] = {}
 
     def draw(self, rows: Iterable[Mapping[str, Any]]) -> None:
         now = {(row.get("section", "channels"), row.get("key", row["channel"])): _plain(row) for row in rows}
         for name, text in now.items():
-            if self._told.get(name) != text:
+            if self._shown.get(name) != text:
                 click.echo(text)
-        for section, key in self._told.keys() - now.keys():
+        for section, key in self._shown.keys() - now.keys():
             click.echo(_plain({"section": section, "key": key, "gone": True}))
-        self._told = now
+        self._shown = now
 
 
 async def show_tap(program: Program, wanted: Filter, metadata: bool, most: int | None, as_json: bool) -> int:
