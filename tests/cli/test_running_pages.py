@@ -151,7 +151,7 @@ def test_the_page_of_sessions_says_that_there_are_none():
 
 def test_sessions_warns_of_methods_whose_calls_are_not_sticky():
     warnings = [
-        "calls of sessions to /shop.Cart/Add are not sticky: their route has no stateful session filter",
+        "calls of sessions to /shop.Cart/Add are not sticky: the route has no stateful session filter",
         "other",
     ]
     lines = list(session_lines({"channels": {"shop": {"warnings": warnings}}, "sessions": {}}, 0))

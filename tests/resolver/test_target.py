@@ -95,4 +95,4 @@ def test_an_xds_target_is_not_parsed_as_one_without_a_control_plane() -> None:
 
 def test_a_target_that_is_no_text_says_what_to_write() -> None:
     with pytest.raises(TypeError, match="such as dns:///host:port"):
-        parse_non_xds_target(b"cart")  # type: ignore[arg-type]
+        parse_non_xds_target(b"cart")  # type: ignore[arg-type]  # as a caller without types may

@@ -84,6 +84,15 @@ class TestNeverSilentlyNotSticky:
             await ask(session)
             assert channel.admin_view().warnings == ()
 
+    async def test_the_reason_follows_the_configuration(self, autojump_clock):
+        async with Mesh.run(1, sessions=False) as mesh, mesh.channel() as channel, channel.session() as session:
+            await ask(session)
+            mesh.listen(path="/shop.Orders")
+            await wait_all_tasks_blocked()
+            await ask(session)
+            (warning,) = channel.admin_view().warnings
+            assert "has a path that does not cover the method" in warning
+
     async def test_a_session_that_must_be_sticky_fails_without_a_filter_and_sends_nothing(self, autojump_clock):
         async with (
             Mesh.run(2, sessions=False) as mesh,
@@ -93,7 +102,7 @@ class TestNeverSilentlyNotSticky:
             with pytest.raises(RpcError) as raised:
                 await ask(session, wait_for_ready=True)
             assert raised.value.status.code is StatusCode.UNAVAILABLE
-            assert raised.value.status.message.startswith(f"{METHOD}: the session cannot be sticky: their route has no")
+            assert raised.value.status.message.startswith(f"{METHOD}: the session cannot be sticky: the route has no")
             assert [server.calls for server in mesh.servers.values()] == [[], []]
 
     async def test_a_session_that_must_be_sticky_works_with_a_filter(self, autojump_clock):

@@ -1,4 +1,4 @@
-"""A session while its block lasts: its cookies, its calls, and what its opener asked for."""
+"""An `OpenSession` is a session while its block lasts; `UnstickyMethods` warns of calls that no filter makes sticky."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FIRST_WITHIN = 5.0  # seconds after which they go on without it
 
 
 class SessionCall(Protocol):
-    """A call as the end of its session sees it."""
+    """A call that can be cancelled when its session ends."""
 
     def cancel(self, reason: str) -> None:
         """End the call, because its session or channel has ended."""
@@ -49,14 +49,13 @@ class UnstickyMethods:
 
     def add(self, call: PickArgs) -> str:
         """Note that no session filter takes part in the call; return the reason, with the remedy."""
-        why = self.reasons.get(call.path)
-        if why is None:
-            why = _why_not_sticky(self._target, call)
-            if len(self.reasons) < MAX_METHODS:
-                self.reasons[call.path] = why
-            if call.path not in self._logged and len(self._logged) < MAX_METHODS:
-                self._logged.add(call.path)
-                _log.warning("%s: calls of sessions to %s are not sticky: %s", self._target, call.path, why)
+        # Worked out anew for each call: another configuration may have another reason.
+        why = _why_not_sticky(self._target, call)
+        if call.path in self.reasons or len(self.reasons) < MAX_METHODS:
+            self.reasons[call.path] = why
+        if call.path not in self._logged and len(self._logged) < MAX_METHODS:
+            self._logged.add(call.path)
+            _log.warning("%s: calls of sessions to %s are not sticky: %s", self._target, call.path, why)
         return why
 
 
@@ -68,7 +67,7 @@ def _why_not_sticky(target: str, call: PickArgs) -> str:
     if any(isinstance(each, StatefulSession) for chain in chains for each in chain):
         return "the session filter's cookie has a path that does not cover the method; set its path to /"
     return (
-        "their route has no stateful session filter; add envoy.filters.http.stateful_session to the http_filters of "
+        "the route has no stateful session filter; add envoy.filters.http.stateful_session to the http_filters of "
         "the Listener, or enable it for the route"
     )
 
@@ -131,6 +130,8 @@ class OpenSession:
     def end(self) -> None:
         """End the session: its open calls are cancelled, and no more can begin."""
         self._is_over = True
+        if self._channel.closed:
+            return  # it has cancelled them; in a fork they are the parent's, and nothing may be sent for them
         # A copy: a call that is cancelled may be closed, and leave the set, in the same step.
         for call in tuple(self._calls):
             call.cancel("the session has ended")
@@ -153,8 +154,8 @@ class OpenSession:
 
     def __repr__(self) -> str:
         hosts = ", ".join(dict.fromkeys(at.host for at in self.hosts.values()))
-        standing = "closed" if self.closed else f"on {hosts}" if hosts else "on no host yet"
-        return f"<Session {self.cookies.number} of {self._channel.target} {standing}, {self.cookies.calls} calls>"
+        state = "closed" if self.closed else f"on {hosts}" if hosts else "on no host yet"
+        return f"<Session {self.cookies.number} of {self._channel.target} {state}, {self.cookies.calls} calls>"
 
     # -- its calls
 
@@ -211,7 +212,8 @@ class OpenSession:
         return Status(StatusCode.UNAVAILABLE, f"{call.path}: the session cannot be sticky: {why}")
 
 
-def check_options(first_within: float) -> None:
-    """Raise `ValueError` for a `first_within` that is no time."""
+def check_first_within(first_within: float) -> None:
+    """Raise `ValueError` for a `first_within` that is no number of seconds from 0."""
+    # A caller without types may give a text, and NaN would be a bound that never comes.
     if not isinstance(first_within, int | float) or not first_within >= 0:  # type: ignore[redundant-expr]
         raise ValueError(f"first_within is {first_within!r}; it must be a number of seconds from 0, or math.inf")

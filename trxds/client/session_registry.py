@@ -10,7 +10,7 @@ from trxds.core.observers import Observers
 from trxds.session_affinity.session import SessionCookies
 
 from .lifecycle import ChannelLifecycle
-from .open_session import OpenSession, UnstickyMethods, check_options
+from .open_session import OpenSession, UnstickyMethods, check_first_within
 
 
 class SessionRegistry:
@@ -27,7 +27,7 @@ class SessionRegistry:
     @contextmanager
     def session(self, wait_for_first: bool, first_within: float, *, required: bool) -> Iterator[OpenSession]:
         """Open a session for as long as the block lasts."""
-        check_options(first_within)
+        check_first_within(first_within)
         cookies = SessionCookies(wait_for_first, next(self._numbers))
         session = OpenSession(
             cookies, self._lifecycle, self.unsticky, self._now, required=required, first_within=first_within

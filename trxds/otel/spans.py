@@ -21,7 +21,7 @@ from .semconv import call_labels, status_labels
 
 
 class Tracing:
-    """How calls are traced. With `own`, spans have events that A72 does not define; their names begin with `trxds.`."""
+    """The settings of tracing. With `own`, spans have events beyond those of A72; their names begin with `trxds.`."""
 
     __slots__ = ("own", "propagator", "tracer")
 

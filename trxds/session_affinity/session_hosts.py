@@ -1,4 +1,4 @@
-"""Which hosts a session is on: one for each cookie, or header, of a session filter (A55)."""
+"""Each cookie, or header, of a session filter names one host of the session (A55)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where transports and addresses come from: the interface that the pool needs, and the system's network."""
+"""A `Network` makes transports and resolves names: the interface that the pool needs, and the system's network."""
 
 from __future__ import annotations
 

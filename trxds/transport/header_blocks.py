@@ -222,7 +222,7 @@ class _CountedTable(PrivateTable):
         self.resizes += 1
         if self.resizes > _MAX_RESIZES:
             raise HPACKDecodingError("the table has more than two new sizes in one block")
-        HeaderTable.maxsize.fset(self, size)  # type: ignore[attr-defined]
+        HeaderTable.maxsize.fset(self, size)  # type: ignore[attr-defined]  # mypy takes a property for its value
 
 
 def error_text(error: Exception) -> str:

@@ -202,7 +202,7 @@ def health_rows(state: State) -> Rows:
 
 
 def _problems(state: State, channel: str) -> list[str]:
-    """Why calls would fail: of the channel itself, or else cluster by cluster."""
+    """Return why calls would fail: the channel's own reason, or else those of its clusters."""
     row = state["channels"][channel]
     match row["state"]:
         case "CONNECTING":
