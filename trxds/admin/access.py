@@ -72,7 +72,7 @@ class AccessPolicy:
         return HttpError(421, f"nothing for the host {host!r}; ask by the address, or let it in by Admin(names=...)")
 
     def _knows(self, host: str) -> bool:
-        # A unix socket is out of a browser's reach, and whoever has the token may call us by any name.
+        # A unix socket is out of a browser's reach, and a caller with the token may use any host name.
         if self.admin.path or self.admin.token:
             return True
         name = host_name(host)

@@ -1,4 +1,4 @@
-"""The address of the admin surface, and who may use it: `open_channel(admin=...)` and `trxds.admin.serve`. Pure."""
+"""The address of the admin surface and its token: `open_channel(admin=...)` and `trxds.admin.serve`. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,}")
 
 @dataclass(frozen=True, slots=True)
 class Admin:
-    """The address of an admin surface, and who may use it.
+    """The address of an admin surface, and its token.
 
     `address` is `unix:/run/shop.sock` or `127.0.0.1:9901`; port 0 takes a free one. A unix socket is private to the
     user, and loopback to the machine, so neither needs more. An address that other machines reach needs a `token`, 16

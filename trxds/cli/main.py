@@ -68,7 +68,7 @@ def demo(seconds: float | None, without_session_filter: bool, live: bool, port: 
                 verdict = trio.run(run_demo, seconds or 9.0, sticky, screen)
     except* KeyboardInterrupt:
         click.echo("stopped")
-    except* SystemExit:  # of rich: who read our lines has left, as `| head` does
+    except* SystemExit:  # of rich: the reader of our lines has left, as `| head` does
         code = 1
     except* OSError as errors:
         click.echo(f"127.0.0.1:{port}: {connect_error(errors)}; take another port with --port, or 0 for a free one")

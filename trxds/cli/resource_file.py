@@ -75,7 +75,7 @@ def _resources(loader: yaml.SafeLoader, problems: list[Problem]) -> Iterator[Yam
             continue
         empty = False
     if empty:
-        # An editor may empty a file for a moment; whoever means it can say so.
+        # An editor may empty a file for a moment, so a file that is meant to be empty must contain [].
         problems.append(Problem(1, "", "the file is empty; write a list of resources, or [] for none"))
 
 

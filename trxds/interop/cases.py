@@ -91,7 +91,7 @@ async def pick_first_unary(channel: Channel) -> None:
     request = SimpleRequest(response_size=1, payload=zeros(1), fill_server_id=True)
     servers = {(await service(channel).UnaryCall(request)).server_id for _ in range(20)}
     if "" in servers:
-        raise Failed("the server does not fill in server_id, so nothing is known of who answered")
+        raise Failed("the server does not fill in server_id, so the server that answered is unknown")
     expect(len(servers), 1, "servers that answered")
 
 

@@ -1,4 +1,4 @@
-"""The cases that look at compression: the server's flag is seen by who watches the channel, and ours by the server."""
+"""The cases that look at compression: an observer of the channel sees the server's flag, and the server sees ours."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class Http2Connection:
                     finally:
                         self.tasks.close()
         finally:
-            # Only plain functions and an abrupt close: any other wait of a cancelled task would raise at once.
+            # Only synchronous functions and an abrupt close: any other wait of a cancelled task would raise at once.
             self.end(unavailable(f"{self.peer}: the connection was shut down"))
             await self.reader.transport.close()
 
@@ -176,7 +176,7 @@ class Http2Connection:
             self.writer.write_soon()
 
     def ping(self) -> None:
-        """Send a PING; `reader.last_read` shows whether anything came back. Plain."""
+        """Send a PING; `reader.last_read` shows whether anything came back. Synchronous."""
         if self.closed_status is None:
             self.counts.pings_sent += 1
             self.engine.ping(b"alive?  ")

@@ -1,8 +1,8 @@
 """The bytes of a connection, over any of Trio's streams, or over a socket with fewer steps than Trio's own.
 
 A lone RPC needs no step of the scheduler except its caller's, if its bytes leave in that step and its caller reads the
-answer (`inline_read.py`). For a socket, plain functions do that: they offer the bytes once, and take those that there
-are. The writer sends the bytes that the socket does not take. Plain functions cannot be cancelled in the middle.
+answer (`inline_read.py`). For a socket, synchronous functions do that: they offer the bytes once, and take those that
+there are. The writer sends the bytes that the socket does not take. Plain functions cannot be cancelled in the middle.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The writer takes a connection's output to the transport.
 
-Every caller appends to the engine's output by plain functions, and the writer takes all that is pending at once, in the
-scheduler's next pass: the output of fifty callers in this pass is one write. A lone caller has no other to wait for:
-`flush_or_schedule` offers its bytes to the socket at once. The writer is a task, which starts when output has to wait
-for the first time. No other task waits for the socket to take bytes, so a cancelled one leaves no half frame behind.
+Every caller appends to the engine's output by synchronous functions, and the writer takes all that is pending at once,
+in the scheduler's next pass: the output of fifty callers in this pass is one write. A lone caller has no other to wait
+for: `flush_or_schedule` offers its bytes to the socket at once. The writer is a task, which starts when output has to
+wait for the first time. No other task waits for the socket to take bytes, so a cancelled one leaves no half frame
+behind.
 """
 
 from __future__ import annotations

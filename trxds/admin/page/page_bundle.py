@@ -69,7 +69,7 @@ def _policy(styles: Sequence[str], scripts: Sequence[str]) -> str:
             "base-uri 'none'",
             "form-action 'none'",
             "frame-ancestors 'none'",
-            # A browser that knows these two refuses to make elements of text, whoever asks it to.
+            # A browser that knows these two refuses to make elements of text for any script.
             "require-trusted-types-for 'script'",
             "trusted-types 'none'",
         )

@@ -4,7 +4,7 @@
         async for message in subscription:
             ...
 
-The rooms below do not know this one. Without a subscriber there is no task and no observer.
+The packages below do not import this one. Without a subscriber there is no task and no observer.
 """
 
 from .stream import StateStream, open

@@ -203,7 +203,7 @@ class _Attempt(AttemptObserver):
         if pick.result != "fallback":
             self._why = "session"
         elif self._call.in_session or pick.wanted:
-            self._why = f"balanced: {pick.reason}"  # somebody's session, who is not on its host
+            self._why = f"balanced: {pick.reason}"  # a session that is not on its host
 
     def delayed(self, why: str) -> None:
         self._call.picked(f"waits: {why}")

@@ -110,7 +110,7 @@ class ResourceRow(TypedDict):
     state: str  # requested, does_not_exist, acked, nacked, received_error, timeout (A88)
     version: str  # of what is in use; empty if nothing is
     since: float | None  # when it came to that state; null while nothing has come
-    server: str  # who is asked for it
+    server: str  # the server that it is requested from
     error: str  # why it is not acked, or empty
 
 
@@ -213,4 +213,4 @@ class StreamOptions(TypedDict):
     sections: NotRequired[str]  # names with commas between, or none
     events: NotRequired[str]
     once: NotRequired[str]  # "1": a snapshot and no more
-    metadata: NotRequired[str]  # "1": values too, if whoever opened the stream allows it
+    metadata: NotRequired[str]  # "1": values too, if the opener of the stream allows it

@@ -1,7 +1,7 @@
 """The state stream of some channels. While it has viewers, it compares the channels' state ten times a second.
 
 One task does this for all viewers, from when the first comes until the last has left. It puts the changes into their
-queues by a plain function, so no viewer can hold up another, and an RPC waits for none.
+queues by a synchronous function, so no viewer can hold up another, and an RPC waits for none.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ class StateStream:
                     spent = thread_time() - started
                     await trio.sleep(max(PERIOD, min(_REST_FACTOR * spent, _MAX_REST)))
             except Exception:
-                # Who watches must never end what is watched.
-                _log.exception("a bug in trxds ends the state stream for those who watch it; the channels go on")
+                # A viewer must never end the channel that it watches.
+                _log.exception("a bug in trxds ends the state stream for its viewers; the channels go on")
                 self.close()
 
     def _wanted(self) -> frozenset[str]:
@@ -130,7 +130,7 @@ class StateStream:
             each.tell(changed_rows, events)
 
     def _hook(self) -> None:
-        """Add observers to the channels if a viewer wants events, or remove them. Plain."""
+        """Add observers to the channels if a viewer wants events, or remove them. Synchronous."""
         wanted = self._wants(_SHOWN_EVENTS)
         if wanted and not self._watchers:
             for channel in self._channels:
@@ -147,7 +147,7 @@ class StateStream:
         self._watchers.append((observers, watcher))
 
     def close(self) -> None:
-        """End all subscriptions. Plain."""
+        """End all subscriptions. Synchronous."""
         for each in self._subscriptions:
             each.close()
 

@@ -12,7 +12,8 @@ import trio
 from .messages import EVENTS, SECTIONS, Change, Message, State
 
 MAX_UNREAD = 50  # messages: five seconds of them
-MAX_UNREAD_EVENTS = 10_000  # in them: what is kept for who does not read, the collector of garbage walks through
+# In the messages: a limit, because the garbage collector walks through all that a viewer leaves unread.
+MAX_UNREAD_EVENTS = 10_000
 _HIDDEN = "…"
 
 
@@ -54,7 +55,7 @@ class Subscription:
     def __repr__(self) -> str:
         return f"<Subscription {'behind' if self._behind else f'{len(self._unread)} unread'}, {self._number} read>"
 
-    # -- the stream's side: plain
+    # -- the stream's side: synchronous
 
     def tell(self, changes: Iterable[Change], events: Sequence[Mapping[str, Any]]) -> None:
         """Add a message. If the queue is full, it is dropped, and the viewer reads a snapshot instead."""
@@ -64,7 +65,7 @@ class Subscription:
             self._events = 0
             self._unread.clear()
             self._behind = True
-        # Who is to read a snapshot first will find the changes there, and after it the events.
+        # A viewer that has to read a snapshot first finds the changes there, and after it the events.
         wanted = [] if self._behind else [each for each in changes if each["section"] in self.interest.sections]
         if wanted or mine:
             self._unread.append((wanted, mine))

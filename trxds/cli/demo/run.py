@@ -18,7 +18,7 @@ from .story import Step, choose_cast, steps
 from .traffic import Clock, run_traffic
 from .verdict import Record, Verdict, judge
 
-ROUND = 60.0  # seconds: how long the demo is for who watches it in a browser
+ROUND = 60.0  # seconds: the length of the demo in a browser
 REFRESH = 0.25  # seconds between two looks at the table
 # Of five: the last one, the restart, is over when the client has reconnected, after a backoff of about a second.
 STEP = 1 / 8

@@ -47,9 +47,9 @@ class Record:
         self.host_of[session] = host
         self.met(host)
 
-    def failed(self, who: str, error: object) -> None:
+    def failed(self, caller: str, error: object) -> None:
         self.done += 1
-        self.failures.append(f"{who}: {error}")
+        self.failures.append(f"{caller}: {error}")
 
 
 @dataclass(frozen=True, slots=True)
