@@ -42,6 +42,7 @@ SHELLS = frozenset(
         "xds/lrs_stream.py",
         "xds/ads_stream.py",
         "xds/control_plane_stream.py",
+        "session_affinity/first_call.py",
         "session_affinity/session.py",
         "resolver/clusters.py",
         "resolver/dns_resolver.py",

@@ -12,12 +12,14 @@ import logging
 from trxds.client.call import Call
 from trxds.client.call_credentials import AuthContext, CallCredentials
 from trxds.client.call_protocol import CallOptions, CallProtocol, ResponseStream
-from trxds.client.channel import Channel, Session, open_channel
+from trxds.client.channel import Channel, open_channel
 from trxds.client.completed_call import CompletedCall
 from trxds.client.credentials import insecure, tls, xds_credentials
 from trxds.client.interceptors import CallDetails, FixedResponseCall, ForwardingCall, Interceptor, Next
 from trxds.client.method import Method
 from trxds.client.method_types import StreamStream, StreamUnary, UnaryStream, UnaryUnary
+from trxds.client.session import BoundCalls, Session
+from trxds.client.session_event_stream import SessionEvents
 from trxds.client.shared_xds_client import SharedXdsClient, open_xds_client
 from trxds.client.stub import MethodFactory, Stub
 from trxds.core.connectivity import Connectivity
@@ -25,7 +27,16 @@ from trxds.core.metadata import Metadata
 from trxds.core.observe import AttemptObserver, CallObserver, CallStarted, Observer, Telemetry
 from trxds.core.status import BootstrapError, RpcError, Status, StatusCode, TrxdsInternalError
 from trxds.core.version import VERSION
+from trxds.lb.override_host.repin_reason import RepinReason
 from trxds.resolver.route_explanation import Explanation
+from trxds.session_affinity.session_events import (
+    SessionDraining,
+    SessionEvent,
+    SessionEventsLost,
+    SessionHostLost,
+    SessionMoved,
+    SessionPinned,
+)
 from trxds.session_affinity.session_hosts import CookieKey, SessionHost
 
 __version__ = VERSION
@@ -36,6 +47,7 @@ __all__ = [
     "AttemptObserver",
     "AuthContext",
     "BootstrapError",
+    "BoundCalls",
     "Call",
     "CallCredentials",
     "CallDetails",
@@ -56,10 +68,18 @@ __all__ = [
     "MethodFactory",
     "Next",
     "Observer",
+    "RepinReason",
     "ResponseStream",
     "RpcError",
     "Session",
+    "SessionDraining",
+    "SessionEvent",
+    "SessionEvents",
+    "SessionEventsLost",
     "SessionHost",
+    "SessionHostLost",
+    "SessionMoved",
+    "SessionPinned",
     "SharedXdsClient",
     "Status",
     "StatusCode",

@@ -136,7 +136,9 @@ async def test_the_sessions_command_shows_a_session_that_moved(tmp_path):
         [_, row] = await shell.lines("sessions")
         told = [cell.strip() for cell in cells(row)]
         assert (told[:3], told[4:6]) == (["shop/1", new, "cart"], ["2", "1"])
-        assert told[6].endswith(f"ago from {old}: unknown_host (the cluster does not have the host any more)")
+        assert told[6].endswith(
+            f'ago from {old}: unknown_host (the cluster does not have the host any more, EDS resource "cart" version 2)'
+        )
         [data] = await shell.rows("sessions")
         assert (data["key"], data["last_move"]["reason"]) == ("shop/1", "unknown_host")
 

@@ -31,7 +31,7 @@ from trxds.resources.regex import Regex, Rewrite
 from trxds.resources.stateful_session import CookieConfig, HeaderConfig
 from trxds.resources.types import ResourceType
 from trxds.session_affinity import cookie
-from trxds.session_affinity.cookie_jar import CookieJar
+from trxds.session_affinity.cookie_jar import CookieJar, parse_set_cookie
 from trxds.session_affinity.session_state import make_carrier
 from trxds.testing import resources as xds
 from trxds.xds import bootstrap, discovery_response
@@ -205,7 +205,9 @@ def _cookie(data: bytes) -> None:
 def _jar(data: bytes) -> None:
     jar = CookieJar()
     for number, line in enumerate(data.decode("latin-1").split("\n")):
-        jar.store(line, float(number), 1.7e9)
+        received = parse_set_cookie(line, 1.7e9)
+        if received is not None:
+            jar.store(received, float(number))
     assert is_value(jar.header("/shop.Cart/Add", 5.0)), "a request can carry it"
 
 

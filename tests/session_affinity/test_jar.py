@@ -3,15 +3,21 @@
 import pytest
 
 from trxds.session_affinity.cookie import MAX_SIZE
-from trxds.session_affinity.cookie_jar import MAX_ATTRIBUTE_SIZE, MAX_COOKIES, CookieJar
+from trxds.session_affinity.cookie_jar import MAX_ATTRIBUTE_SIZE, MAX_COOKIES, CookieJar, parse_set_cookie
 
 EPOCH = 784_111_777.0  # Sun, 06 Nov 1994 08:49:37 GMT, when the tests' clock says 0
+
+
+def store(jar, header, now):
+    received = parse_set_cookie(header, EPOCH + now)
+    if received is not None:
+        jar.store(received, now)
 
 
 def jar(*headers, now=0.0):
     made = CookieJar()
     for header in headers:
-        made.store(header, now, EPOCH + now)
+        store(made, header, now)
     return made
 
 
@@ -59,13 +65,13 @@ def test_many_cookie_names_neither_fill_memory_nor_replace_the_session():
     made = jar("s=V", *(f"id-{n}={n}" for n in range(1000)))
     assert made.header("/", 0).startswith("s=V; ")
     assert len(made.header("/", 0).split("; ")) == MAX_COOKIES
-    made.store("s=W", 0, EPOCH)
+    store(made, "s=W", 0)
     assert "s=W" in made.header("/", 0)
 
 
 def test_expired_cookies_make_room_in_a_full_jar():
     made = jar(*(f"id-{n}={n}; Max-Age=5" for n in range(1000)))
-    made.store("s=V", 10, EPOCH + 10)
+    store(made, "s=V", 10)
     assert made.header("/", 10) == "s=V"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
-from support.mesh import PLANE
+from support.mesh import PLANE, Mesh, ask
 from support.plain import hosts_in_memory
 
 import trxds
@@ -164,6 +164,7 @@ TRIED = {
         "Channel.wait_for_state_change",
         "Channel.states",
     },
+    "sessions": {"Session.moving", "Session.wait_draining", "SessionEvents.__anext__"},
     "state_streams": {
         "state_stream.open",
         "state_stream.StateStream.subscribe",
@@ -263,6 +264,21 @@ async def test_checkpoints_of_channels(probes, autojump_clock):
         await probes.always("Channel.explain", channel.explain("/shop.Cart/Twice"))
         await probes.always("Channel.wait_for_state_change", channel.wait_for_state_change(None))
         await probes.always("Channel.states", channel.states().__anext__())
+
+
+async def test_checkpoints_of_sessions(probes, autojump_clock):
+    async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
+        events = session.events()
+        host = await ask(session)
+        await probes.always("SessionEvents.__anext__", events.__anext__())
+        mesh.endpoints("cart", xds.locality(*mesh.hosts, health={host: "DRAINING"}))
+        await trio.sleep(1)
+        await probes.always("Session.wait_draining", session.wait_draining())
+        await ask(session)
+        mesh.endpoints("cart", mesh.hosts)
+        await trio.sleep(1)
+        async with probes.block("Session.moving", session.moving()):
+            pass
 
 
 async def test_checkpoints_of_state_streams(probes, autojump_clock):

@@ -70,6 +70,10 @@ class World:
                 finally:
                     self.ended.release()
 
+    def put(self, *resources):
+        """Have the control plane send these, from any thread."""
+        self.portal.call(self.plane.put, *resources)
+
     def wait(self, semaphore):
         assert semaphore.acquire(timeout=PATIENCE)
 
@@ -78,6 +82,7 @@ class World:
 def world():
     made = World()
     with start_blocking_portal("trio") as portal:
+        made.portal = portal
         served, leave = portal.start_task(made.serve)
         yield made
         portal.call(leave.set)

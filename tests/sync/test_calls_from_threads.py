@@ -15,6 +15,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 import trxds.sync
 from trxds import BootstrapError, Connectivity, RpcError, Status, StatusCode
+from trxds.testing import resources as xds
 from trxds.transport.client_stream import NO_REPLY, SECOND_REPLY
 
 CALLER = contextvars.ContextVar("caller")
@@ -168,6 +169,39 @@ def test_a_session_of_a_thread_stays_on_one_host(world, channel):
         assert {peer(session) for _ in range(6)} == {session.host}
         assert (session.calls, session.cluster) == (6, "cart")
     assert {peer(channel) for _ in range(6)} == world.hosts
+
+
+def peer(caller):
+    with caller.method("/shop.Cart/Echo").open(b"") as call:
+        call.receive()
+        return call.peer
+
+
+def test_a_thread_reads_the_events_of_its_session(channel):
+    with channel.session() as session:
+        events = session.events()
+        host = peer(session)
+        session.release()
+        peer(session)
+    found = list(events)
+    assert isinstance(found[0], trxds.SessionPinned) and found[0].host.host == host
+    assert len(found) == 2
+
+
+def test_a_thread_moves_its_session_to_another_host(world, channel):
+    with channel.session() as session:
+        before = peer(session)
+        with session.moving() as (old, new):
+            assert {peer(old), peer(new)} == {old.host, new.host} == world.hosts
+            assert (old.host, old.cluster) == (before, "cart")
+        assert peer(session) == session.host == new.host
+
+
+def test_a_thread_waits_until_its_host_drains(world, channel):
+    with channel.session() as session:
+        host = peer(session)
+        world.put(xds.endpoints("cart", xds.locality(*world.hosts, health={host: "DRAINING"})))
+        assert session.wait_draining().host.host == host
 
 
 def test_a_channel_for_threads_explains_where_a_call_would_go(channel):

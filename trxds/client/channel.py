@@ -18,7 +18,6 @@ from trxds.lb.custom_policy import PolicyType
 from trxds.resolver.route_explanation import Explanation
 from trxds.resolver.route_timeout import legacy_route_timeout, max_stream_duration
 from trxds.resolver.target_uri import canonical, checked_authority, parse_non_xds_target
-from trxds.session_affinity.session_hosts import CookieKey, SessionHost
 from trxds.transport.compression import IDENTITY, parse_encoding
 from trxds.transport.connect import Network, TcpNetwork
 from trxds.transport.keepalive import DEFAULT_KEEPALIVE_TIMEOUT, make_keepalive
@@ -43,7 +42,8 @@ from .interceptors import Interceptor
 from .locations import Locations
 from .method import checked_path
 from .non_xds_channel import ServiceConfigSource, non_xds_setup
-from .open_session import FIRST_WITHIN, OpenSession
+from .open_session import FIRST_WITHIN
+from .session import Session
 from .shared_xds_client import BootstrapSource, SharedXdsClient, xds_setup
 from .state_iterator import StateIterator
 from .stub import MethodFactory
@@ -51,56 +51,6 @@ from .transport_security import make_pool
 
 if TYPE_CHECKING:
     from trxds.admin.address import Admin
-
-
-class Session(MethodFactory):
-    """The calls of one session: they share a cookie jar, and so meet one host while it can be used (A55).
-
-    Made by `Channel.session`; usable from any task while that block is open.
-    """
-
-    def __init__(self, state: ChannelState, interceptors: Sequence[Interceptor], session: OpenSession) -> None:
-        super().__init__(state, interceptors, session)
-        self._open_session = session
-
-    @property
-    def hosts(self) -> Mapping[CookieKey, SessionHost]:
-        """Return the host and cluster that each cookie of the session names, by the cookie's name and path.
-
-        Empty before the first response. There are several if routes have session filters with different cookies.
-        """
-        return self._open_session.hosts
-
-    @property
-    def host(self) -> str | None:
-        """Return the session's host as `ip:port`, None before the first response.
-
-        Raises `ValueError` if the session has several hosts.
-        """
-        only = self._open_session.only_host
-        return None if only is None else only.host
-
-    @property
-    def cluster(self) -> str | None:
-        """Return the cluster of the session's host, None before the first response; empty for a session by header.
-
-        Raises `ValueError` if the session has several hosts.
-        """
-        only = self._open_session.only_host
-        return None if only is None else only.cluster
-
-    @property
-    def since(self) -> float:
-        """Return when the session was opened, in seconds on Trio's clock."""
-        return self._open_session.cookies.since
-
-    @property
-    def calls(self) -> int:
-        """Return how many calls have begun in the session."""
-        return self._open_session.cookies.calls
-
-    def __repr__(self) -> str:
-        return repr(self._open_session)
 
 
 class Channel(MethodFactory):

@@ -57,6 +57,7 @@ class ClientChannel:
         self._state = state
         self._pool = pool
         self._idle_timeout = idle_timeout
+        state.sessions.pinned.watch_hosts(lambda: pool.hosts)
         self._make_chain = partial(make_chain, FilterContext(state.random))
         custom = {name: make_checked_factory(kind.make) for name, kind in setup.policies.items()}
         ring_hash = partial(RingHash, size_cap=read_size_cap(os.environ))

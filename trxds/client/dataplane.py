@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import trio
@@ -34,6 +35,7 @@ class LiveDataPlane:
     def __init__(self, lifecycle: ChannelLifecycle) -> None:
         self.current: DataPlane | None = None
         self.tree: Node | None = None
+        self.on_publish: Callable[[], object] | None = None  # called after each replacement
         self._lifecycle = lifecycle
         self._changed = trio.lowlevel.ParkingLot()
         self._exit_idle_event: trio.Event | None = None  # set by `exit_idle`; None before the first IDLE
@@ -42,6 +44,8 @@ class LiveDataPlane:
         """Replace selector and picker, and wake the tasks that wait for a change."""
         # A31: with one assignment no call can see the selector of one configuration and the picker of another.
         self.current = DataPlane(selector, picker)
+        if self.on_publish is not None:
+            self.on_publish()
         self._changed.unpark_all()
 
     def wake_waiters(self) -> None:

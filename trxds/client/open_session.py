@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Protocol
 
 import trio
@@ -77,14 +78,15 @@ class OpenSession:
 
     __slots__ = (
         "_calls",
-        "_channel",
         "_first_within",
         "_has_warned",
+        "_is_moving",
         "_is_over",
         "_is_required",
-        "_now",
-        "_unsticky",
+        "channel",
         "cookies",
+        "now",
+        "unsticky",
     )
 
     def __init__(
@@ -99,13 +101,14 @@ class OpenSession:
     ) -> None:
         """`required`: calls that cannot be sticky fail. `first_within`: seconds that calls wait for the first one."""
         self.cookies = cookies
-        self._channel = channel
-        self._unsticky = unsticky
-        self._now = now  # Trio's clock, also from other threads
+        self.channel = channel
+        self.unsticky = unsticky
+        self.now = now  # Trio's clock, also from other threads
         self._is_required = required
         self._first_within = first_within
         self._calls: set[SessionCall] = set()
         self._is_over = False
+        self._is_moving = False
         self._has_warned = False
 
     # -- its end
@@ -113,24 +116,24 @@ class OpenSession:
     @property
     def closed(self) -> bool:
         """Whether its block, or its channel, has ended."""
-        return self._is_over or self._channel.closed
+        return self._is_over or self.channel.closed
 
     def not_open_error(self) -> Exception:
         """Return what a call raises that begins after the session has ended."""
-        if self._channel.closed:
-            return self._channel.not_open_error()
+        if self.channel.closed:
+            return self.channel.not_open_error()
         return trio.ClosedResourceError("the session's block is over; make calls inside it, or open another session")
 
     def closed_error(self) -> Exception:
         """Return what a call raises that was open when the session ended."""
-        if self._channel.closed:
-            return self._channel.closed_error()
+        if self.channel.closed:
+            return self.channel.closed_error()
         return RpcError(Status(StatusCode.CANCELLED, "session closed"))
 
     def end(self) -> None:
         """End the session: its open calls are cancelled, and no more can begin."""
         self._is_over = True
-        if self._channel.closed:
+        if self.channel.closed:
             return  # it has cancelled them; in a fork they are the parent's, and nothing may be sent for them
         # A copy: a call that is cancelled may be closed, and leave the set, in the same step.
         for call in tuple(self._calls):
@@ -141,21 +144,41 @@ class OpenSession:
     @property
     def hosts(self) -> Mapping[CookieKey, SessionHost]:
         """Return the host of each cookie."""
-        return self.cookies.hosts(self._now())
+        return self.cookies.hosts(self.now())
 
     @property
     def only_host(self) -> SessionHost | None:
         """Return the one host that all cookies name, None without any. Raises `ValueError` if there are several."""
         hosts = self.hosts
         if len(set(hosts.values())) > 1:
-            each = ", ".join(f"{key.name} (path {key.path or '-'}): {at.host}" for key, at in hosts.items())
-            raise ValueError(f"the session has several hosts, so ask session.hosts: {each}")
+            raise ValueError(f"the session has several hosts, so ask session.hosts: {_name_cookies(hosts)}")
         return next(iter(hosts.values()), None)
+
+    def check_cookie(self, cookie: CookieKey | None) -> CookieKey:
+        """Return the cookie, or the only one for None. Raises `ValueError` if there is none, or there are several."""
+        hosts = self.hosts
+        if cookie is not None and cookie not in hosts:
+            raise ValueError(f"the session has no host by the cookie {cookie}; it has {_name_cookies(hosts)}")
+        if cookie is None and len(hosts) != 1:
+            remedy = "say which one" if hosts else "make a call first"
+            raise ValueError(f"the session has {_name_cookies(hosts)}; {remedy}")
+        return cookie or next(iter(hosts))
 
     def __repr__(self) -> str:
         hosts = ", ".join(dict.fromkeys(at.host for at in self.hosts.values()))
         state = "closed" if self.closed else f"on {hosts}" if hosts else "on no host yet"
-        return f"<Session {self.cookies.number} of {self._channel.target} {state}, {self.cookies.calls} calls>"
+        return f"<Session {self.cookies.number} of {self.channel.target} {state}, {self.cookies.calls} calls>"
+
+    @contextmanager
+    def only_move(self) -> Iterator[None]:
+        """Allow one move at a time. Raises `RuntimeError` if the session is moving."""
+        if self._is_moving:
+            raise RuntimeError("the session is moving already; leave the block of that moving() first")
+        self._is_moving = True
+        try:
+            yield
+        finally:
+            self._is_moving = False
 
     # -- its calls
 
@@ -168,7 +191,7 @@ class OpenSession:
         """Forget a call that has ended; the first one opens the way for the others."""
         self._calls.discard(call)
         if is_first:
-            self.cookies.end_first()
+            self.cookies.first_call.end()
 
     async def wait_for_first_response(self) -> None:
         """Wait until the first call has response headers or has ended, but no longer than `first_within`.
@@ -176,14 +199,14 @@ class OpenSession:
         A first call that is a stream may never have headers: without a bound the session would wait for itself.
         """
         with trio.move_on_after(min(WARN_AFTER, self._first_within)):
-            await self.cookies.wait_for_first_response()
+            await self.cookies.first_call.wait_until_over()
             return
         if self._first_within > WARN_AFTER:
             self._warn()
             with trio.move_on_after(self._first_within - WARN_AFTER):
-                await self.cookies.wait_for_first_response()
+                await self.cookies.first_call.wait_until_over()
                 return
-        self.cookies.end_first()
+        self.cookies.first_call.end()
 
     def _warn(self) -> None:
         if self._has_warned:
@@ -193,7 +216,7 @@ class OpenSession:
         _log.warning(
             "%s: the calls of session %d wait for its first call, which has had no response headers for %g s.%s "
             "Make a short call first, or open the session with wait_for_first=False.",
-            self._channel.target,
+            self.channel.target,
             self.cookies.number,
             WARN_AFTER,
             after,
@@ -202,14 +225,19 @@ class OpenSession:
     def check_sticky(self, call: PickArgs) -> Status | None:
         """Note a call that no session filter takes part in; return its failure if the session must be sticky."""
         if call.override is not None:
-            if self._unsticky.reasons:
-                self._unsticky.reasons.pop(call.path, None)
+            if self.unsticky.reasons:
+                self.unsticky.reasons.pop(call.path, None)
             return None
-        why = self._unsticky.add(call)
+        why = self.unsticky.add(call)
         if not self._is_required:
             return None
         # A54 keeps FAILED_PRECONDITION, which would fit better, for applications.
         return Status(StatusCode.UNAVAILABLE, f"{call.path}: the session cannot be sticky: {why}")
+
+
+def _name_cookies(hosts: Mapping[CookieKey, SessionHost]) -> str:
+    each = (f"{key.name} (path {key.path or '-'}): {at.host}" for key, at in hosts.items())
+    return ", ".join(each) or "no host"
 
 
 def check_first_within(first_within: float) -> None:

@@ -169,7 +169,7 @@ class Rpc:
         return None
 
     async def _join_session(self, session: OpenSession) -> None:
-        if not self._is_first and not session.cookies.has_first_response:
+        if not self._is_first and not session.cookies.first_call.is_over:
             self.scope.waiting_for = "the session's first call"
             await self.scope.run_with_deadline(session.wait_for_first_response)
         self._metadata = session.cookies.fill(self._metadata, self.scope.path)

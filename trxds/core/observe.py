@@ -86,6 +86,25 @@ class SessionHostChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionChanged:
+    """A session has its first host (`pinned`), has `moved`, or its host is `draining` or lost (`host_lost`).
+
+    `session` is its number in the channel, `cookie` the name of the cookie that names `address` in `cluster`. `before`
+    is the host that it left, `reason` the rule that the host did not meet (`lb/override_host/repin_reason.py`), and
+    `change` the version of the resource that caused it, as in `EDS resource "cart" version 7`; each may be empty.
+    """
+
+    session: int
+    kind: str
+    cookie: str
+    cluster: str
+    address: str
+    before: str = ""
+    reason: str = ""
+    change: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class XdsRequest:
     """A request to a control plane. `answers`: it is a NACK, if it has an `error`, or an ACK; else a new subscription.
 
@@ -233,6 +252,8 @@ class Observer:
     def session_opened(self, number: int) -> None: ...
 
     def session_closed(self, number: int) -> None: ...
+
+    def session_changed(self, changed: SessionChanged) -> None: ...
 
     # -- the xDS client
 

@@ -21,6 +21,7 @@ from .observe import (
     Observer,
     OutlierEvent,
     Pick,
+    SessionChanged,
     SessionHostChanged,
     SessionPick,
     Telemetry,
@@ -139,6 +140,9 @@ class Observers(_Fanout[Observer], Observer):
 
     def session_closed(self, number: int) -> None:
         self._notify("session_closed", number)
+
+    def session_changed(self, changed: SessionChanged) -> None:
+        self._notify("session_changed", changed)
 
     def xds_connected(self, server: str) -> None:
         self._notify("xds_connected", server)

@@ -22,6 +22,12 @@ class ResourceStatus:
     node: str = ""
     state: str = ""  # as CSDS has it: REQUESTED, DOES_NOT_EXIST, ACKED, NACKED, RECEIVED_ERROR, TIMEOUT
     since: str = ""  # the time of day
+    version: str = ""  # as its server calls it; not in the text, which counts equal failures
+
+    @property
+    def change(self) -> str:
+        """The version that a session's move is put down to, such as `EDS resource "cart" version 7`."""
+        return f'{self.kind} resource "{self.name}"{f" version {self.version}" if self.version else ""}'
 
     def __str__(self) -> str:
         which = f'{self.kind} resource "{self.name}"'

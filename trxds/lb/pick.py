@@ -23,13 +23,15 @@ class Override:
 
     `addresses` are the cookie's, in order, perhaps none. The pick sets `actual_address_list`: the addresses of the
     chosen endpoint, joined by commas, the connected one first. With `strict` the RPC fails when none of `addresses` can
-    be used (Envoy's `StatefulSession.strict`); `fallback_reason` says why none could, strict or not.
+    be used (Envoy's `StatefulSession.strict`); `fallback_reason` says why none could, strict or not. `avoid` is the
+    address of a host that the session leaves on purpose, so that any other one is chosen.
     """
 
     addresses: tuple[str, ...] = ()
     actual_address_list: str = ""
     strict: bool = False
     fallback_reason: str = ""
+    avoid: str = ""
 
 
 @dataclass(slots=True)

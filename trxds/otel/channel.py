@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from trxds.core.observe import Locate, Observer, OutlierEvent, WrrUpdate, XdsResource, XdsResponse
+from trxds.core.observe import Locate, Observer, OutlierEvent, SessionChanged, WrrUpdate, XdsResource, XdsResponse
 from trxds.core.status import Status
 
 from . import instruments as of
@@ -162,6 +162,13 @@ class ChannelMetrics(Observer):
 
     def session_closed(self, number: int) -> None:
         self._meters.record(of.SESSIONS_ACTIVE, -1, {of.TARGET: self._target})
+
+    def session_changed(self, changed: SessionChanged) -> None:
+        if changed.kind == "draining":
+            self._meters.record(of.SESSIONS_DRAINING, 1, {of.TARGET: self._target})
+        elif changed.kind == "moved" and changed.reason == "requested":
+            # Other moves are counted with the call that finds the new host, in a session or not.
+            self._meters.record(of.SESSIONS_REPINNED, 1, {of.TARGET: self._target, of.REASON: changed.reason})
 
     def xds_connected(self, server: str) -> None:
         self.xds.connected(server)

@@ -235,6 +235,9 @@ SESSIONS_CREATED = _of_sessions(
 SESSIONS_REPINNED = _of_sessions(
     "repinned", "{move}", "Sessions that went from one host to another, by the reason.", REASON
 )
+SESSIONS_DRAINING = _of_sessions(
+    "draining", "{session}", "Sessions whose host was declared DRAINING while they were on it."
+)
 SESSIONS_LOST = _of_sessions(
     "lost",
     "{call}",
@@ -266,6 +269,6 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     *(DISCONNECTIONS, ATTEMPTS_SUCCEEDED, ATTEMPTS_FAILED, OPEN_CONNECTIONS),
     *(RR_FALLBACK, NOT_YET_USABLE, STALE, WEIGHTS),
     *(ENFORCED, UNENFORCED_EJECTIONS),
-    *(SESSIONS_ACTIVE, SESSIONS_CREATED, SESSIONS_REPINNED, SESSIONS_LOST, SESSION_PICKS),
+    *(SESSIONS_ACTIVE, SESSIONS_CREATED, SESSIONS_REPINNED, SESSIONS_DRAINING, SESSIONS_LOST, SESSION_PICKS),
     RPC_DURATION,
 )

@@ -10,11 +10,21 @@ from trxds.core.metadata import is_value
 
 from .cookie import MAX_SIZE, path_matches
 from .cookie_date import parse_cookie_date
+from .session_hosts import CookieKey
 
 MAX_COOKIES = 50  # RFC 6265 §6.1: a client keeps at least 50 per domain
 MAX_ATTRIBUTE_SIZE = 1024  # characters of an attribute's value; a longer one is ignored, as by browsers
 
 _AGE = re.compile(r"-?[0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedCookie:
+    """A cookie as a response brings it; `age` is the seconds that it lasts, 0 or less to delete it."""
+
+    key: CookieKey
+    value: str = field(repr=False)
+    age: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,25 +37,30 @@ class CookieJar:
     """The cookies of one session, at most `MAX_COOKIES`. It reads no clock: times are arguments."""
 
     def __init__(self) -> None:
-        self._cookies: dict[tuple[str, str], _StoredCookie] = {}  # by name and path
+        self._cookies: dict[CookieKey, _StoredCookie] = {}
 
-    def store(self, header: str, now: float, epoch: float) -> None:
-        """Store the cookie of a Set-Cookie header, or delete it if it has expired.
-
-        `now` is on the clock that `header` uses too, `epoch` the same moment in seconds since 1970, for `Expires`. A
-        cookie that is too large or that no request could carry is ignored, as by browsers: with it all later calls
-        would fail.
-        """
-        pair, *attributes = header.split(";")
-        name, equals, value = pair.partition("=")
-        if not equals or not name.strip() or len(pair) > MAX_SIZE or not is_value(pair):
-            return
-        path, age = _parse_attributes(attributes, epoch)
-        key = (name.strip(), path)
+    def store(self, received: ReceivedCookie, now: float) -> None:
+        """Store a cookie that came at `now`, or delete it if it has expired."""
         # Removed first, so that a new value has room in a full jar.
+        self._cookies.pop(received.key, None)
+        if received.age > 0 and self._has_room(now):
+            self._cookies[received.key] = _StoredCookie(received.value, now + received.age)
+
+    def remove(self, key: CookieKey) -> None:
+        """Remove the cookie, if there is one."""
         self._cookies.pop(key, None)
-        if age > 0 and self._has_room(now):
-            self._cookies[key] = _StoredCookie(value.strip(), now + age)
+
+    def copy(self) -> CookieJar:
+        """Return a jar with the same cookies; neither sees what the other stores later."""
+        jar = CookieJar()
+        jar._cookies.update(self._cookies)
+        return jar
+
+    def take_changes(self, changed: CookieJar, since: CookieJar) -> None:
+        """Take the cookies that `changed` has got after it was copied from `since`."""
+        for key, kept in changed._cookies.items():
+            if since._cookies.get(key) is not kept:
+                self._cookies[key] = kept
 
     def _has_room(self, now: float) -> bool:
         """Return whether there is room for a new cookie; a full jar keeps the old ones, as the session's came first."""
@@ -62,13 +77,27 @@ class CookieJar:
         ]
         return "; ".join(text for _, text in sorted(live, key=lambda pair: -pair[0]))
 
-    def live(self, now: float) -> list[tuple[str, str, str]]:
-        """Return name, path and value of each cookie whose time is not over. The values are credentials."""
+    def live(self, now: float) -> list[tuple[CookieKey, str]]:
+        """Return key and value of each cookie whose time is not over. The values are credentials."""
         # A copy: a thread may ask (`trxds.sync`) while Trio's thread takes a cookie.
-        return [(*key, kept.value) for key, kept in dict(self._cookies).items() if kept.expires > now]
+        return [(key, kept.value) for key, kept in dict(self._cookies).items() if kept.expires > now]
 
     def __repr__(self) -> str:
         return f"<CookieJar {', '.join(name for name, _ in self._cookies) or 'empty'}>"
+
+
+def parse_set_cookie(header: str, epoch: float) -> ReceivedCookie | None:
+    """Return the cookie of a Set-Cookie header that came at `epoch`, in seconds since 1970, for `Expires`.
+
+    None for a cookie that is too large or that no request could carry, which browsers ignore too: with it all later
+    calls would fail.
+    """
+    pair, *attributes = header.split(";")
+    name, equals, value = pair.partition("=")
+    if not equals or not name.strip() or len(pair) > MAX_SIZE or not is_value(pair):
+        return None
+    path, age = _parse_attributes(attributes, epoch)
+    return ReceivedCookie(CookieKey(name.strip(), path), value.strip(), age)
 
 
 def _parse_attributes(attributes: list[str], epoch: float) -> tuple[str, float]:

@@ -9,15 +9,19 @@ here; a thread that stops waiting, because of Ctrl-C for example, cancels its ca
 """
 
 from .calls import Call, Method, ResponseStream, StreamStream, StreamUnary, UnaryStream, UnaryUnary
-from .channel import Channel, MethodFactory, Session, open_channel
+from .channel import Channel, open_channel
+from .session import BoundCalls, Session, SessionEvents
+from .stub import MethodFactory
 
 __all__ = [
+    "BoundCalls",
     "Call",
     "Channel",
     "Method",
     "MethodFactory",
     "ResponseStream",
     "Session",
+    "SessionEvents",
     "StreamStream",
     "StreamUnary",
     "UnaryStream",

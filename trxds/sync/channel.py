@@ -2,115 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
 import trio
-from google.protobuf.descriptor import ServiceDescriptor
 
 import trxds
 from trxds.client.call_protocol import Pairs
-from trxds.client.stub import FromBytes, ToBytes
 
-from .calls import Method, StreamStream, StreamUnary, UnaryStream, UnaryUnary
 from .hand_over import ContextBridge, HandOver
+from .session import Session
+from .stub import MethodFactory
 from .trio_thread import TrioThread
 
 T = TypeVar("T")
-Req = TypeVar("Req")
-Res = TypeVar("Res")
 P = ParamSpec("P")
-
-
-class MethodFactory:
-    """A `MethodFactory` makes methods that any thread can call: it is a channel, or a session of one."""
-
-    def __init__(self, hand_over: HandOver, caller: trxds.MethodFactory) -> None:
-        self._hand_over = hand_over
-        self._caller = caller
-
-    def stub(self, service: ServiceDescriptor) -> Any:
-        """Return the methods of a service, as attributes; `TypeError` for anything but its protobuf descriptor."""
-        stub = self._caller.stub(service)
-        # The values are replaced during the iteration, which a dict allows, because its keys stay.
-        for name, method in vars(stub).items():
-            if isinstance(method, trxds.Method):
-                setattr(stub, name, Method(self._hand_over, method))
-        return stub
-
-    def method(
-        self,
-        path: str,
-        request_type: Any = None,
-        response_type: Any = None,
-        *,
-        client_streaming: bool = False,
-        server_streaming: bool = False,
-    ) -> Method[Any, Any]:
-        """Return one method by its path, `/package.Service/Method`; see `trxds.Channel.method`."""
-        streaming = {"client_streaming": client_streaming, "server_streaming": server_streaming}
-        return Method(self._hand_over, self._caller.method(path, request_type, response_type, **streaming))
-
-    def unary_unary(self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]) -> UnaryUnary[Req, Res]:
-        """Return a method with one request and one reply; see `method`."""
-        return self.method(path, request_type, response_type)
-
-    def unary_stream(
-        self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]
-    ) -> UnaryStream[Req, Res]:
-        """Return a method with one request and a stream of replies; see `method`."""
-        return self.method(path, request_type, response_type, server_streaming=True)
-
-    def stream_unary(
-        self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]
-    ) -> StreamUnary[Req, Res]:
-        """Return a method with a stream of requests and one reply; see `method`."""
-        return self.method(path, request_type, response_type, client_streaming=True)
-
-    def stream_stream(
-        self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]
-    ) -> StreamStream[Req, Res]:
-        """Return a method with a stream of requests and a stream of replies; see `method`."""
-        return self.method(path, request_type, response_type, client_streaming=True, server_streaming=True)
-
-
-class Session(MethodFactory):
-    """The calls of one session, from any thread; see `trxds.Session`."""
-
-    def __init__(self, hand_over: HandOver, session: trxds.Session) -> None:
-        super().__init__(hand_over, session)
-        self._session = session
-
-    @property
-    def hosts(self) -> Mapping[trxds.CookieKey, trxds.SessionHost]:
-        """Return the host and cluster that each cookie names; see `trxds.Session.hosts`."""
-        return self._session.hosts
-
-    @property
-    def host(self) -> str | None:
-        """Return the session's host, None before the first response; see `trxds.Session.host`."""
-        return self._session.host
-
-    @property
-    def cluster(self) -> str | None:
-        """Return the cluster of the session's host; see `trxds.Session.cluster`."""
-        return self._session.cluster
-
-    @property
-    def since(self) -> float:
-        """Return when the session was opened, in seconds on Trio's clock."""
-        return self._session.since
-
-    @property
-    def calls(self) -> int:
-        """Return how many calls have begun in the session."""
-        return self._session.calls
-
-    def __repr__(self) -> str:
-        return f"<trxds.sync {self._session!r}>"
 
 
 class Channel(MethodFactory):

@@ -175,7 +175,8 @@ class Resource:
         if update is None:
             return None
         acked = CacheState.ACKED.name
-        return ResourceStatus(self.type.kind, self.name, f"server {update.server}", node, acked, update.when)
+        where = f"server {update.server}"
+        return ResourceStatus(self.type.kind, self.name, where, node, acked, update.when, update.version)
 
     def _status(self, failure: ResourceFailure, node: str) -> Status:
         return resource_error(self.standing(failure.where, node), failure.reason)

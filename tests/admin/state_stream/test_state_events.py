@@ -67,6 +67,35 @@ async def test_a_session_s_pick_names_it_and_says_how_it_came_about(autojump_clo
         assert (await ears.hear("pick", 3, session="shop/1"))["why"] == "balanced: unknown_host"
 
 
+async def test_the_events_of_a_session_come_as_they_happen(autojump_clock):
+    async with listening(events=["session"]) as (mesh, channel, ears):
+        async with channel.session() as session:
+            old = await ask(session)
+            pinned = await ears.hear("session", event="pinned")
+            assert (pinned["session"], pinned["cookie"], pinned["cluster"], pinned["host"]) == (
+                "shop/1",
+                "session",
+                "cart",
+                old,
+            )
+            mesh.endpoints("cart", xds.locality(*mesh.hosts, health={old: "DRAINING"}))
+            assert (await ears.hear("session", event="draining"))["host"] == old
+            assert (await ears.hear("session", event="host_lost"))["reason"] == "unknown_host"
+            new = await ask(session)
+            moved = await ears.hear("session", event="moved")
+            assert (moved["before"], moved["host"], moved["reason"]) == (old, new, "unknown_host")
+            assert moved["change"] == 'EDS resource "cart" version 2'
+        await ears.hear("session", event="closed", session="shop/1")
+        assert [event["event"] for event in ears.heard] == [
+            "opened",
+            "pinned",
+            "draining",
+            "host_lost",
+            "moved",
+            "closed",
+        ]
+
+
 async def test_the_end_of_a_call_refers_to_its_pick(autojump_clock):
     async with listening() as (mesh, channel, ears):
         host = await ask(channel)

@@ -19,6 +19,7 @@ from trxds.core.observe import (
     CallStarted,
     Observer,
     Pick,
+    SessionChanged,
     SessionPick,
     XdsRequest,
     XdsResponse,
@@ -106,6 +107,33 @@ class CallWatcher(Observer):
 
     def call(self, call: CallStarted) -> CallObserver:
         return _Call(self._channel, self._events, call)
+
+    def session_opened(self, number: int) -> None:
+        self._session(number, "opened")
+
+    def session_closed(self, number: int) -> None:
+        self._session(number, "closed")
+
+    def session_changed(self, changed: SessionChanged) -> None:
+        self._session(changed.session, changed.kind, changed)
+
+    def _session(self, number: int, event: str, changed: SessionChanged | None = None) -> None:
+        said = changed or SessionChanged(number, event, "", "", "")
+        self._events.note(
+            {
+                "kind": "session",
+                "time": self._events.now(),
+                "channel": self._channel,
+                "session": f"{self._channel}/{number}",
+                "event": event,
+                "cookie": said.cookie,
+                "cluster": said.cluster,
+                "host": said.address,
+                "before": said.before,
+                "reason": said.reason,
+                "change": said.change,
+            }
+        )
 
 
 class AdsWatcher(Observer):

@@ -18,7 +18,7 @@ Section: TypeAlias = Mapping[str, Row]
 State: TypeAlias = Mapping[str, Section]  # by the names of SECTIONS
 
 SECTIONS = ("channels", "nodes", "endpoints", "connections", "resources", "sessions")
-EVENTS = ("pick", "call_ended", "ads", "config_applied", "per_second_stats", "missed")
+EVENTS = ("pick", "call_ended", "session", "ads", "config_applied", "per_second_stats", "missed")
 
 
 @final
@@ -114,7 +114,8 @@ class ResourceRow(TypedDict):
     error: str  # why it is not acked, or empty
 
 
-Move = TypedDict("Move", {"time": float, "from": str, "to": str, "reason": str})
+# `change` is the version of the resource that caused the move, or empty.
+Move = TypedDict("Move", {"time": float, "from": str, "to": str, "reason": str, "change": str})
 
 
 class SessionRow(TypedDict):
@@ -161,6 +162,22 @@ class CallEnded(TypedDict):
     status: str  # OK, UNAVAILABLE, ...
     message: str
     seconds: float
+
+
+class SessionEvent(TypedDict):
+    """A session was opened or closed, got its first host, moved, or its host is draining or lost."""
+
+    kind: Literal["session"]
+    time: float
+    channel: str
+    session: str  # its key
+    event: Literal["opened", "pinned", "moved", "draining", "host_lost", "closed"]
+    cookie: str  # the name of the cookie that names the host; this and the rest are empty where they do not apply
+    cluster: str
+    host: str
+    before: str  # the host that it left
+    reason: str
+    change: str  # the version of the resource that caused it
 
 
 class AdsMessage(TypedDict):

@@ -34,4 +34,10 @@ def key_of(channel: str, session: SessionCookies) -> str:
 
 
 def _move(move: Repin, epoch: Epoch) -> MoveRow:
-    return {"time": epoch(move.at), "from": move.old, "to": move.new, "reason": move.reason.value}
+    return {
+        "time": epoch(move.at),
+        "from": move.old,
+        "to": move.new,
+        "reason": move.reason.value,
+        "change": move.change,
+    }

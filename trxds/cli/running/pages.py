@@ -22,6 +22,9 @@ REASONS = {
     "unknown_host": "the cluster does not have the host any more",
     "status_not_allowed": "the host's health is none of override_host_status",
     "not_ready": "the host could not be reached",
+    "requested": "the program moved it",
+    "released": "the program let it choose anew",
+    "rebalanced": "the host had more than its share of sessions",
 }
 
 
@@ -137,7 +140,7 @@ def _session(key: str, row: Row, now: float) -> Sequence[str]:
     move = row["last_move"]
     last = "-"
     if move is not None:
-        words = REASONS.get(move["reason"], "")
+        words = ", ".join(filter(None, (REASONS.get(move["reason"], ""), move.get("change", ""))))
         last = f"{age(move['time'], now)} ago from {move['from']}: {move['reason']}{words and f' ({words})'}"
     return (
         key,

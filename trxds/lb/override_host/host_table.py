@@ -8,7 +8,7 @@ while sessions finish.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from trxds.core.connectivity import Connectivity
@@ -66,6 +66,18 @@ class HostTable:
         # Not stored: a pick that only reads must not make the table grow.
         endpoint = self._endpoints.get(address)
         return Entry(address, _rotate(endpoint, address), endpoint.health) if endpoint is not None else None
+
+    def others(self, address: str) -> Iterator[Entry]:
+        """Yield each endpoint, in their order, but the one that has this address."""
+        avoided = self._endpoints.get(address)
+        for each, endpoint in reversed([*self._endpoints.items()]):
+            if endpoint is not avoided and each == endpoint.addresses[0]:
+                yield self._entries.get(each) or Entry(each, _rotate(endpoint, each), endpoint.health)
+
+    def is_same_endpoint(self, address: str, other: str) -> bool:
+        """Return whether one endpoint has both addresses (A61)."""
+        endpoint = self._endpoints.get(address)
+        return address == other or (endpoint is not None and other in endpoint.addresses)
 
     def state(self, entry: Entry) -> Connectivity | None:
         """Return the host's state, whichever policy leases it; None if none does."""

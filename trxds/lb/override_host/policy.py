@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from random import Random
 from typing import ClassVar
 
 from trxds.core.connectivity import Connectivity
@@ -34,6 +35,8 @@ _WAIT_REASONS = {
     Connectivity.CONNECTING: "no host of the session is READY, and this one is connecting",
     None: "it is not connected yet, so it is connected for the session",
 }
+# A policy that balances gives another host soon; one that does not, such as ring_hash, never.
+_MAX_OTHER_PICKS = 32
 _SWEEP = ("sweep",)  # the event of a pick that leases the first host: the policy has to set `wake_at` for the sweep
 
 
@@ -67,6 +70,7 @@ class OverrideHost:
             self._channel_control.lookup,
             self._channel_control.notify_policy,
             self._describe_address,
+            self._channel_control.random,
         )
         return Decision(
             report.state,
@@ -118,6 +122,7 @@ class OverridePicker(Explainable):
     lookup: Callable[[str], SubchannelInterface | None]
     notify_policy: Callable[[Hashable], None]
     describe_address: Callable[[str], str]  # for explanations
+    random: Random
 
     def pick(self, call: PickArgs) -> PickResult:
         override = call.override
@@ -137,7 +142,7 @@ class OverridePicker(Explainable):
                 return Fail(no_usable_host_status(override))
         if call.trace is not None:
             return self._explain_child(call, call.trace)
-        result = self.child.pick(call)
+        result = self.child.pick(call) if not override.avoid else self._pick_other(override, call)
         if type(result) is Complete:
             self._record_host(result.host, override, call.now)
         return result
@@ -162,6 +167,29 @@ class OverridePicker(Explainable):
             if state in waiting:
                 return self._wait_for(waiting[state], state, override, call)
         return None
+
+    def _pick_other(self, override: Override, call: PickArgs) -> PickResult:
+        """Pick a host as for a new session, but another one than the host that the session leaves."""
+        for _ in range(_MAX_OTHER_PICKS):
+            result = self.child.pick(call)
+            if not isinstance(result, Complete) or not self.table.is_same_endpoint(result.host.address, override.avoid):
+                return result
+        # The policy always gives the same host, as pick_first and ring_hash do, or there is no other.
+        return self._any_other_host(override, call)
+
+    def _any_other_host(self, override: Override, call: PickArgs) -> PickResult:
+        usable: dict[Connectivity | None, list[Entry]] = {}
+        for entry in self.table.others(override.avoid):
+            if entry.health in self.statuses and entry.health is not HealthStatus.DRAINING:
+                usable.setdefault(self.table.state(entry), []).append(entry)
+        if Connectivity.READY in usable:
+            # Drawn, because many sessions may leave one host.
+            return self.table.pick(self.random.choice(usable[Connectivity.READY]), call.now)
+        for state in _WAIT_REASONS:
+            if state in usable:
+                return self._wait_for(usable[state][0], state, override, call)
+        text = f"the session cannot leave {override.avoid}: no other host of its cluster takes new sessions"
+        return Fail(unavailable(text))
 
     def _fallback_reason(self, address: str) -> RepinReason:
         """Return the reason why the session's host is not used."""

@@ -9,23 +9,30 @@ from trxds.lb.pick import Override
 
 
 class RepinReason(enum.StrEnum):
-    """The rule for the use of a cookie's host that was not met (A55, A60)."""
+    """Why a session moves: the rule for the use of a cookie's host that was not met (A55, A60), or who asked for it."""
 
     NO_COOKIE = "no_cookie"  # the call had none, or one that is too old or cannot be read
     CLUSTER_MISMATCH = "cluster_mismatch"  # the route does not have the cookie's cluster any more
     UNKNOWN_HOST = "unknown_host"  # the cluster does not have the host any more
     STATUS_NOT_ALLOWED = "status_not_allowed"  # its health status is not in override_host_status
     NOT_READY = "not_ready"  # it cannot be reached
+    REQUESTED = "requested"  # the program moved the session
+    RELEASED = "released"  # the program let the next call choose anew
+    REBALANCED = "rebalanced"  # the host had more than its share of sessions
 
 
 @dataclass(frozen=True, slots=True)
 class Repin:
-    """A session's move from one host to another; `at` is in seconds on Trio's clock."""
+    """A session's move from one host to another; `at` is in seconds on Trio's clock.
+
+    `change` is the version of the resource that caused it, as in `EDS resource "cart" version 7`, or empty.
+    """
 
     at: float
     old: str
     new: str
     reason: RepinReason
+    change: str = ""
 
 
 def reason_of(override: Override, same_cluster: bool) -> RepinReason:

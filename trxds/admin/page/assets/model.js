@@ -54,8 +54,9 @@ function put(model, section, key, row, now) {
 }
 
 function moved(model, key, row) {
-  const { from, to, reason } = row.last_move ?? { from: "", to: row.host, reason: "" };
-  model.news.push({ about: "session", text: `session ${key} moved from ${from} to ${to}: ${reasonInWords(reason)}` });
+  const { from, to, reason, change } = row.last_move ?? { from: "", to: row.host, reason: "", change: "" };
+  const why = change ? `${reasonInWords(reason)} (${change})` : reasonInWords(reason);
+  model.news.push({ about: "session", text: `session ${key} moved from ${from} to ${to}: ${why}` });
 }
 
 function watchDrain(model, key, before, row, now) {

@@ -60,7 +60,7 @@ function hostWord(endpoint) {
 function lastMove(move, now) {
   if (!move) return quiet("never");
   const way = el("span", { class: "mono" }, `${move.from || "?"} → ${move.to}`);
-  return el("span", { class: "two" }, el("span", {}, quiet(`${ago(now - move.time)} `), way), quiet(reasonInWords(move.reason)));
+  return el("span", { class: "two" }, el("span", {}, quiet(`${ago(now - move.time)} `), way), quiet([reasonInWords(move.reason), move.change].filter(Boolean).join(", ")));
 }
 
 function endpointsView(app) {

@@ -74,6 +74,9 @@ const REASONS = {
   unknown_host: "the host was removed",
   status_not_allowed: "the host drains, and its cluster keeps no session there",
   not_ready: "the host could not be reached",
+  requested: "the program moved it",
+  released: "the program let it choose anew",
+  rebalanced: "the host had more than its share of sessions",
 };
 
 function reasonInWords(reason) {

@@ -1,0 +1,307 @@
+"""A program sees what becomes of its session: pinned, moved, draining, host lost."""
+
+import logging
+
+import pytest
+import trio
+from support.mesh import Mesh, ask, method, spread
+from support.sessions import in_cookie, listen, session_filter
+from trio.testing import wait_all_tasks_blocked
+
+import trxds
+from trxds import (
+    CookieKey,
+    Observer,
+    RepinReason,
+    SessionDraining,
+    SessionEventsLost,
+    SessionHost,
+    SessionHostLost,
+    SessionMoved,
+    SessionPinned,
+)
+from trxds.testing import resources as xds
+
+COOKIE = CookieKey("session", "/")
+
+
+def cart(host):
+    return SessionHost(host, "cart")
+
+
+async def news(events):
+    """The events that have come, without waiting for more."""
+    found = []
+    await wait_all_tasks_blocked()
+    with trio.move_on_after(0.001):
+        async for event in events:
+            found.append(event)
+    return found
+
+
+def drain(mesh, host):
+    mesh.endpoints("cart", xds.locality(*mesh.hosts, health={host: "DRAINING"}))
+
+
+def remove(mesh, *hosts):
+    mesh.endpoints("cart", [host for host in mesh.hosts if host not in hosts])
+
+
+class TestEvents:
+    async def test_the_first_response_pins_the_session(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
+            events = session.events()
+            host = await ask(session)
+            await spread(session, 3)
+            (pinned,) = await news(events)
+            assert pinned == SessionPinned(pinned.at, COOKIE, cart(host))
+
+    async def test_a_move_says_from_where_to_where_why_and_by_which_version(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
+            old = await ask(session)
+            events = session.events()
+            remove(mesh, old)
+            await wait_all_tasks_blocked()
+            new = await ask(session)
+            lost, moved = await news(events)
+            change = 'EDS resource "cart" version 2'
+            assert lost == SessionHostLost(lost.at, COOKIE, cart(old), RepinReason.UNKNOWN_HOST, change)
+            assert moved == SessionMoved(moved.at, COOKIE, cart(old), cart(new), RepinReason.UNKNOWN_HOST, change)
+
+    async def test_a_draining_host_is_an_event_without_a_call(self, autojump_clock):
+        async with Mesh.run(2) as mesh:
+            mesh.cluster("cart", override_statuses=["UNKNOWN", "HEALTHY", "DRAINING"])
+            async with mesh.channel() as channel, channel.session() as session:
+                host = await ask(session)
+                events = session.events()
+                drain(mesh, host)
+                (draining,) = await news(events)
+                assert isinstance(draining, SessionDraining)
+                assert (draining.cookie, draining.host) == (COOKIE, cart(host))
+                assert draining.change.startswith('EDS resource "cart" version ')
+                assert await ask(session) == host
+
+    async def test_a_draining_host_is_lost_where_draining_is_not_allowed(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
+            host = await ask(session)
+            events = session.events()
+            drain(mesh, host)
+            draining, lost = await news(events)
+            assert isinstance(draining, SessionDraining)
+            assert isinstance(lost, SessionHostLost) and lost.reason is RepinReason.UNKNOWN_HOST
+
+    async def test_a_health_that_the_cluster_does_not_allow_any_more_loses_the_host(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
+            old = await ask(session)
+            events = session.events()
+            mesh.cluster("cart", override_statuses=["UNKNOWN", "DRAINING"])
+            (lost,) = await news(events)
+            assert lost.reason is RepinReason.STATUS_NOT_ALLOWED
+            assert lost.change.startswith('CDS resource "cart" version ')
+            await ask(session)
+            moved, *_ = await news(events)
+            assert (moved.old.host, moved.reason, moved.change) == (old, lost.reason, lost.change)
+
+    async def test_a_cluster_that_forbids_draining_is_named_as_the_cause(self, autojump_clock):
+        async with Mesh.run(2) as mesh:
+            mesh.cluster("cart", override_statuses=["UNKNOWN", "HEALTHY", "DRAINING"])
+            async with mesh.channel() as channel, channel.session() as session:
+                drain(mesh, await ask(session))
+                await wait_all_tasks_blocked()
+                events = session.events()
+                mesh.cluster("cart")
+                (lost,) = await news(events)
+                assert isinstance(lost, SessionHostLost) and lost.reason is RepinReason.UNKNOWN_HOST
+                assert lost.change.startswith('CDS resource "cart" version ')
+
+    async def test_a_host_that_cannot_be_reached_is_lost(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
+            host = await ask(session)
+            events = session.events()
+            mesh.network.refuse(host)
+            mesh.network.cut(host)
+            await wait_all_tasks_blocked()
+            other = await ask(session)
+            lost, moved = await news(events)
+            assert lost == SessionHostLost(lost.at, COOKIE, cart(host), RepinReason.NOT_READY)
+            assert (moved.new, moved.reason, moved.change) == (cart(other), RepinReason.NOT_READY, "")
+
+    async def test_a_route_to_another_cluster_names_the_routes_version(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
+            await ask(session)
+            mesh.cluster("cart2")
+            mesh.endpoints("cart2", [mesh.hosts[-1]])
+            await wait_all_tasks_blocked()
+            events = session.events()
+            mesh.route("cart2")
+            await wait_all_tasks_blocked()
+            await ask(session)
+            moved = (await news(events))[-1]
+            assert (moved.reason, moved.new) == (RepinReason.CLUSTER_MISMATCH, SessionHost(mesh.hosts[-1], "cart2"))
+            assert moved.change.startswith('RDS resource "routes" version ')
+
+    async def test_a_host_that_is_lost_in_two_versions_is_one_event(self, autojump_clock):
+        async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
+            old = await ask(session)
+            events = session.events()
+            remove(mesh, old)
+            await wait_all_tasks_blocked()
+            first = (await news(events))[0].change
+            mesh.endpoints("cart", [next(host for host in mesh.hosts if host != old)])
+            await wait_all_tasks_blocked()
+            await ask(session)
+            (moved,) = await news(events)
+            assert moved.change == first
+
+    async def test_events_that_a_slow_reader_misses_are_counted_in_their_place(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
+            await ask(session)
+            events = session.events()
+            for _ in range(75):
+                remove(mesh, session.host)
+                await wait_all_tasks_blocked()
+                await ask(session)
+            found = await news(events)
+            assert len(found) == 101
+            assert found[-1] == SessionEventsLost(50)
+
+    async def test_the_events_end_with_the_session(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel:
+            async with channel.session() as session:
+                events = session.events()
+                await ask(session)
+            assert [type(event) async for event in events] == [SessionPinned]
+            with pytest.raises(trio.ClosedResourceError):
+                session.events()
+
+    async def test_a_session_of_two_cookies_names_the_cookie_in_its_events(self, autojump_clock):
+        async with Mesh.run(2) as mesh:
+            listen(
+                mesh,
+                session_filter("a", in_cookie("a", path="/shop.Cart")),
+                session_filter("b", in_cookie("b", path="/shop.Orders")),
+            )
+            async with mesh.channel() as channel, channel.session() as session:
+                events = session.events()
+                await ask(session)
+                await method(session, "/shop.Orders/Get")(b"")
+                assert [event.cookie.name for event in await news(events)] == ["a", "b"]
+
+    async def test_nothing_is_kept_of_an_ended_session(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel:
+            async with channel.session() as session:
+                events = session.events()
+                await ask(session)
+            pinned = channel.admin_view().state.sessions.pinned
+            assert pinned.by_host == {} and events is not None
+            assert (pinned._statuses, pinned._streams) == ({}, {})
+
+
+class TestWaitDraining:
+    async def test_it_returns_when_the_host_drains(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
+            host = await ask(session)
+            async with trio.open_nursery() as nursery:
+
+                async def wait():
+                    assert (await session.wait_draining()).host == cart(host)
+
+                nursery.start_soon(wait)
+                await wait_all_tasks_blocked()
+                drain(mesh, host)
+
+    async def test_it_returns_at_once_if_the_host_drains_already(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
+            drain(mesh, await ask(session))
+            await wait_all_tasks_blocked()
+            assert (await session.wait_draining()).cookie == COOKIE
+
+    async def test_it_raises_when_the_session_ends(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel, trio.open_nursery() as nursery:
+
+            async def wait(session):
+                with pytest.raises(trio.ClosedResourceError):
+                    await session.wait_draining()
+
+            async with channel.session() as session:
+                await ask(session)
+                nursery.start_soon(wait, session)
+                await wait_all_tasks_blocked()
+
+    async def test_waits_that_are_given_up_leave_nothing(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
+            await ask(session)
+            for _ in range(5):
+                with trio.move_on_after(1):
+                    await session.wait_draining()
+            streams = channel.admin_view().state.sessions.pinned._streams
+            assert [len(each) for each in streams.values()] == [0]
+
+
+class TestOperating:
+    async def test_a_move_is_one_line_in_the_log(self, autojump_clock, caplog):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
+            caplog.set_level(logging.INFO, "trxds.client")
+            old = await ask(session)
+            remove(mesh, old)
+            await wait_all_tasks_blocked()
+            new = await ask(session)
+            (line,) = [record.getMessage() for record in caplog.records if "moved" in record.getMessage()]
+            assert line.startswith(f"xds:///shop: session 1 moved from {old} to {new} (unknown_host, EDS resource")
+
+    async def test_many_moves_at_once_do_not_fill_the_log(self, autojump_clock, caplog):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel, trio.open_nursery() as nursery:
+            caplog.set_level(logging.INFO, "trxds.client")
+            leave, hosts = trio.Event(), []
+
+            async def hold():
+                async with channel.session() as session:
+                    hosts.append(await ask(session))
+                    await leave.wait()
+                    await ask(session)
+
+            for _ in range(80):
+                nursery.start_soon(hold)
+            await wait_all_tasks_blocked()
+            remove(mesh, hosts[0])
+            await wait_all_tasks_blocked()
+            leave.set()
+            await wait_all_tasks_blocked()
+        assert len([record for record in caplog.records if "moved" in record.getMessage()]) == 10
+
+    async def test_a_draining_host_is_one_line_for_all_its_sessions(self, autojump_clock, caplog):
+        async with Mesh.run(1) as mesh, mesh.channel() as channel:
+            caplog.set_level(logging.INFO, "trxds.client")
+            async with channel.session() as first, channel.session() as second:
+                host = await ask(first)
+                await ask(second)
+                drain(mesh, host)
+                await wait_all_tasks_blocked()
+        (line,) = [record.getMessage() for record in caplog.records if "DRAINING" in record.getMessage()]
+        assert line.startswith(f"xds:///shop: host {host} is DRAINING with 2 sessions (EDS resource")
+
+    async def test_observers_get_the_events_of_all_sessions(self, autojump_clock):
+        class Seen(Observer):
+            def __init__(self):
+                self.changes = []
+
+            def session_changed(self, changed):
+                self.changes.append((changed.session, changed.kind, changed.address, changed.before, changed.reason))
+
+        seen = Seen()
+        async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
+            with channel.observed_by(seen):
+                old = await ask(session)
+                remove(mesh, old)
+                await wait_all_tasks_blocked()
+                new = await ask(session)
+        assert seen.changes == [
+            (1, "pinned", old, "", ""),
+            (1, "host_lost", old, "", "unknown_host"),
+            (1, "moved", new, old, "unknown_host"),
+        ]
+
+
+def test_an_event_shows_no_cookie_value():
+    event = trxds.SessionPinned(1.0, COOKIE, cart("10.0.0.1:1"))
+    assert "value" not in repr(event)

@@ -1,0 +1,319 @@
+"""A program moves its session on purpose: it hands state over to a new host, or lets the next call choose."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from support.mesh import METHOD, Mesh, ask, bidi, method, spread
+from support.sessions import in_cookie, in_header, listen, session_filter
+from trio.testing import wait_all_tasks_blocked
+
+from trxds import CookieKey, RepinReason, RpcError, SessionMoved, SessionPinned, StatusCode
+from trxds.testing import resources as xds
+
+A, B = CookieKey("a", "/shop.Cart"), CookieKey("b", "/shop.Orders")
+
+
+class TestMoving:
+    async def test_the_block_has_calls_to_the_old_host_and_to_a_new_one(self, autojump_clock):
+        async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
+            host = await ask(session)
+            async with session.moving() as (old, new):
+                assert (old.host, old.cluster) == (host, "cart")
+                assert new.host != host
+                assert set(await spread(old, 5)) == {old.host}
+                assert set(await spread(new, 5)) == {new.host}
+
+    async def test_leaving_the_block_switches_all_later_calls(self, autojump_clock):
+        async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
+            await ask(session)
+            async with session.moving() as (old, new):
+                assert await ask(session) == old.host
+            assert session.host == new.host
+            assert set(await spread(session, 5)) == {new.host}
+
+    async def test_the_block_need_not_call_the_new_host(self, autojump_clock):
+        async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
+            await ask(session)
+            async with session.moving() as (_, new):
+                pass
+            assert session.host == await ask(session) == new.host
+
+    async def test_an_exception_leaves_the_session_where_it_was(self, autojump_clock):
+        async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
+            host = await ask(session)
+            with pytest.raises(KeyError):
+                async with session.moving() as (_, new):
+                    await ask(new)
+                    raise KeyError
+            assert session.host == await ask(session) == host
+
+    async def test_calls_under_way_stay_where_they_are(self, autojump_clock):
+        async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
+            host = await ask(session)
+            async with bidi(session).open() as call:
+                await call.send(b"1")
+                await call.receive()
+                async with session.moving() as (_, new):
+                    pass
+                await call.send(b"2")
+                assert await call.receive() == f"{host} 2".encode()
+            assert await ask(session) == new.host
+
+    async def test_a_stream_to_the_new_host_that_began_in_the_block_goes_on(self, autojump_clock):
+        async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
+            await ask(session)
+            async with session.moving() as (_, new):
+                opening = bidi(new).open()
+                call = await opening.__aenter__()
+            await call.send(b"1")
+            assert await call.receive() == f"{new.host} 1".encode()
+            await opening.__aexit__(None, None, None)
+
+    async def test_no_call_begins_on_the_blocks_hosts_after_it(self, autojump_clock):
+        async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
+            await ask(session)
+            async with session.moving() as (old, new):
+                pass
+            for each in (old, new):
+                with pytest.raises(trio.ClosedResourceError):
+                    await ask(each)
+
+    async def test_without_another_host_it_raises_before_the_block(self, autojump_clock):
+        async with Mesh.run(1) as mesh, mesh.channel() as channel, channel.session() as session:
+            host = await ask(session)
+            with pytest.raises(RpcError) as raised:
+                async with session.moving():
+                    raise AssertionError("the block must not run")
+            assert raised.value.status.code is StatusCode.UNAVAILABLE
+            assert f"the session cannot leave {host}" in raised.value.status.message
+            assert await ask(session) == host
+
+    async def test_a_second_move_at_a_time_is_an_error(self, autojump_clock):
+        async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
+            await ask(session)
+            async with session.moving():
+                with pytest.raises(RuntimeError, match="moving already"):
+                    async with session.moving():
+                        pass
+
+    async def test_if_the_old_host_dies_its_calls_fail_and_the_new_one_goes_on(self, autojump_clock):
+        async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
+            await ask(session)
+            async with session.moving() as (old, new):
+                mesh.network.refuse(old.host)
+                mesh.network.cut(old.host)
+                await wait_all_tasks_blocked()
+                with pytest.raises(RpcError) as raised:
+                    await ask(old)
+                assert raised.value.status.code is StatusCode.UNAVAILABLE
+                assert await ask(new) == new.host
+            assert await ask(session) == new.host
+
+    async def test_a_new_host_that_dies_fails_its_calls(self, autojump_clock):
+        async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
+            host = await ask(session)
+            with pytest.raises(RpcError):
+                async with session.moving() as (_, new):
+                    mesh.network.refuse(new.host)
+                    mesh.network.cut(new.host)
+                    await wait_all_tasks_blocked()
+                    await ask(new)
+            assert await ask(session) == host
+
+    async def test_a_draining_host_can_be_left(self, autojump_clock):
+        async with Mesh.run(3) as mesh:
+            mesh.cluster("cart", override_statuses=["UNKNOWN", "HEALTHY", "DRAINING"])
+            async with mesh.channel() as channel, channel.session() as session:
+                host = await ask(session)
+                mesh.endpoints("cart", xds.locality(*mesh.hosts, health={host: "DRAINING"}))
+                await session.wait_draining()
+                async with session.moving() as (old, new):
+                    assert await ask(old) == host
+                assert await ask(session) == new.host != host
+
+    @pytest.mark.parametrize("policy", ["RING_HASH", "LEAST_REQUEST"])
+    async def test_every_policy_finds_another_host(self, policy, autojump_clock):
+        async with Mesh.run(3) as mesh:
+            mesh.plane.put(xds.cluster("cart") | {"lb_policy": policy})
+            by_user = {"cluster": "cart", "hash_policy": [{"header": {"header_name": "user"}}]}
+            mesh.route(xds.route("cart") | {"route": by_user})
+            async with mesh.channel() as channel, channel.session() as session:
+                host = await ask(session, metadata=[("user", "ann")])
+                async with session.moving() as (_, new):
+                    assert await ask(new) == new.host != host
+
+    async def test_the_new_host_is_picked_by_the_route_of_the_first_call(self, autojump_clock):
+        async with Mesh.run(3) as mesh:
+            mesh.cluster("gold")
+            mesh.endpoints("gold", mesh.hosts[1:])
+            gold = {"prefix": "", "headers": [{"name": "tier", "string_match": {"exact": "gold"}}]}
+            mesh.route(xds.route("gold") | {"match": gold}, xds.route("cart"))
+            async with mesh.channel() as channel, channel.session() as session:
+                await ask(session, metadata=[("tier", "gold")])
+                async with session.moving() as (old, new):
+                    assert (old.cluster, new.cluster) == ("gold", "gold")
+
+    async def test_a_move_is_an_event(self, autojump_clock):
+        async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
+            await ask(session)
+            events = session.events()
+            async with session.moving() as (old, new):
+                await ask(new)
+            event = await anext(events)
+            assert isinstance(event, SessionMoved)
+            assert (event.old.host, event.new.host, event.reason) == (old.host, new.host, RepinReason.REQUESTED)
+
+    async def test_a_session_by_header_moves_too(self, autojump_clock):
+        async with Mesh.run(3) as mesh:
+            listen(mesh, session_filter(state=in_header("x-session")))
+            async with mesh.channel() as channel, channel.session() as session:
+                host = await ask(session)
+                async with session.moving() as (old, new):
+                    assert (await ask(old), await ask(new)) == (host, new.host)
+                assert await ask(session) == new.host != host
+
+    async def test_a_session_of_two_cookies_says_which_one_moves(self, autojump_clock):
+        async with two_cookies() as (_, session):
+            with pytest.raises(ValueError, match=r"say which one"):
+                async with session.moving():
+                    pass
+            before = dict(session.hosts)
+            async with session.moving(B) as (_, new):
+                assert await ask_orders(new) == new.host
+            assert session.hosts[A] == before[A]
+            assert session.hosts[B].host == new.host != before[B].host
+
+    async def test_before_the_first_response_there_is_nothing_to_move(self, autojump_clock):
+        async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
+            with pytest.raises(ValueError, match="make a call first"):
+                async with session.moving():
+                    pass
+
+    async def test_the_end_of_the_session_ends_the_blocks_calls(self, autojump_clock):
+        async with Mesh.run(3) as mesh, mesh.channel() as channel, trio.open_nursery() as nursery:
+
+            async def hold(old, started):
+                with pytest.raises(RpcError) as raised:
+                    async with bidi(old).open() as call:
+                        started.set()
+                        await call.receive()
+                assert raised.value.status.message == "session closed"
+
+            async with channel.session() as session:
+                await ask(session)
+                async with session.moving() as (old, _):
+                    started = trio.Event()
+                    nursery.start_soon(hold, old, started)
+                    await started.wait()
+
+    async def test_a_call_that_was_sent_before_the_move_does_not_move_the_session_again(self, autojump_clock):
+        async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
+            old = await ask(session)
+            mesh.network.black_hole(old)
+            mesh.network.cut(old)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask, session)  # waits for the old host, and goes to any other when it is given up
+                await wait_all_tasks_blocked()
+                events = session.events()
+                async with session.moving() as (_, new):
+                    pass
+            assert session.host == new.host
+            assert isinstance(await anext(events), SessionMoved)
+            with trio.move_on_after(1) as waited:
+                await anext(events)
+            assert waited.cancelled_caught
+
+
+class TestRelease:
+    async def test_the_next_call_chooses_anew(self, autojump_clock):
+        async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
+            seen = set()
+            for _ in range(20):
+                seen.add(await ask(session))
+                session.release()
+                assert session.host is None
+            assert len(seen) == 3
+
+    async def test_later_calls_stay_on_the_new_host(self, autojump_clock):
+        async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
+            await ask(session)
+            session.release()
+            assert len(await spread(session, 10)) == 1
+
+    async def test_calls_at_once_after_a_release_meet_one_host(self, autojump_clock):
+        async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
+            await ask(session)
+            session.release()
+            hosts = set()
+
+            async def call():
+                hosts.add(await ask(session))
+
+            async with trio.open_nursery() as nursery:
+                for _ in range(10):
+                    nursery.start_soon(call)
+            assert hosts == {session.host}
+
+    async def test_the_move_has_the_reason_released(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
+            old = await ask(session)
+            events = session.events()
+            while await ask(session) == old:
+                session.release()
+            event = [await anext(events)]
+            while isinstance(event[-1], SessionPinned):
+                event.append(await anext(events))
+            assert (event[-1].old.host, event[-1].new.host) == (old, session.host)
+            assert event[-1].reason is RepinReason.RELEASED
+
+    async def test_the_same_host_again_is_no_move(self, autojump_clock):
+        async with Mesh.run(1) as mesh, mesh.channel() as channel, channel.session() as session:
+            await ask(session)
+            events = session.events()
+            session.release()
+            await ask(session)
+            assert isinstance(await anext(events), SessionPinned)
+
+    async def test_calls_under_way_stay_and_their_late_cookies_do_not_count(self, autojump_clock):
+        async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
+            host = await ask(session)
+            async with bidi(session).open() as call:
+                session.release()
+                await call.send(b"1")
+                assert await call.receive() == f"{host} 1".encode()
+            new = await ask(session)
+            assert session.host == new
+
+    async def test_a_session_without_a_host_is_left_as_it_is(self, autojump_clock):
+        async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
+            session.release()
+            assert len(await spread(session, 5)) == 1
+
+    async def test_only_the_named_cookie_is_given_up(self, autojump_clock):
+        async with two_cookies() as (_, session):
+            session.release(B)
+            assert list(session.hosts) == [A]
+
+    async def test_an_unknown_cookie_is_refused(self, autojump_clock):
+        async with two_cookies() as (_, session):
+            with pytest.raises(ValueError, match="no host by the cookie"):
+                session.release(CookieKey("c", "/"))
+
+
+@asynccontextmanager
+async def two_cookies():
+    async with Mesh.run(3) as mesh:
+        listen(mesh, *(session_filter(key.name, in_cookie(key.name, path=key.path)) for key in (A, B)))
+        async with mesh.channel() as channel, channel.session() as session:
+            await ask(session)
+            await ask_orders(session)
+            yield mesh, session
+
+
+async def ask_orders(caller):
+    return (await method(caller, "/shop.Orders/Get")(b"")).decode()
+
+
+def test_the_methods_of_two_cookies_differ():
+    assert METHOD.startswith(A.path) and not METHOD.startswith(B.path)

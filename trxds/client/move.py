@@ -1,0 +1,144 @@
+"""A `Move` takes a session from its host to another one, with a block in between to hand state over.
+
+The new host is picked without a call: route, filters and pick as for a new session, and the session filter writes the
+cookie that the first response would bring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import trio
+
+from trxds.core.metadata import EMPTY, Metadata
+from trxds.core.status import RpcError, Status, StatusCode, rewrite_illegal_status
+from trxds.lb.pick import Complete, Drop, Fail, PickArgs
+from trxds.session_affinity.session import Pin, SessionCookies
+from trxds.session_affinity.session_hosts import CookieKey, SessionHost
+
+from .call_routing import CallRoute, find_route
+from .call_scope import CallScope
+from .channel_state import ChannelState
+from .open_session import OpenSession, SessionCall
+
+
+class BoundSession(OpenSession):
+    """The lifecycle of calls that are bound to one host of a session; they are part of the session, and end with it."""
+
+    __slots__ = ("_is_done", "_session", "host")
+
+    def __init__(self, cookies: SessionCookies, session: OpenSession, host: SessionHost) -> None:
+        super().__init__(cookies, session.channel, session.unsticky, session.now)
+        self.host = host
+        self._session = session
+        self._is_done = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether the session has ended."""
+        return self._session.closed
+
+    def not_open_error(self) -> Exception:
+        """Return what a call raises that begins after the session has ended."""
+        return self._session.not_open_error()
+
+    def closed_error(self) -> Exception:
+        """Return what a call raises that was open when the session ended."""
+        return self._session.closed_error()
+
+    def end(self) -> None:
+        """Let no call begin any more; those that are open go on, as part of the session."""
+        self._is_done = True
+
+    def begin_call(self, call: SessionCall) -> bool:
+        """Register a call. Raises `trio.ClosedResourceError` after the block of the move."""
+        if self._is_done:
+            raise trio.ClosedResourceError("the block of moving() is over; make calls with the session itself")
+        return self._session.begin_call(call)
+
+    def end_call(self, call: SessionCall, *, is_first: bool) -> None:
+        """Forget a call that has ended."""
+        self._session.end_call(call, is_first=is_first)
+
+    def check_sticky(self, call: PickArgs) -> Status | None:
+        """Bind the call to the host: it fails if the host cannot be used."""
+        if call.override is None:
+            return Status(StatusCode.UNAVAILABLE, f"{call.path}: the configuration has no session filter any more")
+        call.override.strict = True
+        return None
+
+
+class Move:
+    """One move of a session away from the host that the cookie `key` names."""
+
+    def __init__(self, state: ChannelState, session: OpenSession, key: CookieKey) -> None:
+        self._state = state
+        self._session = session
+        self._key = key
+
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[tuple[BoundSession, BoundSession]]:
+        """Pick the new host, run the block with both, and switch the session unless the block raises."""
+        session, cookies = self._session, self._session.cookies
+        pin = cookies.pins.get(self._key)
+        if pin is None:
+            raise ValueError("the session has made no call since it was imported; make a call first, then move it")
+        with session.only_move():
+            while True:
+                source = cookies.copy()
+                before = cookies.copy(without=self._key)
+                target = before.copy()
+                await self._pick(pin, target)
+                present = cookies.pins.get(self._key, pin)
+                if present.host == pin.host:
+                    break
+                pin = present  # meanwhile a call has moved the session by itself
+            host = next(new.host for key, new in target.pins.items() if before.pins.get(key) is not new)
+            old, new = BoundSession(source, session, pin.host), BoundSession(target, session, host)
+            try:
+                yield old, new
+            finally:
+                old.end()
+                new.end()
+            cookies.switch(self._key, before, source, target)
+
+    async def _pick(self, pin: Pin, target: SessionCookies) -> None:
+        """Pick another host as for a new session, and store its cookie in `target`."""
+        state, session = self._state, self._session
+        scope = CallScope(session, pin.path, state.now(), None, state.first_wait)
+        await trio.lowlevel.checkpoint()
+        if state.data_plane.current is None:
+            await scope.run_with_deadline(partial(state.data_plane.wait_for_change, None))
+        # The caller's own headers choose the route, as they did when the session got its host.
+        own = Metadata([pair for pair in pin.metadata if pair[0] not in ("cookie", self._key.name)])
+        route = await find_route(state, scope, target.fill(own, pin.path), False)
+        if isinstance(route, Status):
+            raise RpcError(route)
+        try:
+            override = route.args.override
+            if override is None:
+                text = f"{pin.path}: the configuration has no session filter any more, so the session cannot move"
+                raise RpcError(Status(StatusCode.UNAVAILABLE, text))
+            override.avoid = pin.host.host
+            await self._wait_for_host(route, scope)
+            target.record_response(route.respond(EMPTY), route.args)
+        finally:
+            route.release()
+
+    async def _wait_for_host(self, route: CallRoute, scope: CallScope) -> None:
+        live, args = self._state.data_plane, route.args
+        while True:
+            plane = live.current
+            assert plane is not None
+            args.now = self._state.now()
+            match plane.picker.pick(args):
+                case Complete():
+                    return
+                case Fail(status) | Drop(status):
+                    raise RpcError(rewrite_illegal_status(status, "the load balancing policy"))
+            await scope.run_with_deadline(partial(live.wait_for_change, plane))
+
+    def __repr__(self) -> str:
+        return f"<Move of {self._session!r}>"

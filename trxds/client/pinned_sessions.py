@@ -1,0 +1,189 @@
+"""`PinnedSessions` knows which sessions are bound to which host, and tells them what becomes of it.
+
+It is called when a session gets a host or moves, and when a configuration comes into force: never by an RPC.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeAlias
+from weakref import WeakSet
+
+from trxds.core.limited_log import LimitedLog
+from trxds.core.observe import SessionChanged
+from trxds.core.observers import Observers
+from trxds.core.plural import plural
+from trxds.lb.override_host.repin_reason import RepinReason
+from trxds.resolver.config_selector import ConfigSelector
+from trxds.session_affinity.session import SessionCookies
+from trxds.session_affinity.session_events import SessionDraining, SessionHostLost, SessionMoved, SessionPinned
+from trxds.session_affinity.session_hosts import CookieKey, SessionHost
+from trxds.transport.subchannel import Subchannel
+
+from .dataplane import LiveDataPlane
+from .session_event_stream import SessionEvents
+from .session_host_status import USABLE, HostStatus, read_statuses, unreachable
+
+_log = logging.getLogger("trxds.client")
+
+
+_Event: TypeAlias = SessionPinned | SessionMoved | SessionDraining | SessionHostLost
+
+
+class PinnedSessions:
+    """The sessions of one channel by their hosts; it implements `SessionListener`."""
+
+    def __init__(self, target: str, observers: Observers, data_plane: LiveDataPlane, now: Callable[[], float]) -> None:
+        self.by_host: dict[SessionHost, set[tuple[SessionCookies, CookieKey]]] = {}
+        self._target = target
+        self._observers = observers
+        self._data_plane = data_plane
+        self._now = now
+        self._moves_log = LimitedLog(_log)
+        self._statuses: dict[SessionHost, HostStatus] = {}
+        self._entries: object = None  # the configuration that they were read from
+        self._streams: dict[SessionCookies, WeakSet[SessionEvents]] = {}
+        self._subchannels: Callable[[], Iterable[Subchannel]] = tuple
+
+    def watch_hosts(self, subchannels: Callable[[], Iterable[Subchannel]]) -> None:
+        """Find the hosts that cannot be reached among these."""
+        self._subchannels = subchannels
+
+    # -- subscriptions
+
+    def subscribe(self, session: SessionCookies, *, with_status: bool = False) -> SessionEvents:
+        """Return the session's events from now on; `with_status`: the first ones are those of its hosts' status now."""
+        stream = SessionEvents()
+        self._streams.setdefault(session, WeakSet()).add(stream)
+        for key, pin in session.pins.items() if with_status else ():
+            for event in self._status_events(key, pin.host, USABLE, self._statuses.get(pin.host, USABLE)):
+                stream.put(event)
+        return stream
+
+    def unsubscribe(self, session: SessionCookies, stream: SessionEvents) -> None:
+        """Forget a stream that nobody reads any more; one that nobody holds is forgotten by itself."""
+        self._streams.get(session, WeakSet()).discard(stream)
+
+    def close(self, session: SessionCookies) -> None:
+        """Forget a session, because it has ended."""
+        for key, pin in session.pins.items():
+            self._remove(session, key, pin.host)
+        for stream in self._streams.pop(session, ()):
+            stream.end()
+
+    # -- a session gets a host, moves, or gives its host up
+
+    def find_change(self, host: SessionHost, reason: RepinReason) -> str:
+        """Return the version of the resource for which sessions leave the host; empty if none does."""
+        if reason is RepinReason.CLUSTER_MISMATCH:
+            plane = self._data_plane.current
+            routes = plane.selector.routes if plane is not None and isinstance(plane.selector, ConfigSelector) else None
+            return routes.standing.change if routes is not None and routes.standing is not None else ""
+        status = self._statuses.get(host, USABLE)
+        return status.change if status.lost is reason else ""
+
+    def session_pinned(
+        self, session: SessionCookies, before: SessionHost | None, event: SessionPinned | SessionMoved
+    ) -> None:
+        """Report the session's host, and note it."""
+        host = event.host if isinstance(event, SessionPinned) else event.new
+        if before is not None:
+            self._remove(session, event.cookie, before)
+        self.by_host.setdefault(host, set()).add((session, event.cookie))
+        if isinstance(event, SessionMoved):
+            why = f"{event.reason}, {event.change}" if event.change else event.reason
+            text = "%s: session %d moved from %s to %s (%s)"
+            self._moves_log.info(event.at, text, self._target, session.number, event.old.host, host.host, why)
+        self._report(session, event)
+        if host not in self._statuses:
+            found = read_statuses(self._read_entries(), host.cluster, {host.host: USABLE})
+            self._statuses[host] = found.get(host.host, USABLE)
+        self._report_status(session, event.cookie, host, USABLE, self._statuses[host])
+
+    def session_unpinned(self, session: SessionCookies, key: CookieKey, before: SessionHost) -> None:
+        """Forget the session's host."""
+        self._remove(session, key, before)
+
+    def _remove(self, session: SessionCookies, key: CookieKey, host: SessionHost) -> None:
+        pinned = self.by_host.get(host)
+        if pinned is None:
+            return
+        pinned.discard((session, key))
+        if not pinned:
+            del self.by_host[host]
+            self._statuses.pop(host, None)
+
+    # -- what becomes of the hosts
+
+    def status(self, host: SessionHost) -> HostStatus:
+        """Return the host's status when it was looked at last."""
+        return self._statuses.get(host, USABLE)
+
+    def check(self) -> None:
+        """Report the hosts of which the data plane in force says something new. Synchronous."""
+        entries, is_watched = self._read_entries(), bool(self._streams or self._observers.active)
+        if not self.by_host or entries is None or (entries is self._entries and not is_watched):
+            return
+        self._entries = entries
+        failed = unreachable(self._subchannels()) if is_watched else set()
+        for cluster, before in self._by_cluster().items():
+            for address, status in read_statuses(entries, cluster, before).items():
+                if status.lost is None and address in failed:
+                    status = HostStatus(status.draining, RepinReason.NOT_READY, status.change)
+                if status != before[address]:
+                    self._change(SessionHost(address, cluster), before[address], status)
+
+    def _read_entries(self) -> object:
+        tree = self._data_plane.tree
+        return tree.endpoints if tree is not None else None
+
+    def _by_cluster(self) -> Mapping[str, Mapping[str, HostStatus]]:
+        clusters: dict[str, dict[str, HostStatus]] = {}
+        for host in self.by_host:
+            clusters.setdefault(host.cluster, {})[host.host] = self._statuses.get(host, USABLE)
+        return clusters
+
+    def _change(self, host: SessionHost, before: HostStatus, status: HostStatus) -> None:
+        self._statuses[host] = status
+        pinned = tuple(self.by_host[host])
+        if status.draining and not before.draining:
+            sessions = plural(len(pinned), "session")
+            _log.info("%s: host %s is DRAINING with %s (%s)", self._target, host.host, sessions, status.change)
+        if self._streams or self._observers.active:
+            for session, key in pinned:
+                self._report_status(session, key, host, before, status)
+
+    def _report_status(
+        self, session: SessionCookies, key: CookieKey, host: SessionHost, before: HostStatus, status: HostStatus
+    ) -> None:
+        for event in self._status_events(key, host, before, status):
+            self._report(session, event)
+
+    def _status_events(
+        self, key: CookieKey, host: SessionHost, before: HostStatus, status: HostStatus
+    ) -> Iterator[SessionDraining | SessionHostLost]:
+        if status.draining and not before.draining:
+            yield SessionDraining(self._now(), key, host, status.change)
+        if status.lost is not None and status.lost is not before.lost:
+            yield SessionHostLost(self._now(), key, host, status.lost, status.change)
+
+    def _report(self, session: SessionCookies, event: _Event) -> None:
+        for stream in self._streams.get(session, ()):
+            stream.put(event)
+        if self._observers.active:
+            self._observers.session_changed(_observed(session.number, event))
+
+
+def _observed(number: int, event: _Event) -> SessionChanged:
+    before, reason, change = "", "", ""
+    match event:
+        case SessionPinned(host=host):
+            kind = "pinned"
+        case SessionMoved(old=old, new=host, reason=why, change=change):
+            kind, before, reason = "moved", old.host, str(why)
+        case SessionDraining(host=host, change=change):
+            kind = "draining"
+        case SessionHostLost(host=host, reason=why, change=change):
+            kind, reason = "host_lost", str(why)
+    return SessionChanged(number, kind, event.cookie.name, host.cluster, host.host, before, reason, change)

@@ -1,0 +1,150 @@
+"""A `Session` is what programs see of `channel.session()`: its calls, its hosts, their events, and moves on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+from trxds.lb.override_host.repin_reason import RepinReason
+from trxds.session_affinity.session_events import SessionDraining
+from trxds.session_affinity.session_hosts import CookieKey, SessionHost
+
+from .channel_state import ChannelState
+from .interceptors import Interceptor
+from .move import BoundSession, Move
+from .open_session import OpenSession
+from .session_event_stream import SessionEvents
+from .stub import MethodFactory
+
+
+class BoundCalls(MethodFactory):
+    """Calls that go to one host of a session and to no other: each of the two that `Session.moving` gives.
+
+    If the host cannot be used, they fail with UNAVAILABLE.
+    """
+
+    def __init__(self, state: ChannelState, interceptors: Sequence[Interceptor], session: BoundSession) -> None:
+        super().__init__(state, interceptors, session)
+        self._bound_session = session
+
+    @property
+    def host(self) -> str:
+        """Return the host as `ip:port`."""
+        return self._bound_session.host.host
+
+    @property
+    def cluster(self) -> str:
+        """Return the host's cluster."""
+        return self._bound_session.host.cluster
+
+    def __repr__(self) -> str:
+        return f"<BoundCalls to {self.host}>"
+
+
+class Session(MethodFactory):
+    """The calls of one session: they share a cookie jar, and so meet one host while it can be used (A55).
+
+    Made by `Channel.session`; usable from any task while that block is open.
+    """
+
+    def __init__(self, state: ChannelState, interceptors: Sequence[Interceptor], session: OpenSession) -> None:
+        super().__init__(state, interceptors, session)
+        self._open_session = session
+
+    # -- what can be seen of it
+
+    @property
+    def hosts(self) -> Mapping[CookieKey, SessionHost]:
+        """Return the host and cluster that each cookie of the session names, by the cookie's name and path.
+
+        Empty before the first response. There are several if routes have session filters with different cookies.
+        """
+        return self._open_session.hosts
+
+    @property
+    def host(self) -> str | None:
+        """Return the session's host as `ip:port`, None before the first response.
+
+        Raises `ValueError` if the session has several hosts.
+        """
+        only = self._open_session.only_host
+        return None if only is None else only.host
+
+    @property
+    def cluster(self) -> str | None:
+        """Return the cluster of the session's host, None before the first response; empty for a session by header.
+
+        Raises `ValueError` if the session has several hosts.
+        """
+        only = self._open_session.only_host
+        return None if only is None else only.cluster
+
+    @property
+    def since(self) -> float:
+        """Return when the session was opened, in seconds on Trio's clock."""
+        return self._open_session.cookies.since
+
+    @property
+    def calls(self) -> int:
+        """Return how many calls have begun in the session."""
+        return self._open_session.cookies.calls
+
+    def events(self) -> SessionEvents:
+        """Return an async iterator of the session's events from now on; it ends with the session.
+
+        The events are `SessionPinned`, `SessionMoved`, `SessionDraining`, `SessionHostLost`, and `SessionEventsLost` in
+        place of those that a slow reader has missed: 100 wait for it. Each step is always a checkpoint. Raises
+        `trio.ClosedResourceError` if the session has ended.
+        """
+        if self._open_session.closed:
+            raise self._open_session.not_open_error()
+        return self._state.sessions.pinned.subscribe(self._open_session.cookies)
+
+    async def wait_draining(self) -> SessionDraining:
+        """Wait until the control plane declares the session's host DRAINING; return the event, which names the cookie.
+
+        It returns at once if the host is DRAINING now, or one of the hosts if there are several. Raises
+        `trio.ClosedResourceError` if the session ends first. Always a checkpoint.
+        """
+        if self._open_session.closed:
+            raise self._open_session.not_open_error()
+        pinned, cookies = self._state.sessions.pinned, self._open_session.cookies
+        events = pinned.subscribe(cookies, with_status=True)
+        try:
+            async for event in events:
+                if isinstance(event, SessionDraining):
+                    return event
+        finally:
+            pinned.unsubscribe(cookies, events)
+        raise self._open_session.not_open_error()
+
+    # -- where it goes
+
+    @asynccontextmanager
+    async def moving(self, cookie: CookieKey | None = None) -> AsyncIterator[tuple[BoundCalls, BoundCalls]]:
+        """Move the session to another host: the block gets calls to its host and to a new one, to hand state over.
+
+        The new host is picked as for a new session, and is another than the old one. Leaving the block switches all
+        later calls of the session to it; calls under way stay where they are. After an exception in the block the
+        session stays where it was. Within the block its calls go on as before, and a host that is lost meanwhile fails
+        the calls that are bound to it.
+
+        `cookie` says which host is to be left, if the session has several. Raises `ValueError` if there is no such
+        host, also before the first response; `RpcError` if there is no other host; and `RuntimeError` if the session is
+        moving already. Entering is always a checkpoint, and leaving is none.
+        """
+        move = Move(self._state, self._open_session, self._open_session.check_cookie(cookie))
+        async with move.run() as (old, new):
+            yield BoundCalls(self._state, self._interceptors, old), BoundCalls(self._state, self._interceptors, new)
+
+    def release(self, cookie: CookieKey | None = None) -> None:
+        """Give up the session's host, so that the next call chooses anew, as the first one did. Synchronous.
+
+        Calls under way stay where they are. `cookie` says which host is given up, if the session has several. Raises
+        `ValueError` if there is no such host; a session without any is left as it is.
+        """
+        if self._open_session.hosts or cookie is not None:
+            self._open_session.cookies.release(self._open_session.check_cookie(cookie), RepinReason.RELEASED)
+
+    def __repr__(self) -> str:
+        return repr(self._open_session)

@@ -1,0 +1,93 @@
+"""The configuration in force says which hosts of sessions are DRAINING, and which cannot be used any more (A55).
+
+A call finds that out at its pick. Here it is found out when the configuration changes, for sessions that are idle too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from trxds.core.connectivity import Connectivity
+from trxds.lb.endpoint_set import Endpoints
+from trxds.lb.override_host.repin_reason import RepinReason
+from trxds.resolver.snapshot import AggregateConfig, ClusterConfig, ClusterEntries
+from trxds.resources.endpoint import Endpoint, HealthStatus
+from trxds.transport.subchannel import Subchannel
+
+
+@dataclass(frozen=True, slots=True)
+class HostStatus:
+    """What a configuration says of a session's host.
+
+    `lost` is the reason why the host cannot be used, None if it can. `change` is the version of the resource that says
+    so; a later version that says the same is no change.
+    """
+
+    draining: bool = False
+    lost: RepinReason | None = None
+    change: str = field(default="", compare=False)
+
+
+USABLE = HostStatus()
+
+
+def read_statuses(entries: object, cluster: str, before: Mapping[str, HostStatus]) -> dict[str, HostStatus]:
+    """Return the status of each of a cluster's hosts; `before` has the last one.
+
+    `entries` is the input of the root of the policy tree.
+    """
+    if isinstance(entries, Endpoints):  # a target without a control plane has one cluster
+        found = _find(entries.all, before)
+        return {host: USABLE if host in found else HostStatus(lost=RepinReason.UNKNOWN_HOST) for host in before}
+    entry = entries.by_name.get(cluster) if isinstance(entries, ClusterEntries) else None
+    match entry.cluster if entry is not None else None:
+        case ClusterConfig() as config:
+            leaves: tuple[ClusterConfig, ...] = (config,)
+        case AggregateConfig(_, leaves):
+            pass
+        case _:
+            # Deleted, or in error: the calls say what is wrong with it, and a session may keep its host.
+            return {}
+    statuses = dict.fromkeys(before, _unknown(leaves))
+    for leaf in reversed(leaves):  # the most preferred one that has the host wins
+        found = _find(_all_endpoints(leaf), before)
+        statuses.update({host: _status(endpoint.health, leaf, before[host]) for host, endpoint in found.items()})
+    return statuses
+
+
+def _find(endpoints: Iterable[Endpoint], hosts: Collection[str]) -> dict[str, Endpoint]:
+    return {address: endpoint for endpoint in endpoints for address in endpoint.addresses if address in hosts}
+
+
+def _all_endpoints(config: ClusterConfig) -> Iterator[Endpoint]:
+    for localities in config.endpoints.priorities if config.endpoints is not None else ():
+        for locality in localities:
+            yield from locality.endpoints
+
+
+def _unknown(leaves: tuple[ClusterConfig, ...]) -> HostStatus:
+    return HostStatus(lost=RepinReason.UNKNOWN_HOST, change=_endpoints_version(leaves[0]) if len(leaves) == 1 else "")
+
+
+def _status(health: HealthStatus, config: ClusterConfig, before: HostStatus) -> HostStatus:
+    draining = health is HealthStatus.DRAINING
+    change = _endpoints_version(config)
+    if health in config.cluster.override_statuses:
+        return HostStatus(draining=True, change=change) if draining else USABLE
+    if before.lost is None and before.draining is draining and config.cluster_standing is not None:
+        # The endpoint is as it was, so it is the cluster's override_host_status that has changed.
+        change = config.cluster_standing.change
+    # As the pick sees it: without DRAINING in override_host_status such a host is unknown to sessions (A55).
+    return HostStatus(draining, RepinReason.UNKNOWN_HOST if draining else RepinReason.STATUS_NOT_ALLOWED, change)
+
+
+def _endpoints_version(config: ClusterConfig) -> str:
+    return config.endpoints_standing.change if config.endpoints_standing is not None else ""
+
+
+def unreachable(subchannels: Iterable[Subchannel]) -> set[str]:
+    """Return the addresses that cannot be reached now."""
+    states = [(each.address, each.state is Connectivity.TRANSIENT_FAILURE) for each in subchannels]
+    # One address may have several subchannels, with different security.
+    return {address for address, failed in states if failed} - {address for address, failed in states if not failed}

@@ -1,0 +1,31 @@
+"""A `LimitedLog` writes at most so many lines a second, so that ten thousand sessions that move do not fill a log."""
+
+from __future__ import annotations
+
+import logging
+
+LINES_PER_SECOND = 10
+
+
+class LimitedLog:
+    """Lines at INFO, at most `LINES_PER_SECOND` in each second; the next line says how many were left out."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._second = -1
+        self._lines = 0  # in that second
+        self._left_out = 0
+
+    def info(self, now: float, text: str, *args: object) -> None:
+        """Log a line, unless there were too many in this second; `now` is in seconds on any one clock."""
+        if int(now) != self._second:
+            self._second, self._lines = int(now), 0
+        if self._lines >= LINES_PER_SECOND:
+            self._left_out += 1
+            return
+        self._lines += 1
+        if self._left_out:
+            left_out, self._left_out = self._left_out, 0
+            self._log.info(f"{text} (%d such lines before it were left out)", *args, left_out)
+        else:
+            self._log.info(text, *args)

@@ -1,0 +1,69 @@
+"""The events of a session say when it gets a host, moves to another, and may have to move soon.
+
+They are made only while somebody reads them, by `Session.events()`, an observer or the log.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from trxds.lb.override_host.repin_reason import RepinReason
+
+from .session_hosts import CookieKey, SessionHost
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPinned:
+    """The session has its first host. `at` is in seconds on Trio's clock; `cookie` names the host."""
+
+    at: float
+    cookie: CookieKey
+    host: SessionHost
+
+
+@dataclass(frozen=True, slots=True)
+class SessionMoved:
+    """The session has moved from host `old` to `new`.
+
+    `change` names the version of the resource that caused the move, such as `EDS resource "cart" version 7`; it is
+    empty for moves that no configuration caused.
+    """
+
+    at: float
+    cookie: CookieKey
+    old: SessionHost
+    new: SessionHost
+    reason: RepinReason
+    change: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionDraining:
+    """The control plane has declared the session's host DRAINING; `change` is the resource's version that says so."""
+
+    at: float
+    cookie: CookieKey
+    host: SessionHost
+    change: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionHostLost:
+    """The session's host cannot be used now, for `reason`; if nothing changes, the next call goes to another host."""
+
+    at: float
+    cookie: CookieKey
+    host: SessionHost
+    reason: RepinReason
+    change: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEventsLost:
+    """The reader was too slow: so many events between the last one and the next one were not kept."""
+
+    count: int
+
+
+SessionEvent: TypeAlias = SessionPinned | SessionMoved | SessionDraining | SessionHostLost | SessionEventsLost

@@ -1,0 +1,68 @@
+"""This file makes methods for threads, of a channel or a session."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from google.protobuf.descriptor import ServiceDescriptor
+
+import trxds
+from trxds.client.stub import FromBytes, ToBytes
+
+from .calls import Method, StreamStream, StreamUnary, UnaryStream, UnaryUnary
+from .hand_over import HandOver
+
+Req = TypeVar("Req")
+Res = TypeVar("Res")
+
+
+class MethodFactory:
+    """A `MethodFactory` makes methods that any thread can call: it is a channel, or a session of one."""
+
+    def __init__(self, hand_over: HandOver, caller: trxds.MethodFactory) -> None:
+        self._hand_over = hand_over
+        self._caller = caller
+
+    def stub(self, service: ServiceDescriptor) -> Any:
+        """Return the methods of a service, as attributes; `TypeError` for anything but its protobuf descriptor."""
+        stub = self._caller.stub(service)
+        # The values are replaced during the iteration, which a dict allows, because its keys stay.
+        for name, method in vars(stub).items():
+            if isinstance(method, trxds.Method):
+                setattr(stub, name, Method(self._hand_over, method))
+        return stub
+
+    def method(
+        self,
+        path: str,
+        request_type: Any = None,
+        response_type: Any = None,
+        *,
+        client_streaming: bool = False,
+        server_streaming: bool = False,
+    ) -> Method[Any, Any]:
+        """Return one method by its path, `/package.Service/Method`; see `trxds.Channel.method`."""
+        streaming = {"client_streaming": client_streaming, "server_streaming": server_streaming}
+        return Method(self._hand_over, self._caller.method(path, request_type, response_type, **streaming))
+
+    def unary_unary(self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]) -> UnaryUnary[Req, Res]:
+        """Return a method with one request and one reply; see `method`."""
+        return self.method(path, request_type, response_type)
+
+    def unary_stream(
+        self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]
+    ) -> UnaryStream[Req, Res]:
+        """Return a method with one request and a stream of replies; see `method`."""
+        return self.method(path, request_type, response_type, server_streaming=True)
+
+    def stream_unary(
+        self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]
+    ) -> StreamUnary[Req, Res]:
+        """Return a method with a stream of requests and one reply; see `method`."""
+        return self.method(path, request_type, response_type, client_streaming=True)
+
+    def stream_stream(
+        self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]
+    ) -> StreamStream[Req, Res]:
+        """Return a method with a stream of requests and a stream of replies; see `method`."""
+        return self.method(path, request_type, response_type, client_streaming=True, server_streaming=True)
