@@ -2,7 +2,7 @@
 
 import json
 import sys
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from subprocess import PIPE
 
@@ -141,6 +141,20 @@ async def test_the_sessions_command_shows_a_session_that_moved(tmp_path):
         )
         [data] = await shell.rows("sessions")
         assert (data["key"], data["last_move"]["reason"]) == ("shop/1", "unknown_host")
+
+
+async def test_the_sessions_of_each_host_have_their_share(tmp_path):
+    async with program(tmp_path, hosts=3) as (_, channel, shell), AsyncExitStack() as stack:
+        opened = [await stack.enter_async_context(channel.session()) for _ in range(4)]
+        for session in opened:
+            await ask(session)
+        host = opened[0].host
+        count = sum(session.host == host for session in opened)
+        head, *rows = [cells(line) for line in await shell.lines("sessions", "--by-host")]
+        assert [cell.strip() for cell in head] == ["HOST", "CLUSTER", "HEALTH", "STATE", "SESSIONS", "SHARE"]
+        row = next(row for row in rows if row[0].strip() == host)
+        assert [cell.strip() for cell in row[1:]] == ["shop/cart", "HEALTHY", "READY", str(count), f"{count / 4:.0%}"]
+        assert sum(int(row[4]) for row in rows) == 4
 
 
 async def test_the_ruok_command_shows_hosts_that_cannot_be_reached(tmp_path):

@@ -164,7 +164,7 @@ TRIED = {
         "Channel.wait_for_state_change",
         "Channel.states",
     },
-    "sessions": {"Session.moving", "Session.wait_draining", "SessionEvents.__anext__"},
+    "sessions": {"Channel.rebalance_sessions", "Session.moving", "Session.wait_draining", "SessionEvents.__anext__"},
     "state_streams": {
         "state_stream.open",
         "state_stream.StateStream.subscribe",
@@ -278,6 +278,8 @@ async def test_checkpoints_of_sessions(probes, autojump_clock):
         mesh.endpoints("cart", mesh.hosts)
         await trio.sleep(1)
         async with probes.block("Session.moving", session.moving()):
+            pass
+        async with probes.block("Channel.rebalance_sessions", channel.rebalance_sessions(per_second=1, idle_for=1)):
             pass
 
 

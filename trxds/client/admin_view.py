@@ -72,4 +72,4 @@ class AdminView:
     @property
     def sessions(self) -> Set[SessionCookies]:
         """Return the open sessions."""
-        return self.state.sessions.open
+        return self.state.sessions.open.keys()

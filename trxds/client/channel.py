@@ -44,6 +44,7 @@ from .method import checked_path
 from .non_xds_channel import ServiceConfigSource, non_xds_setup
 from .open_session import FIRST_WITHIN
 from .session import Session
+from .session_rebalancing import TOLERANCE, Rebalancer
 from .shared_xds_client import BootstrapSource, SharedXdsClient, xds_setup
 from .state_iterator import StateIterator
 from .stub import MethodFactory
@@ -123,6 +124,26 @@ class Channel(MethodFactory):
         with self._state.sessions.session(wait_for_first, first_within, required=require) as session:
             await trio.lowlevel.checkpoint()
             yield Session(self._state, self._interceptors, session)
+
+    @asynccontextmanager
+    async def rebalance_sessions(
+        self, *, per_second: float, idle_for: float, tolerance: float = TOLERANCE
+    ) -> AsyncIterator[None]:
+        """Release idle sessions of hosts that have more than their share, for as long as the block lasts.
+
+        After a rollout sessions pile up on the oldest hosts. At most `per_second` sessions a second that made no call
+        for `idle_for` seconds are released; their next call chooses a host anew, so the state that their host had is
+        lost. A host may have `tolerance`, 0.1 for 10 %, more than its share, which is rounded up. Sessions in strict
+        mode are never released. Raises `ValueError` for numbers that make no sense. Entering is no checkpoint, and
+        leaving is always one.
+        """
+        if self._state.lifecycle.closed:
+            raise self._state.lifecycle.not_open_error()
+        rebalancer = Rebalancer(self._state.sessions, per_second, idle_for, tolerance)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(rebalancer.run, name="session rebalancing")
+            yield
+            nursery.cancel_scope.cancel(reason="the block of rebalance_sessions is over")
 
     async def explain(self, method: str, metadata: Pairs = (), timeout: float | None = None) -> Explanation:
         """Explain where a call of `method` would go now: route, cluster, time limit, filters, policies, host.

@@ -182,6 +182,11 @@ class OpenSession:
 
     # -- its calls
 
+    @property
+    def has_open_calls(self) -> bool:
+        """Whether calls of the session are under way."""
+        return bool(self._calls)
+
     def begin_call(self, call: SessionCall) -> bool:
         """Register a call; return whether it is the session's first, for which the others wait."""
         self._calls.add(call)

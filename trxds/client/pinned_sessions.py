@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias
 from weakref import WeakSet
 
+from trxds.core.connectivity import Connectivity
 from trxds.core.limited_log import LimitedLog
 from trxds.core.observe import SessionChanged
 from trxds.core.observers import Observers
@@ -42,7 +43,7 @@ class PinnedSessions:
         self._now = now
         self._moves_log = LimitedLog(_log)
         self._statuses: dict[SessionHost, HostStatus] = {}
-        self._entries: object = None  # the configuration that they were read from
+        self._checked: object = None  # the configuration that they were read from
         self._streams: dict[SessionCookies, WeakSet[SessionEvents]] = {}
         self._subchannels: Callable[[], Iterable[Subchannel]] = tuple
 
@@ -97,7 +98,7 @@ class PinnedSessions:
             self._moves_log.info(event.at, text, self._target, session.number, event.old.host, host.host, why)
         self._report(session, event)
         if host not in self._statuses:
-            found = read_statuses(self._read_entries(), host.cluster, {host.host: USABLE})
+            found = read_statuses(self.entries, host.cluster, {host.host: USABLE})
             self._statuses[host] = found.get(host.host, USABLE)
         self._report_status(session, event.cookie, host, USABLE, self._statuses[host])
 
@@ -122,10 +123,10 @@ class PinnedSessions:
 
     def check(self) -> None:
         """Report the hosts of which the data plane in force says something new. Synchronous."""
-        entries, is_watched = self._read_entries(), bool(self._streams or self._observers.active)
-        if not self.by_host or entries is None or (entries is self._entries and not is_watched):
+        entries, is_watched = self.entries, bool(self._streams or self._observers.active)
+        if not self.by_host or entries is None or (entries is self._checked and not is_watched):
             return
-        self._entries = entries
+        self._checked = entries
         failed = unreachable(self._subchannels()) if is_watched else set()
         for cluster, before in self._by_cluster().items():
             for address, status in read_statuses(entries, cluster, before).items():
@@ -134,9 +135,15 @@ class PinnedSessions:
                 if status != before[address]:
                     self._change(SessionHost(address, cluster), before[address], status)
 
-    def _read_entries(self) -> object:
+    @property
+    def entries(self) -> object:
+        """The input of the policy tree's root: the clusters, or endpoints, of the configuration; None while IDLE."""
         tree = self._data_plane.tree
         return tree.endpoints if tree is not None else None
+
+    def ready_addresses(self) -> frozenset[str]:
+        """Return the addresses of the hosts that are connected."""
+        return frozenset(each.address for each in self._subchannels() if each.state is Connectivity.READY)
 
     def _by_cluster(self) -> Mapping[str, Mapping[str, HostStatus]]:
         clusters: dict[str, dict[str, HostStatus]] = {}

@@ -21,7 +21,7 @@ class SessionRegistry:
     def __init__(
         self, observers: Observers, lifecycle: ChannelLifecycle, data_plane: LiveDataPlane, now: Callable[[], float]
     ) -> None:
-        self.open: set[SessionCookies] = set()
+        self.open: dict[SessionCookies, OpenSession] = {}
         self.pinned = PinnedSessions(lifecycle.target, observers, data_plane, now)
         self.unsticky = UnstickyMethods(lifecycle.target)
         self._lifecycle = lifecycle
@@ -37,12 +37,12 @@ class SessionRegistry:
         session = OpenSession(
             cookies, self._lifecycle, self.unsticky, self._now, required=required, first_within=first_within
         )
-        self.open.add(cookies)
+        self.open[cookies] = session
         self._observers.session_opened(cookies.number)
         try:
             yield session
         finally:
             session.end()
-            self.open.discard(cookies)
+            self.open.pop(cookies, None)
             self.pinned.close(cookies)
             self._observers.session_closed(cookies.number)

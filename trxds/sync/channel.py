@@ -58,6 +58,15 @@ class Channel(MethodFactory):
         with ContextBridge(self._hand_over, opening) as session:
             yield Session(self._hand_over, session)
 
+    @contextmanager
+    def rebalance_sessions(self, *, per_second: float, idle_for: float, tolerance: float = 0.1) -> Iterator[None]:
+        """Release idle sessions of hosts with more than their share; see `trxds.Channel.rebalance_sessions`."""
+        opening = partial(
+            self._hand_over.channel.rebalance_sessions, per_second=per_second, idle_for=idle_for, tolerance=tolerance
+        )
+        with ContextBridge(self._hand_over, opening):
+            yield
+
     def explain(self, method: str, metadata: Pairs = (), timeout: float | None = None) -> trxds.Explanation:
         """Explain where a call of `method` would go now; see `trxds.Channel.explain`."""
         return self._hand_over.wait(partial(self._hand_over.channel.explain, method, metadata, timeout))

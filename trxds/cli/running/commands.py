@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from .pages import LB, RUOK, SESSIONS, XDS, Page, tree_lines
+from .pages import HOSTS, LB, RUOK, SESSIONS, XDS, Page, tree_lines
 from .program import Program, is_address
 from .show import run, show_on, show_once, show_tap
 from .taps import Filter
@@ -60,9 +60,10 @@ def lb(address: str, token: str, as_json: bool, watch: bool, everything: bool) -
 
 @click.command()
 @_page
-def sessions(address: str, token: str, as_json: bool, watch: bool) -> None:
+@click.option("--by-host", is_flag=True, help="The sessions of each host, and its share of its cluster's.")
+def sessions(address: str, token: str, as_json: bool, watch: bool, by_host: bool) -> None:
     """Show the open sessions of the program at ADDRESS: host, age, calls, moves, and why each moved last."""
-    _show(SESSIONS, address, token, as_json, watch)
+    _show(HOSTS if by_host else SESSIONS, address, token, as_json, watch)
 
 
 @click.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -136,6 +137,30 @@ def session_lines(state: State, now: float) -> Iterator[str]:
         yield from (f"warning: {channel}: {each}" for each in row.get("warnings", ()) if "not sticky" in each)
 
 
+def host_lines(state: State, now: float) -> Iterator[str]:
+    """The sessions of each host, and its share of those of its cluster."""
+    counts = Counter((row["channel"], row["cluster"], row["host"]) for row in state["sessions"].values() if row["host"])
+    if not counts:
+        yield "no sessions are on any host"
+        return
+    totals: Counter[tuple[str, str]] = Counter()
+    for (channel, cluster, _), count in counts.items():
+        totals[channel, cluster] += count
+    endpoints = {(row["channel"], row["address"]): row for row in state["endpoints"].values()}
+    hosts = dict.fromkeys(counts) | dict.fromkeys(
+        (row["channel"], row["cluster"], row["address"])
+        for row in state["endpoints"].values()
+        if (row["channel"], row["cluster"]) in totals
+    )
+    lines = [("HOST", "CLUSTER", "HEALTH", "STATE", "SESSIONS", "SHARE")]
+    for channel, cluster, host in sorted(hosts):
+        row, count = endpoints.get((channel, host)), counts[channel, cluster, host]
+        health, connected = (row["health"], row["state"] or "not connected") if row is not None else ("removed", "-")
+        share = count / totals[channel, cluster]
+        lines.append((host, f"{channel}/{cluster}", health, connected, str(count), f"{share:.0%}"))
+    yield from columns(lines)
+
+
 def _session(key: str, row: Row, now: float) -> Sequence[str]:
     move = row["last_move"]
     last = "-"
@@ -251,5 +276,6 @@ def _warnings(state: State, channel: str) -> Iterator[str]:
 
 LB = Page(("channels", "nodes", "endpoints"), tree_lines, rows_of("channels", "nodes", "endpoints"), _serves)
 SESSIONS = Page(("channels", "sessions"), session_lines, rows_of("sessions"), _always)
+HOSTS = Page(("sessions", "endpoints"), host_lines, rows_of("sessions", "endpoints"), _always)
 XDS = Page(("resources",), resource_lines, rows_of("resources"), _all_are_well)
 RUOK = Page(("channels", "nodes", "resources"), health_lines, health_rows, _serves)

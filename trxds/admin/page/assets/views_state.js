@@ -68,6 +68,7 @@ function endpointsView(app) {
   const board = el("div", { class: "cards" });
   const boardPart = el("section", { "aria-label": "Drain board" }, el("h3", {}, "Drain board"), board);
   let most = 1;
+  let totals = new Map();
   const table = new Table({
     label: "Endpoints",
     empty: "No endpoint is known.",
@@ -100,6 +101,13 @@ function endpointsView(app) {
         cell: (row) => barred(row.sessions, row.sessions / most, row.health === "DRAINING" ? "warn" : "calm"),
         sort: (row) => row.sessions,
       },
+      {
+        key: "share",
+        title: "Share",
+        numeric: true,
+        cell: (row) => (totals.has(clusterKey(row)) ? percent(row.sessions / totals.get(clusterKey(row))) : "–"),
+        sort: (row) => row.sessions / (totals.get(clusterKey(row)) ?? 1),
+      },
     ],
   });
   return {
@@ -116,9 +124,22 @@ function endpointsView(app) {
       board.replaceChildren(...drains.map(([key, drain]) => drainCard(key, drain, now)));
       const rows = rowsOf(model, "endpoints", channel);
       most = Math.max(1, ...rows.map(({ row }) => row.sessions));
+      totals = sessionsByCluster(rows);
       table.paint(matching(rows, filter.value));
     },
   };
+}
+
+function clusterKey(row) {
+  return `${row.channel}\n${row.cluster}`;
+}
+
+// How many sessions each cluster has, of those that have any.
+function sessionsByCluster(rows) {
+  const totals = new Map();
+  for (const { row } of rows)
+    if (row.sessions) totals.set(clusterKey(row), (totals.get(clusterKey(row)) ?? 0) + row.sessions);
+  return totals;
 }
 
 function drainCard(key, { since, most, row, gone }, now) {

@@ -67,6 +67,10 @@ function clockFine(time) {
   return `${clock(time)}.${String(Math.floor((time % 1) * 1000)).padStart(3, "0")}`;
 }
 
+function percent(share) {
+  return `${Math.round(share * 100)} %`;
+}
+
 // Why a session left its host, as `last_move.reason` has it, in words.
 const REASONS = {
   no_cookie: "the call had no cookie, or one that is too old",

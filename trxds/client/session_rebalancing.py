@@ -1,0 +1,165 @@
+"""A `Rebalancer` releases idle sessions of hosts that have more than their share, after a rollout for example.
+
+Sessions stay where they are when hosts come, so they pile up on the oldest hosts. A released session chooses another
+host at its next call, and loses the state that its host had.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import trio
+
+from trxds.lb.endpoint_set import Endpoints
+from trxds.lb.override_host.repin_reason import RepinReason
+from trxds.resolver.snapshot import AggregateConfig, ClusterConfig, ClusterEntries
+from trxds.resources.endpoint import Endpoint, HealthStatus, Locality
+from trxds.session_affinity.session import SessionCookies
+from trxds.session_affinity.session_hosts import CookieKey, SessionHost
+
+from .session_registry import SessionRegistry
+
+PERIOD = 1.0  # seconds between two looks at the sessions
+TOLERANCE = 0.1  # of a host's share: a policy that draws hosts never spreads sessions evenly
+
+
+def check_rebalancing(per_second: float, idle_for: float, tolerance: float) -> None:
+    """Raise `ValueError` for a rate that is not above 0, or another number below 0."""
+    # A caller without types may give a text, and NaN compares with nothing.
+    if not isinstance(per_second, int | float) or not per_second > 0:  # type: ignore[redundant-expr]
+        raise ValueError(f"per_second is {per_second!r}; it must be a number of sessions above 0")
+    for name, value in (("idle_for", idle_for), ("tolerance", tolerance)):
+        if not isinstance(value, int | float) or not value >= 0:  # type: ignore[redundant-expr]
+            raise ValueError(f"{name} is {value!r}; it must be a number from 0")
+
+
+# -- the share of each host
+
+
+def shares(entries: object, cluster: str, ready: frozenset[str]) -> dict[str, float]:
+    """Return the share of each host that takes new sessions of the cluster, by its first address; they add up to 1.
+
+    These are the READY hosts of the most preferred priority that has one, without DRAINING ones (A56). Localities have
+    their weights, and the hosts of a locality equal shares, as with round robin (A28).
+    """
+    if isinstance(entries, Endpoints):  # a target without a control plane
+        return _even(_serving(entries.all, ready), 1.0)
+    entry = entries.by_name.get(cluster) if isinstance(entries, ClusterEntries) else None
+    match entry.cluster if entry is not None else None:
+        case ClusterConfig() as config:
+            leaves: tuple[ClusterConfig, ...] = (config,)
+        case AggregateConfig(_, leaves):
+            pass
+        case _:
+            return {}
+    for localities in _priorities(leaves):
+        serving = [(each.weight, hosts) for each in localities if (hosts := _serving(each.endpoints, ready))]
+        if serving:
+            total = sum(weight for weight, _ in serving)
+            found: dict[str, float] = {}
+            for weight, hosts in serving:
+                found |= _even(hosts, weight / total)
+            return found
+    return {}
+
+
+def _priorities(leaves: Iterable[ClusterConfig]) -> Iterator[tuple[Locality, ...]]:
+    for leaf in leaves:
+        yield from leaf.endpoints.priorities if leaf.endpoints is not None else ()
+
+
+def _serving(endpoints: Iterable[Endpoint], ready: frozenset[str]) -> list[Endpoint]:
+    return [
+        each for each in endpoints if each.health is not HealthStatus.DRAINING and not ready.isdisjoint(each.addresses)
+    ]
+
+
+def _even(endpoints: list[Endpoint], share: float) -> dict[str, float]:
+    return {each.addresses[0]: share / len(endpoints) for each in endpoints}
+
+
+# -- the sessions above it
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    calls: int
+    since: float  # when the session was first seen with so many calls, and none open
+
+
+class Rebalancer:
+    """Releases at most `per_second` sessions a second that made no call for `idle_for` seconds.
+
+    A host may have `tolerance` more than its share, which is rounded up.
+    """
+
+    def __init__(self, sessions: SessionRegistry, per_second: float, idle_for: float, tolerance: float) -> None:
+        check_rebalancing(per_second, idle_for, tolerance)
+        self._sessions = sessions
+        self._per_second = per_second
+        self._idle_for = idle_for
+        self._tolerance = tolerance
+        self._seen: dict[SessionCookies, _Seen] = {}
+        self._released: dict[SessionCookies, str] = {}  # with their clusters
+        self._credit = 0.0
+
+    async def run(self) -> None:
+        """Rebalance until cancelled."""
+        while True:
+            self._credit = min(self._credit + self._per_second * PERIOD, max(self._per_second * PERIOD, 1.0))
+            self.look(trio.current_time())
+            await trio.sleep(PERIOD)
+
+    def look(self, now: float) -> None:
+        """Release the sessions that may be released at `now`. Synchronous."""
+        # Looking now and then spares each call the note of when it ended.
+        self._seen = {
+            cookies: seen
+            if (seen := self._seen.get(cookies)) is not None and seen.calls == cookies.calls
+            else _Seen(cookies.calls, now)
+            for cookies, session in self._sessions.open.items()
+            if not session.has_open_calls
+        }
+        for cookies, key in self._above_share(now):
+            if self._credit < 1:
+                return
+            self._credit -= 1
+            self._released[cookies] = cookies.pins[key].host.cluster
+            cookies.release(key, RepinReason.REBALANCED)
+
+    def _above_share(self, now: float) -> Iterator[tuple[SessionCookies, CookieKey]]:
+        """Yield idle sessions that are too many on their host, those that are idle for the longest time first."""
+        pinned = self._sessions.pinned
+        clusters: dict[str, dict[str, int]] = {}
+        for host, sessions in pinned.by_host.items():
+            clusters.setdefault(host.cluster, {})[host.host] = len(sessions)
+        ready = pinned.ready_addresses() if clusters else frozenset()
+        waiting = self._count_waiting()
+        for cluster, counts in clusters.items():
+            found = shares(pinned.entries, cluster, ready)
+            total = waiting[cluster] + sum(count for address, count in counts.items() if address in found)
+            for address, share in found.items():
+                excess = counts.get(address, 0) - math.ceil(total * share * (1 + self._tolerance))
+                if excess > 0 and len(found) > 1:
+                    yield from self._idle(SessionHost(address, cluster), now)[:excess]
+
+    def _count_waiting(self) -> Counter[str]:
+        """Return how many sessions of each cluster were released and made no call since: they will need a host too."""
+        self._released = {
+            cookies: cluster
+            for cookies, cluster in self._released.items()
+            if cookies in self._sessions.open and cookies.release_reason is RepinReason.REBALANCED
+        }
+        return Counter(self._released.values())
+
+    def _idle(self, host: SessionHost, now: float) -> list[tuple[SessionCookies, CookieKey]]:
+        idle = []
+        for cookies, key in self._sessions.pinned.by_host[host]:
+            seen = self._seen.get(cookies)
+            # A strict session is never released: its program relies on that one host.
+            if seen is not None and now - seen.since >= self._idle_for and not cookies.pins[key].strict:
+                idle.append((seen.since, cookies.number, cookies, key))
+        return [(cookies, key) for *_, cookies, key in sorted(idle, key=lambda each: each[:2])]
