@@ -126,7 +126,7 @@ def test_a_cookie_is_read_with_its_name_or_without(form):
 
 def test_a_cookie_with_a_bad_address_says_that_it_is_not_used():
     done = run("cookie", b64("nowhere;cart"))
-    assert "not used: not every address is of the form ip:port" in done.output
+    assert "not used: not every address is an ip:port or a unix:path" in done.output
 
 
 def test_a_cookie_as_data():

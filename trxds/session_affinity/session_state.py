@@ -53,7 +53,7 @@ class CookieSessionState:
         return None
 
     def encode(self, addresses: str, cluster: str) -> tuple[str, str]:
-        return cookie.limit_addresses(addresses), cluster
+        return cookie.limit_addresses(addresses), cluster if self._config.names_cluster else ""
 
     def write(self, metadata: Metadata, addresses: str, cluster: str) -> Metadata:
         # A Set-Cookie header is added: those of the server stay.
