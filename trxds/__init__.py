@@ -26,6 +26,7 @@ from trxds.core.observe import AttemptObserver, CallObserver, CallStarted, Obser
 from trxds.core.status import BootstrapError, RpcError, Status, StatusCode, TrxdsInternalError
 from trxds.core.version import VERSION
 from trxds.resolver.route_explanation import Explanation
+from trxds.resources.cookie_affinity import CookieAffinity
 from trxds.session_affinity.session_hosts import CookieKey, SessionHost
 
 __version__ = VERSION
@@ -46,6 +47,7 @@ __all__ = [
     "Channel",
     "CompletedCall",
     "Connectivity",
+    "CookieAffinity",
     "CookieKey",
     "Explanation",
     "FixedResponseCall",
