@@ -2,6 +2,7 @@
 
 import logging
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import click
 import pytest
@@ -15,6 +16,7 @@ from trxds import CookieAffinity, RpcError, StatusCode
 from trxds.admin.channel_source import channel_sources
 from trxds.admin.state_stream.state_snapshot import Sampler
 from trxds.cli.running.pages import RUOK, SESSIONS
+from trxds.policies import Complete, EndpointList, PolicyType
 from trxds.testing import MemoryNetwork, serve
 
 AFFINITY = CookieAffinity("cart")
@@ -56,6 +58,19 @@ def pinned(channel, host, **more):
 async def page(channel, page):
     state = await Sampler(channel_sources([channel])).sample()
     return [click.unstyle(line) for line in page.lines(state, 0.0)]
+
+
+@dataclass(frozen=True)
+class HighestPicker:
+    hosts: list
+
+    def pick(self, call):
+        return Complete(max(self.hosts, key=lambda host: host.address))
+
+
+def highest(channel_control):
+    """A policy that sends all calls to the host with the highest address."""
+    return EndpointList(lambda ready: HighestPicker([each.host for each in ready.values()]))
 
 
 class TestSticky:
@@ -102,6 +117,20 @@ class TestSticky:
             assert (await pinned(channel, mesh.hosts[2])).host == mesh.hosts[2]
             assert await ask(channel) == mesh.hosts[0]
             assert [mesh.network.attempts[host] for host in mesh.hosts] == [1, 0, 1]
+
+    async def test_a_session_stays_under_a_policy_of_the_programs_own(self, autojump_clock):
+        policies = {"my.pkg.Highest": PolicyType(highest)}
+        async with (
+            hosts_in_memory(3) as mesh,
+            sticky_channel(mesh, service_config=by("my.pkg.Highest"), policies=policies) as channel,
+        ):
+            assert (await pinned(channel, mesh.hosts[0])).host == mesh.hosts[0]
+            assert await ask(channel) == mesh.hosts[2]
+
+    async def test_a_cookie_reaches_hosts_outside_of_a_subset(self, autojump_clock):
+        config = by("random_subsetting_experimental", subsetSize=1, childPolicy=[{"round_robin": {}}])
+        async with hosts_in_memory(3) as mesh, sticky_channel(mesh, service_config=config) as channel:
+            assert [(await pinned(channel, host)).host for host in mesh.hosts] == mesh.hosts
 
     async def test_calls_of_sessions_count_for_outlier_detection(self, autojump_clock):
         config = by("outlier_detection_experimental", **OUTLIER_DETECTION)
