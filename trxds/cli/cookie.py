@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from trxds.session_affinity.cookie import decode
 
-_UNNAMED = "not named, so the route's draw decides"
+_UNNAMED = "not named, so the draw of a route with several clusters decides"
 
 
 @dataclass(frozen=True, slots=True)

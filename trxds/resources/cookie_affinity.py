@@ -6,7 +6,6 @@ the same rules. They are stricter than those for a control plane's filter, becau
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 
@@ -24,9 +23,9 @@ _PATH = re.compile(r"/[!-:<-~]*")  # without ";", which ends an attribute, and w
 class CookieAffinity:
     """Sessions of a target without a control plane stay on one host, which a cookie names (A55).
 
-    `name` is that of the cookie. Only calls whose path begins with `path` take part; `/` is every call, `/shop.Cart`
-    those of one service. The cookie lasts for `ttl` seconds from when it was set, of which fractions do not count; with
-    None or 0 it lasts as long as the session. With `strict` a call whose session has no usable host fails with
+    `name` is that of the cookie. `path` says which calls take part: `/` is every call, `/shop.Cart` those of a service,
+    `/shop.Cart/Add` those of a method. The cookie lasts for `ttl` whole seconds from when it was set; with None or 0 it
+    lasts as long as the session. With `strict` a call whose session has no usable host fails with
     UNAVAILABLE, and goes to no other host. Raises `TypeError` or `ValueError` for a value that makes no cookie.
     """
 
@@ -79,7 +78,7 @@ def find_path_problem(path: str) -> str:
 def find_ttl_problem(ttl: float) -> str:
     """Return why this is no lifetime of a cookie in seconds; empty if it is one."""
     # Max-Age has whole seconds, so a cookie of less than one would have expired before its first use.
-    if not (ttl == 0 or 1 <= ttl <= MAX_TTL) or not math.isfinite(ttl):
+    if not (ttl == 0 or 1 <= ttl <= MAX_TTL):
         return f"is {ttl:g} s; it must be 0, which lasts as long as the session, or from 1 s to {MAX_TTL} s"
     return ""
 

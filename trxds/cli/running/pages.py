@@ -211,19 +211,18 @@ def _problems(state: State, channel: str) -> list[str]:
             return ["the channel is closed"]
     if row["error"]:
         return [row["error"]]
-    has_clusters = row["target"].startswith("xds:")
-    failing = _failing(state["nodes"], _root(state["nodes"], channel), has_clusters)
+    # Without a control plane the root's child is no cluster, but another policy of the same hosts.
+    has_clusters = row["target"].lower().startswith("xds:")
+    failing = _failing(state["nodes"], _root(state["nodes"], channel))
     return [f"{_cluster(node) if has_clusters else 'all calls'}: {node['says']}" for node in failing]
 
 
-def _failing(nodes: Mapping[str, Row], key: str, has_clusters: bool) -> Iterator[Row]:
+def _failing(nodes: Mapping[str, Row], key: str) -> Iterator[Row]:
     """The clusters that fail; where there are none, the root if it does."""
     root = nodes.get(key)
     if root is None:
         return
-    # Without a control plane the root's child is no cluster, but another policy of the same hosts.
-    below = root["children"] if has_clusters else []
-    clusters = [nodes[child] for child in below if child in nodes and not nodes[child]["warm"]]
+    clusters = [nodes[child] for child in root["children"] if child in nodes and not nodes[child]["warm"]]
     for node in clusters or [root]:
         if node["state"] == "TRANSIENT_FAILURE":
             yield _deepest(nodes, node)
