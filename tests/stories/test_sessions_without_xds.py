@@ -146,6 +146,24 @@ class TestSticky:
             await trio.sleep(10)
             assert await spread(channel, 4) == {mesh.hosts[1]: 4}
 
+    async def test_an_ejected_host_keeps_its_sessions(self, autojump_clock):
+        config = by("outlier_detection_experimental", **OUTLIER_DETECTION)
+        async with hosts_in_memory(2) as mesh, sticky_channel(mesh, service_config=config) as channel:
+            broken = mesh.servers[mesh.hosts[0]]
+            echo = broken.fallback
+
+            async def fails(call):
+                call.abort(StatusCode.INTERNAL, "broken")
+
+            broken.fallback = fails
+            for _ in range(5):
+                with pytest.raises(RpcError, match="broken"):
+                    await pinned(channel, mesh.hosts[0])
+            await trio.sleep(10)
+            broken.fallback = echo
+            assert set(await spread(channel, 4)) == {mesh.hosts[1]}
+            assert (await pinned(channel, mesh.hosts[0])).host == mesh.hosts[0]
+
     async def test_a_strict_session_whose_host_is_gone_fails(self, autojump_clock):
         strict = CookieAffinity("cart", strict=True)
         async with hosts_in_memory(2) as mesh, sticky_channel(mesh, affinity=strict) as channel:

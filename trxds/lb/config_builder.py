@@ -166,7 +166,8 @@ def add_override_host(form: LbPolicyConfig, target: str) -> LbPolicyConfig:
 
     `target` stands for the cluster.
     """
-    # As in a cluster: outlier detection is above override_host, so that the RPCs of sessions count for it.
+    # As in a cluster: outlier detection is above override_host, so that the RPCs of sessions count for it. Not below a
+    # subset: that has another seed after an idle timeout, and sessions would lose the hosts that are not in it.
     if isinstance(form, OutlierDetectionConfig):
         return replace(form, child=add_override_host(form.child, target))
     return OverrideHostConfig(target, DEFAULT_OVERRIDE_STATUSES, DEFAULT_IDLE_TIMEOUT, form)
