@@ -24,6 +24,7 @@ PRINTED = {
     ],
     "hello.py": ["Hello, you"],
     "sticky_session.py": ["anna: apples, bread, cheese", "ben: tea, milk"],
+    "sticky_without_xds.py": ["anna: apples, bread, cheese", "ben: tea, milk"],
     "trio_service.py": ["apples: 2.50", "bread: 3.10", "unicorns: no price"],
 }
 

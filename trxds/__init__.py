@@ -29,6 +29,7 @@ from trxds.core.status import BootstrapError, RpcError, Status, StatusCode, Trxd
 from trxds.core.version import VERSION
 from trxds.lb.override_host.repin_reason import RepinReason
 from trxds.resolver.route_explanation import Explanation
+from trxds.resources.cookie_affinity import CookieAffinity
 from trxds.session_affinity.session_events import (
     SessionDraining,
     SessionEvent,
@@ -58,6 +59,7 @@ __all__ = [
     "Channel",
     "CompletedCall",
     "Connectivity",
+    "CookieAffinity",
     "CookieKey",
     "Explanation",
     "FixedResponseCall",

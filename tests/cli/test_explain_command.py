@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 from support.mesh import METHOD, PLANE, Mesh
 from support.operated import HOSTS, Shop
+from support.plain import BY_NAME, hosts_in_memory
 from support.sessions import b64
 from support.transcript import printed
 
@@ -115,6 +116,39 @@ def test_a_bad_bootstrap_is_named_before_anything_runs(tmp_path):
     assert "xds_servers" in done.output
 
 
+async def test_a_target_without_a_control_plane_is_explained_by_its_service_config(autojump_clock):
+    config = {"loadBalancingConfig": [{"round_robin": {}}], "statefulSession": {"cookie": {"name": "cart"}}}
+    async with hosts_in_memory(2) as mesh:
+        cookie = "cookie", f"cart={b64(mesh.hosts[1])}"
+        told = await explain_call(
+            BY_NAME, METHOD, [cookie], None, 10, 1, service_config=json.dumps(config), network=mesh.network
+        )
+        assert told.host == mesh.hosts[1]
+        assert [step.policy for step in told.steps] == ["xds_override_host_experimental"]
+
+
+def test_the_explain_command_reads_the_service_config_from_a_file(tmp_path):
+    file = tmp_path / "service_config.json"
+    file.write_text('{"statefulSession": {"cookie": {"name": "cart"}}}')
+    done = run("explain", "ipv4:127.0.0.1:1", METHOD, "--settle", "0", "--service-config", str(file))
+    assert "filter stateful_session (from the service config): cookie 'cart' for path /" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (b'{"statefulSession": {}}', "service config: statefulSession.cookie: is missing"),
+        (b"{", "service config: no valid JSON at line 1"),
+        (b"\xff", "can't decode byte 0xff"),
+    ],
+)
+def test_a_bad_service_config_is_named_before_anything_runs(tmp_path, text, error):
+    file = tmp_path / "service_config.json"
+    file.write_bytes(text)
+    done = run("explain", "ipv4:127.0.0.1:1", METHOD, "--service-config", str(file))
+    assert (done.exit_code, error in done.output) == (2, True)
+
+
 # -- trxds cookie
 
 
@@ -126,7 +160,7 @@ def test_a_cookie_is_read_with_its_name_or_without(form):
 
 def test_a_cookie_with_a_bad_address_says_that_it_is_not_used():
     done = run("cookie", b64("nowhere;cart"))
-    assert "not used: not every address is of the form ip:port" in done.output
+    assert "not used: not every address is an ip:port or a unix:path" in done.output
 
 
 def test_a_cookie_as_data():

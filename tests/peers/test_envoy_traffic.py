@@ -179,6 +179,24 @@ async def test_base64_of_the_bare_address_is_honoured_by_both() -> None:
             assert await sight.envoys.hosts(cookie) == await sight.ours.hosts(cookie) == {address}
 
 
+async def test_a_session_without_a_control_plane_and_one_of_envoys_lead_to_each_others_hosts() -> None:
+    async with (
+        both() as sight,
+        trxds.open_channel(
+            f"ipv4:{','.join(sight.hosts)}",
+            affinity=trxds.CookieAffinity(NAME),
+            service_config={"loadBalancingConfig": [{"round_robin": {}}]},
+        ) as channel,
+    ):
+        plain = Way(channel)
+        await plain.come_to(set(sight.hosts))
+        for _ in sight.hosts:  # round robin: one session on each
+            ours, envoys = await plain.ask(), await sight.envoys.ask()
+            assert await sight.envoys.hosts(ours.cookie) == await plain.hosts(ours.cookie) == {ours.host}
+            assert await plain.hosts(envoys.cookie) == await sight.envoys.hosts(envoys.cookie) == {envoys.host}
+            assert ours.cookie != envoys.cookie and (await plain.ask(ours.cookie)).cookie is None
+
+
 @pytest.mark.parametrize("protocol", FEATURES)
 async def test_a_draining_host_keeps_its_session_and_gets_nobody_elses(protocol: str) -> None:
     async with both(protocol) as sight:

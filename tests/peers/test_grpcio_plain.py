@@ -78,7 +78,7 @@ def peer(tmp_path_factory: pytest.TempPathFactory):
     peer.process.stdout.close()
 
 
-async def where(channel: trxds.Channel, what: str = "address") -> str:
+async def where(channel: trxds.MethodFactory, what: str = "address") -> str:
     return (await channel.method(f"/peer.Where/{what}")(b"", timeout=10)).decode()
 
 
@@ -129,6 +129,57 @@ async def test_an_interface_that_is_not_there_is_named(peer: Peer) -> None:
         with pytest.raises(RpcError) as failed:
             await where(channel)
         assert "[fe80::1%nowhere]:80: cannot connect: no interface with this name" in failed.value.status.message
+
+
+# -- sessions
+
+
+AFFINITY = trxds.CookieAffinity("cart", ttl=60)
+
+
+async def all_hosts(peer: Peer, channel: trxds.Channel) -> None:
+    """Wait until calls without a session reach both addresses."""
+    with trio.fail_after(20):
+        while {await where(channel) for _ in range(4)} != {peer.first, peer.second}:
+            pass
+
+
+async def test_a_session_stays_on_one_of_two_hosts(peer: Peer) -> None:
+    target = f"ipv4:{peer.first},{peer.second}"
+    async with trxds.open_channel(target, affinity=AFFINITY, service_config=ROUND_ROBIN) as channel:
+        await all_hosts(peer, channel)
+        async with channel.session(require=True) as session, channel.session(require=True) as other:
+            hosts = [Counter([await where(each) for _ in range(20)]) for each in (session, other)]
+            # Round robin gives the two sessions' first calls to the two hosts.
+            assert hosts == [{session.host: 20}, {other.host: 20}]
+            assert {session.host, other.host} == {peer.first, peer.second}
+
+
+async def test_a_session_survives_its_connections_end_and_an_idle_channel(peer: Peer) -> None:
+    target = f"ipv4:{peer.first},{peer.second}"
+    async with (
+        trxds.open_channel(target, affinity=AFFINITY, service_config=ROUND_ROBIN, idle_timeout=0.2) as channel,
+        channel.session() as session,
+    ):
+        await all_hosts(peer, channel)
+        host = await where(session)
+        for _ in range(3):
+            with trio.fail_after(20):
+                state = channel.state
+                while state is not trxds.Connectivity.IDLE:
+                    state = await channel.wait_for_state_change(state)
+            assert await where(session) == host
+
+
+@pytest.mark.parametrize("kind", ["unix", "unix-abstract"])
+async def test_a_session_names_its_socket(peer: Peer, kind: str) -> None:
+    target, _, address = peer.targets()[kind]
+    async with (
+        trxds.open_channel(target, affinity=AFFINITY) as channel,
+        channel.session(require=True) as session,
+    ):
+        assert {await where(session) for _ in range(3)} == {address}
+        assert session.host == address
 
 
 # -- TLS

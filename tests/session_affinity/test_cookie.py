@@ -44,6 +44,23 @@ def test_a_session_cookie_is_written_as_by_the_cpp_client():
     assert encode(ADDRESS, "a") == "MTI3LjIwMS4wLjI6NTAwNTE7YQ=="
 
 
+def test_a_cookie_without_a_cluster_has_the_bare_address():
+    assert base64.b64decode(encode(ADDRESS, "")).decode() == ADDRESS
+
+
+@pytest.mark.parametrize("socket", ["unix:/run/shop/cart.sock", "unix:cart", "unix-abstract:cart"])
+def test_a_cookie_names_a_socket_of_this_machine(socket):
+    cookie = decode(encode(socket, ""))
+    assert (cookie.hosts, cookie.is_list_of_hosts) == ((socket,), True)
+
+
+@pytest.mark.parametrize(
+    "text", ["unix:", "unix:/a\nb", "unix:/a\x1b[31m", "unix:/" + "a" * 108, "unixen:/a", " unix:/a"]
+)
+def test_a_text_that_only_looks_like_a_socket_is_not_shown(text):
+    assert decode(encode(text, "")).hosts == (NO_ADDRESS,)
+
+
 @pytest.mark.parametrize("name", ["cluster:a", '"a"', '"', '""', 'cluster:"a"'])
 def test_a_cluster_whose_name_looks_like_another_form_keeps_its_name(name):
     assert decode(encode(ADDRESS, name)).clusters[0] == name
@@ -79,6 +96,8 @@ def test_a_cookies_text_that_is_no_address_is_not_shown():
         (b64(f"{ADDRESS};a;b"), SessionCookie(ADDRESS, "a;b")),
         (b64(f"{ADDRESS},[::1]:1;a"), SessionCookie(f"{ADDRESS},[::1]:1", "a")),
         (b64(ADDRESS), SessionCookie(ADDRESS)),
+        (b64("unix:/run/cart;"), SessionCookie("unix:/run/cart")),
+        (b64("unix:/run/cart;a"), SessionCookie("unix:/run/cart", "a")),
         (b64(f"{ADDRESS};"), SessionCookie(ADDRESS)),
         (envoy(ADDRESS), SessionCookie(ADDRESS)),
         (envoy(ADDRESS, 0), SessionCookie(ADDRESS)),

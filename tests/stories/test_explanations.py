@@ -220,8 +220,8 @@ async def test_09_an_explanation_shows_why_a_cookie_is_invalid(autojump_clock):
         for value, verdict in {
             "!!!!": "cannot be read, or is too old",
             "": "none in the request",
-            b64("hello;a"): "names (no ip:port) and cluster a",
-            b64("127.9.0.1;a"): "names (no ip:port) and cluster a",
+            b64("hello;a"): "names (no address) and cluster a",
+            b64("127.9.0.1;a"): "names (no address) and cluster a",
         }.items():
             told = await here.told(ANY, [("cookie", f"sess={value}")], hosts=hosts)
             assert line(told, "session by cookie 'sess':") == verdict

@@ -204,6 +204,18 @@ def test_a_thread_waits_until_its_host_drains(world, channel):
         assert session.wait_draining().host.host == host
 
 
+def test_a_session_of_a_thread_is_sticky_without_a_control_plane(world):
+    target, config = f"ipv4:{','.join(world.hosts)}", {"loadBalancingConfig": [{"round_robin": {}}]}
+    affinity = trxds.CookieAffinity("cart")
+    with (
+        trxds.sync.open_channel(target, affinity=affinity, service_config=config) as channel,
+        channel.session(require=True) as session,
+    ):
+        for _ in range(6):
+            session.method("/shop.Cart/Echo")(b"")
+        assert session.host in world.hosts
+
+
 def test_a_channel_for_threads_explains_where_a_call_would_go(channel):
     assert "cart" in str(channel.explain("/shop.Cart/Echo"))
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from trxds.session_affinity.cookie import decode
 
-_UNNAMED = "not named, so the route's draw decides"
+_UNNAMED = "not named, so the draw of a route with several clusters decides"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def as_lines(cookie: ReadCookie) -> Iterator[str]:
     if not math.isinf(cookie.expires):
         yield f"expires: {_date(cookie.expires)}"
     if not cookie.usable:
-        yield "not used: not every address is of the form ip:port, so calls are balanced as if there were no cookie"
+        yield "not used: not every address is an ip:port or a unix:path, so calls are balanced as if they had no cookie"
 
 
 def _date(epoch: float) -> str:

@@ -60,6 +60,7 @@ async def explain_call(
     within: float,
     settle: float,
     credentials: ChannelCredentials = CREDENTIALS["insecure"],
+    service_config: str | None = None,
     network: Network | None = None,
 ) -> Explanation:
     """Explain a call by a channel of its own.
@@ -68,7 +69,9 @@ async def explain_call(
     themselves. Raises `RpcError` if there is no configuration in time.
     """
     pairs = list(metadata)
-    async with trxds.open_channel(target, bootstrap=bootstrap, credentials=credentials, network=network) as channel:
+    async with trxds.open_channel(
+        target, bootstrap=bootstrap, credentials=credentials, service_config=service_config, network=network
+    ) as channel:
         explanation = await channel.explain(method, pairs, within)
         until = trio.current_time() + settle
         while isinstance(explanation.outcome, PickQueued) and trio.current_time() < until:

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import TextIO
 
 import click
 import trio
@@ -132,7 +133,7 @@ def check(bootstrap: Path, connect: bool, target: str | None, within: float) -> 
 
 
 @main.command()
-@click.argument("target", metavar="xds:///NAME")
+@click.argument("target")
 @click.argument("method", metavar="/package.Service/Method")
 @click.option("-H", "headers", multiple=True, metavar="KEY:VALUE", help="Metadata; KEY-bin:BASE64; may be repeated.")
 @click.option("--cookie", "cookies", multiple=True, metavar="NAME=VALUE", help="A cookie of the call; may be repeated.")
@@ -152,6 +153,11 @@ def check(bootstrap: Path, connect: bool, target: str | None, within: float) -> 
     help="How the program reaches hosts; xds is xds_credentials(insecure()).",
 )
 @click.option(
+    "--service-config",
+    type=click.File(encoding="utf-8"),
+    help="The program's service config, if its target has no control plane.",
+)
+@click.option(
     "--admin", "address", metavar="ADDRESS", callback=checked, help="Ask the running program there about its channel."
 )
 @click.option("--token", envvar="TRXDS_ADMIN_TOKEN", default="", help="If the program wants one.", show_envvar=True)
@@ -165,6 +171,7 @@ def explain(
     within: float,
     settle: float,
     way: str,
+    service_config: TextIO | None,
     address: str | None,
     token: str,
     as_json: bool,
@@ -183,7 +190,9 @@ def explain(
     if address is not None:
         sys.exit(run(show_in_program, Program(address, token), target, method, metadata, as_json))
     try:
-        explanation = trio.run(explain_call, target, method, metadata, bootstrap, within, settle, CREDENTIALS[way])
+        config = service_config.read() if service_config is not None else None
+        arguments = target, method, metadata, bootstrap, within, settle, CREDENTIALS[way], config
+        explanation = trio.run(explain_call, *arguments)
     except (ValueError, BootstrapError) as error:
         raise click.UsageError(str(error)) from error
     except trxds.RpcError as error:

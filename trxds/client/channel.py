@@ -18,6 +18,7 @@ from trxds.lb.custom_policy import PolicyType
 from trxds.resolver.route_explanation import Explanation
 from trxds.resolver.route_timeout import legacy_route_timeout, max_stream_duration
 from trxds.resolver.target_uri import canonical, checked_authority, parse_non_xds_target
+from trxds.resources.cookie_affinity import CookieAffinity
 from trxds.transport.compression import IDENTITY, parse_encoding
 from trxds.transport.connect import Network, TcpNetwork
 from trxds.transport.keepalive import DEFAULT_KEEPALIVE_TIMEOUT, make_keepalive
@@ -108,9 +109,9 @@ class Channel(MethodFactory):
     ) -> AsyncIterator[Session]:
         """Open a session: one cookie jar, and one host for all calls in the block (A55).
 
-        A session is sticky only if a stateful session filter of the xDS configuration takes part in its calls; the log
-        warns of methods for which there is none. With `require=True` such calls fail with UNAVAILABLE, and are not
-        retried.
+        A session is sticky only if a stateful session filter takes part in its calls: of the xDS configuration, or the
+        one that `affinity` makes for a target without a control plane. The log warns of methods for which there is
+        none. With `require=True` such calls fail with UNAVAILABLE, and are not retried.
 
         Calls that begin while the session has no cookie wait for the response headers of its first call, at most
         `first_within` seconds; `wait_for_first=False` switches that off.
@@ -180,6 +181,7 @@ async def open_channel(
     target: str,
     *,
     service_config: ServiceConfigSource = None,
+    affinity: CookieAffinity | None = None,
     authority: str = "",
     bootstrap: BootstrapSource = None,
     xds: SharedXdsClient | None = None,
@@ -207,6 +209,7 @@ async def open_channel(
     left out), `ipv4:ADDRESS:PORT` or `ipv6:[ADDRESS]:PORT` (several, separated by commas), `unix:///PATH` and
     `unix-abstract:NAME`; the port is 443 if there is none. For these `service_config`, gRPC's JSON as a string or a
     mapping, sets the timeouts, retries and hedging of methods, and the load balancing policy (pick_first by default).
+    `affinity`, a `trxds.CookieAffinity`, makes their sessions sticky, whichever the policy is (`docs/sessions.md`).
     `authority` replaces the target's own as `:authority`, and as the name that hosts prove by TLS.
 
     `bootstrap` is a path or the document itself; without it the environment variables GRPC_XDS_BOOTSTRAP (a path)
@@ -247,11 +250,12 @@ async def open_channel(
     non_xds_target, observers = parse_non_xds_target(target), Observers()
     if non_xds_target is None:
         limits = legacy_route_timeout if legacy_route_timeouts else max_stream_duration
-        _check_unset(target, "a control plane has its own", service_config=service_config)
+        _check_unset(target, "a control plane has its own", service_config=service_config, affinity=affinity)
         setup = xds_setup(target, checked_authority(authority), bootstrap, xds, policies, network, limits, observers)
     else:
         _check_unset(target, "no control plane is asked", bootstrap=bootstrap, xds=xds)
-        setup = non_xds_setup(non_xds_target, service_config, checked_authority(authority), policies, network)
+        authority = checked_authority(authority)
+        setup = non_xds_setup(non_xds_target, service_config, affinity, authority, policies, network)
     credentials_of_calls = () if call_credentials is None else (call_credentials,)
     send_limit = math.inf if max_send_size is None else max_send_size
     defaults = CallSettings(max_receive_size, send_limit, parse_encoding(compression), credentials_of_calls)

@@ -8,12 +8,16 @@ from random import Random
 from typing import Any, TypeAlias
 
 from trxds.lb.balancing_config import make_parser
-from trxds.lb.config_builder import Update, build_priority
+from trxds.lb.config_builder import Update, add_override_host, build_priority
+from trxds.resolver.affinity_config import FIELD
+from trxds.resolver.http_filters import EffectiveFilter
 from trxds.resolver.non_xds_resolver import NonXdsResolver, ResolvedAddress
 from trxds.resolver.service_config import EMPTY_SERVICE_CONFIG, ServiceConfig, parse_service_config
 from trxds.resolver.target_uri import NonXdsTarget
 from trxds.resolver.xds_resolver import ResolverResultHandler
+from trxds.resources.cookie_affinity import CookieAffinity
 from trxds.resources.leaf_policy import LbPolicyConfig, PickFirst
+from trxds.session_affinity.cookie import is_socket
 from trxds.transport.connect import Network
 
 from .resolver_setup import Policies, ResolverSetup, check_policies
@@ -26,11 +30,15 @@ ServiceConfigSource: TypeAlias = str | Mapping[str, Any] | None
 def non_xds_setup(
     target: NonXdsTarget,
     service_config: ServiceConfigSource,
+    affinity: CookieAffinity | None,
     authority: str,
     policies: Policies | None,
     network: Network,
 ) -> ResolverSetup:
-    """Return the resolver setup; an `authority` replaces the target's. `ValueError` lists the config's errors."""
+    """Return the resolver setup; `affinity` makes sessions sticky, and an `authority` replaces the target's.
+
+    `ValueError` lists the config's errors.
+    """
     policies = policies or {}
     check_policies(policies)
     # Parsed before anything runs: a bad service config is the caller's error (A21).
@@ -38,10 +46,12 @@ def non_xds_setup(
     if config.health_checks:
         _log.warning("%s: healthCheckConfig is ignored; a connected host counts as healthy", target.text)
 
-    tree = _PolicyTree(config.lb_policy or PickFirst())
+    filters = _session_filters(target, config, affinity)
+    policy = config.lb_policy or PickFirst()
+    tree = _PolicyTree(add_override_host(policy, target.text) if filters else policy)
 
     def make_resolver(handler: ResolverResultHandler) -> NonXdsResolver:
-        return NonXdsResolver(target, config, network.resolve, handler, Random())
+        return NonXdsResolver(target, config, network.resolve, handler, Random(), filters)
 
     return ResolverSetup(
         authority or target.authority,
@@ -55,7 +65,7 @@ def non_xds_setup(
 
 
 class _PolicyTree:
-    """`_Balanced` builds a tree of one policy, over all resolved addresses."""
+    """A `_PolicyTree` builds a tree of one policy, over all resolved addresses."""
 
     def __init__(self, policy: LbPolicyConfig) -> None:
         self._policy = policy
@@ -72,3 +82,25 @@ def _parse(source: ServiceConfigSource, policies: Policies) -> ServiceConfig:
     if not isinstance(source, str | Mapping):
         raise TypeError(f"service_config is JSON text or a mapping of the same shape, not {type(source).__name__}")
     return parse_service_config(source, make_parser({name: kind.parse for name, kind in policies.items()}))
+
+
+def _session_filters(
+    target: NonXdsTarget, config: ServiceConfig, affinity: CookieAffinity | None
+) -> tuple[EffectiveFilter, ...]:
+    """Return the session filter, with the source of its configuration; none if sessions are not sticky."""
+    # A caller without types may give a name or a dict.
+    if affinity is not None and not isinstance(affinity, CookieAffinity):
+        raise TypeError(f"affinity is a trxds.CookieAffinity, or None, not {affinity!r}")
+    if affinity is not None and config.affinity is not None:
+        raise ValueError(f"affinity cannot be used with a service config that has {FIELD}; leave one of them out")
+    chosen = affinity or config.affinity
+    if chosen is None:
+        return ()
+    for address in target.addresses:
+        if address.startswith("unix") and not is_socket(address):
+            raise ValueError(
+                f"target {target.text!r}: a session's cookie cannot have this path; use one of at most 108 printable "
+                "characters without , and ; or leave the affinity out"
+            )
+    source = "service config" if affinity is None else "channel's affinity"
+    return (EffectiveFilter("stateful_session", chosen.filter_config, source),)

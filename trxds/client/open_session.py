@@ -61,12 +61,15 @@ class UnstickyMethods:
 
 
 def _why_not_sticky(target: str, call: PickArgs) -> str:
-    if not target.startswith("xds:"):
-        return f"{target} has no control plane, and only an xDS configuration can make sessions sticky"
     route = call.route
     chains = (each.filters for each in route.clusters if each.name == call.cluster) if route is not None else ()
     if any(isinstance(each, StatefulSession) for chain in chains for each in chain):
         return "the session filter's cookie has a path that does not cover the method; set its path to /"
+    if not target.lower().startswith("xds:"):
+        return (
+            f"{target} has no control plane, and the program configures no cookie; give open_channel "
+            'affinity=trxds.CookieAffinity("session"), or a service config with statefulSession'
+        )
     return (
         "the route has no stateful session filter; add envoy.filters.http.stateful_session to the http_filters of "
         "the Listener, or enable it for the route"

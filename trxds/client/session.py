@@ -29,7 +29,7 @@ class BoundCalls(MethodFactory):
 
     @property
     def host(self) -> str:
-        """Return the host as `ip:port`."""
+        """Return the host as `ip:port` or `unix:PATH`."""
         return self._bound_session.host.host
 
     @property
@@ -63,7 +63,7 @@ class Session(MethodFactory):
 
     @property
     def host(self) -> str | None:
-        """Return the session's host as `ip:port`, None before the first response.
+        """Return the session's host as `ip:port` or `unix:PATH`, None before the first response.
 
         Raises `ValueError` if the session has several hosts.
         """
@@ -72,8 +72,9 @@ class Session(MethodFactory):
 
     @property
     def cluster(self) -> str | None:
-        """Return the cluster of the session's host, None before the first response; empty for a session by header.
+        """Return the cluster of the session's host, None before the first response.
 
+        It is empty for a session by header, and for a target without a control plane, which has no clusters.
         Raises `ValueError` if the session has several hosts.
         """
         only = self._open_session.only_host

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from trxds.core.resource_status import ResourceStatus
 from trxds.resolver.snapshot import AggregateConfig, ClusterConfig, ClusterEntries, ClusterEntry
-from trxds.resources.cluster import Cluster
+from trxds.resources.cluster import DEFAULT_IDLE_TIMEOUT, DEFAULT_OVERRIDE_STATUSES, Cluster
 from trxds.resources.discovery import Eds, LogicalDns
 from trxds.resources.endpoint import Endpoint, HealthStatus, Locality, LocalityId
 from trxds.resources.lb_policy import CustomPolicy, RandomSubsetting, WrrLocality
@@ -161,6 +161,18 @@ def build_priority(form: LbPolicyConfig, localities: Sequence[Locality], note: s
     return _build_policy(form, serving, "" if serving else note)
 
 
+def add_override_host(form: LbPolicyConfig, target: str) -> LbPolicyConfig:
+    """Return the policy of a target without a control plane with override_host above it, for its sessions (A55).
+
+    `target` stands for the cluster.
+    """
+    # As in a cluster: outlier detection is above override_host, so that the RPCs of sessions count for it. Not below a
+    # subset: that has another seed after an idle timeout, and sessions would lose the hosts that are not in it.
+    if isinstance(form, OutlierDetectionConfig):
+        return replace(form, child=add_override_host(form.child, target))
+    return OverrideHostConfig(target, DEFAULT_OVERRIDE_STATUSES, DEFAULT_IDLE_TIMEOUT, form)
+
+
 def _serving_endpoints(locality: Locality) -> tuple[Endpoint, ...]:
     # From a list, which is faster than from a generator: there may be ten thousand.
     return tuple([e for e in locality.endpoints if e.health is not HealthStatus.DRAINING])
@@ -170,7 +182,7 @@ def _build_policy(form: LbPolicyConfig, serving: Sequence[_Serving], note: str) 
     match form:
         case WrrLocality(child):
             return _build_localities(child, serving, note)
-        case RandomSubsetting() | OutlierDetectionConfig():
+        case RandomSubsetting() | OutlierDetectionConfig() | OverrideHostConfig():
             config, endpoints = _build_policy(form.child, serving, note)
             return replace(form, child=config), endpoints
     weights = endpoint_weights(serving) if isinstance(form, _WEIGHTED_POLICIES) else ()

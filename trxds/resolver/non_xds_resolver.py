@@ -18,6 +18,7 @@ from trxds.resources.endpoint import Endpoint, Locality, LocalityId
 
 from .clusters import Clusters
 from .dns_resolver import DnsResolver, DnsWatch, Resolve
+from .http_filters import EffectiveFilter
 from .service_config import ServiceConfig
 from .service_config_selector import MethodSelector
 from .target_uri import NonXdsTarget
@@ -35,7 +36,10 @@ class ResolvedAddress:
 
 
 class NonXdsResolver:
-    """The resolver of one target. `queue` gets the root's reports as "root", and the name's states as "name"."""
+    """The resolver of one target. `queue` gets the root's reports as "root", and the name's states as "name".
+
+    `filters` are those of all calls.
+    """
 
     def __init__(
         self,
@@ -44,6 +48,7 @@ class NonXdsResolver:
         look_up: Resolve,
         result_handler: ResolverResultHandler,
         random: Random,
+        filters: tuple[EffectiveFilter, ...] = (),
     ) -> None:
         self.queue: ConflatingQueue[Any] = ConflatingQueue()
         self._target = target
@@ -51,6 +56,7 @@ class NonXdsResolver:
         self._look_up = look_up
         self._result_handler = result_handler
         self._random = random
+        self._filters = filters
         self._generation = 0
         self._is_updating = False
         self._watch: DnsWatch | None = None
@@ -60,7 +66,8 @@ class NonXdsResolver:
             async with trio.open_nursery() as nursery:
                 name = self._target.text
                 table = Clusters(nursery, self.queue).route_table([name])
-                self._selector = MethodSelector(self._config, name, table)
+                chain = self._result_handler.make_chain(tuple(each.config for each in self._filters))
+                self._selector = MethodSelector(self._config, name, table, self._filters, chain)
                 self._names = DnsResolver(nursery, self._look_up, self._random)
                 self._start_generation()
                 while True:

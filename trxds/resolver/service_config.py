@@ -13,7 +13,9 @@ from typing import Any, TypeAlias
 
 from trxds.core.json_parse import parse_json
 from trxds.core.json_reader import JsonNode, Problem, kind_of
+from trxds.resources.cookie_affinity import CookieAffinity
 
+from . import affinity_config
 from .method_config import NO_METHOD_CONFIG, MethodConfig, parse_method_config
 
 MethodName: TypeAlias = tuple[str, str]
@@ -41,13 +43,15 @@ class RetryThrottling:
 class ServiceConfig:
     """A service config. `lb_policy` is whatever `read_lb_policy` returned, and None if the config names no policy.
 
-    `health_checks` is set if the config asks for health checks of hosts (A17), which trxds does not make.
+    `health_checks` is set if the config asks for health checks of hosts (A17), which trxds does not make. `affinity` is
+    None if sessions are not sticky.
     """
 
     methods: Mapping[MethodName, MethodConfig] = field(default_factory=dict)
     throttling: RetryThrottling | None = None
     lb_policy: Any = None
     health_checks: bool = False
+    affinity: CookieAffinity | None = None
 
     def method(self, path: str) -> MethodConfig:
         """Return the most specific entry for `/package.Service/Method`; entries are not merged."""
@@ -105,6 +109,7 @@ def _service_config(top: JsonNode, read_lb_policy: ReadLbPolicy) -> ServiceConfi
         _throttling(throttling) if throttling.has_object() else None,
         read_lb_policy(top),
         _health_checks(top.member("healthCheckConfig")),
+        affinity_config.parse_affinity(top.member(affinity_config.FIELD)),
     )
 
 

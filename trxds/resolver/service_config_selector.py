@@ -16,6 +16,7 @@ from trxds.resources.route_match import RouteMatch
 
 from .clusters import RouteTable
 from .config_selector import Explained, Selection
+from .http_filters import EffectiveFilter, FilterChain
 from .method_config import MethodConfig
 from .route_explanation import Explanation, MatchedRoute
 from .route_timeout import NO_LIMIT, RouteTimeout
@@ -27,14 +28,22 @@ MAX_CACHED_METHODS = 65_536
 
 
 class MethodSelector:
-    """The selector of one target. `table` has the one cluster, `target`."""
+    """The selector of one target. `table` has the one cluster, `target`; `chain` has the `filters` of all calls."""
 
-    def __init__(self, config: ServiceConfig, target: str, table: RouteTable) -> None:
+    def __init__(
+        self,
+        config: ServiceConfig,
+        target: str,
+        table: RouteTable,
+        filters: tuple[EffectiveFilter, ...] = (),
+        chain: FilterChain = (),
+    ) -> None:
         self.table = table
+        self._filters = filters
         self._config = config
         self._target = target
         self._route = Route(RouteMatch(Prefix("")), RouteAction((WeightedCluster(target),)))
-        self._cluster = BoundCluster(target, ())
+        self._cluster = BoundCluster(target, chain)
         self._bound: dict[str, BoundRoute] = {}
 
     @property
@@ -61,7 +70,7 @@ class MethodSelector:
     def explain(self, path: str, metadata: Metadata, copies: RandomCopies) -> Explained:
         reason = "a target without a control plane has one, and every call takes it"
         limit = _limit(self._config.method(path))
-        chosen = MatchedRoute(0, reason, self._target, 0, None, limit, (), None)
+        chosen = MatchedRoute(0, reason, self._target, 0, None, limit, self._filters, None)
         return Explanation(path, chosen=chosen), self.choose(path, metadata)
 
 

@@ -23,11 +23,15 @@ _BAD_CONFIG = "could not parse stateful session filter config"
 
 @dataclass(frozen=True, slots=True)
 class CookieConfig:
-    """A cookie with the session. `path` "" is every path; `ttl` is in seconds, 0 makes a session cookie."""
+    """A cookie with the session. `path` "" is every path; `ttl` is in seconds, 0 makes a session cookie.
+
+    `names_cluster`: the cookie has the host's cluster too (A60), which it needs only where routes choose clusters.
+    """
 
     name: str
     path: str = ""
     ttl: float = 0.0
+    names_cluster: bool = True
 
     def __str__(self) -> str:
         lasts = f"for {self.ttl:g} s" if self.ttl else "as long as its jar"

@@ -1,9 +1,9 @@
 """A session cookie is written in gRPC's form, and read in all forms that gRPC or Envoy write (A55, A60, A61).
 
-We write base64 of `addr[,addr...];cluster`, the form of the C++ client. We read that form, those of
-A60's text (`cluster:` before the name, or the name in quotes), a bare address, Envoy's protobuf
-form, and any of them in double quotes. A cookie of the same name may come from anywhere and must not
-cost time or memory, so cookies are read up to the size that browsers keep.
+We write base64 of `addr[,addr...];cluster`, the form of the C++ client, and of a bare address for a target without a
+control plane, which has no clusters. We read these forms, those of A60's text (`cluster:` before the name, or the name
+in quotes), Envoy's protobuf form, and any of them in double quotes. A cookie of the same name may come from anywhere
+and must not cost time or memory, so cookies are read up to the size that browsers keep.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from trxds.resources.stateful_session import CookieConfig
 
 MAX_SIZE = 4096  # characters of a value; browsers keep 4096 bytes of a cookie with its name (RFC 6265 §6.1)
 MAX_HOSTS = 32  # addresses of one endpoint that a cookie can name; endpoints have one or two (A61)
-NO_ADDRESS = "(no ip:port)"
+NO_ADDRESS = "(no address)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class SessionCookie:
 
     @property
     def is_list_of_hosts(self) -> bool:
-        """Return whether there are addresses, and each is an `ip:port`, as A55 demands."""
+        """Return whether there are addresses, and each is an `ip:port`, as A55 demands, or a socket of this machine."""
         return bool(self.hosts) and NO_ADDRESS not in self.hosts
 
     def __repr__(self) -> str:
@@ -56,12 +56,13 @@ class SessionCookie:
 
 # The pattern also bounds the zone of an IPv6 address, which could otherwise be any text.
 _ADDRESS_PATTERN = re.compile(r"\[?[0-9A-Fa-f:.]+(?:%[0-9A-Za-z_.-]{1,15})?\]?:[0-9]{1,5}")
+_SOCKET_PATTERN = re.compile(r"unix(?:-abstract)?:[^,;]{1,108}")  # Linux bounds the path, in bytes
 _CLUSTER_PREFIX = "cluster:"  # A60's text has this prefix before the name
 
 
 def encode(addresses: str, cluster: str) -> str:
-    """Return the cookie's value in gRPC's form (A60)."""
-    return encode_base64(f"{addresses};{cluster}")
+    """Return the cookie's value in gRPC's form (A60); without a cluster in A55's, which Envoy reads too."""
+    return encode_base64(f"{addresses};{cluster}" if cluster else addresses)
 
 
 def limit_addresses(addresses: str) -> str:
@@ -100,9 +101,15 @@ def decode(value: str) -> SessionCookie | None:
     return SessionCookie(addresses, cluster)
 
 
+def is_socket(text: str) -> bool:
+    """Return whether a cookie can have this address of a `unix:` or `unix-abstract:` target."""
+    # Printable, because hosts of cookies are shown.
+    return bool(_SOCKET_PATTERN.fullmatch(text)) and text.isprintable()
+
+
 def _is_address(text: str) -> bool:
     if not _ADDRESS_PATTERN.fullmatch(text):
-        return False
+        return is_socket(text)
     ip, _, port = text.rpartition(":")
     if ip.startswith("[") != ip.endswith("]") or (":" in ip) != ip.startswith("["):
         return False

@@ -18,9 +18,12 @@ class CookieKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SessionHost:
-    """The host and the cluster that a cookie names; `cluster` is empty if it names none, as session headers do."""
+    """The host and the cluster that a cookie names.
 
-    host: str  # ip:port, the first if the endpoint has several addresses
+    `cluster` is empty if it names none, as session headers do, and cookies of a target without a control plane.
+    """
+
+    host: str  # ip:port, the first if the endpoint has several addresses, or unix:PATH
     cluster: str
 
 

@@ -40,6 +40,7 @@ class CookieSessionState:
     def __init__(self, config: CookieConfig) -> None:
         self._config = config
         self._path = config.path
+        self._names_cluster = config.names_cluster
 
     def matches_path(self, path: str) -> bool:
         return not self._path or cookie.path_matches(self._path, path)
@@ -53,7 +54,7 @@ class CookieSessionState:
         return None
 
     def encode(self, addresses: str, cluster: str) -> tuple[str, str]:
-        return cookie.limit_addresses(addresses), cluster
+        return cookie.limit_addresses(addresses), cluster if self._names_cluster else ""
 
     def write(self, metadata: Metadata, addresses: str, cluster: str) -> Metadata:
         # A Set-Cookie header is added: those of the server stay.

@@ -127,4 +127,4 @@ class StatefulSession:
 def _find_problem(text: str, session: cookie.SessionCookie | None) -> str:
     if len(text) > cookie.MAX_SIZE:
         return f"is longer than {cookie.MAX_SIZE} characters"
-    return "" if session is not None and session.is_list_of_hosts else "holds no list of ip:port"
+    return "" if session is not None and session.is_list_of_hosts else "holds no list of addresses"

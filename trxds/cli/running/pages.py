@@ -239,7 +239,10 @@ def _problems(state: State, channel: str) -> list[str]:
             return ["the channel is closed"]
     if row["error"]:
         return [row["error"]]
-    return [f"{_cluster(node)}: {node['says']}" for node in _failing(state["nodes"], _root(state["nodes"], channel))]
+    # Without a control plane the root's child is no cluster, but another policy of the same hosts.
+    has_clusters = row["target"].lower().startswith("xds:")
+    failing = _failing(state["nodes"], _root(state["nodes"], channel))
+    return [f"{_cluster(node) if has_clusters else 'all calls'}: {node['says']}" for node in failing]
 
 
 def _failing(nodes: Mapping[str, Row], key: str) -> Iterator[Row]:
