@@ -12,7 +12,7 @@ import logging
 from trxds.client.call import Call
 from trxds.client.call_credentials import AuthContext, CallCredentials
 from trxds.client.call_protocol import CallOptions, CallProtocol, ResponseStream
-from trxds.client.channel import Channel, Session, open_channel
+from trxds.client.channel import Channel, Session, SessionPool, open_channel
 from trxds.client.completed_call import CompletedCall
 from trxds.client.credentials import insecure, tls, xds_credentials
 from trxds.client.interceptors import CallDetails, FixedResponseCall, ForwardingCall, Interceptor, Next
@@ -27,6 +27,7 @@ from trxds.core.status import BootstrapError, RpcError, Status, StatusCode, Trxd
 from trxds.core.version import VERSION
 from trxds.resolver.route_explanation import Explanation
 from trxds.session_affinity.session_hosts import CookieKey, SessionHost
+from trxds.session_affinity.session_token import SessionTokenError
 
 __version__ = VERSION
 
@@ -60,6 +61,8 @@ __all__ = [
     "RpcError",
     "Session",
     "SessionHost",
+    "SessionPool",
+    "SessionTokenError",
     "SharedXdsClient",
     "Status",
     "StatusCode",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import trio
 
@@ -19,6 +19,7 @@ from trxds.resolver.route_explanation import Explanation
 from trxds.resolver.route_timeout import legacy_route_timeout, max_stream_duration
 from trxds.resolver.target_uri import canonical, checked_authority, parse_non_xds_target
 from trxds.session_affinity.session_hosts import CookieKey, SessionHost
+from trxds.session_affinity.session_token import Key, SessionTokenError
 from trxds.transport.compression import IDENTITY, parse_encoding
 from trxds.transport.connect import Network, TcpNetwork
 from trxds.transport.keepalive import DEFAULT_KEEPALIVE_TIMEOUT, make_keepalive
@@ -44,6 +45,7 @@ from .locations import Locations
 from .method import checked_path
 from .non_xds_channel import ServiceConfigSource, non_xds_setup
 from .open_session import FIRST_WITHIN, OpenSession
+from .session_pool import SessionTable, checked_pool_options, run_table
 from .shared_xds_client import BootstrapSource, SharedXdsClient, xds_setup
 from .state_iterator import StateIterator
 from .stub import MethodFactory
@@ -99,8 +101,61 @@ class Session(MethodFactory):
         """Return how many calls have begun in the session."""
         return self._open_session.cookies.calls
 
+    def export(self, *, key: Key | None = None) -> str:
+        """Return the session as a token, with which `Channel.session` continues it elsewhere or later.
+
+        The token is one line of printable ASCII, at most 8192 characters. It has the cookies and headers of session
+        filters and their expiry, and nothing else of the session; before the first response it has none. It is a
+        credential: whoever has it is this session for the backend. With `key` it is signed (HMAC-SHA256); sign every
+        token that passes through a user's hands. Of several keys the first one signs. Also usable after the block.
+
+        Raises `ValueError` for a key of less than 16 bytes, and if the token would be too long; `TypeError` for a key
+        of another type than bytes.
+        """
+        return self._open_session.export(key)
+
     def __repr__(self) -> str:
         return repr(self._open_session)
+
+
+class SessionPool:
+    """A `SessionPool` keeps a session for each user of a program, up to a maximum. Made by `Channel.sessions`.
+
+    `len` is the number of sessions that it has.
+    """
+
+    def __init__(self, state: ChannelState, interceptors: Sequence[Interceptor], sessions: SessionTable) -> None:
+        self._state = state
+        self._interceptors = interceptors
+        self._sessions = sessions
+
+    @asynccontextmanager
+    async def session(
+        self, user: Hashable, /, token: str | None = None, *, key: Key | None = None
+    ) -> AsyncIterator[Session]:
+        """Open the session of a user, for a block of calls; a new one if the pool has none, or that of `token`.
+
+        `user` is any hashable value, a text or bytes of at most 1024. Any number of blocks may have the same session at
+        a time. A session stays in the pool after its blocks, but calls that are under way end with their block, as in
+        `Channel.session`, which also describes `token` and `key`. A token is always checked, and used only if the pool
+        has no session of the user.
+
+        If all of the pool's sessions are in use, it waits for one of them, in the order of arrival, or raises
+        `RpcError` with RESOURCE_EXHAUSTED, as `Channel.sessions` was told to. Raises `trio.ClosedResourceError` once
+        the pool's block is over. Entering is always a checkpoint, and leaving is none.
+        """
+        imported = self._state.sessions.read(token, key)
+        del token, key  # credentials: no traceback of what follows has them
+        if isinstance(imported, SessionTokenError):
+            raise imported
+        async with self._sessions.session(user, imported) as session:
+            yield Session(self._state, self._interceptors, session)
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __repr__(self) -> str:
+        return f"<SessionPool of {self._state.lifecycle.target}: {self._sessions}>"
 
 
 class Channel(MethodFactory):
@@ -153,7 +208,13 @@ class Channel(MethodFactory):
 
     @asynccontextmanager
     async def session(
-        self, *, wait_for_first: bool = True, first_within: float = FIRST_WITHIN, require: bool = False
+        self,
+        token: str | None = None,
+        *,
+        key: Key | None = None,
+        wait_for_first: bool = True,
+        first_within: float = FIRST_WITHIN,
+        require: bool = False,
     ) -> AsyncIterator[Session]:
         """Open a session: one cookie jar, and one host for all calls in the block (A55).
 
@@ -164,15 +225,53 @@ class Channel(MethodFactory):
         Calls that begin while the session has no cookie wait for the response headers of its first call, at most
         `first_within` seconds; `wait_for_first=False` switches that off.
 
+        A `token` of `Session.export` continues that session, also one of another process; None begins a new one, and so
+        does a token whose time is over. With `key`, bytes or several of them for a change of keys, the token must be
+        signed by one of these. `SessionTokenError`, a `ValueError`, says why a token cannot be used.
+
         With the block the session ends: calls that are under way end with CANCELLED, and later ones raise
         `trio.ClosedResourceError`. Entering is always a checkpoint, and leaving is none. Raises `ValueError` for a
         `first_within` that is no number of seconds from 0.
         """
         if self._state.lifecycle.closed:
             raise self._state.lifecycle.not_open_error()
-        with self._state.sessions.session(wait_for_first, first_within, required=require) as session:
+        imported = self._state.sessions.read(token, key)
+        del token, key  # credentials: no traceback of what follows has them
+        if isinstance(imported, SessionTokenError):
+            raise imported
+        with self._state.sessions.session(wait_for_first, first_within, required=require, token=imported) as session:
             await trio.lowlevel.checkpoint()
             yield Session(self._state, self._interceptors, session)
+
+    @asynccontextmanager
+    async def sessions(
+        self,
+        *,
+        max: int,
+        idle: float | None = None,
+        when_full: Literal["wait", "fail"] = "wait",
+        wait_for_first: bool = True,
+        first_within: float = FIRST_WITHIN,
+        require: bool = False,
+    ) -> AsyncIterator[SessionPool]:
+        """Open a pool of sessions, one for each user, for as long as the block lasts (`SessionPool.session`).
+
+        The pool has at most `max` sessions. Beyond that the least recently used one ends, but never one that is in use:
+        if all are, `when_full` says whether another user waits or fails with RESOURCE_EXHAUSTED. A session that has not
+        been used for `idle` seconds ends; None is never. `wait_for_first`, `first_within` and `require` are those of
+        `session`.
+
+        With the block all its sessions end: calls that are under way end with CANCELLED. Entering is no checkpoint, and
+        leaving is always one. Raises `ValueError` for a `max` below 1, an `idle` or `first_within` that is no number of
+        seconds, and another `when_full`.
+        """
+        if self._state.lifecycle.closed:
+            raise self._state.lifecycle.not_open_error()
+        options = checked_pool_options(max, idle, when_full, wait_for_first, first_within, require)
+        async with run_table(
+            SessionTable(self._state.sessions, self._state.lifecycle, self._state.now, options)
+        ) as table:
+            yield SessionPool(self._state, self._interceptors, table)
 
     async def explain(self, method: str, metadata: Pairs = (), timeout: float | None = None) -> Explanation:
         """Explain where a call of `method` would go now: route, cluster, time limit, filters, policies, host.

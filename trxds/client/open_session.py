@@ -11,8 +11,10 @@ import trio
 
 from trxds.core.status import RpcError, Status, StatusCode
 from trxds.lb.pick import PickArgs
+from trxds.resolver.target_uri import canonical
 from trxds.session_affinity.session import SessionCookies
 from trxds.session_affinity.session_hosts import CookieKey, SessionHost
+from trxds.session_affinity.session_token import Key, checked_keys, encode_token
 from trxds.session_affinity.stateful_session_filter import StatefulSession
 
 from .lifecycle import ChannelLifecycle
@@ -151,6 +153,11 @@ class OpenSession:
             each = ", ".join(f"{key.name} (path {key.path or '-'}): {at.host}" for key, at in hosts.items())
             raise ValueError(f"the session has several hosts, so ask session.hosts: {each}")
         return next(iter(hosts.values()), None)
+
+    def export(self, key: Key | None) -> str:
+        """Return the session as a token, signed with `key`."""
+        keys = checked_keys(key)
+        return encode_token(self.cookies.export(canonical(self._channel.target), self._now()), keys)
 
     def __repr__(self) -> str:
         hosts = ", ".join(dict.fromkeys(at.host for at in self.hosts.values()))

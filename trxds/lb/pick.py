@@ -39,8 +39,9 @@ class PickArgs:
     `path` is its `:path`, `now` the time of the pick in seconds on Trio's clock. A filter may switch `cluster` to
     another one of `route` (A60) and set `override`. `hash` is the request hash, or None if no hash policy yields one; a
     policy that needs one draws it and stores it here, so that a further attempt has the same (A42). `session_headers`
-    are the response headers, other than cookies, that a session has to send back. With a `trace` there is no RPC: the
-    pick only explains itself.
+    are the response headers, other than cookies, that a session has to send back, and `session_cookies` the names of
+    the cookies that session filters wrote into the response. With a `trace` there is no RPC: the pick only explains
+    itself.
     """
 
     path: str
@@ -49,6 +50,7 @@ class PickArgs:
     cluster: str = ""
     override: Override | None = None
     session_headers: tuple[str, ...] = ()
+    session_cookies: tuple[str, ...] = ()
     hash: int | None = None
     now: float = 0.0
     trace: Trace | None = None

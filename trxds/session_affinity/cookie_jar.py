@@ -47,6 +47,10 @@ class CookieJar:
         if age > 0 and self._has_room(now):
             self._cookies[key] = _StoredCookie(value.strip(), now + age)
 
+    def restore(self, name: str, path: str, value: str, expires: float) -> None:
+        """Put a cookie back that a jar has had, until `expires`, on the clock of `store`'s `now`."""
+        self._cookies[name, path] = _StoredCookie(value, expires)
+
     def _has_room(self, now: float) -> bool:
         """Return whether there is room for a new cookie; a full jar keeps the old ones, as the session's came first."""
         if len(self._cookies) >= MAX_COOKIES:
@@ -64,8 +68,13 @@ class CookieJar:
 
     def live(self, now: float) -> list[tuple[str, str, str]]:
         """Return name, path and value of each cookie whose time is not over. The values are credentials."""
+        return [(name, path, value) for name, path, value, _ in self.remaining(now)]
+
+    def remaining(self, now: float) -> list[tuple[str, str, str, float]]:
+        """Return name, path, value and remaining seconds of each cookie whose time is not over."""
         # A copy: a thread may ask (`trxds.sync`) while Trio's thread takes a cookie.
-        return [(*key, kept.value) for key, kept in dict(self._cookies).items() if kept.expires > now]
+        kept = dict(self._cookies).items()
+        return [(*key, each.value, each.expires - now) for key, each in kept if each.expires > now]
 
     def __repr__(self) -> str:
         return f"<CookieJar {', '.join(name for name, _ in self._cookies) or 'empty'}>"

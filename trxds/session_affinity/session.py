@@ -6,6 +6,7 @@ others wait until the first one has response headers or has ended.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 
@@ -18,6 +19,7 @@ from ..lb.override_host.repin_reason import Repin, reason_of
 from .cookie import MAX_SIZE
 from .cookie_jar import CookieJar
 from .session_hosts import CookieKey, SessionHost, hosts_of
+from .session_token import MAX_EXPIRY, SessionToken, TokenCookie, portable
 
 
 class SessionCookies:
@@ -37,6 +39,7 @@ class SessionCookies:
         self._epoch = epoch
         self._jar = CookieJar()
         self._headers: dict[str, Value] = {}  # of session filters that use a header of their own
+        self._filter_cookies: tuple[str, ...] = ()  # the names of those that session filters wrote, or a token brought
         # The last arguments and result of `fill`: a session's calls often have equal ones.
         self._last_filled = EMPTY, "", EMPTY
         self._first_ended = trio.Event()
@@ -90,6 +93,7 @@ class SessionCookies:
                 self._jar.store(value, trio.current_time(), self._epoch())
                 has_session = True
         if has_session and call is not None:
+            self._filter_cookies += tuple(name for name in call.session_cookies if name not in self._filter_cookies)
             self._record_host(call)
         # Even without a cookie: a server without sessions must not make calls wait one after another.
         self._first_ended.set()
@@ -99,9 +103,11 @@ class SessionCookies:
         override = call.override
         if override is None or not override.actual_address_list:
             return
-        host, same_cluster = override.actual_address_list.partition(",")[0], call.cluster == self.cluster
+        # The cluster of a session that a token brought may be unknown.
+        host, same_cluster = override.actual_address_list.partition(",")[0], self.cluster in ("", call.cluster)
         # A cookie is also written again for other reasons, such as a new list of addresses.
         if host == self.host and same_cluster:
+            self.cluster = call.cluster
             return
         if self.host:
             self.moves += 1
@@ -115,6 +121,33 @@ class SessionCookies:
             if isinstance(value, str):
                 cookies.append((CookieKey(name, ""), value))
         return hosts_of(cookies, self.cluster)
+
+    # -- in another process
+
+    def export(self, target: str, now: float) -> SessionToken:
+        """Return what another process needs to continue the session; of an application's own cookies, nothing."""
+        epoch = self._epoch()
+        cookies = tuple(
+            TokenCookie(name, path, value, round(epoch + left, 3) if epoch + left < MAX_EXPIRY else None)
+            for name, path, value, left in self._jar.remaining(now)
+            if name in self._filter_cookies
+        )
+        headers = tuple((name, value) for name, value in dict(self._headers).items() if isinstance(value, str))
+        return portable(SessionToken(target, cookies, headers))
+
+    def restore(self, token: SessionToken) -> None:
+        """Continue the session of a token; cookies whose time is over are left out."""
+        now, epoch = trio.current_time(), self._epoch()
+        for each in token.cookies:
+            left = math.inf if each.expires is None else each.expires - epoch
+            if left > 0:
+                self._jar.restore(each.name, each.path, each.value, now + left)
+                self._filter_cookies += (each.name,)
+        self._headers.update(token.headers)
+        # No call waits for the first one: the host is known. The cookie that was set last is the session's last host.
+        for at in self.hosts(now).values():
+            self.host, self.cluster = at.host, at.cluster
+            self._first_ended.set()
 
     def end_first(self) -> None:
         """Let waiting calls go on, because the first call has ended, perhaps without headers."""

@@ -18,6 +18,7 @@ class SessionStateCarrier(Protocol):
     """A place in requests and responses for the session's state, as Envoy's `SessionState` extensions have it."""
 
     session_headers: tuple[str, ...]  # the headers that a session has to send back, other than cookies
+    session_cookies: tuple[str, ...]  # the names of the cookies that `write` sets
 
     def matches_path(self, path: str) -> bool:
         """Return whether the session applies to RPCs of that path."""
@@ -40,6 +41,7 @@ class CookieSessionState:
     def __init__(self, config: CookieConfig) -> None:
         self._config = config
         self._path = config.path
+        self.session_cookies: tuple[str, ...] = (config.name,)
 
     def matches_path(self, path: str) -> bool:
         return not self._path or cookie.path_matches(self._path, path)
@@ -66,6 +68,8 @@ class CookieSessionState:
 
 class HeaderSessionState:
     """A session in a header of its own, as Envoy's `HeaderBasedSessionState`."""
+
+    session_cookies: tuple[str, ...] = ()
 
     def __init__(self, config: HeaderConfig) -> None:
         self._name = config.name

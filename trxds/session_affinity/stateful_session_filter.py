@@ -48,6 +48,7 @@ class StatefulSession:
             # A55: Set-Cookie only if the cookie names another host or cluster.
             if addresses == session.addresses and cluster in session.clusters:
                 return metadata
+            call.session_cookies += self._carrier.session_cookies
             return self._carrier.write(metadata, addresses, cluster)
 
         return respond
