@@ -202,7 +202,7 @@ class SessionTable:
     async def run(self) -> None:
         """End the sessions that were not used for too long, until cancelled."""
         while True:
-            if not self._unused:
+            while not self._unused:
                 # Nothing runs while the pool is empty, or all of it is in use.
                 self._has_unused = trio.Event()
                 await self._has_unused.wait()
