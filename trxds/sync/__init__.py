@@ -9,7 +9,7 @@ here; a thread that stops waiting, because of Ctrl-C for example, cancels its ca
 """
 
 from .calls import Call, Method, ResponseStream, StreamStream, StreamUnary, UnaryStream, UnaryUnary
-from .channel import Channel, MethodFactory, Session, open_channel
+from .channel import Channel, MethodFactory, Session, SessionPool, open_channel
 
 __all__ = [
     "Call",
@@ -18,6 +18,7 @@ __all__ = [
     "MethodFactory",
     "ResponseStream",
     "Session",
+    "SessionPool",
     "StreamStream",
     "StreamUnary",
     "UnaryStream",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from functools import partial, wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import trio
 from google.protobuf.descriptor import ServiceDescriptor
@@ -14,6 +14,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 import trxds
 from trxds.client.call_protocol import Pairs
 from trxds.client.stub import FromBytes, ToBytes
+from trxds.session_affinity.session_token import Key
 
 from .calls import Method, StreamStream, StreamUnary, UnaryStream, UnaryUnary
 from .hand_over import ContextBridge, HandOver
@@ -109,8 +110,34 @@ class Session(MethodFactory):
         """Return how many calls have begun in the session."""
         return self._session.calls
 
+    def export(self, *, key: Key | None = None) -> str:
+        """Return the session as a token, a credential; see `trxds.Session.export`."""
+        return self._session.export(key=key)
+
     def __repr__(self) -> str:
         return f"<trxds.sync {self._session!r}>"
+
+
+class SessionPool:
+    """A session for each user, from any thread; see `trxds.SessionPool`."""
+
+    def __init__(self, hand_over: HandOver, pool: trxds.SessionPool) -> None:
+        self._hand_over = hand_over
+        self._pool = pool
+
+    @contextmanager
+    def session(self, user: Hashable, /, token: str | None = None, *, key: Key | None = None) -> Iterator[Session]:
+        """Open the session of a user, for a block of calls; see `trxds.SessionPool.session`."""
+        bridge = ContextBridge(self._hand_over, partial(self._pool.session, user, token, key=key))
+        del user, token, key  # they may be credentials: no traceback of what follows has them
+        with bridge as session:
+            yield Session(self._hand_over, session)
+
+    def __len__(self) -> int:
+        return len(self._pool)
+
+    def __repr__(self) -> str:
+        return f"<trxds.sync {self._pool!r}>"
 
 
 class Channel(MethodFactory):
@@ -140,14 +167,53 @@ class Channel(MethodFactory):
 
     @contextmanager
     def session(
-        self, *, wait_for_first: bool = True, first_within: float = 5.0, require: bool = False
+        self,
+        token: str | None = None,
+        *,
+        key: Key | None = None,
+        wait_for_first: bool = True,
+        first_within: float = 5.0,
+        require: bool = False,
     ) -> Iterator[Session]:
         """Open a session: all calls in the block share one cookie jar, and so one host; see `trxds.Channel.session`."""
-        opening = partial(
-            self._hand_over.channel.session, wait_for_first=wait_for_first, first_within=first_within, require=require
+        bridge = ContextBridge(
+            self._hand_over,
+            partial(
+                self._hand_over.channel.session,
+                token,
+                key=key,
+                wait_for_first=wait_for_first,
+                first_within=first_within,
+                require=require,
+            ),
         )
-        with ContextBridge(self._hand_over, opening) as session:
+        del token, key  # credentials: no traceback of what follows has them
+        with bridge as session:
             yield Session(self._hand_over, session)
+
+    @contextmanager
+    def sessions(
+        self,
+        *,
+        max: int,
+        idle: float | None = None,
+        when_full: Literal["wait", "fail"] = "wait",
+        wait_for_first: bool = True,
+        first_within: float = 5.0,
+        require: bool = False,
+    ) -> Iterator[SessionPool]:
+        """Open a pool of sessions, one for each user; see `trxds.Channel.sessions`."""
+        opening = partial(
+            self._hand_over.channel.sessions,
+            max=max,
+            idle=idle,
+            when_full=when_full,
+            wait_for_first=wait_for_first,
+            first_within=first_within,
+            require=require,
+        )
+        with ContextBridge(self._hand_over, opening) as pool:
+            yield SessionPool(self._hand_over, pool)
 
     def explain(self, method: str, metadata: Pairs = (), timeout: float | None = None) -> trxds.Explanation:
         """Explain where a call of `method` would go now; see `trxds.Channel.explain`."""
