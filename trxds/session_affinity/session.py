@@ -93,7 +93,7 @@ class SessionCookies:
                 self._jar.store(value, trio.current_time(), self._epoch())
                 has_session = True
         if has_session and call is not None:
-            self._filter_cookies += tuple(name for name in call.session_cookies if name not in self._filter_cookies)
+            self._filter_cookies = tuple(dict.fromkeys((*self._filter_cookies, *call.session_cookies)))
             self._record_host(call)
         # Even without a cookie: a server without sessions must not make calls wait one after another.
         self._first_ended.set()
