@@ -7,6 +7,7 @@ import trio
 from support.mesh import METHOD, Mesh, ask, method, spread
 from support.sessions import b64, in_header, listen, session_filter
 from support.tokens import KEY, NOON, contents, exported, on_wall_clock, token_of
+from support.watching import Watcher
 from trio.testing import wait_all_tasks_blocked
 
 import trxds
@@ -205,3 +206,20 @@ class TestHosts:
                 assert (move.old, move.new, move.reason) == (foreign, new, reason)
                 assert session.host == new
             assert mesh.servers[foreign].calls == []
+
+
+class TestObserved:
+    async def test_observers_hear_of_a_continued_sessions_move_and_not_of_its_host(self, autojump_clock):
+        async with Mesh.run(3) as mesh:
+            token, old = await exported(mesh)
+            async with mesh.channel() as channel, channel.session(token) as session:
+                with channel.observed_by(watcher := Watcher()):
+                    await ask(session)
+                    mesh.endpoints("cart", [host for host in mesh.hosts if host != old])
+                    await wait_all_tasks_blocked()
+                    new = await ask(session)
+                assert watcher.of("session-pick", "settled") == [
+                    "session-pick hit",
+                    "session-pick fallback unknown_host",
+                    f"settled on {new} of cart from {old}: unknown_host",
+                ]
