@@ -22,6 +22,12 @@ PRINTED = {
         "ben: tea",
         "ben: tea, milk",
     ],
+    "gateway.py": [
+        "anna: apples, bread, cheese",
+        "anna: this is no session token, or not the whole of it; pass the text of export() unchanged",
+        "ben: apples, bread, cheese",
+        "carl: apples, bread, cheese",
+    ],
     "hello.py": ["Hello, you"],
     "sticky_session.py": ["anna: apples, bread, cheese", "ben: tea, milk"],
     "sticky_without_xds.py": ["anna: apples, bread, cheese", "ben: tea, milk"],

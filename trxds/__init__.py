@@ -18,7 +18,7 @@ from trxds.client.credentials import insecure, tls, xds_credentials
 from trxds.client.interceptors import CallDetails, FixedResponseCall, ForwardingCall, Interceptor, Next
 from trxds.client.method import Method
 from trxds.client.method_types import StreamStream, StreamUnary, UnaryStream, UnaryUnary
-from trxds.client.session import BoundCalls, Session
+from trxds.client.session import BoundCalls, Session, SessionPool
 from trxds.client.session_event_stream import SessionEvents
 from trxds.client.shared_xds_client import SharedXdsClient, open_xds_client
 from trxds.client.stub import MethodFactory, Stub
@@ -39,6 +39,7 @@ from trxds.session_affinity.session_events import (
     SessionPinned,
 )
 from trxds.session_affinity.session_hosts import CookieKey, SessionHost
+from trxds.session_affinity.session_token import SessionTokenError
 
 __version__ = VERSION
 
@@ -82,6 +83,8 @@ __all__ = [
     "SessionHostLost",
     "SessionMoved",
     "SessionPinned",
+    "SessionPool",
+    "SessionTokenError",
     "SharedXdsClient",
     "Status",
     "StatusCode",

@@ -33,6 +33,14 @@ from trxds.resources.types import ResourceType
 from trxds.session_affinity import cookie
 from trxds.session_affinity.cookie_jar import CookieJar, parse_set_cookie
 from trxds.session_affinity.session_state import make_carrier
+from trxds.session_affinity.session_token import (
+    MAX_TOKEN_SIZE,
+    SessionToken,
+    TokenCookie,
+    decode_token,
+    encode_token,
+    portable,
+)
 from trxds.testing import resources as xds
 from trxds.xds import bootstrap, discovery_response
 from trxds.xds.authorization import read_token
@@ -211,6 +219,27 @@ def _jar(data: bytes) -> None:
     assert is_value(jar.header("/shop.Cart/Add", 5.0)), "a request can carry it"
 
 
+def _a_session_token() -> SessionToken:
+    value = cookie.encode("10.0.0.1:80", "cart")
+    return SessionToken("xds:///shop", (TokenCookie("session", "/", value, 1.8e9),), (("x-session", value),))
+
+
+def _payload(token: SessionToken) -> bytes:
+    text = encode_token(token).partition(".")[2]
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def _session_token(data: bytes) -> None:
+    """As the text of a token, and as the content of one: it is what `export` could have made, or the one error."""
+    content = f"trxds1.{base64.urlsafe_b64encode(data).decode().rstrip('=')}"
+    for text in (data.decode("latin-1"), content):
+        for keys in ((), (b"k" * 16,)):
+            found = decode_token(text, "xds:///shop", keys)
+            # A long one may be longer in our own form, and then too long.
+            if isinstance(found, SessionToken) and len(text) < MAX_TOKEN_SIZE // 2:
+                assert portable(found) == found and decode_token(encode_token(found), found.target) == found
+
+
 def _a_bootstrap() -> bytes:
     plane = xds.bootstrap("10.0.0.5:18000", "10.0.0.6:18000")
     files = {"certificate_file": "c.pem", "private_key_file": "k.pem", "ca_certificate_file": "r.pem"}
@@ -297,4 +326,5 @@ TARGETS = [
     Target("metadata", _metadata, [_SOME_METADATA]),
     Target("cookie", _cookie, _SOME_COOKIES),
     Target("jar", _jar, [_SET_COOKIES]),
+    Target("session_token", _session_token, [_payload(_a_session_token())]),
 ]

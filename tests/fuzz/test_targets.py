@@ -37,7 +37,7 @@ PARSERS = (
     *(f"xds/{name}.py" for name in ("bootstrap", "resource_names", "discovery_response", "delta", "authorization")),
     *(f"resolver/{name}.py" for name in ("service_config", "method_config", "target_uri")),
     "lb/balancing_config.py",
-    *(f"session_affinity/{name}.py" for name in ("cookie", "cookie_jar", "session_state")),
+    *(f"session_affinity/{name}.py" for name in ("cookie", "cookie_jar", "session_state", "session_token")),
     *(f"client/{name}.py" for name in ("fault_injection_filter", "retry")),
     *(f"core/{name}.py" for name in ("metadata", "json_parse")),
     *(f"admin/{name}.py" for name in ("http", "explain_request", "access")),

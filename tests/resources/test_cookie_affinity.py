@@ -10,7 +10,8 @@ from trxds import CookieAffinity
 from trxds.resources.cookie_affinity import MAX_NAME_SIZE, MAX_PATH_SIZE, MAX_TTL
 from trxds.resources.stateful_session import CookieConfig, StatefulSessionConfig
 from trxds.session_affinity.cookie import set_cookie_header
-from trxds.session_affinity.cookie_jar import CookieJar
+from trxds.session_affinity.cookie_jar import CookieJar, parse_set_cookie
+from trxds.session_affinity.session_hosts import CookieKey
 
 
 def test_an_affinity_is_the_configuration_of_a_filter():
@@ -75,5 +76,7 @@ def test_a_jar_keeps_the_cookie_of_every_affinity_under_its_name_and_path(name, 
     except ValueError:
         return
     jar = CookieJar()
-    jar.store(set_cookie_header(affinity.filter_config.state, "VALUE"), 0.0, 0.0)
-    assert jar.live(0.5) == [(name, path, "VALUE")]
+    received = parse_set_cookie(set_cookie_header(affinity.filter_config.state, "VALUE"), 0.0)
+    assert received is not None
+    jar.store(received, 0.0)
+    assert jar.live(0.5) == [(CookieKey(name, path), "VALUE")]

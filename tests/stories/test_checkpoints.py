@@ -160,6 +160,8 @@ TRIED = {
         "open_channel",
         "open_xds_client",
         "Channel.session",
+        "Channel.sessions",
+        "SessionPool.session",
         "Channel.explain",
         "Channel.wait_for_state_change",
         "Channel.states",
@@ -260,6 +262,11 @@ async def test_checkpoints_of_channels(probes, autojump_clock):
         async with probes.block("open_xds_client", shared):
             pass
         async with probes.block("Channel.session", channel.session()):
+            pass
+        async with (
+            probes.block("Channel.sessions", channel.sessions(max=1, idle=5)) as pool,
+            probes.block("SessionPool.session", pool.session("anna")),
+        ):
             pass
         await probes.always("Channel.explain", channel.explain("/shop.Cart/Twice"))
         await probes.always("Channel.wait_for_state_change", channel.wait_for_state_change(None))

@@ -117,4 +117,4 @@ async def test_a_channel_knows_the_sessions_that_are_open(autojump_clock):
         with pytest.raises(ValueError, match="the user's own"):
             async with channel.session():
                 raise ValueError("the user's own")
-        assert channel._state.sessions.open == set()
+        assert channel._state.sessions.open == {}

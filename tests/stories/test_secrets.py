@@ -14,6 +14,7 @@ import trio
 from support.mesh import METHOD, ask, bidi, method
 from support.secrecy import FORMS, SECRET, Said, everything_logged, note_reprs, overheard
 from support.sessions import in_cookie, listen, session_filter
+from support.tokens import token_of
 
 import trxds
 import trxds.sync
@@ -305,6 +306,60 @@ async def test_invalid_metadata_of_a_host_is_shown_nowhere(first, either_engine,
                 for _ in range(2):
                     await tried(said, method(session), b"", timeout=5)
                 said.note("session", session)
+    assert leaks(said) == []
+
+
+# -- tokens of sessions
+
+
+async def test_a_token_of_a_session_is_shown_nowhere(autojump_clock):
+    key = SECRET.encode()
+    async with overheard() as (_, channel, said), channel.sessions(max=3, idle=60) as pool:
+        async with channel.session() as first:
+            await ask(first)
+            token, signed = first.export(), first.export(key=key)
+        async with channel.session(token) as session, pool.session(SECRET, signed, key=key) as pooled:
+            for each in (first, session, pooled):
+                said.note("session", f"{each!r} {each.hosts!r} {each.host!r}")
+            await ask(session)
+            await ask(pooled)
+            said.note("explained", str(await channel.explain(METHOD)))
+            said.note("pool", pool)
+            note_reprs(said, session, pooled, pool)
+            await trio.sleep(2)
+            (cookie,) = session._session.cookies._jar.live(trio.current_time())
+    own = (token, signed, token.split(".")[1], signed.split(".")[2], cookie[2])
+    assert [(where, text[:600]) for where, text in said.texts if any(each in text for each in own)][:3] == []
+    assert leaks(said) == []
+
+
+FOREIGN_TOKENS = {
+    "a secret": SECRET,
+    "with a line end": f"{SECRET}\n",
+    "of a version": f"trxds7.{SECRET}",
+    "of no content": f"trxds1.{SECRET}",
+    "of base64": f"trxds1.{B64.rstrip('=')}.{B64.rstrip('=')}",
+    "too long": SECRET * 1000,
+    **{
+        f"with a secret {where}": token_of(**{kind: rows})
+        for where, kind, rows in [
+            ("name", "cookies", [[f"{SECRET}=", "/", "x", None]]),
+            ("path", "cookies", [["a", f"{SECRET};", "x", None]]),
+            ("value", "cookies", [["a", "/", SECRET, None]]),
+            ("header", "headers", [[SECRET, SECRET]]),
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize("token", FOREIGN_TOKENS.values(), ids=FOREIGN_TOKENS)
+async def test_a_token_that_is_refused_is_shown_nowhere(token, autojump_clock):
+    async with overheard() as (_, channel, said), channel.sessions(max=1) as pool:
+        for block in (channel.session(token), channel.session(token, key=SECRET.encode()), pool.session(1, token)):
+            with pytest.raises(trxds.SessionTokenError) as refused:
+                async with block:
+                    pass
+            said.error(refused.value)
     assert leaks(said) == []
 
 

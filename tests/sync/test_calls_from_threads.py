@@ -4,6 +4,7 @@ import contextvars
 import gc
 import threading
 import time
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -13,6 +14,7 @@ import trio
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.message_factory import GetMessageClass
 
+import trxds
 import trxds.sync
 from trxds import BootstrapError, Connectivity, RpcError, Status, StatusCode
 from trxds.testing import resources as xds
@@ -214,6 +216,45 @@ def test_a_session_of_a_thread_is_sticky_without_a_control_plane(world):
         for _ in range(6):
             session.method("/shop.Cart/Echo")(b"")
         assert session.host in world.hosts
+
+
+def test_a_session_of_a_thread_travels_as_a_token(world, channel):
+    with channel.session() as session:
+        host = peer(session)
+        token = session.export(key=b"k" * 16)
+    for _ in range(4):
+        with world.channel() as another, another.session(token, key=b"k" * 16) as session:
+            assert session.host == host == peer(session)
+    with pytest.raises(trxds.SessionTokenError, match="the session token is signed") as refused, channel.session(token):
+        raise AssertionError
+    frames = [frame.f_locals for frame, _ in traceback.walk_tb(refused.tb) if "/tests/" not in frame.f_code.co_filename]
+    assert frames and token not in repr(frames)
+
+
+def test_threads_share_a_pool_of_sessions(channel):
+    def visit(user):
+        with pool.session(user) as session:
+            echo(session)
+            return user, session.host
+
+    def echo(session):
+        return session.method("/shop.Cart/Echo")(b"")
+
+    with channel.sessions(max=4) as pool, ThreadPoolExecutor(8) as threads:
+        seen = set(threads.map(visit, [number % 4 for number in range(80)]))
+        assert len(seen) == 4  # each user was on one host
+        assert len(set(threads.map(visit, range(40)))) == 40
+        assert repr(pool) == "<trxds.sync <SessionPool of xds:///shop: 0 of 4 sessions in use, 4 not, 0 waiting>>"
+        assert len(pool) == 4
+    with pytest.raises(trio.ClosedResourceError, match="the block of the session pool"):
+        visit(1)
+
+
+def test_a_thread_may_fail_where_a_pool_is_full(channel):
+    with channel.sessions(max=1, idle=60, when_full="fail") as pool, pool.session("anna"):
+        with pytest.raises(RpcError) as raised, pool.session("ben"):
+            raise AssertionError
+        assert raised.value.status.code is StatusCode.RESOURCE_EXHAUSTED
 
 
 def test_a_channel_for_threads_explains_where_a_call_would_go(channel):

@@ -6,7 +6,7 @@ import math
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import trio
 
@@ -19,6 +19,7 @@ from trxds.resolver.route_explanation import Explanation
 from trxds.resolver.route_timeout import legacy_route_timeout, max_stream_duration
 from trxds.resolver.target_uri import canonical, checked_authority, parse_non_xds_target
 from trxds.resources.cookie_affinity import CookieAffinity
+from trxds.session_affinity.session_token import Key, SessionTokenError
 from trxds.transport.compression import IDENTITY, parse_encoding
 from trxds.transport.connect import Network, TcpNetwork
 from trxds.transport.keepalive import DEFAULT_KEEPALIVE_TIMEOUT, make_keepalive
@@ -44,7 +45,8 @@ from .locations import Locations
 from .method import checked_path
 from .non_xds_channel import ServiceConfigSource, non_xds_setup
 from .open_session import FIRST_WITHIN
-from .session import Session
+from .session import Session, SessionPool
+from .session_pool import SessionTable, checked_pool_options, run_table
 from .session_rebalancing import TOLERANCE, Rebalancer
 from .shared_xds_client import BootstrapSource, SharedXdsClient, xds_setup
 from .state_iterator import StateIterator
@@ -105,16 +107,26 @@ class Channel(MethodFactory):
 
     @asynccontextmanager
     async def session(
-        self, *, wait_for_first: bool = True, first_within: float = FIRST_WITHIN, require: bool = False
+        self,
+        token: str | None = None,
+        *,
+        key: Key | None = None,
+        wait_for_first: bool = True,
+        first_within: float = FIRST_WITHIN,
+        require: bool = False,
     ) -> AsyncIterator[Session]:
         """Open a session: one cookie jar, and one host for all calls in the block (A55).
 
-        A session is sticky only if a stateful session filter takes part in its calls: of the xDS configuration, or the
-        one that `affinity` makes for a target without a control plane. The log warns of methods for which there is
-        none. With `require=True` such calls fail with UNAVAILABLE, and are not retried.
+        A session is sticky only if a stateful session filter of the xDS configuration takes part in its calls; the log
+        warns of methods for which there is none. With `require=True` such calls fail with UNAVAILABLE, and are not
+        retried.
 
         Calls that begin while the session has no cookie wait for the response headers of its first call, at most
         `first_within` seconds; `wait_for_first=False` switches that off.
+
+        A `token` of `Session.export` continues that session, also one of another process; None begins a new one, and so
+        does a token whose time is over. With `key`, bytes or several of them for a change of keys, the token must be
+        signed by one of these. `SessionTokenError`, a `ValueError`, says why a token cannot be used.
 
         With the block the session ends: calls that are under way end with CANCELLED, and later ones raise
         `trio.ClosedResourceError`. Entering is always a checkpoint, and leaving is none. Raises `ValueError` for a
@@ -122,9 +134,43 @@ class Channel(MethodFactory):
         """
         if self._state.lifecycle.closed:
             raise self._state.lifecycle.not_open_error()
-        with self._state.sessions.session(wait_for_first, first_within, required=require) as session:
+        imported = self._state.sessions.read(token, key)
+        del token, key  # credentials: no traceback of what follows has them
+        if isinstance(imported, SessionTokenError):
+            raise imported
+        with self._state.sessions.session(wait_for_first, first_within, required=require, token=imported) as session:
             await trio.lowlevel.checkpoint()
             yield Session(self._state, self._interceptors, session)
+
+    @asynccontextmanager
+    async def sessions(
+        self,
+        *,
+        max: int,
+        idle: float | None = None,
+        when_full: Literal["wait", "fail"] = "wait",
+        wait_for_first: bool = True,
+        first_within: float = FIRST_WITHIN,
+        require: bool = False,
+    ) -> AsyncIterator[SessionPool]:
+        """Open a pool of sessions, one for each user, for as long as the block lasts (`SessionPool.session`).
+
+        The pool has at most `max` sessions. Beyond that the least recently used one ends, but never one that is in use:
+        if all are, `when_full` says whether another user waits or fails with RESOURCE_EXHAUSTED. A session that has not
+        been used for `idle` seconds ends; None is never. `wait_for_first`, `first_within` and `require` are those of
+        `session`.
+
+        With the block all its sessions end: calls that are under way end with CANCELLED. Entering is no checkpoint, and
+        leaving is always one. Raises `ValueError` for a `max` below 1, an `idle` or `first_within` that is no number of
+        seconds, and another `when_full`.
+        """
+        if self._state.lifecycle.closed:
+            raise self._state.lifecycle.not_open_error()
+        options = checked_pool_options(max, idle, when_full, wait_for_first, first_within, require)
+        async with run_table(
+            SessionTable(self._state.sessions, self._state.lifecycle, self._state.now, options)
+        ) as table:
+            yield SessionPool(self._state, self._interceptors, table)
 
     @asynccontextmanager
     async def rebalance_sessions(

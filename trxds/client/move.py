@@ -83,9 +83,9 @@ class Move:
         """Pick the new host, run the block with both, and switch the session unless the block raises."""
         session, cookies = self._session, self._session.cookies
         pin = cookies.pins.get(self._key)
-        if pin is None:
+        if pin is None or not pin.path:
             raise ValueError("the session has made no call since it was imported; make a call first, then move it")
-        with session.only_move():
+        with cookies.only_move():
             while True:
                 source = cookies.copy()
                 before = cookies.copy(without=self._key)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import trio
 
 from trxds.core.status import RpcError, Status, StatusCode
 from trxds.lb.pick import PickArgs
+from trxds.resolver.target_uri import canonical
 from trxds.session_affinity.session import SessionCookies
 from trxds.session_affinity.session_hosts import CookieKey, SessionHost
+from trxds.session_affinity.session_token import Key, checked_keys, encode_token
 from trxds.session_affinity.stateful_session_filter import StatefulSession
 
 from .lifecycle import ChannelLifecycle
@@ -83,7 +84,6 @@ class OpenSession:
         "_calls",
         "_first_within",
         "_has_warned",
-        "_is_moving",
         "_is_over",
         "_is_required",
         "channel",
@@ -111,7 +111,6 @@ class OpenSession:
         self._first_within = first_within
         self._calls: set[SessionCall] = set()
         self._is_over = False
-        self._is_moving = False
         self._has_warned = False
 
     # -- its end
@@ -167,21 +166,15 @@ class OpenSession:
             raise ValueError(f"the session has {_name_cookies(hosts)}; {remedy}")
         return cookie or next(iter(hosts))
 
+    def export(self, key: Key | None) -> str:
+        """Return the session as a token, signed with `key`."""
+        keys = checked_keys(key)
+        return encode_token(self.cookies.export(canonical(self.channel.target), self.now()), keys)
+
     def __repr__(self) -> str:
         hosts = ", ".join(dict.fromkeys(at.host for at in self.hosts.values()))
         state = "closed" if self.closed else f"on {hosts}" if hosts else "on no host yet"
         return f"<Session {self.cookies.number} of {self.channel.target} {state}, {self.cookies.calls} calls>"
-
-    @contextmanager
-    def only_move(self) -> Iterator[None]:
-        """Allow one move at a time. Raises `RuntimeError` if the session is moving."""
-        if self._is_moving:
-            raise RuntimeError("the session is moving already; leave the block of that moving() first")
-        self._is_moving = True
-        try:
-            yield
-        finally:
-            self._is_moving = False
 
     # -- its calls
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from trxds.lb.override_host.repin_reason import RepinReason
 from trxds.session_affinity.session_events import SessionDraining
 from trxds.session_affinity.session_hosts import CookieKey, SessionHost
+from trxds.session_affinity.session_token import Key, SessionTokenError
 
 from .channel_state import ChannelState
 from .interceptors import Interceptor
 from .move import BoundSession, Move
 from .open_session import OpenSession
 from .session_event_stream import SessionEvents
+from .session_pool import SessionTable
 from .stub import MethodFactory
 
 
@@ -119,6 +121,19 @@ class Session(MethodFactory):
             pinned.unsubscribe(cookies, events)
         raise self._open_session.not_open_error()
 
+    def export(self, *, key: Key | None = None) -> str:
+        """Return the session as a token, with which `Channel.session` continues it elsewhere or later.
+
+        The token is one line of printable ASCII, at most 8192 characters. It has the cookies and headers of session
+        filters and their expiry, and nothing else of the session; before the first response it has none. It is a
+        credential: whoever has it is this session for the backend. With `key` it is signed (HMAC-SHA256); sign every
+        token that passes through a user's hands. Of several keys the first one signs. Also usable after the block.
+
+        Raises `ValueError` for a key of less than 16 bytes, and if the token would be too long; `TypeError` for a key
+        of another type than bytes.
+        """
+        return self._open_session.export(key)
+
     # -- where it goes
 
     @asynccontextmanager
@@ -149,3 +164,43 @@ class Session(MethodFactory):
 
     def __repr__(self) -> str:
         return repr(self._open_session)
+
+
+class SessionPool:
+    """A `SessionPool` keeps a session for each user of a program, up to a maximum. Made by `Channel.sessions`.
+
+    `len` is the number of sessions that it has.
+    """
+
+    def __init__(self, state: ChannelState, interceptors: Sequence[Interceptor], sessions: SessionTable) -> None:
+        self._state = state
+        self._interceptors = interceptors
+        self._sessions = sessions
+
+    @asynccontextmanager
+    async def session(
+        self, user: Hashable, /, token: str | None = None, *, key: Key | None = None
+    ) -> AsyncIterator[Session]:
+        """Open the session of a user, for a block of calls; a new one if the pool has none, or that of `token`.
+
+        `user` is any hashable value, a text or bytes of at most 1024. Any number of blocks may have the same session at
+        a time. A session stays in the pool after its blocks, but calls that are under way end with their block, as in
+        `Channel.session`, which also describes `token` and `key`. A token is always checked, and used only if the pool
+        has no session of the user.
+
+        If all of the pool's sessions are in use, it waits for one of them, in the order of arrival, or raises
+        `RpcError` with RESOURCE_EXHAUSTED, as `Channel.sessions` was told to. Raises `trio.ClosedResourceError` once
+        the pool's block is over. Entering is always a checkpoint, and leaving is none.
+        """
+        imported = self._state.sessions.read(token, key)
+        del token, key  # credentials: no traceback of what follows has them
+        if isinstance(imported, SessionTokenError):
+            raise imported
+        async with self._sessions.session(user, imported) as session:
+            yield Session(self._state, self._interceptors, session)
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __repr__(self) -> str:
+        return f"<SessionPool of {self._state.lifecycle.target}: {self._sessions}>"

@@ -120,8 +120,8 @@ class Rebalancer:
             cookies: seen
             if (seen := self._seen.get(cookies)) is not None and seen.calls == cookies.calls
             else _Seen(cookies.calls, now)
-            for cookies, session in self._sessions.open.items()
-            if not session.has_open_calls
+            for cookies, blocks in self._sessions.open.items()
+            if not any(block.has_open_calls for block in blocks)
         }
         for cookies, key in self._above_share(now):
             if self._credit < 1:

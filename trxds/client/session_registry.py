@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 
 from trxds.core.observers import Observers
+from trxds.resolver.target_uri import canonical
 from trxds.session_affinity.session import SessionCookies
+from trxds.session_affinity.session_token import Key, SessionToken, SessionTokenError, checked_keys, decode_token
 
 from .dataplane import LiveDataPlane
 from .lifecycle import ChannelLifecycle
@@ -21,28 +24,58 @@ class SessionRegistry:
     def __init__(
         self, observers: Observers, lifecycle: ChannelLifecycle, data_plane: LiveDataPlane, now: Callable[[], float]
     ) -> None:
-        self.open: dict[SessionCookies, OpenSession] = {}
+        self.open: dict[SessionCookies, set[OpenSession]] = {}  # with the blocks that make calls in them
         self.pinned = PinnedSessions(lifecycle.target, observers, data_plane, now)
         self.unsticky = UnstickyMethods(lifecycle.target)
+        self.epoch: Callable[[], float] = time.time
         self._lifecycle = lifecycle
         self._now = now
         self._numbers = count(1)
         self._observers = observers
 
     @contextmanager
-    def session(self, wait_for_first: bool, first_within: float, *, required: bool) -> Iterator[OpenSession]:
-        """Open a session for as long as the block lasts."""
+    def session(
+        self, wait_for_first: bool, first_within: float, *, required: bool, token: SessionToken | None = None
+    ) -> Iterator[OpenSession]:
+        """Open a session, or continue that of a token, for as long as the block lasts."""
         check_first_within(first_within)
-        cookies = SessionCookies(wait_for_first, next(self._numbers), listener=self.pinned)
+        cookies = self.add(wait_for_first, token)
+        try:
+            with self.block(cookies, first_within, required=required) as session:
+                yield session
+        finally:
+            self.remove(cookies)
+
+    def read(self, token: str | None, key: Key | None) -> SessionToken | SessionTokenError | None:
+        """Return what a token holds, or the error of one that cannot be used here."""
+        keys = checked_keys(key)
+        return None if token is None else decode_token(token, canonical(self._lifecycle.target), keys)
+
+    def add(self, wait_for_first: bool, token: SessionToken | None = None) -> SessionCookies:
+        """Open a session, or continue that of a token, until `remove`."""
+        cookies = SessionCookies(wait_for_first, next(self._numbers), self.epoch, self.pinned)
+        self.open[cookies] = set()
+        self._observers.session_opened(cookies.number)
+        if token is not None:
+            cookies.restore(token)
+        return cookies
+
+    def remove(self, cookies: SessionCookies) -> None:
+        """End a session. Idempotent."""
+        if self.open.pop(cookies, None) is not None:
+            self.pinned.close(cookies)
+            self._observers.session_closed(cookies.number)
+
+    @contextmanager
+    def block(self, cookies: SessionCookies, first_within: float, *, required: bool) -> Iterator[OpenSession]:
+        """Let calls be made in a session; those that are open when the block ends are cancelled."""
         session = OpenSession(
             cookies, self._lifecycle, self.unsticky, self._now, required=required, first_within=first_within
         )
-        self.open[cookies] = session
-        self._observers.session_opened(cookies.number)
+        blocks = self.open.get(cookies, set())
+        blocks.add(session)
         try:
             yield session
         finally:
+            blocks.discard(session)
             session.end()
-            self.open.pop(cookies, None)
-            self.pinned.close(cookies)
-            self._observers.session_closed(cookies.number)

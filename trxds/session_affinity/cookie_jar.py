@@ -46,6 +46,10 @@ class CookieJar:
         if received.age > 0 and self._has_room(now):
             self._cookies[received.key] = _StoredCookie(received.value, now + received.age)
 
+    def restore(self, key: CookieKey, value: str, expires: float) -> None:
+        """Put a cookie back that a jar has had, until `expires`, on the clock of `store`'s `now`."""
+        self._cookies[key] = _StoredCookie(value, expires)
+
     def remove(self, key: CookieKey) -> None:
         """Remove the cookie, if there is one."""
         self._cookies.pop(key, None)
@@ -79,8 +83,13 @@ class CookieJar:
 
     def live(self, now: float) -> list[tuple[CookieKey, str]]:
         """Return key and value of each cookie whose time is not over. The values are credentials."""
+        return [(key, value) for key, value, _ in self.remaining(now)]
+
+    def remaining(self, now: float) -> list[tuple[CookieKey, str, float]]:
+        """Return key, value and remaining seconds of each cookie whose time is not over."""
         # A copy: a thread may ask (`trxds.sync`) while Trio's thread takes a cookie.
-        return [(key, kept.value) for key, kept in dict(self._cookies).items() if kept.expires > now]
+        kept = dict(self._cookies).items()
+        return [(key, each.value, each.expires - now) for key, each in kept if each.expires > now]
 
     def __repr__(self) -> str:
         return f"<CookieJar {', '.join(name for name, _ in self._cookies) or 'empty'}>"

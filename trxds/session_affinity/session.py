@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import trio
 
-from trxds.core.metadata import EMPTY, Metadata, Value, is_value
+from trxds.core.metadata import EMPTY, Metadata
 from trxds.lb.override_host.repin_reason import Repin, RepinReason, reason_of
 from trxds.lb.pick import Override, PickArgs
 
-from . import cookie
-from .cookie_jar import CookieJar, parse_set_cookie
 from .first_call import FirstCall
 from .session_events import SessionMoved, SessionPinned
-from .session_hosts import CookieKey, SessionHost, hosts_of
+from .session_hosts import CookieKey, SessionHost
+from .session_metadata import SessionMetadata, written_hosts
+from .session_token import SessionToken
 
 
 class SessionListener(Protocol):
@@ -69,12 +70,10 @@ class SessionCookies:
         self.moves = 0
         self.last_move: Repin | None = None
         self.pins: dict[CookieKey, Pin] = {}
-        self._epoch = epoch
+        self._metadata = SessionMetadata(epoch)
         self._listener = listener
-        self._jar = CookieJar()
-        self._headers: dict[str, Value] = {}  # of session filters that use a header of their own
-        # The last arguments and result of `fill`: a session's calls often have equal ones.
-        self._last_filled = EMPTY, "", EMPTY
+        self._is_moving = False
+        self._has_imported_pins = False  # of a token, which has no call that chose the host
         self._left: dict[CookieKey, _LeftHost] = {}
         self.first_call = FirstCall(wait_for_first)
 
@@ -86,47 +85,20 @@ class SessionCookies:
     # -- requests and responses
 
     def fill(self, metadata: Metadata, path: str) -> Metadata:
-        """Return the call's metadata with one Cookie header: the jar's cookies, then the caller's own."""
-        # The caller's own header wins: it may come from an outer request.
-        kept = [(name, value) for name, value in self._headers.items() if metadata.first(name) is None]
-        metadata = Metadata((*metadata, *kept)) if kept else metadata
-        cookies = self._jar.header(path, trio.current_time())
-        if not cookies:
-            return metadata
-        last_metadata, last_cookies, filled = self._last_filled
-        if metadata is not last_metadata or cookies != last_cookies:
-            # A request has one Cookie header at most (RFC 6265 §5.4).
-            own = [value for value in metadata.all("cookie") if isinstance(value, str)]
-            rest = [(key, value) for key, value in metadata if key != "cookie"]
-            filled = Metadata((*rest, ("cookie", "; ".join((cookies, *own)))))
-            self._last_filled = metadata, cookies, filled
-        return filled
+        """Return the call's metadata with the session's cookies and headers."""
+        return self._metadata.fill(metadata, path)
 
     def record_response(self, metadata: Metadata, call: PickArgs | None) -> None:
         """Keep the cookies and session headers of a call's response headers, and let waiting calls go on."""
         cookies = metadata.all("set-cookie")
         if cookies or (call is not None and call.session_headers):
-            written = [*self._store_cookies(cookies, call), *self._store_headers(metadata, call)]
-            if written and call is not None and call.override is not None:
-                self._record_hosts(written, call, call.override)
+            stored = self._metadata.store(cookies, metadata, call, lambda key: self._is_stale(key, call))
+            if stored and call is not None and call.override is not None:
+                self._record_hosts(stored, call, call.override)
+        if self._has_imported_pins and call is not None:
+            self._complete_pins(call)
         # Even without a cookie: a server without sessions must not make calls wait one after another.
         self.first_call.end()
-
-    def _store_cookies(self, headers: Iterable[Value], call: PickArgs | None) -> Iterator[tuple[CookieKey, str]]:
-        for header in headers:
-            received = parse_set_cookie(header, self._epoch()) if isinstance(header, str) else None
-            if received is not None and not self._is_stale(received.key, call):
-                self._jar.store(received, trio.current_time())
-                yield received.key, received.value
-
-    def _store_headers(self, metadata: Metadata, call: PickArgs | None) -> Iterator[tuple[CookieKey, str]]:
-        for name in call.session_headers if call is not None else ():
-            value, key = metadata.first(name), CookieKey(name, "")
-            # A header that no request may have would fail all later calls.
-            fits = isinstance(value, str) and len(value) <= cookie.MAX_SIZE and is_value(value)
-            if isinstance(value, str) and fits and not self._is_stale(key, call):
-                self._headers[name] = value
-                yield key, value
 
     def _is_stale(self, key: CookieKey, call: PickArgs | None) -> bool:
         """Return whether the call was sent to a host that the program has made the session leave since."""
@@ -135,48 +107,54 @@ class SessionCookies:
             return False
         return left.host.host in call.override.addresses
 
-    def _record_hosts(self, written: list[tuple[CookieKey, str]], call: PickArgs, override: Override) -> None:
+    def _record_hosts(self, stored: list[tuple[CookieKey, str]], call: PickArgs, override: Override) -> None:
         """Record the session's host: response headers with a session may name another one."""
         host = override.actual_address_list.partition(",")[0]
-        for key, value in written:
-            # A server may set cookies of its own, and a cookie is also written again for a new list of addresses.
-            held = cookie.decode(value)
-            if host and held is not None and held.hosts[:1] == (host,):
-                pin = Pin(SessionHost(host, call.cluster), call.path, call.metadata, override.strict)
-                self._pin(key, pin, reason_of(override, call.cluster == self.cluster))
+        same_cluster = self.cluster in ("", call.cluster)  # a token of a session header has no cluster
+        for key in written_hosts(stored, host):
+            pin = Pin(SessionHost(host, call.cluster), call.path, call.metadata, override.strict)
+            self._pin(key, pin, reason_of(override, same_cluster))
 
-    def _pin(self, key: CookieKey, pin: Pin, reason: RepinReason) -> None:
+    def _complete_pins(self, call: PickArgs) -> None:
+        """Complete the pins of a token by the first response: from where they are used, no new cookie comes."""
+        host = call.override.actual_address_list.partition(",")[0] if call.override is not None else ""
+        for key, pin in self.pins.items():
+            if not pin.path and call.override is not None and pin.host.host == host:
+                # The token's text may write the cluster in another form (A60).
+                strict = call.override.strict
+                self._pin(key, Pin(SessionHost(host, call.cluster), call.path, call.metadata, strict), reason=None)
+        self._has_imported_pins = any(not pin.path for pin in self.pins.values())
+
+    def _pin(self, key: CookieKey, pin: Pin, reason: RepinReason | None) -> None:
+        """Bind the session to a host by a cookie. Without a `reason` it is bound to that host already, by a token."""
         before, left = self.pins.get(key), self._left.get(key)
         self.pins[key] = pin
         last = before.host if before is not None else None
+        self.host, self.cluster = pin.host.host, pin.host.cluster
         if last == pin.host:
             return
-        old = last
+        old = last if reason is not None else None
         if left is not None:
             if last is None:
                 # After a release: the host that the session had until then.
-                old, reason = (left.host, left.reason) if left.host != pin.host else (None, left.reason)
+                old, reason = (left.host, left.reason) if left.host != pin.host else (None, None)
             if left.host == pin.host:
                 del self._left[key]  # it is the session's host again, so its responses count
-        now, event = trio.current_time(), None
-        if old is not None:
+        now = trio.current_time()
+        event: SessionPinned | SessionMoved = SessionPinned(now, key, pin.host)
+        if old is not None and reason is not None:
             change = self._listener.find_change(old, reason) if self._listener is not None else ""
             self.moves += 1
             self.last_move = Repin(now, old.host, pin.host.host, reason, change)
             event = SessionMoved(now, key, old, pin.host, reason, change)
-        self.host, self.cluster = pin.host.host, pin.host.cluster
         if self._listener is not None:
-            self._listener.session_pinned(self, last, event or SessionPinned(now, key, pin.host))
+            self._listener.session_pinned(self, last, event)
 
     # -- what a program sees and steers
 
     def hosts(self, now: float) -> Mapping[CookieKey, SessionHost]:
         """Return the host and cluster that each cookie, or session header, names now."""
-        cookies = self._jar.live(now)
-        for name, value in dict(self._headers).items():
-            if isinstance(value, str):
-                cookies.append((CookieKey(name, ""), value))
-        return hosts_of(cookies, self.cluster)
+        return self._metadata.hosts(now, self.cluster)
 
     @property
     def release_reason(self) -> RepinReason | None:
@@ -186,8 +164,7 @@ class SessionCookies:
     def release(self, key: CookieKey, reason: RepinReason) -> None:
         """Give up the cookie's host, so that the next call chooses anew; the others wait for that call."""
         pin = self.pins.pop(key, None)
-        self._jar.remove(key)
-        self._headers.pop(key.name, None)
+        self._metadata.remove(key)
         if pin is None:
             return
         self._left[key] = _LeftHost(pin.host, reason)
@@ -197,14 +174,24 @@ class SessionCookies:
         if self._listener is not None:
             self._listener.session_unpinned(self, key, pin.host)
 
+    @contextmanager
+    def only_move(self) -> Iterator[None]:
+        """Allow one move at a time. Raises `RuntimeError` if the session is moving."""
+        if self._is_moving:
+            raise RuntimeError("the session is moving already; leave the block of that moving() first")
+        self._is_moving = True
+        try:
+            yield
+        finally:
+            self._is_moving = False
+
     def copy(self, without: CookieKey | None = None) -> SessionCookies:
         """Return the cookies for calls that are bound to one host; they report to nobody."""
-        made = SessionCookies(False, self.number, self._epoch)
+        made = SessionCookies(False, self.number, self._metadata.epoch)
         made.host, made.cluster = self.host, self.cluster
-        made._jar, made._headers, made.pins = self._jar.copy(), dict(self._headers), dict(self.pins)
+        made._metadata, made.pins = self._metadata.copy(), dict(self.pins)
         if without is not None:
-            made._jar.remove(without)
-            made._headers.pop(without.name, None)
+            made._metadata.remove(without)
             made.pins.pop(without, None)
         return made
 
@@ -219,14 +206,29 @@ class SessionCookies:
         if key not in target.pins:  # the session filter has a cookie of another name by now
             self.release(key, RepinReason.REQUESTED)
         for each in (source, target):  # the new host's cookies win
-            self._jar.take_changes(each._jar, since._jar)
-            self._headers |= {name: value for name, value in each._headers.items() if since._headers.get(name) != value}
+            self._metadata.take_changes(each._metadata, since._metadata)
         for other, new in target.pins.items():
             if since.pins.get(other) is not new:
                 self._pin(other, new, RepinReason.REQUESTED)
 
+    # -- in another process
+
+    def export(self, target: str, now: float) -> SessionToken:
+        """Return what another process needs to continue the session; of an application's own cookies, nothing."""
+        return self._metadata.export(target, now, self.pins)
+
+    def restore(self, token: SessionToken) -> None:
+        """Continue the session of a token; cookies whose time is over are left out."""
+        now = trio.current_time()
+        self._metadata.restore(token, now)
+        for key, host in self.hosts(now).items():
+            # No call waits for the first one: the host is known. The call that will be made there completes the pin.
+            self.first_call.end()
+            self._has_imported_pins = True
+            self._pin(key, Pin(host, "", EMPTY), reason=None)
+
     def __repr__(self) -> str:
-        return f"<SessionCookies {self.number} on {self.host or 'no host'}, {self._jar!r}>"
+        return f"<SessionCookies {self.number} on {self.host or 'no host'}, {self._metadata!r}>"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ here; a thread that stops waiting, because of Ctrl-C for example, cancels its ca
 
 from .calls import Call, Method, ResponseStream, StreamStream, StreamUnary, UnaryStream, UnaryUnary
 from .channel import Channel, open_channel
-from .session import BoundCalls, Session, SessionEvents
+from .session import BoundCalls, Session, SessionEvents, SessionPool
 from .stub import MethodFactory
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "ResponseStream",
     "Session",
     "SessionEvents",
+    "SessionPool",
     "StreamStream",
     "StreamUnary",
     "UnaryStream",

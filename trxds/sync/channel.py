@@ -6,15 +6,16 @@ from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from functools import partial, wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import trio
 
 import trxds
 from trxds.client.call_protocol import Pairs
+from trxds.session_affinity.session_token import Key
 
 from .hand_over import ContextBridge, HandOver
-from .session import Session
+from .session import Session, SessionPool
 from .stub import MethodFactory
 from .trio_thread import TrioThread
 
@@ -49,14 +50,53 @@ class Channel(MethodFactory):
 
     @contextmanager
     def session(
-        self, *, wait_for_first: bool = True, first_within: float = 5.0, require: bool = False
+        self,
+        token: str | None = None,
+        *,
+        key: Key | None = None,
+        wait_for_first: bool = True,
+        first_within: float = 5.0,
+        require: bool = False,
     ) -> Iterator[Session]:
         """Open a session: all calls in the block share one cookie jar, and so one host; see `trxds.Channel.session`."""
-        opening = partial(
-            self._hand_over.channel.session, wait_for_first=wait_for_first, first_within=first_within, require=require
+        bridge = ContextBridge(
+            self._hand_over,
+            partial(
+                self._hand_over.channel.session,
+                token,
+                key=key,
+                wait_for_first=wait_for_first,
+                first_within=first_within,
+                require=require,
+            ),
         )
-        with ContextBridge(self._hand_over, opening) as session:
+        del token, key  # credentials: no traceback of what follows has them
+        with bridge as session:
             yield Session(self._hand_over, session)
+
+    @contextmanager
+    def sessions(
+        self,
+        *,
+        max: int,
+        idle: float | None = None,
+        when_full: Literal["wait", "fail"] = "wait",
+        wait_for_first: bool = True,
+        first_within: float = 5.0,
+        require: bool = False,
+    ) -> Iterator[SessionPool]:
+        """Open a pool of sessions, one for each user; see `trxds.Channel.sessions`."""
+        opening = partial(
+            self._hand_over.channel.sessions,
+            max=max,
+            idle=idle,
+            when_full=when_full,
+            wait_for_first=wait_for_first,
+            first_within=first_within,
+            require=require,
+        )
+        with ContextBridge(self._hand_over, opening) as pool:
+            yield SessionPool(self._hand_over, pool)
 
     @contextmanager
     def rebalance_sessions(self, *, per_second: float, idle_for: float, tolerance: float = 0.1) -> Iterator[None]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 
 import trxds
+from trxds.session_affinity.session_token import Key
 
 from .hand_over import ContextBridge, HandOver
 from .stub import MethodFactory
@@ -114,5 +115,31 @@ class Session(MethodFactory):
 
         self._hand_over.wait(release)
 
+    def export(self, *, key: Key | None = None) -> str:
+        """Return the session as a token, a credential; see `trxds.Session.export`."""
+        return self._session.export(key=key)
+
     def __repr__(self) -> str:
         return f"<trxds.sync {self._session!r}>"
+
+
+class SessionPool:
+    """A session for each user, from any thread; see `trxds.SessionPool`."""
+
+    def __init__(self, hand_over: HandOver, pool: trxds.SessionPool) -> None:
+        self._hand_over = hand_over
+        self._pool = pool
+
+    @contextmanager
+    def session(self, user: Hashable, /, token: str | None = None, *, key: Key | None = None) -> Iterator[Session]:
+        """Open the session of a user, for a block of calls; see `trxds.SessionPool.session`."""
+        bridge = ContextBridge(self._hand_over, partial(self._pool.session, user, token, key=key))
+        del user, token, key  # they may be credentials: no traceback of what follows has them
+        with bridge as session:
+            yield Session(self._hand_over, session)
+
+    def __len__(self) -> int:
+        return len(self._pool)
+
+    def __repr__(self) -> str:
+        return f"<trxds.sync {self._pool!r}>"
