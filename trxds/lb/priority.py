@@ -88,7 +88,7 @@ class Priority:
         timer = self._timers.get(name, _FailoverTimer(-math.inf))
         left = timer.fires_at - now
         remaining = f" for {left:.1f} s more" if 0 < left < math.inf else ""
-        warm = ", kept warm" if timer.ends_at < math.inf else ""
+        warm = ", kept warm" if now < timer.ends_at < math.inf else ""
         return f"{reports[name].state.name}{remaining}{warm}"
 
     def _remove_unconfigured(self, configured: Iterable[str], now: float) -> None:
