@@ -145,6 +145,27 @@ async def test_a_session_of_the_primary_moves_when_the_primary_fails_over(autoju
         assert move_of(session) == (1, RepinReason.NOT_READY)
 
 
+async def test_a_session_of_a_primary_that_does_not_answer_moves_after_ten_seconds(autojump_clock):
+    async with two_leaves(each=1) as (mesh, channel, (x,), (y,)), channel.session() as session:
+        await ask(session)
+        mesh.network.black_hole(x)
+        mesh.network.cut(x)
+        await wait_all_tasks_blocked()
+        began = trio.current_time()
+        assert await ask(session) == y
+        assert trio.current_time() - began == pytest.approx(10, abs=0.5)
+        assert move_of(session) == (1, RepinReason.NOT_READY)
+
+
+async def test_a_cookie_connects_its_draining_host_of_a_primary_that_has_only_draining_ones(autojump_clock):
+    statuses = ["UNKNOWN", "HEALTHY", "DRAINING"]
+    async with two_leaves(statuses=statuses) as (mesh, channel, xs, ys):
+        mesh.endpoints("x", xds.locality(*xs, health=dict.fromkeys(xs, "DRAINING")))
+        assert await ask(channel) in ys
+        assert mesh.network.attempts[xs[0]] == 0
+        assert await ask(channel, **cookie(xs[0])) == xs[0]
+
+
 async def test_a_session_moves_when_its_leaf_leaves_the_aggregate(autojump_clock):
     async with two_leaves() as (mesh, channel, xs, ys), channel.session() as session:
         assert await fail_over(mesh, session, xs) in ys

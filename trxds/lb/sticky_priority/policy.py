@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable
 from dataclasses import replace
 
+from trxds.resolver.snapshot import ClusterConfig, ClusterEntries
+
 from ..override_host.host_table import MIN_SWEEP_INTERVAL
 from ..pick import Picker, TraceNote
 from ..policy import CHILD_RETENTION, ChannelControl, Decision, PolicyInputs, PolicyState
@@ -81,22 +83,30 @@ class StickyPriority:
         self, preferred: Picker, note: TraceNote, inputs: PolicyInputs, running: Collection[str]
     ) -> StickyPriorityPicker:
         """Return the picker for these inputs: the last one if it is no other, or queued RPCs would pick again."""
+        names = tuple(inputs.config.children)
+        failed_over = names[: names.index(note.chose)]
         reports = {name: report for name, report in inputs.children.items() if name in running}
-        self._leaves = {name: self._update_leaf(name, reports.get(name), inputs) for name in inputs.config.children}
+        self._leaves = {
+            name: self._update_leaf(name, reports.get(name), inputs.endpoints, name in failed_over) for name in names
+        }
         leaves, last = tuple(self._leaves.values()), self._picker
         if last is None or last.preferred is not preferred or last.note != note or last.leaves != leaves:
             self._picker = StickyPriorityPicker(preferred, note, leaves, self._notify_policy)
         assert self._picker is not None
         return self._picker
 
-    def _update_leaf(self, name: str, report: PolicyState | None, inputs: PolicyInputs) -> SessionLeaf:
+    def _update_leaf(
+        self, name: str, report: PolicyState | None, entries: ClusterEntries, has_failed_over: bool
+    ) -> SessionLeaf:
         """Return the leaf as a pick sees it; the same object while nothing of it has changed."""
         last = self._leaves.get(name)
         if report is not None:
-            if last is not None and last.picker is report.picker:
+            picker = report.picker
+            if last is not None and last.picker is picker and last.has_failed_over is has_failed_over:
                 return last
-            return SessionLeaf(name, report.picker, running_hosts(report.picker))
-        cluster = inputs.endpoints.part(name).cluster
+            return SessionLeaf(name, picker, running_hosts(picker, has_failed_over), has_failed_over)
+        cluster = entries.part(name).cluster
+        assert isinstance(cluster, ClusterConfig)  # the leaves of an aggregate are clusters with endpoints
         if last is not None and isinstance(last.hosts, ListedHosts) and last.hosts.leaf is cluster:
             return last
         return SessionLeaf(name, None, ListedHosts(cluster))

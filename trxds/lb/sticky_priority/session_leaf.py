@@ -56,17 +56,27 @@ class SessionHosts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TableHosts:
-    """The hosts of a leaf that runs, as its override_host policy sees them now."""
+    """The hosts of a leaf that runs, as its override_host policy sees them now.
+
+    `has_failed_over` says that priority uses a later leaf, because this one had its time to connect (A56).
+    """
 
     picker: OverridePicker
+    has_failed_over: bool = False
 
     def preference(self, addresses: tuple[str, ...]) -> HostPreference:
         table, statuses = self.picker.table, self.picker.statuses
         best = HostPreference.UNUSABLE
         for address in addresses:
             entry = table.get(address)
-            if entry is not None and entry.health in statuses:
-                best = min(best, _PREFERENCES[table.state(entry)])
+            if entry is None or entry.health not in statuses:
+                continue
+            preference = _PREFERENCES[table.state(entry)]
+            # An RPC of a session waits for a host no longer than priority did. A DRAINING host is not one that priority
+            # waited for: only sessions connect it (A55).
+            if self.has_failed_over and entry.health is not HealthStatus.DRAINING and preference:
+                continue
+            best = min(best, preference)
         return best
 
     def unusable_reason(self, address: str) -> RepinReason:
@@ -150,10 +160,11 @@ class SessionLeaf:
     name: str
     picker: Picker | None
     hosts: SessionHosts
+    has_failed_over: bool = False
 
 
-def running_hosts(picker: Picker) -> TableHosts | NoHosts:
+def running_hosts(picker: Picker, has_failed_over: bool = False) -> TableHosts | NoHosts:
     """Return the hosts of a leaf that runs, from its picker."""
     while isinstance(picker, WrapperPicker):
         picker = picker.child
-    return TableHosts(picker) if isinstance(picker, OverridePicker) else _NO_HOSTS
+    return TableHosts(picker, has_failed_over) if isinstance(picker, OverridePicker) else _NO_HOSTS
