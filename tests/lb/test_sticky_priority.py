@@ -158,6 +158,18 @@ def test_a_ready_host_of_a_leaf_that_has_failed_over_keeps_its_sessions():
     assert {story.pick() for _ in range(4)} == {"b", "shared"}
 
 
+def test_sessions_wait_for_their_host_while_their_leaf_has_not_failed_over():
+    story = two_leaves()
+    story.start("x", READY, a=CONNECTING)
+    story.start("y")
+    story.at(0)
+    assert story.pick("a") == QUEUED
+    story.at(1, x=FAILURE)
+    assert story.pick("a") in ("b", "shared")
+    story.at(2, x=READY)
+    assert story.pick("a") == QUEUED
+
+
 def test_the_leaf_of_a_cookie_is_found_below_all_pickers_that_wrap_another():
     story = two_leaves()
     story.start("y")
@@ -258,6 +270,17 @@ def test_a_requested_leaf_that_is_not_in_the_aggregate_any_more_is_not_started()
     story.at(1)
     assert story.running() == ["x"]
     assert story.pick("b") in ("a", "shared")
+    story.hosts["y"] = [endpoint("b")]
+    story.at(2)
+    assert story.running() == ["x"], "it is a new leaf, which nothing has requested"
+
+
+def test_the_first_endpoint_with_an_address_counts_in_a_leaf_that_does_not_run():
+    story = two_leaves(y=[endpoint("b"), endpoint("b", health=DRAINING)])
+    story.statuses = frozenset({DRAINING})
+    story.at(0)
+    assert story.pick("b") in ("a", "shared")
+    assert not story.events
 
 
 def test_an_explained_pick_requests_nothing():
@@ -316,3 +339,15 @@ def test_an_unchanged_decision_has_the_same_picker_so_that_no_queued_rpc_picks_a
     assert story.at(1).picker is first
     story.start("x")
     assert story.at(2).picker is not first
+
+
+def test_an_explanation_has_the_present_reason_for_an_unchanged_picker():
+    def reason():
+        story.pick(trace=(trace := Trace()))
+        return trace.notes[0].why
+
+    story = two_leaves()
+    story.at(0, x=CONNECTING)
+    assert reason() == "the first that is still given time"
+    story.at(1, x=READY)
+    assert reason() == "the first that is READY or IDLE"
