@@ -17,6 +17,7 @@ from support.sessions import in_header, listen, session_filter
 from trio.testing import wait_all_tasks_blocked
 
 import trxds
+from trxds.admin import state_stream
 from trxds.lb.override_host.repin_reason import RepinReason
 from trxds.session_affinity.cookie import encode
 from trxds.testing import resources as xds
@@ -81,6 +82,15 @@ async def test_a_session_stays_while_its_host_moves_from_leaf_to_leaf(autojump_c
         await settled()
         assert set(await spread(session, 5)) == {host}
         assert mesh.network.attempts[host] == 1
+
+
+async def test_a_session_stays_when_the_clusters_of_its_aggregate_change_places(autojump_clock):
+    async with two_leaves() as (mesh, channel, xs, ys), channel.session() as session:
+        host = await ask(session)
+        mesh.plane.put(xds.aggregate("both", "y", "x"))
+        await settled()
+        assert set(await spread(channel, 4)) == set(ys)
+        assert set(await spread(session, 4)) == {host} <= set(xs)
 
 
 async def test_a_stream_of_the_fallback_leaf_goes_on_when_the_primary_returns(autojump_clock):
@@ -337,6 +347,15 @@ async def test_the_description_of_the_policy_names_the_leaves_that_sessions_use(
         await trio.sleep(RETENTION)
         explained = await channel.explain("/shop.Cart/Add")
         assert explained.steps[2].saw == "x READY, y READY; sessions use y"
+
+
+async def test_the_state_stream_has_the_session_at_its_host_in_the_leaf_that_only_sessions_use(autojump_clock):
+    async with two_leaves() as (mesh, channel, xs, _), channel.session() as session:
+        host = await fail_over(mesh, session, xs)
+        await fail_back(mesh, xs)
+        async with state_stream.open(channel) as opened:
+            row = (await opened.snapshot())["endpoints"][f"shop/y/{host}"]
+        assert (row["state"], row["sessions"]) == ("READY", 1)
 
 
 # -- channels
