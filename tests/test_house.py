@@ -44,6 +44,7 @@ SHELLS = frozenset(
         "xds/control_plane_stream.py",
         "session_affinity/first_call.py",
         "session_affinity/session.py",
+        "session_affinity/session_metadata.py",
         "resolver/clusters.py",
         "resolver/dns_resolver.py",
         "resolver/non_xds_resolver.py",

@@ -10,6 +10,7 @@ import trustme
 from support.mesh import Mesh, ask, method
 
 import trxds
+from trxds.session_affinity.cookie import encode
 from trxds.testing import resources as xds
 
 pytestmark = pytest.mark.slow
@@ -83,14 +84,15 @@ def provider(**files: str) -> dict:
     return {"plugin_name": "file_watcher", "config": files}
 
 
-def xds_channel(mesh: Mesh, pem, fallback=None, **more):
+def xds_channel(mesh: Mesh, pem, fallback=None, sticky_aggregates=False, **more):
     providers = {
         "mesh": provider(ca_certificate_file=pem("ca")),
         "own": provider(certificate_file=pem("cert"), private_key_file=pem("key")),
         **more,
     }
     bootstrap = {**mesh.bootstrap, "certificate_providers": providers}
-    return mesh.channel(bootstrap=bootstrap, credentials=trxds.xds_credentials(fallback or trxds.insecure()))
+    credentials = trxds.xds_credentials(fallback or trxds.insecure())
+    return mesh.channel(bootstrap=bootstrap, credentials=credentials, sticky_aggregates=sticky_aggregates)
 
 
 async def failure(channel) -> str:
@@ -378,3 +380,19 @@ async def test_a_session_over_tls_stays_on_its_draining_host(ca, pem, autojump_c
             await mesh.plane.wait_for_ack("EDS")
             assert {await ask(session) for _ in range(6)} == {mine}
             assert len(mesh.servers[mine].connections) == 1
+
+
+async def test_a_session_in_another_leaf_of_an_aggregate_uses_the_tls_of_that_leaf(ca, pem, autojump_clock) -> None:
+    contexts = [server_tls(ca, "cart") for _ in range(2)]
+    names = [asked_names(context) for context in contexts]
+    async with Mesh.run(hosts=0) as mesh:
+        hosts = [await mesh.add_host(tls=context) for context in contexts]
+        for cluster, host in zip("xy", hosts, strict=True):
+            secured_cluster(mesh, by(sni=f"{cluster}.example"), cluster)
+            mesh.endpoints(cluster, [host])
+        mesh.plane.put(xds.aggregate("both", "x", "y"))
+        mesh.route("both")
+        cookie = [("cookie", f"session={encode(hosts[1], 'both')}")]
+        async with xds_channel(mesh, pem, sticky_aggregates=True) as channel:
+            assert [await ask(channel), await ask(channel, metadata=cookie)] == hosts
+    assert names == [["x.example"], ["y.example"]]

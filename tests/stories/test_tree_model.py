@@ -6,7 +6,7 @@
 - When the channel is left, no task is.
 
 The cluster is an EDS cluster, or an aggregate of two. Then a host is usable in the leaf in use only (A75), and the
-model says which one that is only where there is no doubt.
+model says which one that is only where there is no doubt; with `sticky_aggregates` it is usable in either.
 """
 
 from dataclasses import dataclass
@@ -66,9 +66,10 @@ def changes(*leaves):
 class Model:
     """The mesh as it should be, beside the mesh as it is. `leaves` are the clusters with hosts, the preferred first."""
 
-    def __init__(self, mesh, leaves):
+    def __init__(self, mesh, leaves, sticky):
         self.mesh = mesh
         self.leaves = leaves
+        self.sticky = sticky
         self.places = dict.fromkeys(mesh.hosts, Place(0, "a", "HEALTHY", leaves[0]))
         self.down = set()
         self.push()
@@ -130,10 +131,12 @@ class Model:
 
     def usable(self, host):
         """Before and after whatever is still settling."""
-        leaf = self.leaf_in_use
-        return host not in self.shaken and all(
-            _health(places, host) in STATUSES and places[host].leaf == leaf for places in self.recent
-        )
+        if host in self.shaken or not all(_health(places, host) in STATUSES for places in self.recent):
+            return False
+        # One leaf at all times, also with `sticky`: each leaf gets its endpoints alone, so a host that changes its leaf
+        # may be in neither of them for a moment.
+        leaves = {places[host].leaf for places in self.recent}
+        return len(leaves) == 1 if self.sticky else leaves == {self.leaf_in_use}
 
     @property
     def leaf_in_use(self):
@@ -183,15 +186,15 @@ def _balanced(places, leaf):
     return {host for host, place in places.items() if place and place.leaf == leaf and place.health in BALANCED}
 
 
-async def play(changes, leaves=("cart",)):
+async def play(changes, leaves=("cart",), sticky=False):
     async with Mesh.run(HOSTS) as mesh:
         for leaf in leaves:
             mesh.cluster(leaf, override_statuses=STATUSES, idle_timeout=IDLE_TIMEOUT)
         if "cart" not in leaves:
             mesh.plane.put(xds.aggregate("cart", *leaves))
-        model = Model(mesh, leaves)
+        model = Model(mesh, leaves, sticky)
         before = len(list(all_tasks()))
-        async with mesh.channel() as channel:
+        async with mesh.channel(sticky_aggregates=sticky) as channel:
             sessions = [await begin(channel) for _ in range(3)]
             for change, value, pause in changes:
                 model.apply(change, value)
@@ -280,6 +283,14 @@ def over_two_leaves():
 @settings(max_examples=60, deadline=None)
 def test_sessions_of_an_aggregate_stay_while_their_leaf_is_in_use(changes):
     trio.run(play, changes, LEAVES, clock=MockClock(autojump_threshold=0))
+
+
+@example([("endpoints", over_two_leaves(), SETTLED), ("fall", 0, 3.0), ("fall", 1, SETTLED), ("rise", 1, SETTLED)])
+@example([("endpoints", over_two_leaves(), 0.0), ("fall", 0, 0.0), ("fall", 1, SETTLED), ("rise", 1, SETTLED)])
+@given(changes(*LEAVES))
+@settings(max_examples=60, deadline=None)
+def test_sessions_of_a_sticky_aggregate_stay_in_their_leaf(changes):
+    trio.run(play, changes, LEAVES, True, clock=MockClock(autojump_threshold=0))
 
 
 def test_the_tree_model_notices_a_session_that_moves(monkeypatch):

@@ -17,6 +17,7 @@ from google.protobuf.message_factory import GetMessageClass
 import trxds
 import trxds.sync
 from trxds import BootstrapError, Connectivity, RpcError, Status, StatusCode
+from trxds.session_affinity.cookie import encode
 from trxds.testing import resources as xds
 from trxds.transport.client_stream import NO_REPLY, SECOND_REPLY
 
@@ -336,6 +337,21 @@ def test_a_bad_bootstrap_or_target_raises_at_once_in_a_thread(world):
 def test_an_xds_client_of_another_trio_run_is_a_value_error():
     with pytest.raises(ValueError, match="this channel has its own"), trxds.sync.open_channel("xds:///a", xds=object()):
         raise AssertionError
+
+
+def test_a_channel_for_threads_may_have_sticky_aggregates(world):
+    hosts = dict(zip("xy", sorted(world.hosts), strict=True))
+    for name, host in hosts.items():
+        world.plane.put(xds.cluster(name), xds.endpoints(name, xds.locality(host)))
+    world.plane.put(xds.aggregate("both", *hosts), xds.routes("r", xds.route("both")))
+    cookie = [("cookie", f"session={encode(hosts['y'], 'both')}")]
+    for sticky, expected in ((True, hosts["y"]), (False, hosts["x"])):
+        with (
+            world.channel(sticky_aggregates=sticky) as channel,
+            channel.method("/shop.Cart/Echo").open(b"a", metadata=cookie) as call,
+        ):
+            assert call.receive() == b"a"
+            assert call.peer == expected
 
 
 def test_a_function_is_submitted_to_trio(channel):

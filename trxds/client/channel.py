@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Literal
 
@@ -243,6 +244,7 @@ async def open_channel(
     keepalive_without_calls: bool = False,
     idle_timeout: float | None = IDLE_TIMEOUT,
     legacy_route_timeouts: bool = False,
+    sticky_aggregates: bool = False,
     credentials: ChannelCredentials = INSECURE,
     policies: Mapping[str, PolicyType] | None = None,
     telemetry: Telemetry | Iterable[Telemetry] = (),
@@ -278,6 +280,9 @@ async def open_channel(
     After `idle_timeout` seconds without a call (and up to an eighth more) the channel is IDLE: its connections to hosts
     end, and the next call connects and resolves DNS again; xDS watches stay. None is never.
 
+    With `sticky_aggregates`, for xDS targets only, a session keeps its host in each cluster of an aggregate, also when
+    a more preferred cluster is back (`docs/sessions.md`).
+
     `legacy_route_timeouts` takes a route's time limit from `timeout` (15 s if unset) and `max_grpc_timeout`, as the
     first draft of A31 has it, instead of `max_stream_duration`. `credentials` are for the hosts: `trxds.insecure()`,
     `trxds.tls(...)`, or `trxds.xds_credentials(fallback)` to let the control plane decide (A29). `policies` are custom
@@ -298,8 +303,10 @@ async def open_channel(
         limits = legacy_route_timeout if legacy_route_timeouts else max_stream_duration
         _check_unset(target, "a control plane has its own", service_config=service_config, affinity=affinity)
         setup = xds_setup(target, checked_authority(authority), bootstrap, xds, policies, network, limits, observers)
+        setup = replace(setup, sticky_aggregates=sticky_aggregates)
     else:
-        _check_unset(target, "no control plane is asked", bootstrap=bootstrap, xds=xds)
+        sticky = sticky_aggregates or None
+        _check_unset(target, "no control plane is asked", bootstrap=bootstrap, xds=xds, sticky_aggregates=sticky)
         authority = checked_authority(authority)
         setup = non_xds_setup(non_xds_target, service_config, affinity, authority, policies, network)
     credentials_of_calls = () if call_credentials is None else (call_credentials,)

@@ -17,8 +17,9 @@ import trio
 
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.policy_names import short_policy_name
+from trxds.lb.cds import Cds
 from trxds.lb.child_policy import Configure
-from trxds.lb.configs import OverrideHostConfig
+from trxds.lb.configs import CdsConfig, OverrideHostConfig
 from trxds.lb.custom_policy import make_checked_factory
 from trxds.lb.override_host.policy import OverrideHost
 from trxds.lb.pick import Picker
@@ -62,6 +63,8 @@ class ClientChannel:
         custom = {name: make_checked_factory(kind.make) for name, kind in setup.policies.items()}
         ring_hash = partial(RingHash, size_cap=read_size_cap(os.environ))
         own: dict[str, PolicyFactory] = {OverrideHostConfig.policy: OverrideHost, RingHashConfig.policy: ring_hash}
+        if setup.sticky_aggregates:
+            own[CdsConfig.policy] = partial(Cds, sticky_aggregates=True)
         self._registry = Registry({**custom, **own})
         self._root_queue: ConflatingQueue[Any] = ConflatingQueue()  # of the tree's root
 

@@ -52,7 +52,8 @@ class ResolverSetup:
     `root_policy` is the policy at the top of the tree, and `to_update` converts a resolver's result for it. `authority`
     is the `:authority` of calls, and the name that hosts prove unless TLS is configured with another. `providers` have
     the certificates that a control plane may name (A29); `services` run as long as the channel. `throttling` is that of
-    retries (A6), and `str(first_wait)` names the object of a first call's wait.
+    retries (A6), and `str(first_wait)` names the object of a first call's wait. With `sticky_aggregates` sessions stay
+    in their leaf of an aggregate.
     """
 
     authority: str
@@ -67,6 +68,7 @@ class ResolverSetup:
     client: XdsClient | None = None
     throttling: RetryThrottling | None = None
     first_wait: object = "a configuration from the control plane"
+    sticky_aggregates: bool = False
 
 
 def check_policies(policies: Policies) -> None:

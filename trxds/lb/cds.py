@@ -31,7 +31,8 @@ class Cds:
 
     only_child: ClassVar[str] = _CHILD
 
-    def __init__(self, channel_control: ChannelControl) -> None:
+    def __init__(self, channel_control: ChannelControl, sticky_aggregates: bool = False) -> None:
+        self._sticky_aggregates = sticky_aggregates
         self._names = PriorityNames()
         self._last_update: tuple[_Usable, Update] | None = None
         self._state = Connectivity.CONNECTING
@@ -72,7 +73,10 @@ class Cds:
         # Built once for each entry, not for each report of the child.
         if self._last_update is not None and self._last_update[0] is cluster:
             return self._last_update[1]
-        plan = build_aggregate(cluster) if isinstance(cluster, AggregateConfig) else build_cluster(cluster, self._names)
+        if isinstance(cluster, AggregateConfig):
+            plan = build_aggregate(cluster, self._sticky_aggregates)
+        else:
+            plan = build_cluster(cluster, self._names)
         if self._last_update is not None and plan.config == self._last_update[1].config:
             # Only endpoints have changed. With the same object no level below has to compare its configuration.
             plan = replace(plan, config=self._last_update[1].config)

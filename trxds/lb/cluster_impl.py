@@ -20,7 +20,7 @@ from .circuit_breakers import CallCounter
 from .configs import ClusterImplConfig
 from .endpoint_set import NO_ENDPOINTS, Endpoints
 from .load_report.load_reporting_picker import ClusterLoadTrackers, LoadReportingPicker
-from .pick import Complete, Drop, Explainable, Fail, PickArgs, Picker, PickResult
+from .pick import Complete, Drop, Fail, PickArgs, Picker, PickResult, WrapperPicker
 from .policy import CONNECTING, ChannelControl, Decision, PolicyInputs
 from .security import Security
 
@@ -118,7 +118,7 @@ def _ignore(category: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterImplPicker(Explainable):
+class ClusterImplPicker(WrapperPicker):
     """A picker that drops RPCs by share and above the limit, and counts the others as in flight."""
 
     drops: tuple[DropOverload, ...]

@@ -29,6 +29,7 @@ from .configs import (
     OutlierDetectionConfig,
     OverrideHostConfig,
     PriorityConfig,
+    StickyPriorityConfig,
     Target,
     WeightedTargetConfig,
 )
@@ -82,11 +83,15 @@ def build_root(entries: Mapping[str, ClusterEntry]) -> Update:
     return Update(ClusterManagerConfig(tuple(entries)), ClusterEntries(entries))
 
 
-def build_aggregate(aggregate: AggregateConfig) -> Update:
-    """Build the update below an aggregate's `cds`: a priority for each cluster, with its own session affinity (A75)."""
+def build_aggregate(aggregate: AggregateConfig, sticky: bool = False) -> Update:
+    """Build the update below an aggregate's `cds`: a priority for each cluster, with its own session affinity (A75).
+
+    If it is `sticky`, a session stays in its cluster when a more preferred one is back.
+    """
     # A75: each cluster has a `cds` of its own, so a session keeps its cluster over a failover.
     leaves = {leaf.cluster.name: ClusterEntry(leaf) for leaf in aggregate.leaves}
-    return Update(PriorityConfig({name: CdsConfig(name) for name in leaves}), ClusterEntries(leaves))
+    kind = StickyPriorityConfig if sticky else PriorityConfig
+    return Update(kind({name: CdsConfig(name) for name in leaves}), ClusterEntries(leaves))
 
 
 # -- one cluster

@@ -50,6 +50,13 @@ class PriorityConfig(LbPolicyConfig):
         return hash(tuple(self.children))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class StickyPriorityConfig(PriorityConfig):
+    """The configuration of `sticky_priority`: the leaves of an aggregate, the most preferred one first."""
+
+    policy: ClassVar[str] = "sticky_priority"
+
+
 @dataclass(frozen=True, slots=True)
 class OverrideHostConfig(LbPolicyConfig):
     """The configuration of `override_host`.

@@ -130,6 +130,14 @@ class Explainable(Picker):
     __slots__ = ()
 
 
+class WrapperPicker(Explainable):
+    """A picker that leaves the choice of the host to its only child, and counts, limits or reports the result."""
+
+    __slots__ = ()
+
+    child: Picker
+
+
 @dataclass(frozen=True, slots=True)
 class TraceNote:
     """One picker's entry in an explanation: what it saw, what it chose and why.

@@ -82,12 +82,13 @@ class Priority:
         )
 
     def _describe_child(self, name: str, reports: Mapping[str, PolicyState], now: float) -> str:
-        timer = self._timers.get(name)
-        if timer is None or name not in reports:
+        if name not in reports:
             return "not begun"
+        # It has no timer if it runs for other reasons than those of this policy.
+        timer = self._timers.get(name, _FailoverTimer(-math.inf))
         left = timer.fires_at - now
         remaining = f" for {left:.1f} s more" if 0 < left < math.inf else ""
-        warm = ", kept warm" if timer.ends_at < math.inf else ""
+        warm = ", kept warm" if now < timer.ends_at < math.inf else ""
         return f"{reports[name].state.name}{remaining}{warm}"
 
     def _remove_unconfigured(self, configured: Iterable[str], now: float) -> None:

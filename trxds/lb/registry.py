@@ -15,6 +15,7 @@ from .priority import Priority
 from .random_subsetting import RandomSubsetting
 from .ring_hash.policy import RingHash
 from .round_robin import RoundRobin
+from .sticky_priority.policy import StickyPriority
 from .weighted_round_robin.policy import WeightedRoundRobin
 from .weighted_target import WeightedTarget
 
@@ -25,6 +26,7 @@ BUILT_IN: Mapping[str, PolicyFactory] = {
     "outlier_detection_experimental": OutlierDetection,
     "xds_cluster_impl_experimental": ClusterImpl,
     "priority_experimental": Priority,
+    "sticky_priority": StickyPriority,
     "weighted_target_experimental": WeightedTarget,
     "random_subsetting_experimental": RandomSubsetting,
     "round_robin": RoundRobin,

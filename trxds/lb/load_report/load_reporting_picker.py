@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from trxds.resources.cluster import LoadReporting
 from trxds.resources.endpoint import Locality
 
-from ..pick import Complete, Explainable, PickArgs, Picker, PickResult
+from ..pick import Complete, PickArgs, Picker, PickResult, WrapperPicker
 from .load_store import ClusterCounts, RpcCount
 
 
@@ -34,7 +34,7 @@ class ClusterLoadTrackers:
 
 
 @dataclass(frozen=True, slots=True)
-class LoadReportingPicker(Explainable):
+class LoadReportingPicker(WrapperPicker):
     """A picker that adds the tracker of the chosen host's locality."""
 
     trackers: Mapping[str, RpcCount]

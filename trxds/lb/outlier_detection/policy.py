@@ -19,7 +19,7 @@ from trxds.resources.outlier_detection import OutlierDetectionSettings
 
 from ..configs import ClusterImplConfig, OutlierDetectionConfig
 from ..endpoint_list import Key, key_of
-from ..pick import Complete, Explainable, PickArgs, Picker, PickResult, TraceNote
+from ..pick import Complete, PickArgs, Picker, PickResult, TraceNote, WrapperPicker
 from ..policy import CONNECTING, ChannelControl, Decision, PolicyInputs
 from .outlier_algorithms import EndpointStats, find_failure_percentage_outliers, find_success_rate_outliers
 
@@ -146,7 +146,7 @@ class OutlierDetection:
 
 
 @dataclass(frozen=True, slots=True)
-class OutlierDetectionPicker(Explainable):
+class OutlierDetectionPicker(WrapperPicker):
     """A picker that adds the tracker of the chosen host; `records` is the policy's, by address."""
 
     child: Picker

@@ -133,7 +133,7 @@ class OverridePicker(Explainable):
             result = self._session_host(override, call)
             if result is not None:
                 return result
-            override.fallback_reason = self._fallback_reason(override.addresses[0])
+            override.fallback_reason = self.unusable_reason(override.addresses[0])
             # Fail and not Drop: an RPC that waits for ready may wait for its host.
             if override.strict:
                 if call.trace is not None:
@@ -191,8 +191,8 @@ class OverridePicker(Explainable):
         text = f"the session cannot leave {override.avoid}: no other host of its cluster takes new sessions"
         return Fail(unavailable(text))
 
-    def _fallback_reason(self, address: str) -> RepinReason:
-        """Return the reason why the session's host is not used."""
+    def unusable_reason(self, address: str) -> RepinReason:
+        """Return why this host of a session, which is not used, cannot be."""
         entry = self.table.get(address)
         if entry is None:
             return RepinReason.UNKNOWN_HOST

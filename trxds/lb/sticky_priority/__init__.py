@@ -1,0 +1,1 @@
+"""The sticky_priority policy keeps sessions in their cluster of an aggregate, also while another one serves (A55)."""
