@@ -48,6 +48,13 @@ class TestNeverSilentlyNotSticky:
             "the session filter's cookie has a path that does not cover the method; set its path to /"
         )
 
+    async def test_a_variable_that_switches_sessions_off_is_named(self, caplog, monkeypatch, autojump_clock):
+        monkeypatch.setenv("GRPC_EXPERIMENTAL_XDS_ENABLE_OVERRIDE_HOST", "false")
+        async with Mesh.run(2, sessions=False) as mesh, mesh.channel() as channel, channel.session() as session:
+            await ask(session)
+        (warning,) = warned(caplog)
+        assert warning.endswith("is false in the environment, which switches sessions off; unset it")
+
     async def test_a_target_without_a_control_plane_cannot_be_sticky(self, caplog, autojump_clock):
         async def echo(call):
             async for message in call:

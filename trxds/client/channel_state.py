@@ -33,7 +33,6 @@ class ChannelState:
         self.data_plane = LiveDataPlane(self.lifecycle)
         self.calls = CallRegistry()
         self.sessions = SessionRegistry(observers, self.lifecycle, self.data_plane, self.now)
-        self.data_plane.on_publish = self.sessions.pinned.check
         self.client = setup.client  # for the admin surface
         self.observers = observers
         self.created_at = self.now()

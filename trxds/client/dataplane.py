@@ -35,7 +35,7 @@ class LiveDataPlane:
     def __init__(self, lifecycle: ChannelLifecycle) -> None:
         self.current: DataPlane | None = None
         self.tree: Node | None = None
-        self.on_publish: Callable[[], object] | None = None  # called after each replacement
+        self.on_publish: Callable[[], object] | None = None  # called after each replacement, if anyone has to know
         self._lifecycle = lifecycle
         self._changed = trio.lowlevel.ParkingLot()
         self._exit_idle_event: trio.Event | None = None  # set by `exit_idle`; None before the first IDLE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
@@ -18,6 +19,7 @@ from trxds.session_affinity.session_token import Key, checked_keys, encode_token
 from trxds.session_affinity.stateful_session_filter import StatefulSession
 
 from .lifecycle import ChannelLifecycle
+from .resolver_setup import OVERRIDE_HOST_VARIABLE, is_override_host_enabled
 
 _log = logging.getLogger("trxds.client")
 
@@ -71,6 +73,8 @@ def _why_not_sticky(target: str, call: PickArgs) -> str:
             f"{target} has no control plane, and the program configures no cookie; give open_channel "
             'affinity=trxds.CookieAffinity("session"), or a service config with statefulSession'
         )
+    if not is_override_host_enabled(os.environ):
+        return f"{OVERRIDE_HOST_VARIABLE} is false in the environment, which switches sessions off; unset it"
     return (
         "the route has no stateful session filter; add envoy.filters.http.stateful_session to the http_filters of "
         "the Listener, or enable it for the route"

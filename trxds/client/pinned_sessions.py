@@ -92,6 +92,7 @@ class PinnedSessions:
         if before is not None:
             self._remove(session, event.cookie, before)
         self.by_host.setdefault(host, set()).add((session, event.cookie))
+        self._data_plane.on_publish = self.check
         if isinstance(event, SessionMoved):
             why = f"{event.reason}, {event.change}" if event.change else event.reason
             text = "%s: session %d moved from %s to %s (%s)"
@@ -114,6 +115,8 @@ class PinnedSessions:
         if not pinned:
             del self.by_host[host]
             self._statuses.pop(host, None)
+        if not self.by_host:
+            self._data_plane.on_publish = None
 
     # -- what becomes of the hosts
 
@@ -124,7 +127,7 @@ class PinnedSessions:
     def check(self) -> None:
         """Report the hosts of which the data plane in force says something new. Synchronous."""
         entries, is_watched = self.entries, bool(self._streams or self._observers.active)
-        if not self.by_host or entries is None or (entries is self._checked and not is_watched):
+        if entries is None or (entries is self._checked and not is_watched):
             return
         self._checked = entries
         failed = unreachable(self._subchannels()) if is_watched else set()

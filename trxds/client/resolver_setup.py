@@ -71,6 +71,14 @@ class ResolverSetup:
     sticky_aggregates: bool = False
 
 
+OVERRIDE_HOST_VARIABLE = "GRPC_EXPERIMENTAL_XDS_ENABLE_OVERRIDE_HOST"
+
+
+def is_override_host_enabled(environ: Mapping[str, str]) -> bool:
+    """Return whether session affinity by xDS is switched on, as it is by default (A55)."""
+    return environ.get(OVERRIDE_HOST_VARIABLE, "").lower() != "false"
+
+
 def check_policies(policies: Policies) -> None:
     """Raise `ValueError` for the name of a built-in policy, `TypeError` for another value than a `PolicyType`."""
     for name, kind in policies.items():

@@ -31,7 +31,7 @@ from trxds.xds.resource_names import parse_target
 from trxds.xds.xds_client import XdsClient
 
 from .background_services import run_with_services
-from .resolver_setup import Policies, ResolverSetup, check_policies
+from .resolver_setup import Policies, ResolverSetup, check_policies, is_override_host_enabled
 
 BootstrapSource: TypeAlias = Bootstrap | Mapping[str, Any] | str | os.PathLike[str] | None
 
@@ -183,7 +183,7 @@ def make_client(
         custom_policies={name: kind.parse for name, kind in policies.items()},
         struct_policies=STRUCT_POLICIES,
         certificate_providers=frozenset(settings.certificate_providers),
-        override_host=_switch("GRPC_EXPERIMENTAL_XDS_ENABLE_OVERRIDE_HOST") != "false",  # A55
+        override_host=is_override_host_enabled(os.environ),
         aggregate_lb_policy=_switch("GRPC_XDS_AGGREGATE_CLUSTER_BACKWARD_COMPAT") == "true",  # A75
     )
     a88 = is_a88_enabled(os.environ)
