@@ -199,9 +199,16 @@ class OpenSession:
             after,
         )
 
-    def check_sticky(self, call: PickArgs) -> Status | None:
-        """Note a call that no session filter takes part in; return its failure if the session must be sticky."""
+    def check_sticky(self, call: PickArgs, deadline: float) -> Status | None:
+        """Note a call that no session filter takes part in; return its failure if the session must be sticky.
+
+        While the session has no host, the call may wait for the first pass of the cluster's hosts, until half of its
+        time is over: the pick must leave it time to be made.
+        """
         if call.override is not None:
+            if not call.override.addresses and not self.cookies.host:
+                now = self._now()
+                call.override.spread_until = (now + min(deadline, trio.current_effective_deadline())) / 2
             if self._unsticky.reasons:
                 self._unsticky.reasons.pop(call.path, None)
             return None

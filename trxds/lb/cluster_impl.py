@@ -151,6 +151,9 @@ class ClusterImplPicker(Explainable):
         return result
 
     def _draw_drop(self, call: PickArgs) -> PickResult | None:
+        # One draw for the picks before and after the wait, or a cluster that drops 10 % would drop 20 % at its start.
+        if call.override is not None and call.override.has_waited:
+            return None
         random = self.random if call.trace is None else call.trace.random(self.random)
         # A27: each category is drawn for itself, in order, and the first hit counts.
         for share in self.drops:

@@ -73,6 +73,7 @@ def check_decision(decision: object) -> None:
         ("trackers", "trackers, with methods `began` and `ended`, by address", _are_trackers(decision.trackers)),
         ("collects", "None; it is the sessions'", decision.collects is None),
         ("handed_on", "a TraceNote, or None", isinstance(decision.handed_on, TraceNote | None)),
+        ("in_first_pass", "a bool", isinstance(decision.in_first_pass, bool)),
     ):
         if not good:
             raise TypeError(f"Decision.{field} is {getattr(decision, field)!r}; it must be {wanted}")

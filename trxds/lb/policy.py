@@ -39,12 +39,13 @@ class LbConfig(Protocol):
 class PolicyState:
     """A policy's report to its parent: connectivity state and picker, as in C-core's `UpdateState`.
 
-    `generation` is the number of the newest configuration that the report answers.
+    `generation` is the number of the newest configuration that the report answers. `in_first_pass` is the decision's.
     """
 
     state: Connectivity
     picker: Picker
     generation: int = 0
+    in_first_pass: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,8 @@ class Decision:
     `trackers`, by address, are called for RPCs that another policy of the cluster sends there: those of sessions, by
     their cookies (A55). Trackers of the policy's own picks are part of the picks. `collects`, if any, is where the
     policies below attach theirs. `handed_on` says for explanations that the picker is a child's, of which and why.
+    `in_first_pass` says that hosts of the subtree, which the picker will have if they are READY, connect for the first
+    time: the first calls of sessions wait for them (`first_pass.py`).
     """
 
     state: Connectivity
@@ -102,6 +105,7 @@ class Decision:
     collects: HostTrackers | None = None
     endpoints: Mapping[str, Any] | None = None
     handed_on: TraceNote | None = None
+    in_first_pass: bool = False
 
 
 @dataclass(frozen=True, slots=True)
