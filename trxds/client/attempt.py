@@ -102,13 +102,8 @@ class Attempt:
             plane = live.current
             assert plane is not None
             picked = self._pick(plane.picker, headers, scope, on_headers)
-            if isinstance(picked, AttemptFailed):
-                return picked
-            if isinstance(picked, FirstPass):
-                await scope.run_with_deadline(partial(self._wait_for_first_pass, picked, plane))
-                continue
             stream = self.stream
-            if picked is not None and stream is not None:
+            if isinstance(picked, Complete) and stream is not None:
                 if stream.id or await self._wait_open(stream, scope):
                     if picked.trackers:
                         self.trackers = picked.trackers
@@ -120,6 +115,11 @@ class Attempt:
                 if not stream.refused:
                     return None  # the stream has ended, and no host has seen it
                 self.stream = None
+            elif isinstance(picked, AttemptFailed):
+                return picked
+            elif isinstance(picked, FirstPass):
+                await scope.run_with_deadline(partial(self._wait_for_first_pass, picked, plane))
+                continue
             # This waits also after the host refused the stream: its subchannel has posted its new state, so another
             # picker is certain to come, and picking from the same one again would be an endless loop.
             await scope.run_with_deadline(partial(live.wait_for_change, plane))
