@@ -21,7 +21,7 @@ from .configs import ClusterImplConfig
 from .endpoint_set import NO_ENDPOINTS, Endpoints
 from .load_report.load_reporting_picker import ClusterLoadTrackers, LoadReportingPicker
 from .pick import Complete, Drop, Explainable, Fail, PickArgs, Picker, PickResult
-from .policy import CONNECTING, ChannelControl, Decision, PolicyInputs
+from .policy import CONNECTING, ChannelControl, Decision, PolicyInputs, SubtreeSettings
 from .security import Security
 
 _CHILD = "hosts"
@@ -68,7 +68,7 @@ class ClusterImpl:
             Connectivity.READY if drops_all else report.state,
             picker,
             children={_CHILD: config.child},
-            security=self._update_security(config, inputs.endpoints),
+            subtree=SubtreeSettings(security=self._update_security(config, inputs.endpoints)),
         )
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:

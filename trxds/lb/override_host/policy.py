@@ -23,7 +23,7 @@ from trxds.lb.first_pass import FirstPass
 from trxds.lb.host_trackers import HostTrackers
 from trxds.lb.interfaces import SubchannelInterface
 from trxds.lb.pick import QUEUE, Complete, Explainable, Fail, Override, PickArgs, Picker, PickResult, Queue, Trace
-from trxds.lb.policy import CONNECTING, ChannelControl, Decision, PolicyInputs
+from trxds.lb.policy import CONNECTING, ChannelControl, Decision, PolicyInputs, SubtreeSettings
 from trxds.resources.endpoint import HealthStatus
 
 from .address_race import HappyEyeballs, RaceRequested
@@ -51,8 +51,9 @@ class OverrideHost:
 
     def __init__(self, channel_control: ChannelControl, spread_within: float = 0.0) -> None:
         self._channel_control = channel_control
-        self._trackers = HostTrackers()
-        self._table = HostTable(self._acquire, channel_control.release, channel_control.lookup, self._trackers)
+        trackers = HostTrackers()
+        self._subtree = SubtreeSettings(collects=trackers)
+        self._table = HostTable(self._acquire, channel_control.release, channel_control.lookup, trackers)
         self._eyeballs = HappyEyeballs(self._table)
         self._first_pass = FirstPass(spread_within)
         self._config: OverrideHostConfig | None = None
@@ -87,7 +88,7 @@ class OverrideHost:
             wake_at=min(
                 self._table.sweep_at, self._eyeballs.wake_at, self._first_pass.ends_at if in_first_pass else math.inf
             ),
-            collects=self._trackers,
+            subtree=self._subtree,
         )
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
