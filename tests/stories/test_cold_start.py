@@ -6,6 +6,7 @@ import pytest
 import trio
 from support.cold_start import delay_connections, stagger, start_sessions
 from support.mesh import METHOD, Mesh, ask, method, spread
+from support.sessions import b64
 from trio.testing import wait_all_tasks_blocked
 
 import trxds
@@ -175,6 +176,19 @@ class TestOneCall:
             mesh.network.black_hole(mesh.hosts[1])
             with trio.fail_after(0.1):
                 assert (await start_sessions(channel, 5)).took == (50, 50)
+
+    async def test_a_first_call_whose_host_cannot_be_used_waits_too(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel:
+            mesh.network.black_hole(mesh.hosts[1])
+            cookie = ("cookie", f"session={b64('10.9.9.9:1;cart')}")
+            assert (await start_sessions(channel, 1, metadata=[cookie])).took == (200, 200)
+
+    async def test_a_continued_session_whose_host_is_usable_does_not_wait(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel:
+            mesh.network.black_hole(mesh.hosts[1])
+            cookie = ("cookie", f"session={b64(f'{mesh.hosts[0]};cart')}")
+            start = await start_sessions(channel, 1, metadata=[cookie])
+            assert (start.hosts, start.took) == ({mesh.hosts[0]: 1}, (0, 0))
 
     async def test_the_other_calls_of_its_session_wait_for_its_response(self, autojump_clock, nursery):
         async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:

@@ -202,11 +202,12 @@ class OpenSession:
     def check_sticky(self, call: PickArgs, deadline: float) -> Status | None:
         """Note a call that no session filter takes part in; return its failure if the session must be sticky.
 
-        While the session has no host, the call may wait for the first pass of the cluster's hosts, until half of its
-        time is over: the pick must leave it time to be made.
+        The first call may wait for the first pass of the cluster's hosts, until half of its time is over, and so may
+        others while the session has no host.
         """
         if call.override is not None:
-            if not call.override.addresses and not self.cookies.host:
+            # A session that was continued has a host before its first call, which may not be usable any more.
+            if not self.cookies.host or self.cookies.calls == 1:
                 now = self._now()
                 call.override.spread_until = (now + min(deadline, trio.current_effective_deadline())) / 2
             if self._unsticky.reasons:

@@ -1,7 +1,7 @@
 """In the first pass of a cluster's hosts each of them connects or fails once; the first calls of sessions wait for it.
 
 A session stays where its first call went. Without the wait all sessions that are opened on a new channel would stay on
-the host that is READY first. "First pass" is the term of pick_first (A62) for the same attempts over addresses.
+the host that is READY first. grpc-go's pick_first has the term, `firstPass`, for the same of one list of addresses.
 """
 
 from __future__ import annotations
