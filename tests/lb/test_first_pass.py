@@ -204,4 +204,4 @@ class TestPicks:
         override, trace = Override(spread_until=math.inf), Trace()
         assert isinstance(self.pick(override, trace=trace), Queue)
         assert override == Override(spread_until=math.inf)
-        assert trace.notes[0].waits_for == "all hosts to connect or fail, because a session begins"
+        assert trace.notes[0].waits_for == "all hosts to connect or fail, so that sessions spread"

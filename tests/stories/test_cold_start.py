@@ -235,7 +235,7 @@ class TestOneCall:
             nursery.start_soon(ask, session)
             await wait_all_tasks_blocked()
             (call,) = channel._state.calls.open
-            assert repr(call) == f"<Rpc {METHOD}: all hosts to connect or fail, because a session begins>"
+            assert repr(call) == f"<Rpc {METHOD}: all hosts to connect or fail, so that sessions spread>"
             await trio.sleep(1)
 
     async def test_it_goes_on_after_spread_within_even_if_nothing_ends_the_first_pass(
@@ -280,11 +280,11 @@ class TestExplained:
             await ask(channel)
             await trio.sleep(0.05)
             explanation = await channel.explain(METHOD)
-            assert "the first call of a session block waits for all hosts to connect or fail" in str(explanation)
+            assert "the first call of a session waits for all hosts to connect or fail" in str(explanation)
             assert "at most 150 ms more" in str(explanation)
             assert explanation.host == mesh.hosts[0]  # of a call outside of sessions
             assert (await start_sessions(channel, 5)).took == (150, 150)
-            assert "session block" not in str(await channel.explain(METHOD))
+            assert "first call of a session" not in str(await channel.explain(METHOD))
 
 
 @pytest.mark.parametrize("seconds", [-0.1, math.nan, math.inf, "0.2", None])

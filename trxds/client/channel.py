@@ -163,7 +163,8 @@ class Channel(MethodFactory):
         retried.
 
         Calls that begin while the session has no cookie wait for the response headers of its first call, at most
-        `first_within` seconds; `wait_for_first=False` switches that off.
+        `first_within` seconds; `wait_for_first=False` switches that off. On a new channel the first call itself waits
+        for the other hosts: `spread_within` of `open_channel`.
 
         With the block the session ends: calls that are under way end with CANCELLED, and later ones raise
         `trio.ClosedResourceError`. Entering is always a checkpoint, and leaving is none. Raises `ValueError` for a

@@ -46,7 +46,7 @@ class FirstPass:
         await self._ended.wait()
 
     def __str__(self) -> str:
-        return "all hosts to connect or fail, because a session begins"
+        return "all hosts to connect or fail, so that sessions spread"
 
 
 def check_spread_within(seconds: float) -> float:

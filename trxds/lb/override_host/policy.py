@@ -153,7 +153,7 @@ class OverridePicker(Explainable):
             if call.trace is None:
                 override.has_waited = True
             else:
-                why = "hosts connect for the first time, and a session begins"
+                why = "hosts connect for the first time, and it is the first call of a session"
                 call.trace.note(why, waits_for=str(self.first_pass))
             return Queue(self.first_pass)
         if call.trace is not None:
@@ -222,7 +222,7 @@ class OverridePicker(Explainable):
         if self.first_pass is None or now >= self.first_pass.ends_at:
             return ""
         left = (self.first_pass.ends_at - now) * 1000
-        return f"; the first call of a session block waits for {self.first_pass}, at most {left:.0f} ms more"
+        return f"; the first call of a session waits for {self.first_pass}, at most {left:.0f} ms more"
 
     def _describe_hosts(self, override: Override) -> str:
         return "; ".join(map(self.describe_address, override.addresses))
