@@ -10,7 +10,7 @@ from typing import Protocol
 import trio
 
 from trxds.core.status import RpcError, Status, StatusCode
-from trxds.lb.pick import PickArgs
+from trxds.lb.pick import Override, PickArgs
 from trxds.session_affinity.session import SessionCookies
 from trxds.session_affinity.session_hosts import CookieKey, SessionHost
 from trxds.session_affinity.stateful_session_filter import StatefulSession
@@ -82,6 +82,7 @@ class OpenSession:
         "_has_warned",
         "_is_over",
         "_is_required",
+        "_may_spread",
         "_now",
         "_unsticky",
         "cookies",
@@ -107,6 +108,7 @@ class OpenSession:
         self._calls: set[SessionCall] = set()
         self._is_over = False
         self._has_warned = False
+        self._may_spread = True  # until a call finds the session's host known
 
     # -- its end
 
@@ -202,14 +204,11 @@ class OpenSession:
     def check_sticky(self, call: PickArgs, deadline: float) -> Status | None:
         """Note a call that no session filter takes part in; return its failure if the session must be sticky.
 
-        The first call may wait for the first pass of the cluster's hosts, until half of its time is over, and so may
-        others while the session has no host.
+        A call that a filter takes part in may wait for the first pass of the cluster's hosts, if it is a first call.
         """
         if call.override is not None:
-            # A session that was continued has a host before its first call, which may not be usable any more.
-            if not self.cookies.host or self.cookies.calls == 1:
-                now = self._now()
-                call.override.spread_until = (now + min(deadline, trio.current_effective_deadline())) / 2
+            if self._may_spread:
+                self._spread(call.override, deadline)
             if self._unsticky.reasons:
                 self._unsticky.reasons.pop(call.path, None)
             return None
@@ -218,6 +217,17 @@ class OpenSession:
             return None
         # A54 keeps FAILED_PRECONDITION, which would fit better, for applications.
         return Status(StatusCode.UNAVAILABLE, f"{call.path}: the session cannot be sticky: {why}")
+
+    def _spread(self, override: Override, deadline: float) -> None:
+        """Let the pick of a first call wait until half of the call's time is over, so that the wait alone fails none.
+
+        First calls are those that begin while the session has no host, and the first one of a session that was
+        continued: its host may not be usable any more.
+        """
+        if self.cookies.host and self.cookies.calls > 1:
+            self._may_spread = False
+            return
+        override.spread_until = (self._now() + min(deadline, trio.current_effective_deadline())) / 2
 
 
 def check_first_within(first_within: float) -> None:
