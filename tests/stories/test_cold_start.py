@@ -7,6 +7,7 @@ import trio
 from support.cold_start import delay_connections, stagger, start_sessions
 from support.mesh import METHOD, Mesh, ask, method, spread
 from support.sessions import b64
+from support.watching import Watcher
 from trio.testing import wait_all_tasks_blocked
 
 import trxds
@@ -237,6 +238,18 @@ class TestOneCall:
             (call,) = channel._state.calls.open
             assert repr(call) == f"<Rpc {METHOD}: all hosts to connect or fail, so that sessions spread>"
             await trio.sleep(1)
+
+    async def test_observers_hear_what_it_waits_for(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel:
+            mesh.network.black_hole(mesh.hosts[1])
+            await ask(channel)
+            watcher = Watcher()
+            with channel.observed_by(watcher):
+                await start_sessions(channel, 1)
+            assert watcher.of("delayed", "picked") == [
+                "delayed cluster cart begins; the call waits for all hosts to connect or fail, so that sessions spread",
+                f"picked {mesh.hosts[0]} of cart late",
+            ]
 
     async def test_it_goes_on_after_spread_within_even_if_nothing_ends_the_first_pass(
         self, autojump_clock, monkeypatch
