@@ -183,6 +183,9 @@ class Attempt:
         """Wait for the end of the first pass and for the picker that has all its hosts, as long as this call may."""
         override = self.args.override
         assert override is not None
+        if override.spread_until == math.inf:
+            # Half of the time that is left: the wait alone must fail no call.
+            override.spread_until = (self.args.now + min(self.deadline, trio.current_effective_deadline())) / 2
         with trio.move_on_at(min(first_pass.ends_at, override.spread_until)):
             # Not for each picker: every host that connects would wake every session that waits.
             await first_pass.wait_ended()

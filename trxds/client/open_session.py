@@ -201,14 +201,14 @@ class OpenSession:
             after,
         )
 
-    def check_sticky(self, call: PickArgs, deadline: float) -> Status | None:
+    def check_sticky(self, call: PickArgs) -> Status | None:
         """Note a call that no session filter takes part in; return its failure if the session must be sticky.
 
         A call that a filter takes part in may wait for the first pass of the cluster's hosts, if it is a first call.
         """
         if call.override is not None:
             if self._may_spread:
-                self._spread(call.override, deadline)
+                self._spread(call.override)
             if self._unsticky.reasons:
                 self._unsticky.reasons.pop(call.path, None)
             return None
@@ -218,16 +218,16 @@ class OpenSession:
         # A54 keeps FAILED_PRECONDITION, which would fit better, for applications.
         return Status(StatusCode.UNAVAILABLE, f"{call.path}: the session cannot be sticky: {why}")
 
-    def _spread(self, override: Override, deadline: float) -> None:
-        """Let the pick of a first call wait until half of the call's time is over, so that the wait alone fails none.
+    def _spread(self, override: Override) -> None:
+        """Let the pick of a first call wait.
 
         First calls are those that begin while the session has no host, and the first one of a session that was
         continued: its host may not be usable any more.
         """
         if self.cookies.host and self.cookies.calls > 1:
             self._may_spread = False
-            return
-        override.spread_until = (self._now() + min(deadline, trio.current_effective_deadline())) / 2
+        else:
+            override.spread_until = math.inf
 
 
 def check_first_within(first_within: float) -> None:

@@ -133,7 +133,7 @@ class Rpc:
         # A31: the cluster is chosen once for a call, and every attempt stays in it.
         self._route, config = route, route.config
         if self._session is not None:
-            problem = self._session.check_sticky(route.args, scope.deadline)
+            problem = self._session.check_sticky(route.args)
             if problem is not None:
                 return problem
         if config is not NO_METHOD_CONFIG:
