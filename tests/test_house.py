@@ -53,6 +53,7 @@ SHELLS = frozenset(
         "core/clock.py",
         "core/lifetime.py",
         "lb/child_policy.py",
+        "lb/first_pass.py",
         "lb/load_report/orca_oob.py",
         "lb/policy_node.py",
         "lb/policy_node_tasks.py",

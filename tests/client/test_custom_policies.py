@@ -9,6 +9,7 @@ from support.mesh import PLANE, Mesh, ask, spread
 from trio.testing import wait_all_tasks_blocked
 
 from trxds import RpcError, Status, StatusCode, open_xds_client
+from trxds.lb.policy import SubtreeSettings
 from trxds.policies import (
     CONNECTING,
     Complete,
@@ -281,7 +282,8 @@ async def test_a_task_or_tracker_that_raises_is_logged_and_the_rpcs_go_on(policy
         {"tasks": {"one": None}},
         {"ejected": [1]},
         {"re_resolve": None},
-        {"security": "tls"},
+        {"subtree": SubtreeSettings(security="tls")},
+        {"in_first_pass": 1},
     ],
     ids=lambda nonsense: next(iter(nonsense)),
 )

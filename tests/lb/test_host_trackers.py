@@ -10,7 +10,7 @@ from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.host_trackers import HostTrackers
 from trxds.lb.least_request import LeastRequest
 from trxds.lb.pick import QUEUE_PICKER, PickArgs
-from trxds.lb.policy import Decision, PolicyInputs
+from trxds.lb.policy import Decision, PolicyInputs, SubtreeSettings
 from trxds.lb.weighted_round_robin.policy import WeightedRoundRobin
 from trxds.resources.endpoint import Endpoint
 from trxds.resources.lb_policy import CustomPolicy
@@ -115,7 +115,7 @@ class TestPolicies:
                 pass
 
             def decide(self, inputs, now):
-                return Decision(READY, QUEUE_PICKER, collects=HostTrackers())
+                return Decision(READY, QUEUE_PICKER, subtree=SubtreeSettings(collects=HostTrackers()))
 
-        with pytest.raises(TypeError, match="collects"):
+        with pytest.raises(TypeError, match="subtree"):
             make_checked_factory(Mine)(channel_control()).decide(PolicyInputs(CustomPolicy("mine", {})), 0.0)

@@ -16,7 +16,7 @@ from trio.testing import wait_all_tasks_blocked
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.lb.endpoint_set import NO_ENDPOINTS
 from trxds.lb.host_trackers import HostTrackers
-from trxds.lb.policy import Decision
+from trxds.lb.policy import Decision, SubtreeSettings
 from trxds.lb.policy_node import Configure, Node, PolicyContext
 from trxds.lb.registry import Registry
 
@@ -78,7 +78,7 @@ class Scripted:
             wants.wake_at if wants.wake_at > now else inf,
             wants.tasks,
             trackers=wants.trackers,
-            collects=wants.collects,
+            subtree=SubtreeSettings(collects=wants.collects),
             endpoints=wants.endpoints,
         )
 

@@ -332,6 +332,11 @@ def test_a_bad_bootstrap_or_target_raises_at_once_in_a_thread(world):
         raise AssertionError
     with pytest.raises(ValueError, match="grcp"), trxds.sync.open_channel("grcp:shop"):
         raise AssertionError
+    with (
+        pytest.raises(ValueError, match="spread_within is -1"),
+        trxds.sync.open_channel("ipv4:1.2.3.4:5", spread_within=-1),
+    ):
+        raise AssertionError
 
 
 def test_an_xds_client_of_another_trio_run_is_a_value_error():

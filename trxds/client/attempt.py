@@ -19,6 +19,7 @@ from trxds.core import metadata as md
 from trxds.core.metadata import EMPTY, Metadata
 from trxds.core.status import OK, Status, StatusCode, rewrite_illegal_status
 from trxds.lb.call_trackers import notify_began, notify_ended
+from trxds.lb.first_pass import FirstPass
 from trxds.lb.pick import Complete, Drop, Fail, PickArgs, Picker, PickResult, Queue, Tracker
 from trxds.transport.client_stream import NO_REPLY, ClientStream
 from trxds.transport.request import Request
@@ -29,6 +30,7 @@ from .call_settings import CallSettings
 from .call_telemetry import AttemptTelemetry
 from .channel_state import ChannelState
 from .completed_call import CompletedCall
+from .dataplane import DataPlane
 from .replay_buffer import ReplayBuffer
 
 _log = logging.getLogger("trxds.client")
@@ -100,10 +102,8 @@ class Attempt:
             plane = live.current
             assert plane is not None
             picked = self._pick(plane.picker, headers, scope, on_headers)
-            if isinstance(picked, AttemptFailed):
-                return picked
             stream = self.stream
-            if picked is not None and stream is not None:
+            if isinstance(picked, Complete) and stream is not None:
                 if stream.id or await self._wait_open(stream, scope):
                     if picked.trackers:
                         self.trackers = picked.trackers
@@ -115,13 +115,18 @@ class Attempt:
                 if not stream.refused:
                     return None  # the stream has ended, and no host has seen it
                 self.stream = None
+            elif isinstance(picked, AttemptFailed):
+                return picked
+            elif isinstance(picked, FirstPass):
+                await scope.run_with_deadline(partial(self._wait_for_first_pass, picked, plane))
+                continue
             # This waits also after the host refused the stream: its subchannel has posted its new state, so another
             # picker is certain to come, and picking from the same one again would be an endless loop.
             await scope.run_with_deadline(partial(live.wait_for_change, plane))
 
     def _pick(
         self, picker: Picker, headers: md.Headers, scope: CallScope, on_headers: Callable[[], None]
-    ) -> Complete | AttemptFailed | None:
+    ) -> Complete | AttemptFailed | FirstPass | None:
         """Pick a host and open a stream there, without a checkpoint between, so that the picker's view still holds."""
         args, settings, telemetry = self.args, self.settings, self.telemetry
         args.now = self.channel.now()
@@ -162,6 +167,9 @@ class Attempt:
             case Drop(status):
                 # A drop fails a call that waits for ready too, and is not retried (wait-for-ready.md, A6).
                 return AttemptFailed(rewrite_illegal_status(status, "the load balancing policy"), final=True)
+            case Queue(FirstPass() as first_pass):
+                scope.waiting_for = first_pass
+                return first_pass
             case Queue():
                 scope.waiting_for = f"a host of cluster {args.cluster} to connect"
             case nonsense:
@@ -170,6 +178,18 @@ class Attempt:
                 status = Status(StatusCode.INTERNAL, "the load balancing policy returned no pick result, see the log")
                 return AttemptFailed(status, final=True)
         return None
+
+    async def _wait_for_first_pass(self, first_pass: FirstPass, plane: DataPlane) -> None:
+        """Wait for the end of the first pass and for the picker that has all its hosts, as long as this call may."""
+        override = self.args.override
+        assert override is not None
+        if override.spread_until == math.inf:
+            # Half of the time that is left: the wait alone must fail no call.
+            override.spread_until = (self.args.now + min(self.deadline, trio.current_effective_deadline())) / 2
+        with trio.move_on_at(min(first_pass.ends_at, override.spread_until)):
+            # Not for each picker: every host that connects would wake every session that waits.
+            await first_pass.wait_ended()
+            await self.channel.data_plane.wait_for_change(plane)
 
     def _picker_exception(self) -> PickResult:
         """Log the exception of a picker and fail this RPC: a bug in a user's policy must not reach the RPC's caller."""

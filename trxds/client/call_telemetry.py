@@ -15,6 +15,7 @@ from trxds.core.observe import Pick, SessionHostChanged, SessionPick
 from trxds.core.observers import AttemptObservers, CallObservers
 from trxds.core.status import Status, StatusCode
 from trxds.lb.circuit_breakers import CallCounter
+from trxds.lb.first_pass import FirstPass
 from trxds.lb.override_host.repin_reason import reason_of
 from trxds.lb.pick import Complete, Fail, Override, PickArgs, Queue
 from trxds.session_affinity.session import SessionCookies
@@ -121,6 +122,8 @@ class AttemptTelemetry:
                     (each.cluster for each in trackers if isinstance(each, CallCounter) and each.cluster), ""
                 )
                 self.observers.picked(Pick(call.cluster, backend, host.address, self._delayed))
+            case Queue(FirstPass() as first_pass):
+                self._delay(f"cluster {call.cluster} begins; the call waits for {first_pass}")
             case Queue():
                 self._delay(f"no host of cluster {call.cluster} is connected")
             case Fail(status) if wait_for_ready:

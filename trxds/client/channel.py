@@ -16,6 +16,7 @@ from trxds.core.connectivity import Connectivity
 from trxds.core.observe import Observer, Telemetry
 from trxds.core.observers import Observers, observe
 from trxds.lb.custom_policy import PolicyType
+from trxds.lb.first_pass import SPREAD_WITHIN, check_spread_within
 from trxds.resolver.route_explanation import Explanation
 from trxds.resolver.route_timeout import legacy_route_timeout, max_stream_duration
 from trxds.resolver.target_uri import canonical, checked_authority, parse_non_xds_target
@@ -123,7 +124,8 @@ class Channel(MethodFactory):
         retried.
 
         Calls that begin while the session has no cookie wait for the response headers of its first call, at most
-        `first_within` seconds; `wait_for_first=False` switches that off.
+        `first_within` seconds; `wait_for_first=False` switches that off. On a new channel the first call itself waits
+        for the other hosts: `spread_within` of `open_channel`.
 
         A `token` of `Session.export` continues that session, also one of another process; None begins a new one, and so
         does a token whose time is over. With `key`, bytes or several of them for a change of keys, the token must be
@@ -243,6 +245,7 @@ async def open_channel(
     keepalive_timeout: float = DEFAULT_KEEPALIVE_TIMEOUT,
     keepalive_without_calls: bool = False,
     idle_timeout: float | None = IDLE_TIMEOUT,
+    spread_within: float = SPREAD_WITHIN,
     legacy_route_timeouts: bool = False,
     sticky_aggregates: bool = False,
     credentials: ChannelCredentials = INSECURE,
@@ -280,6 +283,9 @@ async def open_channel(
     After `idle_timeout` seconds without a call (and up to an eighth more) the channel is IDLE: its connections to hosts
     end, and the next call connects and resolves DNS again; xDS watches stay. None is never.
 
+    On a new channel the first call of a session waits until all hosts have connected or failed, at most `spread_within`
+    seconds after the first is READY, so that sessions do not all stay on that one (`docs/sessions.md`). 0 is no wait.
+
     With `sticky_aggregates`, for xDS targets only, a session keeps its host in each cluster of an aggregate, also when
     a more preferred cluster is back (`docs/sessions.md`).
 
@@ -292,9 +298,10 @@ async def open_channel(
     channel's state (`docs/operating.md`); a `trxds.admin.Admin` has more options. `network` replaces TCP, for tests.
 
     Raises `ValueError` for a malformed target, an unknown compression, the name of a built-in policy, a bad service
-    config or an `admin` address that other machines could reach, and `BootstrapError` for a bad bootstrap, all before
-    anything runs; `OSError` if `admin` cannot be listened on. When the block has been left, no task and no socket of
-    the channel remains. Leaving is always a checkpoint; entering is one only with `admin`, as with a nursery.
+    config, a time out of range or an `admin` address that other machines could reach, and `BootstrapError` for a bad
+    bootstrap, all before anything runs; `OSError` if `admin` cannot be listened on. When the block has been left, no
+    task and no socket of the channel remains. Leaving is always a checkpoint; entering is one only with `admin`, as
+    with a nursery.
     """
     network = network or TcpNetwork()
     admin_address, host_credentials = checked_admin(admin), checked_credentials(credentials)
@@ -320,7 +327,7 @@ async def open_channel(
     pool = make_pool(
         network, host_credentials, setup.authority, setup.providers, state.random, options, pings, observers
     )
-    control = ClientChannel(setup, state, pool, checked_idle_timeout(idle_timeout))
+    control = ClientChannel(setup, state, pool, checked_idle_timeout(idle_timeout), check_spread_within(spread_within))
     services = {"pool": pool.run, "control": control.run, **setup.services}
     with observers.closing():
         async with run_with_services(f"the channel to {target}", services, state.close):

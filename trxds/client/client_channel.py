@@ -21,6 +21,7 @@ from trxds.lb.cds import Cds
 from trxds.lb.child_policy import Configure
 from trxds.lb.configs import CdsConfig, OverrideHostConfig
 from trxds.lb.custom_policy import make_checked_factory
+from trxds.lb.first_pass import SPREAD_WITHIN
 from trxds.lb.override_host.policy import OverrideHost
 from trxds.lb.pick import Picker
 from trxds.lb.policy import PolicyFactory
@@ -51,9 +52,19 @@ def checked_idle_timeout(timeout: float | None) -> float:
 
 
 class ClientChannel:
-    """A `ClientChannel` publishes to `state` and takes subchannels from `pool`; `idle_timeout` is in seconds."""
+    """A `ClientChannel` publishes to `state` and takes subchannels from `pool`.
 
-    def __init__(self, setup: ResolverSetup, state: ChannelState, pool: SubchannelPool, idle_timeout: float) -> None:
+    `idle_timeout` is in seconds; `spread_within` too, for the first calls of sessions (`lb/first_pass.py`).
+    """
+
+    def __init__(
+        self,
+        setup: ResolverSetup,
+        state: ChannelState,
+        pool: SubchannelPool,
+        idle_timeout: float,
+        spread_within: float = SPREAD_WITHIN,
+    ) -> None:
         self._setup = setup
         self._state = state
         self._pool = pool
@@ -62,7 +73,8 @@ class ClientChannel:
         self._make_chain = partial(make_chain, FilterContext(state.random))
         custom = {name: make_checked_factory(kind.make) for name, kind in setup.policies.items()}
         ring_hash = partial(RingHash, size_cap=read_size_cap(os.environ))
-        own: dict[str, PolicyFactory] = {OverrideHostConfig.policy: OverrideHost, RingHashConfig.policy: ring_hash}
+        override_host = partial(OverrideHost, spread_within=spread_within)
+        own: dict[str, PolicyFactory] = {OverrideHostConfig.policy: override_host, RingHashConfig.policy: ring_hash}
         if setup.sticky_aggregates:
             own[CdsConfig.policy] = partial(Cds, sticky_aggregates=True)
         self._registry = Registry({**custom, **own})

@@ -11,7 +11,7 @@ from typing import Protocol
 import trio
 
 from trxds.core.status import RpcError, Status, StatusCode
-from trxds.lb.pick import PickArgs
+from trxds.lb.pick import Override, PickArgs
 from trxds.resolver.target_uri import canonical
 from trxds.session_affinity.session import SessionCookies
 from trxds.session_affinity.session_hosts import CookieKey, SessionHost
@@ -90,6 +90,7 @@ class OpenSession:
         "_has_warned",
         "_is_over",
         "_is_required",
+        "_may_spread",
         "channel",
         "cookies",
         "now",
@@ -116,6 +117,7 @@ class OpenSession:
         self._calls: set[SessionCall] = set()
         self._is_over = False
         self._has_warned = False
+        self._may_spread = True  # until a call finds the session's host known
 
     # -- its end
 
@@ -228,8 +230,13 @@ class OpenSession:
         )
 
     def check_sticky(self, call: PickArgs) -> Status | None:
-        """Note a call that no session filter takes part in; return its failure if the session must be sticky."""
+        """Note a call that no session filter takes part in; return its failure if the session must be sticky.
+
+        A call that a filter takes part in may wait for the first pass of the cluster's hosts, if it is a first call.
+        """
         if call.override is not None:
+            if self._may_spread:
+                self._spread(call.override)
             if self.unsticky.reasons:
                 self.unsticky.reasons.pop(call.path, None)
             return None
@@ -238,6 +245,17 @@ class OpenSession:
             return None
         # A54 keeps FAILED_PRECONDITION, which would fit better, for applications.
         return Status(StatusCode.UNAVAILABLE, f"{call.path}: the session cannot be sticky: {why}")
+
+    def _spread(self, override: Override) -> None:
+        """Let the pick of a first call wait.
+
+        First calls are those that begin while the session has no host, and the first one of a session that was
+        continued: its host may not be usable any more.
+        """
+        if self.cookies.host and self.cookies.calls > 1:
+            self._may_spread = False
+        else:
+            override.spread_until = math.inf
 
 
 def _name_cookies(hosts: Mapping[CookieKey, SessionHost]) -> str:

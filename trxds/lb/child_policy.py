@@ -103,7 +103,11 @@ class Child:
         if before is None or self.current is not None:
             return True
         # By identity: a new picker, even an equal one, has to reach the RPCs that wait.
-        return before.picker is not report.picker or before.state is not report.state
+        return (
+            before.picker is not report.picker
+            or before.state is not report.state
+            or before.in_first_pass is not report.in_first_pass
+        )
 
     @property
     def is_active(self) -> bool:

@@ -21,7 +21,7 @@ from .configs import ClusterImplConfig
 from .endpoint_set import NO_ENDPOINTS, Endpoints
 from .load_report.load_reporting_picker import ClusterLoadTrackers, LoadReportingPicker
 from .pick import Complete, Drop, Fail, PickArgs, Picker, PickResult, WrapperPicker
-from .policy import CONNECTING, ChannelControl, Decision, PolicyInputs
+from .policy import CONNECTING, ChannelControl, Decision, PolicyInputs, SubtreeSettings
 from .security import Security
 
 _CHILD = "hosts"
@@ -68,7 +68,7 @@ class ClusterImpl:
             Connectivity.READY if drops_all else report.state,
             picker,
             children={_CHILD: config.child},
-            security=self._update_security(config, inputs.endpoints),
+            subtree=SubtreeSettings(security=self._update_security(config, inputs.endpoints)),
         )
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
@@ -151,6 +151,9 @@ class ClusterImplPicker(WrapperPicker):
         return result
 
     def _draw_drop(self, call: PickArgs) -> PickResult | None:
+        # One draw for the picks before and after the wait, or a cluster that drops 10 % would drop 20 % at its start.
+        if call.override is not None and call.override.has_waited:
+            return None
         random = self.random if call.trace is None else call.trace.random(self.random)
         # A27: each category is drawn for itself, in order, and the first hit counts.
         for share in self.drops:

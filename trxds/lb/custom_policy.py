@@ -12,7 +12,7 @@ from trxds.core.connectivity import Connectivity
 from .endpoint_set import Endpoints
 from .pick import TraceNote
 from .pick_explanation import Describes
-from .policy import ChannelControl, Decision, Policy, PolicyFactory, PolicyInputs
+from .policy import NO_SETTINGS, ChannelControl, Decision, Policy, PolicyFactory, PolicyInputs
 
 _TRACKER_METHODS = ("began", "ended")
 
@@ -69,10 +69,10 @@ def check_decision(decision: object) -> None:
         ("ejected", "a frozenset of addresses, or None", _are_texts_or_none(decision.ejected)),
         ("endpoints", "None, or Endpoints by the children's names", _are_endpoints(decision.endpoints)),
         ("re_resolve", "a name", isinstance(decision.re_resolve, str)),
-        ("security", "None; it is the cluster's", decision.security is None),
+        ("subtree", "left out; it is for the cluster's own policies", decision.subtree == NO_SETTINGS),
         ("trackers", "trackers, with methods `began` and `ended`, by address", _are_trackers(decision.trackers)),
-        ("collects", "None; it is the sessions'", decision.collects is None),
         ("handed_on", "a TraceNote, or None", isinstance(decision.handed_on, TraceNote | None)),
+        ("in_first_pass", "a bool", isinstance(decision.in_first_pass, bool)),
     ):
         if not good:
             raise TypeError(f"Decision.{field} is {getattr(decision, field)!r}; it must be {wanted}")

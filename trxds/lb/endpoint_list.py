@@ -241,6 +241,8 @@ class EndpointList:
         self._lookup = lookup
         self._last_endpoints: tuple[Endpoint, ...] = ()
         self._states: dict[Key, EndpointState] = {}
+        # The endpoints that have neither connected nor failed yet; None once all have, and one is READY.
+        self._first_pass: set[Key] | None = set()
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         if inputs.endpoints.all is not self._last_endpoints:
@@ -256,6 +258,7 @@ class EndpointList:
             connect=tuple(chain.from_iterable(map(_CONNECT, states))),
             # Only endpoints without a connection: for ten thousand READY ones the list is empty.
             wake_at=earliest_wake_up([endpoint for endpoint in states if endpoint.ready is None], inputs.hosts, now),
+            in_first_pass=self._first_pass is not None and self._update_first_pass(self._first_pass, state),
         )
 
     def describe(self) -> str:
@@ -268,6 +271,16 @@ class EndpointList:
             # A61: the same set of addresses is the same endpoint, whatever their order.
             known = old.get(key)
             self._states[key] = known.with_addresses(endpoint.addresses) if known else EndpointState(endpoint.addresses)
+        if self._first_pass is not None:
+            self._first_pass |= self._states.keys() - old.keys()
+
+    def _update_first_pass(self, pending: set[Key], state: Connectivity) -> bool:
+        """Return whether an endpoint still connects for the first time, of those before the end of the first pass."""
+        states = self._states
+        pending = {key for key in pending if key in states and states[key].state is Connectivity.CONNECTING}
+        # If all have failed it goes on: no session has a host yet, and the next endpoints may be the first READY ones.
+        self._first_pass = pending if pending or state is not READY else None
+        return bool(pending)
 
     def _picker_for(self, state: Connectivity) -> Picker:
         if state is Connectivity.READY:

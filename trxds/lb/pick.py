@@ -6,6 +6,7 @@ itself: with a `Trace`, the same functions note what they choose and why, and ch
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
@@ -14,6 +15,7 @@ from trxds.core.random_copies import RandomCopies
 from trxds.core.status import Status
 from trxds.resolver.routes import BoundRoute
 
+from .first_pass import FirstPass
 from .interfaces import SubchannelInterface
 
 
@@ -24,7 +26,9 @@ class Override:
     `addresses` are the cookie's, in order, perhaps none. The pick sets `actual_address_list`: the addresses of the
     chosen endpoint, joined by commas, the connected one first. With `strict` the RPC fails when none of `addresses` can
     be used (Envoy's `StatefulSession.strict`); `fallback_reason` says why none could, strict or not. `avoid` is the
-    address of a host that the session leaves on purpose, so that any other one is chosen.
+    address of a host that the session leaves on purpose, so that any other one is chosen. `spread_until` is
+    the time until which a session's first RPC may wait for the other hosts (`first_pass.py`); other RPCs never do.
+    `has_waited` says that its last pick made it wait for them.
     """
 
     addresses: tuple[str, ...] = ()
@@ -32,6 +36,8 @@ class Override:
     strict: bool = False
     fallback_reason: str = ""
     avoid: str = ""
+    spread_until: float = -math.inf
+    has_waited: bool = False
 
 
 @dataclass(slots=True)
@@ -89,7 +95,12 @@ class Complete:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """The RPC waits for the next picker, whether it waits for ready or not."""
+    """The RPC waits for the next picker, whether it waits for ready or not.
+
+    With a `first_pass` it waits for its end first: it would only wait again after any picker before that.
+    """
+
+    first_pass: FirstPass | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,12 +39,13 @@ class LbConfig(Protocol):
 class PolicyState:
     """A policy's report to its parent: connectivity state and picker, as in C-core's `UpdateState`.
 
-    `generation` is the number of the newest configuration that the report answers.
+    `generation` is the number of the newest configuration that the report answers. `in_first_pass` is the decision's.
     """
 
     state: Connectivity
     picker: Picker
     generation: int = 0
+    in_first_pass: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,21 @@ class PolicyInputs:
 
 
 @dataclass(frozen=True, slots=True)
+class SubtreeSettings:
+    """What the policies of a cluster say of the subtree below them.
+
+    `security` says how its hosts are reached (A29); with another one the children are replaced, and the old ones go on
+    picking until the new ones can. `collects`, if any, is where the policies below attach their trackers.
+    """
+
+    security: Security | None = None
+    collects: HostTrackers | None = None
+
+
+NO_SETTINGS = SubtreeSettings()
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """The complete state that a policy wants; its node makes the changes.
 
@@ -78,13 +94,13 @@ class Decision:
     are the addresses to lease; those in `connect`, leased here or acquired by picks, are asked to connect if IDLE. At
     `wake_at`, in seconds on Trio's clock, the policy decides again. `tasks` run in the node's nursery while decisions
     name them; another callable under the same name replaces the task. `ejected`, unless None, are the addresses ejected
-    for the subtree below (A50). `re_resolve` is a DNS name whose addresses may be out of date. `security` says how the
-    subtree's hosts are reached (A29); with another one the children are replaced, and the old ones go on picking until
-    the new ones can.
+    for the subtree below (A50). `re_resolve` is a DNS name whose addresses may be out of date. `subtree` is for a
+    cluster's own policies.
 
     `trackers`, by address, are called for RPCs that another policy of the cluster sends there: those of sessions, by
-    their cookies (A55). Trackers of the policy's own picks are part of the picks. `collects`, if any, is where the
-    policies below attach theirs. `handed_on` says for explanations that the picker is a child's, of which and why.
+    their cookies (A55). Trackers of the policy's own picks are part of the picks. `handed_on` says for explanations
+    that the picker is a child's, of which and why. `in_first_pass` says that a host which the picker will have, once it
+    is READY, connects for the first time: the first calls of sessions wait for it (`first_pass.py`).
     """
 
     state: Connectivity
@@ -97,11 +113,11 @@ class Decision:
     tasks: Mapping[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
     ejected: frozenset[str] | None = None
     re_resolve: str = ""
-    security: Security | None = None
+    subtree: SubtreeSettings = NO_SETTINGS
     trackers: Mapping[str, Tracker] | None = None
-    collects: HostTrackers | None = None
     endpoints: Mapping[str, Any] | None = None
     handed_on: TraceNote | None = None
+    in_first_pass: bool = False
 
 
 @dataclass(frozen=True, slots=True)

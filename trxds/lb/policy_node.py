@@ -274,10 +274,16 @@ class Node:
         """
         # Pickers are compared by identity: an equal but new one makes queued RPCs pick again.
         state, picker, generation, last = decision.state, decision.picker, self._update.generation, self._last_report
-        if last is not None and last.picker is picker and last.state is state and last.generation == generation:
+        if (
+            last is not None
+            and last.picker is picker
+            and last.state is state
+            and last.generation == generation
+            and last.in_first_pass is decision.in_first_pass
+        ):
             return
         if not self._children.by_name or self._children.have_all_answered:
-            self._last_report = PolicyState(state, picker, generation)
+            self._last_report = PolicyState(state, picker, generation, decision.in_first_pass)
             self._report(self._last_report)
 
     # -- children

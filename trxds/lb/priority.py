@@ -73,6 +73,7 @@ class Priority:
                 (p.fires_at for n, p in self._timers.items() if n in active and p.fires_at > now), default=math.inf
             ),
             handed_on=TraceNote(why, chosen),
+            in_first_pass=report.in_first_pass,
         )
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:

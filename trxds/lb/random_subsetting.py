@@ -37,8 +37,14 @@ class RandomSubsetting:
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         report = inputs.children.get(_CHILD, CONNECTING)
         config, endpoints = self._choose(inputs.config, inputs.endpoints)
-        below = {_CHILD: config}, {_CHILD: endpoints}
-        return Decision(report.state, report.picker, children=below[0], endpoints=below[1], handed_on=_HANDED_ON)
+        return Decision(
+            report.state,
+            report.picker,
+            children={_CHILD: config},
+            endpoints={_CHILD: endpoints},
+            handed_on=_HANDED_ON,
+            in_first_pass=report.in_first_pass,
+        )
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
         return f"{min(len(inputs.endpoints), inputs.config.subset_size)} of {len(inputs.endpoints)} endpoints"

@@ -107,12 +107,13 @@ class Subtree:
             if self.ejections_below is self.ejections:
                 self.ejections_below = Ejections(self.ejections)
             self.ejections_below.eject(decision.ejected)
-        if decision.security is not self._security:
-            security = self._security = decision.security
+        settings = decision.subtree
+        if settings.security is not self._security:
+            security = self._security = settings.security
             # Another pool makes the node replace its children, by a graceful switch.
             self.hosts = self._all_hosts.with_security(security.of) if security is not None else self._all_hosts
-        if decision.collects is not None:
-            self.trackers_below = decision.collects
+        if settings.collects is not None:
+            self.trackers_below = settings.collects
         if decision.trackers is not self._last_trackers:
             self._last_trackers = decision.trackers
             if self._trackers is not None:

@@ -46,6 +46,7 @@ class WeightedTarget:
             children={name: target.config for name, target in targets.items()},
             # A28: a removed locality keeps its connections for 15 minutes.
             deactivate=frozenset(inputs.children.keys() - targets.keys()),
+            in_first_pass=any(reports[name].in_first_pass for name in weights),
         )
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:

@@ -60,6 +60,7 @@ class OutlierDetection:
             wake_at=wake_at,
             ejected=self._ejected,
             handed_on=_HANDED_ON if config.rules is not None else _NO_RULES,
+            in_first_pass=report.in_first_pass,
         )
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:

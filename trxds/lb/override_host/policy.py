@@ -2,11 +2,13 @@
 
 Its child balances all other RPCs. A cookie's hosts are looked up in a table of all the cluster's
 endpoints, also those that are DRAINING, that a lower priority has, or that the child never
-connected. The sweep of idle hosts and the races of a cookie's hosts run at the decision's `wake_at`.
+connected. The sweep of idle hosts, the races of a cookie's hosts and the end of the first pass are at the decision's
+`wake_at`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from random import Random
@@ -18,10 +20,11 @@ from trxds.core.plural import plural
 from trxds.core.status import Status, unavailable
 from trxds.lb.configs import OverrideHostConfig
 from trxds.lb.endpoint_set import Endpoints
+from trxds.lb.first_pass import FirstPass
 from trxds.lb.host_trackers import HostTrackers
 from trxds.lb.interfaces import SubchannelInterface
-from trxds.lb.pick import QUEUE, Complete, Explainable, Fail, Override, PickArgs, Picker, PickResult, Trace
-from trxds.lb.policy import CONNECTING, ChannelControl, Decision, PolicyInputs
+from trxds.lb.pick import QUEUE, Complete, Explainable, Fail, Override, PickArgs, Picker, PickResult, Queue, Trace
+from trxds.lb.policy import CONNECTING, ChannelControl, Decision, PolicyInputs, SubtreeSettings
 from trxds.resources.endpoint import HealthStatus
 
 from .address_race import HappyEyeballs, RaceRequested
@@ -37,19 +40,25 @@ _WAIT_REASONS = {
 }
 # A policy that balances gives another host soon; one that does not, such as ring_hash, never.
 _MAX_OTHER_PICKS = 32
+_NO_SESSION = "no session yet"
 _SWEEP = ("sweep",)  # the event of a pick that leases the first host: the policy has to set `wake_at` for the sweep
 
 
 class OverrideHost:
-    """The override_host policy; its table is shared with its pickers."""
+    """The override_host policy; its table is shared with its pickers.
+
+    The first calls of sessions wait at most `spread_within` seconds for the first pass of the child's hosts.
+    """
 
     only_child: ClassVar[str] = _CHILD
 
-    def __init__(self, channel_control: ChannelControl) -> None:
+    def __init__(self, channel_control: ChannelControl, spread_within: float = 0.0) -> None:
         self._channel_control = channel_control
-        self._trackers = HostTrackers()
-        self._table = HostTable(self._acquire, channel_control.release, channel_control.lookup, self._trackers)
+        trackers = HostTrackers()
+        self._subtree = SubtreeSettings(collects=trackers)
+        self._table = HostTable(self._acquire, channel_control.release, channel_control.lookup, trackers)
         self._eyeballs = HappyEyeballs(self._table)
+        self._first_pass = FirstPass(spread_within)
         self._config: OverrideHostConfig | None = None
         self._endpoints: Endpoints | None = None
 
@@ -62,6 +71,7 @@ class OverrideHost:
         waits = [event for event in inputs.pick_events if isinstance(event, RaceRequested)]
         next_hosts = self._eyeballs.advance(waits, config.statuses, now)
         report = inputs.children.get(_CHILD, CONNECTING)
+        in_first_pass = self._first_pass.update(report.state, report.in_first_pass, now)
         picker = OverridePicker(
             self._table,
             self._eyeballs,
@@ -71,6 +81,7 @@ class OverrideHost:
             self._channel_control.notify_policy,
             self._describe_address,
             self._channel_control.random,
+            self._first_pass if in_first_pass else None,
         )
         return Decision(
             report.state,
@@ -78,8 +89,10 @@ class OverrideHost:
             children={_CHILD: config.child},
             # The texts among the events are addresses of cookies' hosts that nobody has connected yet.
             connect=(*next_hosts, *(address for address in inputs.pick_events if isinstance(address, str))),
-            wake_at=min(self._table.sweep_at, self._eyeballs.wake_at),
-            collects=self._trackers,
+            wake_at=min(
+                self._table.sweep_at, self._eyeballs.wake_at, self._first_pass.ends_at if in_first_pass else math.inf
+            ),
+            subtree=self._subtree,
         )
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
@@ -123,6 +136,7 @@ class OverridePicker(Explainable):
     notify_policy: Callable[[Hashable], None]
     describe_address: Callable[[str], str]  # for explanations
     random: Random
+    first_pass: FirstPass | None = None  # of the child's hosts, while the first calls of sessions wait for it
 
     def pick(self, call: PickArgs) -> PickResult:
         override = call.override
@@ -140,8 +154,16 @@ class OverridePicker(Explainable):
                     why = "none of the session's hosts can be used, and the session is strict"
                     call.trace.note(why, saw=self._describe_hosts(override))
                 return Fail(no_usable_host_status(override))
+        if self.first_pass is not None and call.now < min(override.spread_until, self.first_pass.ends_at):
+            if call.trace is None:
+                override.has_waited = True
+            else:
+                why = "hosts connect for the first time, and it is the first call of a session"
+                call.trace.note(why, waits_for=str(self.first_pass))
+            return Queue(self.first_pass)
         if call.trace is not None:
             return self._explain_child(call, call.trace)
+        override.has_waited = False
         result = self.child.pick(call) if not override.avoid else self._pick_other(override, call)
         if type(result) is Complete:
             self._record_host(result.host, override, call.now)
@@ -220,8 +242,15 @@ class OverridePicker(Explainable):
         elif override.addresses:
             trace.note("none of the session's hosts can be used", saw=self._describe_hosts(override))
         else:
-            trace.note("the host that it gives is the session's", saw="no session yet")
+            trace.note(f"the host that it gives is the session's{self._describe_first_pass(call.now)}", saw=_NO_SESSION)
         return trace.pick(self.child, call)
+
+    def _describe_first_pass(self, now: float) -> str:
+        """Describe the wait that a first call in a `channel.session()` would have; an explained call has no session."""
+        if self.first_pass is None or now >= self.first_pass.ends_at:
+            return ""
+        left = (self.first_pass.ends_at - now) * 1000
+        return f"; the first call of a session waits for {self.first_pass}, at most {left:.0f} ms more"
 
     def _describe_hosts(self, override: Override) -> str:
         return "; ".join(map(self.describe_address, override.addresses))
