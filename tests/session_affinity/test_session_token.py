@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from trxds.core.metadata import is_key, is_value
 from trxds.session_affinity import cookie
 from trxds.session_affinity.cookie_jar import CookieJar
+from trxds.session_affinity.session_hosts import CookieKey
 from trxds.session_affinity.session_token import (
     MAX_EXPIRY,
     MAX_TOKEN_SIZE,
@@ -57,7 +58,7 @@ def check(text: str, keys: tuple[bytes, ...]) -> None:
         return
     jar = CookieJar()
     for each in found.cookies:
-        jar.restore(each.name, each.path, each.value, 1.0)
+        jar.restore(CookieKey(each.name, each.path), each.value, 1.0)
         jar.store(f"{each.name}={each.value}; Path={each.path}", 0.0, 0.0)
     assert len(jar.live(0.0)) == len(found.cookies), "each is kept by the jar under the same name and path"
     assert is_value(jar.header("/shop.Cart/Add", 0.0))
