@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from trxds.core.metadata import is_key, is_value
 from trxds.session_affinity import cookie
-from trxds.session_affinity.cookie_jar import CookieJar
+from trxds.session_affinity.cookie_jar import CookieJar, parse_set_cookie
 from trxds.session_affinity.session_hosts import CookieKey
 from trxds.session_affinity.session_token import (
     MAX_EXPIRY,
@@ -59,7 +59,9 @@ def check(text: str, keys: tuple[bytes, ...]) -> None:
     jar = CookieJar()
     for each in found.cookies:
         jar.restore(CookieKey(each.name, each.path), each.value, 1.0)
-        jar.store(f"{each.name}={each.value}; Path={each.path}", 0.0, 0.0)
+        received = parse_set_cookie(f"{each.name}={each.value}; Path={each.path}", 0.0)
+        assert received is not None
+        jar.store(received, 0.0)
     assert len(jar.live(0.0)) == len(found.cookies), "each is kept by the jar under the same name and path"
     assert is_value(jar.header("/shop.Cart/Add", 0.0))
     assert all(is_key(name) and is_value(value) for name, value in found.headers)
