@@ -20,25 +20,25 @@ async def session() -> SessionCookies:
 
 
 async def test_equal_calls_of_a_session_get_one_metadata_object(session: SessionCookies) -> None:
-    filled = session.fill(OWN, "/shop/Add")
+    filled = session.metadata.fill(OWN, "/shop/Add")
     assert filled == (("user", "7"), ("cookie", "s=V; mine=1"))
-    assert session.fill(OWN, "/shop/Drop") is filled
+    assert session.metadata.fill(OWN, "/shop/Drop") is filled
 
 
 async def test_a_change_of_path_metadata_or_cookie_makes_new_metadata(
     session: SessionCookies, mock_clock: MockClock
 ) -> None:
-    session.fill(OWN, "/shop/Add")
-    assert session.fill(OWN, "/other/Add") == OWN
-    assert session.fill(Metadata([("user", "8")]), "/shop/Add") == (("user", "8"), ("cookie", "s=V"))
+    session.metadata.fill(OWN, "/shop/Add")
+    assert session.metadata.fill(OWN, "/other/Add") == OWN
+    assert session.metadata.fill(Metadata([("user", "8")]), "/shop/Add") == (("user", "8"), ("cookie", "s=V"))
     session.record_response(Metadata([("set-cookie", "s=W; Path=/shop; Max-Age=60")]), None)
-    assert session.fill(OWN, "/shop/Add") == (("user", "7"), ("cookie", "s=W; mine=1"))
+    assert session.metadata.fill(OWN, "/shop/Add") == (("user", "7"), ("cookie", "s=W; mine=1"))
     mock_clock.jump(61)
-    assert session.fill(OWN, "/shop/Add") == OWN
+    assert session.metadata.fill(OWN, "/shop/Add") == OWN
 
 
 @pytest.mark.parametrize("value", ["\xfc", "a\0b", "a\r\nb"])
 async def test_a_session_header_that_no_request_may_have_is_not_sent_back(session: SessionCookies, value: str) -> None:
     call = PickArgs("/shop/Add", OWN, session_headers=("x-session",))
     session.record_response(Metadata([("x-session", value), ("set-cookie", f"s={value}")]), call)
-    assert session.fill(OWN, "/shop/Add") == (("user", "7"), ("cookie", "s=V; mine=1"))
+    assert session.metadata.fill(OWN, "/shop/Add") == (("user", "7"), ("cookie", "s=V; mine=1"))

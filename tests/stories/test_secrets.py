@@ -327,7 +327,7 @@ async def test_a_token_of_a_session_is_shown_nowhere(autojump_clock):
             said.note("pool", pool)
             note_reprs(said, session, pooled, pool)
             await trio.sleep(2)
-            ((_, cookie),) = session._session.cookies._metadata._jar.live(trio.current_time())
+            ((_, cookie),) = session._session.cookies.metadata._jar.live(trio.current_time())
     own = (token, signed, token.split(".")[1], signed.split(".")[2], cookie)
     assert [(where, text[:600]) for where, text in said.texts if any(each in text for each in own)][:3] == []
     assert leaks(said) == []

@@ -113,7 +113,7 @@ class Move:
             await scope.run_with_deadline(partial(state.data_plane.wait_for_change, None))
         # The caller's own headers choose the route, as they did when the session got its host.
         own = Metadata([pair for pair in pin.metadata if pair[0] not in ("cookie", self._key.name)])
-        route = await find_route(state, scope, target.fill(own, pin.path), False)
+        route = await find_route(state, scope, target.metadata.fill(own, pin.path), False)
         if isinstance(route, Status):
             raise RpcError(route)
         try:

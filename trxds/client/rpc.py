@@ -172,7 +172,7 @@ class Rpc:
         if not self._is_first and not session.cookies.first_call.is_over:
             self.scope.waiting_for = "the session's first call"
             await self.scope.run_with_deadline(session.wait_for_first_response)
-        self._metadata = session.cookies.fill(self._metadata, self.scope.path)
+        self._metadata = session.cookies.metadata.fill(self._metadata, self.scope.path)
 
     def _new_attempt(self, number: int = 0, refusals: int = 0, transparent: bool = False) -> Attempt:
         route = self._route

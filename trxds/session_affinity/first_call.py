@@ -16,13 +16,8 @@ class FirstCall:
         self._waits = waits
         self._is_next = True
         self._over = trio.Event()
-        if not waits:
-            self._over.set()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it has brought headers or has ended, so that no call waits for it."""
-        return self._over.is_set()
+        # Whether it has brought headers or has ended, so that no call waits for it; plain, because each call reads it.
+        self.is_over = not waits
 
     def begin_call(self) -> bool:
         """Return whether the call that begins is the first one."""
@@ -31,14 +26,15 @@ class FirstCall:
 
     def end(self) -> None:
         """Let the waiting calls go on."""
+        self.is_over = True
         self._over.set()
 
     async def wait_until_over(self) -> None:
         """Wait until the first call has response headers or has ended."""
-        if not self._over.is_set():
+        if not self.is_over:
             await self._over.wait()
 
     def start_over(self) -> None:
         """Make the next call the first one: the session has no host any more."""
         if self._waits:
-            self._is_next, self._over = True, trio.Event()
+            self._is_next, self.is_over, self._over = True, False, trio.Event()

@@ -50,7 +50,7 @@ class Pin:
 
 
 class SessionCookies:
-    """The cookies of one session, and its present host.
+    """The cookies of one session, in `metadata`, and its present host.
 
     `number` identifies the session in its channel. `host` and `cluster` are empty while it has no cookie; `pins` has
     them for each cookie. Only the last move is kept, so that a session that stays costs nothing.
@@ -70,7 +70,7 @@ class SessionCookies:
         self.moves = 0
         self.last_move: Repin | None = None
         self.pins: dict[CookieKey, Pin] = {}
-        self._metadata = SessionMetadata(epoch)
+        self.metadata = SessionMetadata(epoch)
         self._listener = listener
         self._is_moving = False
         self._has_imported_pins = False  # of a token, which has no call that chose the host
@@ -84,21 +84,18 @@ class SessionCookies:
 
     # -- requests and responses
 
-    def fill(self, metadata: Metadata, path: str) -> Metadata:
-        """Return the call's metadata with the session's cookies and headers."""
-        return self._metadata.fill(metadata, path)
-
     def record_response(self, metadata: Metadata, call: PickArgs | None) -> None:
         """Keep the cookies and session headers of a call's response headers, and let waiting calls go on."""
         cookies = metadata.all("set-cookie")
         if cookies or (call is not None and call.session_headers):
-            stored = self._metadata.store(cookies, metadata, call, lambda key: self._is_stale(key, call))
+            stored = self.metadata.store(cookies, metadata, call, lambda key: self._is_stale(key, call))
             if stored and call is not None and call.override is not None:
                 self._record_hosts(stored, call, call.override)
         if self._has_imported_pins and call is not None:
             self._complete_pins(call)
         # Even without a cookie: a server without sessions must not make calls wait one after another.
-        self.first_call.end()
+        if not self.first_call.is_over:
+            self.first_call.end()
 
     def _is_stale(self, key: CookieKey, call: PickArgs | None) -> bool:
         """Return whether the call was sent to a host that the program has made the session leave since."""
@@ -154,7 +151,7 @@ class SessionCookies:
 
     def hosts(self, now: float) -> Mapping[CookieKey, SessionHost]:
         """Return the host and cluster that each cookie, or session header, names now."""
-        return self._metadata.hosts(now, self.cluster)
+        return self.metadata.hosts(now, self.cluster)
 
     @property
     def release_reason(self) -> RepinReason | None:
@@ -164,7 +161,7 @@ class SessionCookies:
     def release(self, key: CookieKey, reason: RepinReason) -> None:
         """Give up the cookie's host, so that the next call chooses anew; the others wait for that call."""
         pin = self.pins.pop(key, None)
-        self._metadata.remove(key)
+        self.metadata.remove(key)
         if pin is None:
             return
         self._left[key] = _LeftHost(pin.host, reason)
@@ -187,11 +184,11 @@ class SessionCookies:
 
     def copy(self, without: CookieKey | None = None) -> SessionCookies:
         """Return the cookies for calls that are bound to one host; they report to nobody."""
-        made = SessionCookies(False, self.number, self._metadata.epoch)
+        made = SessionCookies(False, self.number, self.metadata.epoch)
         made.host, made.cluster = self.host, self.cluster
-        made._metadata, made.pins = self._metadata.copy(), dict(self.pins)
+        made.metadata, made.pins = self.metadata.copy(), dict(self.pins)
         if without is not None:
-            made._metadata.remove(without)
+            made.metadata.remove(without)
             made.pins.pop(without, None)
         return made
 
@@ -206,7 +203,7 @@ class SessionCookies:
         if key not in target.pins:  # the session filter has a cookie of another name by now
             self.release(key, RepinReason.REQUESTED)
         for each in (source, target):  # the new host's cookies win
-            self._metadata.take_changes(each._metadata, since._metadata)
+            self.metadata.take_changes(each.metadata, since.metadata)
         for other, new in target.pins.items():
             if since.pins.get(other) is not new:
                 self._pin(other, new, RepinReason.REQUESTED)
@@ -215,12 +212,12 @@ class SessionCookies:
 
     def export(self, target: str, now: float) -> SessionToken:
         """Return what another process needs to continue the session; of an application's own cookies, nothing."""
-        return self._metadata.export(target, now, self.pins)
+        return self.metadata.export(target, now, self.pins)
 
     def restore(self, token: SessionToken) -> None:
         """Continue the session of a token; cookies whose time is over are left out."""
         now = trio.current_time()
-        self._metadata.restore(token, now)
+        self.metadata.restore(token, now)
         for key, host in self.hosts(now).items():
             # No call waits for the first one: the host is known. The call that will be made there completes the pin.
             self.first_call.end()
@@ -228,7 +225,7 @@ class SessionCookies:
             self._pin(key, Pin(host, "", EMPTY), reason=None)
 
     def __repr__(self) -> str:
-        return f"<SessionCookies {self.number} on {self.host or 'no host'}, {self._metadata!r}>"
+        return f"<SessionCookies {self.number} on {self.host or 'no host'}, {self.metadata!r}>"
 
 
 @dataclass(frozen=True, slots=True)
