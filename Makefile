@@ -20,11 +20,12 @@ GO_PEERS := .peers/go/.ready
 PEERS := $(NODE_PEER) $(ENVOY_PEER) $(GO_PEERS)
 FUZZ_READY := $(VENV)/.fuzz
 DOCS_READY := $(VENV)/.docs
+DIST_READY := .dist/.ready
 GO_TOOLS := connectrpc.com/conformance/cmd/connectconformance github.com/summerwind/h2spec/cmd/h2spec
 CONFORMANCE := ../shared/conformance
 STAGE := 5
 
-.PHONY: demo test test-fast test-all peers lint bench fuzz structure protos docs screenshots conformance clean
+.PHONY: demo test test-fast test-all dist-test peers lint bench fuzz structure protos docs screenshots conformance clean
 
 demo: $(READY)
 	$(VENV)/bin/trxds demo
@@ -49,6 +50,11 @@ lint: $(READY)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+
+# The sdist and the wheel, in build/dist, tried in empty environments of every supported Python that is installed.
+dist-test: $(DIST_READY)
+	@test -n "$(PYTHONS)" || { echo "no Python that trxds supports starts here; name some with PYTHONS="; exit 1; }
+	.dist/bin/python tests/dist/check.py build/dist $(PYTHONS)
 
 bench: $(READY)
 	$(VENV)/bin/python tests/bench/run.py
@@ -121,5 +127,10 @@ $(DOCS_READY): $(READY)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,docs]'
 	@touch $@
 
+$(DIST_READY):
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check 'build>=1.3' 'twine>=6.2'
+	@touch $@
+
 clean:
-	rm -rf .venv .venv-* .peers build .fuzz .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-* .dist .peers build .fuzz .pytest_cache .mypy_cache .ruff_cache .hypothesis

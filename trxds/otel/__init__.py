@@ -6,7 +6,12 @@
 It needs `trxds[otel]`, which installs OpenTelemetry's API. The program chooses the SDK behind it.
 """
 
-from .instruments import INSTRUMENTS, OPTIONAL_LABELS, Instrument
-from .telemetry import telemetry
+try:
+    from .instruments import INSTRUMENTS, OPTIONAL_LABELS, Instrument
+    from .telemetry import telemetry
+except ModuleNotFoundError as error:
+    if not (error.name or "").startswith("opentelemetry"):
+        raise
+    raise ModuleNotFoundError("trxds.otel needs OpenTelemetry's API; install trxds[otel]", name=error.name) from error
 
 __all__ = ["INSTRUMENTS", "OPTIONAL_LABELS", "Instrument", "telemetry"]
