@@ -16,6 +16,7 @@ import trxds
 import trxds.admin
 from trxds import RpcError
 from trxds.cli.main import main
+from trxds.cli.running.pages import REASONS
 from trxds.testing import resources as xds
 
 pytestmark = pytest.mark.slow
@@ -136,9 +137,8 @@ async def test_the_sessions_command_shows_a_session_that_moved(tmp_path):
         [_, row] = await shell.lines("sessions")
         told = [cell.strip() for cell in cells(row)]
         assert (told[:3], told[4:6]) == (["shop/1", new, "cart"], ["2", "1"])
-        assert told[6].endswith(
-            f'ago from {old}: unknown_host (the cluster does not have the host any more, EDS resource "cart" version 2)'
-        )
+        words = f'{REASONS["unknown_host"]}, EDS resource "cart" version 2'
+        assert told[6].endswith(f"ago from {old}: unknown_host ({words})")
         [data] = await shell.rows("sessions")
         assert (data["key"], data["last_move"]["reason"]) == ("shop/1", "unknown_host")
 
@@ -151,10 +151,17 @@ async def test_the_sessions_of_each_host_have_their_share(tmp_path):
         host = opened[0].host
         count = sum(session.host == host for session in opened)
         head, *rows = [cells(line) for line in await shell.lines("sessions", "--by-host")]
-        assert [cell.strip() for cell in head] == ["HOST", "CLUSTER", "HEALTH", "STATE", "SESSIONS", "SHARE"]
+        assert [cell.strip() for cell in head] == ["HOST", "CHANNEL", "CLUSTER", "HEALTH", "STATE", "SESSIONS", "SHARE"]
         row = next(row for row in rows if row[0].strip() == host)
-        assert [cell.strip() for cell in row[1:]] == ["shop/cart", "HEALTHY", "READY", str(count), f"{count / 4:.0%}"]
-        assert sum(int(row[4]) for row in rows) == 4
+        assert [cell.strip() for cell in row[1:]] == [
+            "shop",
+            "cart",
+            "HEALTHY",
+            "READY",
+            str(count),
+            f"{count / 4:.0%}",
+        ]
+        assert sum(int(row[5]) for row in rows) == 4
 
 
 async def test_the_ruok_command_shows_hosts_that_cannot_be_reached(tmp_path):

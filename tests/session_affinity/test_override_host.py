@@ -201,7 +201,7 @@ class TestStrict:
         story.becomes("b", FAILURE)
         result = story.result(Override(("b", "gone"), strict=True))
         assert isinstance(result, Fail)
-        assert result.status == unavailable("none of the session's hosts can be used: b, gone")
+        assert result.status == unavailable("none of the session's hosts can be used: b, gone; b: it cannot be reached")
 
     def test_a_strict_session_waits_for_a_host_that_may_connect(self):
         story = Story(*three())

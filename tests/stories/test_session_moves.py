@@ -361,6 +361,14 @@ class TestRelease:
             session.release(B)
             assert list(session.hosts) == [A]
 
+    async def test_after_the_block_nothing_is_given_up(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel:
+            async with channel.session() as session:
+                host = await ask(session)
+            with pytest.raises(trio.ClosedResourceError):
+                session.release()
+            assert session.host == host
+
     async def test_an_unknown_cookie_is_refused(self, autojump_clock):
         async with two_cookies() as (_, session):
             with pytest.raises(ValueError, match="no host by the cookie"):

@@ -45,7 +45,7 @@ class TestNeverSilentlyNotSticky:
             await ask(session, wait_for_ready=True)
         (warning,) = warned(caplog)
         assert warning.endswith(
-            "the session filter's cookie has a path that does not cover the method; set its path to /"
+            "the session filter's cookie has the path /shop.Orders, which does not cover the method; set it to /"
         )
 
     async def test_a_variable_that_switches_sessions_off_is_named(self, caplog, monkeypatch, autojump_clock):
@@ -68,7 +68,7 @@ class TestNeverSilentlyNotSticky:
         ):
             await method(session)(b"")
         (warning,) = warned(caplog)
-        assert "ipv4:10.0.0.1:1 has no control plane" in warning
+        assert "are not sticky: the target has no control plane" in warning
 
     async def test_the_log_names_at_most_a_hundred_methods(self, caplog, autojump_clock):
         async with (
@@ -98,7 +98,7 @@ class TestNeverSilentlyNotSticky:
             await wait_all_tasks_blocked()
             await ask(session)
             (warning,) = channel.admin_view().warnings
-            assert "has a path that does not cover the method" in warning
+            assert "has the path /shop.Orders, which does not cover the method" in warning
 
     async def test_a_session_that_must_be_sticky_fails_without_a_filter_and_sends_nothing(self, autojump_clock):
         async with (
@@ -131,16 +131,16 @@ class TestSeen:
                 assert session.hosts == {trxds.CookieKey("session", "/"): trxds.SessionHost(host, "cart")}
                 assert (session.host, session.cluster, session.calls) == (host, "cart", 1)
                 assert session.since == trio.current_time()
-                assert repr(session) == f"<Session 1 of xds:///shop on {host}, 1 calls>"
-            assert repr(session) == "<Session 1 of xds:///shop closed, 1 calls>"
+                assert repr(session) == f"<Session 1 of xds:///shop on {host}, 1 call>"
+            assert repr(session) == "<Session 1 of xds:///shop closed, 1 call>"
 
-    async def test_a_session_by_header_has_a_host_and_no_cluster(self, autojump_clock):
+    async def test_a_session_by_header_has_a_host_and_a_cluster(self, autojump_clock):
         async with Mesh.run(1) as mesh, mesh.channel() as channel, channel.session() as session:
             state = {"@type": f"{STATES}.header.v3.HeaderBasedSessionState", "name": "x-session"}
             mesh.plane.put(xds.listener("shop", routes="routes", filters=[session_filter(state=state)]))
             await ask(session, wait_for_ready=True)
-            assert session.hosts == {trxds.CookieKey("x-session", ""): trxds.SessionHost(mesh.hosts[0], "")}
-            assert (session.host, session.cluster) == (mesh.hosts[0], "")
+            assert session.hosts == {trxds.CookieKey("x-session", ""): trxds.SessionHost(mesh.hosts[0], "cart")}
+            assert (session.host, session.cluster) == (mesh.hosts[0], "cart")
 
     async def test_a_session_with_two_cookies_has_two_hosts_and_not_one(self, autojump_clock):
         async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:

@@ -106,6 +106,16 @@ async def test_strict_sessions_are_never_released(autojump_clock):
         assert on_hosts(sessions) == {mesh.hosts[0]: 40}
 
 
+async def test_an_imported_session_may_be_strict_and_is_left_until_its_first_call(autojump_clock):
+    async with after_a_rollout() as (mesh, channel, sessions), AsyncExitStack() as stack:
+        imported = [await stack.enter_async_context(channel.session(sessions[0].export())) for _ in range(40)]
+        await call_all(sessions)
+        async with channel.rebalance_sessions(per_second=100, idle_for=0):
+            await trio.sleep(30)
+        assert on_hosts(imported) == {mesh.hosts[0]: 40}
+        assert on_hosts(sessions)[None] > 20
+
+
 async def test_sessions_of_a_draining_host_are_left_to_the_drain(autojump_clock):
     async with after_a_rollout() as (mesh, channel, sessions):
         old = mesh.hosts[0]

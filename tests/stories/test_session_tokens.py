@@ -81,7 +81,7 @@ class TestContinue:
             async with mesh.channel() as channel, channel.session(token) as session:
                 assert session.host == host
                 assert await spread(session, 5) == {host: 5}
-                assert (session._session.cookies.moves, session.cluster) == (0, "")
+                assert (session._session.cookies.moves, session.cluster) == (0, "cart")
 
     async def test_a_session_without_a_response_exports_a_token_that_begins_anew(self, autojump_clock):
         async with Mesh.run(2) as mesh, mesh.channel() as channel:

@@ -208,11 +208,17 @@ class TestCookie:
             await trio.sleep(2)
             assert session.host is None
 
-    async def test_a_session_knows_its_host_and_has_no_cluster(self, autojump_clock):
+    async def test_a_session_has_the_target_as_its_cluster(self, autojump_clock):
         async with hosts_in_memory(2) as mesh, sticky_channel(mesh) as channel, channel.session() as session:
             host = await ask(session)
-            assert session.hosts == {trxds.CookieKey("cart", "/"): trxds.SessionHost(host, "")}
-            assert (session.host, session.cluster) == (host, "")
+            assert session.hosts == {trxds.CookieKey("cart", "/"): trxds.SessionHost(host, channel.target)}
+            assert (session.host, session.cluster) == (host, channel.target)
+
+    async def test_an_imported_session_has_it_before_its_first_call(self, autojump_clock):
+        async with hosts_in_memory(2) as mesh, sticky_channel(mesh) as channel, channel.session() as session:
+            await ask(session)
+            async with channel.session(session.export()) as continued:
+                assert continued.cluster == channel.target
 
 
 class TestHostsComeAndGo:
@@ -368,7 +374,7 @@ class TestMistakes:
             sticky_channel(mesh, affinity=affinity) as channel,
             channel.session(require=True) as session,
         ):
-            with pytest.raises(RpcError, match="has a path that does not cover the method; set its path to /"):
+            with pytest.raises(RpcError, match="which does not cover the method; set it to /"):
                 await ask(session)
 
     async def refused(self, error, match, target=BY_NAME, **options):

@@ -119,17 +119,17 @@ class Channel(MethodFactory):
     ) -> AsyncIterator[Session]:
         """Open a session: one cookie jar, and one host for all calls in the block (A55).
 
-        A session is sticky only if a stateful session filter of the xDS configuration takes part in its calls; the log
-        warns of methods for which there is none. With `require=True` such calls fail with UNAVAILABLE, and are not
-        retried.
+        A session is sticky only if a stateful session filter takes part in its calls: from the control plane, or by
+        `affinity` or `statefulSession` for other targets. The log warns of methods for which there is none. With
+        `require=True` such calls fail with UNAVAILABLE, and are not retried.
 
         Calls that begin while the session has no cookie wait for the response headers of its first call, at most
         `first_within` seconds; `wait_for_first=False` switches that off. On a new channel the first call itself waits
         for the other hosts: `spread_within` of `open_channel`.
 
         A `token` of `Session.export` continues that session, also one of another process; None begins a new one, and so
-        does a token whose time is over. With `key`, bytes or several of them for a change of keys, the token must be
-        signed by one of these. `SessionTokenError`, a `ValueError`, says why a token cannot be used.
+        does a token whose time is over. `key` is bytes, or several keys while you change them; the token must be signed
+        with one of them. `SessionTokenError`, a `ValueError`, says why a token cannot be used.
 
         With the block the session ends: calls that are under way end with CANCELLED, and later ones raise
         `trio.ClosedResourceError`. Entering is always a checkpoint, and leaving is none. Raises `ValueError` for a
@@ -160,7 +160,7 @@ class Channel(MethodFactory):
 
         The pool has at most `max` sessions. Beyond that the least recently used one ends, but never one that is in use:
         if all are, `when_full` says whether another user waits or fails with RESOURCE_EXHAUSTED. A session that has not
-        been used for `idle` seconds ends; None is never. `wait_for_first`, `first_within` and `require` are those of
+        been used for `idle` seconds ends; with None, never. `wait_for_first`, `first_within` and `require` are those of
         `session`.
 
         With the block all its sessions end: calls that are under way end with CANCELLED. Entering is no checkpoint, and
@@ -179,11 +179,11 @@ class Channel(MethodFactory):
     async def rebalance_sessions(
         self, *, per_second: float, idle_for: float, tolerance: float = TOLERANCE
     ) -> AsyncIterator[None]:
-        """Release idle sessions of hosts that have more than their share, for as long as the block lasts.
+        """Release idle sessions of hosts that have more than their fair share, for as long as the block lasts.
 
-        After a rollout sessions pile up on the oldest hosts. At most `per_second` sessions a second that made no call
-        for `idle_for` seconds are released; their next call chooses a host anew, so the state that their host had is
-        lost. A host may have `tolerance`, 0.1 for 10 %, more than its share, which is rounded up. Sessions in strict
+        After a rollout sessions pile up on the oldest hosts. Sessions that made no call for `idle_for` seconds are
+        released, at most `per_second` a second; their next call chooses a host anew, so the state that their host had
+        is lost. A host may have `tolerance`, 0.1 for 10 %, more than its fair share, rounded up. Sessions in strict
         mode are never released. Raises `ValueError` for numbers that make no sense. Entering is no checkpoint, and
         leaving is always one.
         """
@@ -308,7 +308,8 @@ async def open_channel(
     non_xds_target, observers = parse_non_xds_target(target), Observers()
     if non_xds_target is None:
         limits = legacy_route_timeout if legacy_route_timeouts else max_stream_duration
-        _check_unset(target, "a control plane has its own", service_config=service_config, affinity=affinity)
+        _check_unset(target, "a control plane has its own", service_config=service_config)
+        _check_unset(target, "the stateful session filter of the Listener makes sessions sticky", affinity=affinity)
         setup = xds_setup(target, checked_authority(authority), bootstrap, xds, policies, network, limits, observers)
         setup = replace(setup, sticky_aggregates=sticky_aggregates)
     else:

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import trio
 
+from trxds.core.plural import plural
 from trxds.core.status import RpcError, Status, StatusCode
 from trxds.lb.pick import Override, PickArgs
 from trxds.resolver.target_uri import canonical
@@ -66,11 +67,11 @@ class UnstickyMethods:
 def _why_not_sticky(target: str, call: PickArgs) -> str:
     route = call.route
     chains = (each.filters for each in route.clusters if each.name == call.cluster) if route is not None else ()
-    if any(isinstance(each, StatefulSession) for chain in chains for each in chain):
-        return "the session filter's cookie has a path that does not cover the method; set its path to /"
+    for each in (each for chain in chains for each in chain if isinstance(each, StatefulSession)):
+        return f"the session filter's cookie has the path {each.path}, which does not cover the method; set it to /"
     if not target.lower().startswith("xds:"):
         return (
-            f"{target} has no control plane, and the program configures no cookie; give open_channel "
+            "the target has no control plane, and the program configures no cookie; give open_channel "
             'affinity=trxds.CookieAffinity("session"), or a service config with statefulSession'
         )
     if not is_override_host_enabled(os.environ):
@@ -180,7 +181,7 @@ class OpenSession:
     def __repr__(self) -> str:
         hosts = ", ".join(dict.fromkeys(at.host for at in self.hosts.values()))
         state = "closed" if self.closed else f"on {hosts}" if hosts else "on no host yet"
-        return f"<Session {self.cookies.number} of {self.channel.target} {state}, {self.cookies.calls} calls>"
+        return f"<Session {self.cookies.number} of {self.channel.target} {state}, {plural(self.cookies.calls, 'call')}>"
 
     # -- its calls
 

@@ -36,7 +36,7 @@ class BoundCalls(MethodFactory):
 
     @property
     def cluster(self) -> str:
-        """Return the host's cluster."""
+        """Return the host's cluster; for a target without a control plane, the target."""
         return self._bound_session.host.cluster
 
     def __repr__(self) -> str:
@@ -46,7 +46,7 @@ class BoundCalls(MethodFactory):
 class Session(MethodFactory):
     """The calls of one session: they share a cookie jar, and so meet one host while it can be used (A55).
 
-    Made by `Channel.session`; usable from any task while that block is open.
+    Made by `Channel.session` and `SessionPool.session`; usable from any task while that block is open.
     """
 
     def __init__(self, state: ChannelState, interceptors: Sequence[Interceptor], session: OpenSession) -> None:
@@ -76,8 +76,7 @@ class Session(MethodFactory):
     def cluster(self) -> str | None:
         """Return the cluster of the session's host, None before the first response.
 
-        It is empty for a session by header, and for a target without a control plane, which has no clusters.
-        Raises `ValueError` if the session has several hosts.
+        For a target without a control plane it is the target. Raises `ValueError` if the session has several hosts.
         """
         only = self._open_session.only_host
         return None if only is None else only.cluster
@@ -95,8 +94,8 @@ class Session(MethodFactory):
     def events(self) -> SessionEvents:
         """Return an async iterator of the session's events from now on; it ends with the session.
 
-        The events are `SessionPinned`, `SessionMoved`, `SessionDraining`, `SessionHostLost`, and `SessionEventsLost` in
-        place of those that a slow reader has missed: 100 wait for it. Each step is always a checkpoint. Raises
+        The events are `SessionPinned`, `SessionMoved`, `SessionDraining` and `SessionHostLost`. At most 100 events wait
+        for the reader; `SessionEventsLost` counts the ones after them. Each step is always a checkpoint. Raises
         `trio.ClosedResourceError` if the session has ended.
         """
         if self._open_session.closed:
@@ -106,8 +105,8 @@ class Session(MethodFactory):
     async def wait_draining(self) -> SessionDraining:
         """Wait until the control plane declares the session's host DRAINING; return the event, which names the cookie.
 
-        It returns at once if the host is DRAINING now, or one of the hosts if there are several. Raises
-        `trio.ClosedResourceError` if the session ends first. Always a checkpoint.
+        Return at once if a host of the session is DRAINING already. Targets without a control plane never declare it.
+        Raises `trio.ClosedResourceError` if the session ends first. Always a checkpoint.
         """
         if self._open_session.closed:
             raise self._open_session.not_open_error()
@@ -146,8 +145,9 @@ class Session(MethodFactory):
         the calls that are bound to it.
 
         `cookie` says which host is to be left, if the session has several. Raises `ValueError` if there is no such
-        host, also before the first response; `RpcError` if there is no other host; and `RuntimeError` if the session is
-        moving already. Entering is always a checkpoint, and leaving is none.
+        host, before the first response, and in an imported session that has made no call yet; `RpcError` if there is no
+        other host; `RuntimeError` if the session is moving already; and `trio.ClosedResourceError` after the session's
+        end. Entering is always a checkpoint, and leaving is none.
         """
         move = Move(self._state, self._open_session, self._open_session.check_cookie(cookie))
         async with move.run() as (old, new):
@@ -157,8 +157,11 @@ class Session(MethodFactory):
         """Give up the session's host, so that the next call chooses anew, as the first one did. Synchronous.
 
         Calls under way stay where they are. `cookie` says which host is given up, if the session has several. Raises
-        `ValueError` if there is no such host; a session without any is left as it is.
+        `ValueError` if there is no such host, and `trio.ClosedResourceError` after the session's end. A session without
+        any host is left as it is.
         """
+        if self._open_session.closed:
+            raise self._open_session.not_open_error()
         if self._open_session.hosts or cookie is not None:
             self._open_session.cookies.release(self._open_session.check_cookie(cookie), RepinReason.RELEASED)
 

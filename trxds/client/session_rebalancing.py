@@ -1,4 +1,4 @@
-"""A `Rebalancer` releases idle sessions of hosts that have more than their share, after a rollout for example.
+"""A `Rebalancer` releases idle sessions of hosts that have more than their fair share, after a rollout for example.
 
 Sessions stay where they are when hosts come, so they pile up on the oldest hosts. A released session chooses another
 host at its next call, and loses the state that its host had.
@@ -23,7 +23,7 @@ from trxds.session_affinity.session_hosts import CookieKey, SessionHost
 from .session_registry import SessionRegistry
 
 PERIOD = 1.0  # seconds between two looks at the sessions
-TOLERANCE = 0.1  # of a host's share: a policy that draws hosts never spreads sessions evenly
+TOLERANCE = 0.1  # of a host's fair share: a policy that draws hosts never spreads sessions evenly
 
 
 def check_rebalancing(per_second: float, idle_for: float, tolerance: float) -> None:
@@ -40,7 +40,7 @@ def check_rebalancing(per_second: float, idle_for: float, tolerance: float) -> N
 
 
 def shares(entries: object, cluster: str, ready: frozenset[str]) -> dict[str, float]:
-    """Return the share of each host that takes new sessions of the cluster, by its first address; they add up to 1.
+    """Return the fair share of each host that takes new sessions of the cluster, by its first address; their sum is 1.
 
     These are the READY hosts of the most preferred priority that has one, without DRAINING ones (A56). Localities have
     their weights, and the hosts of a locality equal shares, as with round robin (A28).
@@ -93,7 +93,7 @@ class _Seen:
 class Rebalancer:
     """Releases at most `per_second` sessions a second that made no call for `idle_for` seconds.
 
-    A host may have `tolerance` more than its share, which is rounded up.
+    A host may have `tolerance` more than its fair share, rounded up.
     """
 
     def __init__(self, sessions: SessionRegistry, per_second: float, idle_for: float, tolerance: float) -> None:
@@ -158,8 +158,9 @@ class Rebalancer:
     def _idle(self, host: SessionHost, now: float) -> list[tuple[SessionCookies, CookieKey]]:
         idle = []
         for cookies, key in self._sessions.pinned.by_host[host]:
-            seen = self._seen.get(cookies)
-            # A strict session is never released: its program relies on that one host.
-            if seen is not None and now - seen.since >= self._idle_for and not cookies.pins[key].strict:
+            seen, pin = self._seen.get(cookies), cookies.pins[key]
+            # A strict session is never released: its program relies on that one host. Whether one that was imported is
+            # strict shows at its first call, which gives the pin its path.
+            if seen is not None and now - seen.since >= self._idle_for and pin.path and not pin.strict:
                 idle.append((seen.since, cookies.number, cookies, key))
         return [(cookies, key) for *_, cookies, key in sorted(idle, key=lambda each: each[:2])]

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from itertools import count
 
 from trxds.core.observers import Observers
-from trxds.resolver.target_uri import canonical
+from trxds.resolver.target_uri import canonical, parse_non_xds_target
 from trxds.session_affinity.session import SessionCookies
 from trxds.session_affinity.session_token import Key, SessionToken, SessionTokenError, checked_keys, decode_token
 
@@ -31,6 +31,8 @@ class SessionRegistry:
         self._lifecycle = lifecycle
         self._now = now
         self._numbers = count(1)
+        plain = parse_non_xds_target(lifecycle.target)
+        self._cluster = plain.text if plain is not None else ""  # the target is the cluster, and cookies do not name it
         self._observers = observers
 
     @contextmanager
@@ -57,7 +59,7 @@ class SessionRegistry:
         self.open[cookies] = set()
         self._observers.session_opened(cookies.number)
         if token is not None:
-            cookies.restore(token)
+            cookies.restore(token, self._cluster)
         return cookies
 
     def remove(self, cookies: SessionCookies) -> None:

@@ -151,7 +151,12 @@ class SessionCookies:
 
     def hosts(self, now: float) -> Mapping[CookieKey, SessionHost]:
         """Return the host and cluster that each cookie, or session header, names now."""
-        return self.metadata.hosts(now, self.cluster)
+        found = dict(self.metadata.hosts(now, self.cluster))
+        for key, pin in dict(self.pins).items():
+            # Session headers, and cookies of a target without a control plane, name no cluster; the pin has it.
+            if key in found and found[key].host == pin.host.host:
+                found[key] = pin.host
+        return found
 
     @property
     def release_reason(self) -> RepinReason | None:
@@ -214,15 +219,18 @@ class SessionCookies:
         """Return what another process needs to continue the session; of an application's own cookies, nothing."""
         return self.metadata.export(target, now, self.pins)
 
-    def restore(self, token: SessionToken) -> None:
-        """Continue the session of a token; cookies whose time is over are left out."""
+    def restore(self, token: SessionToken, cluster: str = "") -> None:
+        """Continue the session of a token; cookies whose time is over are left out.
+
+        `cluster` is that of hosts for which the token names none.
+        """
         now = trio.current_time()
         self.metadata.restore(token, now)
         for key, host in self.hosts(now).items():
             # No call waits for the first one: the host is known. The call that will be made there completes the pin.
             self.first_call.end()
             self._has_imported_pins = True
-            self._pin(key, Pin(host, "", EMPTY), reason=None)
+            self._pin(key, Pin(SessionHost(host.host, host.cluster or cluster), "", EMPTY), reason=None)
 
     def __repr__(self) -> str:
         return f"<SessionCookies {self.number} on {self.host or 'no host'}, {self.metadata!r}>"

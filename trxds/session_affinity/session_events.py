@@ -15,7 +15,10 @@ from .session_hosts import CookieKey, SessionHost
 
 @dataclass(frozen=True, slots=True)
 class SessionPinned:
-    """The session has its first host. `at` is in seconds on Trio's clock; `cookie` names the host."""
+    """The session has got a host: its first one, or the same one again after `release()`.
+
+    `at` is in seconds on Trio's clock; `cookie` names the host.
+    """
 
     at: float
     cookie: CookieKey

@@ -20,7 +20,8 @@ class CookieKey(NamedTuple):
 class SessionHost:
     """The host and the cluster that a cookie names.
 
-    `cluster` is empty if it names none, as session headers do, and cookies of a target without a control plane.
+    For a target without a control plane `cluster` is the target. It is empty if it is not known: session headers do not
+    name it, so an imported session by header learns it at its first call.
     """
 
     host: str  # ip:port, the first if the endpoint has several addresses, or unix:PATH

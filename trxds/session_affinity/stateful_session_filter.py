@@ -9,7 +9,7 @@ from collections.abc import Callable
 from trxds.core.metadata import Metadata
 from trxds.lb.pick import Override, PickArgs
 from trxds.resolver.pick_outcomes import SessionStep
-from trxds.resources.stateful_session import SessionState
+from trxds.resources.stateful_session import CookieConfig, SessionState
 
 from . import cookie
 from .session_state import make_carrier
@@ -24,6 +24,7 @@ class StatefulSession:
     """The filter for all routes that share one configuration."""
 
     def __init__(self, state: SessionState, strict: bool = False, epoch: Callable[[], float] = time.time) -> None:
+        self.path = state.path if isinstance(state, CookieConfig) else ""  # of the calls that take part; empty for all
         self._carrier = make_carrier(state)
         self._strict = strict
         self._epoch = epoch

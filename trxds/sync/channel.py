@@ -100,7 +100,7 @@ class Channel(MethodFactory):
 
     @contextmanager
     def rebalance_sessions(self, *, per_second: float, idle_for: float, tolerance: float = 0.1) -> Iterator[None]:
-        """Release idle sessions of hosts with more than their share; see `trxds.Channel.rebalance_sessions`."""
+        """Release idle sessions of hosts with more than their fair share; see `trxds.Channel.rebalance_sessions`."""
         opening = partial(
             self._hand_over.channel.rebalance_sessions, per_second=per_second, idle_for=idle_for, tolerance=tolerance
         )

@@ -81,7 +81,7 @@ class Session(MethodFactory):
 
     @property
     def since(self) -> float:
-        """Return when the session was opened, in seconds on Trio's clock."""
+        """Return when the session was opened, in seconds on Trio's clock, which `Channel.submit` can read."""
         return self._session.since
 
     @property

@@ -20,12 +20,12 @@ _TROUBLE = frozenset({"nacked", "does_not_exist", "received_error", "timeout"})
 REASONS = {
     "no_cookie": "its call had no cookie, or one that was too old",
     "cluster_mismatch": "the route does not have its cluster any more",
-    "unknown_host": "the cluster does not have the host any more",
+    "unknown_host": "the cluster does not have the host any more, or it is DRAINING and may not be used",
     "status_not_allowed": "the host's health is none of override_host_status",
     "not_ready": "the host could not be reached",
     "requested": "the program moved it",
     "released": "the program let it choose anew",
-    "rebalanced": "the host had more than its share of sessions",
+    "rebalanced": "the host had more than its fair share of sessions",
 }
 
 
@@ -133,6 +133,10 @@ def session_lines(state: State, now: float) -> Iterator[str]:
         yield from columns([head, *(_session(key, row, now) for key, row in sessions.items())])
     else:
         yield "no sessions are open"
+    yield from _not_sticky(state)
+
+
+def _not_sticky(state: State) -> Iterator[str]:
     for channel, row in state["channels"].items():
         yield from (f"warning: {channel}: {each}" for each in row.get("warnings", ()) if "not sticky" in each)
 
@@ -142,6 +146,7 @@ def host_lines(state: State, now: float) -> Iterator[str]:
     counts = Counter((row["channel"], row["cluster"], row["host"]) for row in state["sessions"].values() if row["host"])
     if not counts:
         yield "no sessions are on any host"
+        yield from _not_sticky(state)
         return
     totals: Counter[tuple[str, str]] = Counter()
     for (channel, cluster, _), count in counts.items():
@@ -152,13 +157,14 @@ def host_lines(state: State, now: float) -> Iterator[str]:
         for row in state["endpoints"].values()
         if (row["channel"], row["cluster"]) in totals
     )
-    lines = [("HOST", "CLUSTER", "HEALTH", "STATE", "SESSIONS", "SHARE")]
+    lines = [("HOST", "CHANNEL", "CLUSTER", "HEALTH", "STATE", "SESSIONS", "SHARE")]
     for channel, cluster, host in sorted(hosts):
         row, count = endpoints.get((channel, host)), counts[channel, cluster, host]
         health, connected = (row["health"], row["state"] or "not connected") if row is not None else ("removed", "-")
         share = count / totals[channel, cluster]
-        lines.append((host, f"{channel}/{cluster}", health, connected, str(count), f"{share:.0%}"))
+        lines.append((host, channel, cluster, health, connected, str(count), f"{share:.0%}"))
     yield from columns(lines)
+    yield from _not_sticky(state)
 
 
 def _session(key: str, row: Row, now: float) -> Sequence[str]:
@@ -279,6 +285,6 @@ def _warnings(state: State, channel: str) -> Iterator[str]:
 
 LB = Page(("channels", "nodes", "endpoints"), tree_lines, rows_of("channels", "nodes", "endpoints"), _serves)
 SESSIONS = Page(("channels", "sessions"), session_lines, rows_of("sessions"), _always)
-HOSTS = Page(("sessions", "endpoints"), host_lines, rows_of("sessions", "endpoints"), _always)
+HOSTS = Page(("channels", "sessions", "endpoints"), host_lines, rows_of("sessions", "endpoints"), _always)
 XDS = Page(("resources",), resource_lines, rows_of("resources"), _all_are_well)
 RUOK = Page(("channels", "nodes", "resources"), health_lines, health_rows, _serves)

@@ -263,5 +263,16 @@ class OverridePicker(Explainable):
             self.table.use(entry, now)
 
 
+_WHY_UNUSABLE = {
+    RepinReason.UNKNOWN_HOST: "its cluster does not have it, or it is DRAINING and override_host_status forbids that",
+    RepinReason.STATUS_NOT_ALLOWED: "override_host_status does not have its health status",
+    RepinReason.NOT_READY: "it cannot be reached",
+}
+
+
 def no_usable_host_status(override: Override) -> Status:
-    return unavailable(f"none of the session's hosts can be used: {', '.join(override.addresses)}")
+    """Return the status of an RPC that no other host may serve; `fallback_reason` is about the first of its hosts."""
+    first = override.addresses[0]
+    why = _WHY_UNUSABLE.get(RepinReason(override.fallback_reason), "") if override.fallback_reason else ""
+    hosts = ", ".join(override.addresses)
+    return unavailable(f"none of the session's hosts can be used: {hosts}" + (why and f"; {first}: {why}"))

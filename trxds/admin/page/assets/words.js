@@ -75,12 +75,12 @@ function percent(share) {
 const REASONS = {
   no_cookie: "the call had no cookie, or one that is too old",
   cluster_mismatch: "the route does not have that cluster any more",
-  unknown_host: "the host was removed",
+  unknown_host: "the host was removed, or is DRAINING and may not be used",
   status_not_allowed: "the host drains, and its cluster keeps no session there",
   not_ready: "the host could not be reached",
   requested: "the program moved it",
   released: "the program let it choose anew",
-  rebalanced: "the host had more than its share of sessions",
+  rebalanced: "the host had more than its fair share of sessions",
 };
 
 function reasonInWords(reason) {
