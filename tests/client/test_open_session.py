@@ -26,7 +26,8 @@ def open_session(channel):
 
 async def test_the_end_of_a_session_cancels_its_open_calls_and_no_ended_ones(channel):
     session, open_call, ended_call = open_session(channel), FakeCall(), FakeCall()
-    session.end_call(ended_call, is_first=session.begin_call(ended_call))
+    session.begin_call(ended_call)
+    session.end_call(ended_call)
     session.begin_call(open_call)
     session.end()
     assert (open_call.reasons, ended_call.reasons) == (["the session has ended"], [])

@@ -15,7 +15,7 @@ OWN = Metadata([("user", "7"), ("cookie", "mine=1")])
 @pytest.fixture
 async def session() -> SessionCookies:
     session = SessionCookies()
-    session.record_response(Metadata([("set-cookie", "s=V; Path=/shop; Max-Age=60")]), None)
+    session.record_response(Metadata([("set-cookie", "s=V; Path=/shop; Max-Age=60")]), None, session.view)
     return session
 
 
@@ -31,7 +31,7 @@ async def test_a_change_of_path_metadata_or_cookie_makes_new_metadata(
     session.metadata.fill(OWN, "/shop/Add")
     assert session.metadata.fill(OWN, "/other/Add") == OWN
     assert session.metadata.fill(Metadata([("user", "8")]), "/shop/Add") == (("user", "8"), ("cookie", "s=V"))
-    session.record_response(Metadata([("set-cookie", "s=W; Path=/shop; Max-Age=60")]), None)
+    session.record_response(Metadata([("set-cookie", "s=W; Path=/shop; Max-Age=60")]), None, session.view)
     assert session.metadata.fill(OWN, "/shop/Add") == (("user", "7"), ("cookie", "s=W; mine=1"))
     mock_clock.jump(61)
     assert session.metadata.fill(OWN, "/shop/Add") == OWN
@@ -40,5 +40,5 @@ async def test_a_change_of_path_metadata_or_cookie_makes_new_metadata(
 @pytest.mark.parametrize("value", ["\xfc", "a\0b", "a\r\nb"])
 async def test_a_session_header_that_no_request_may_have_is_not_sent_back(session: SessionCookies, value: str) -> None:
     call = PickArgs("/shop/Add", OWN, session_headers=("x-session",))
-    session.record_response(Metadata([("x-session", value), ("set-cookie", f"s={value}")]), call)
+    session.record_response(Metadata([("x-session", value), ("set-cookie", f"s={value}")]), call, session.view)
     assert session.metadata.fill(OWN, "/shop/Add") == (("user", "7"), ("cookie", "s=V; mine=1"))

@@ -235,7 +235,7 @@ class TestWaitDraining:
                 with trio.move_on_after(1):
                     await session.wait_draining()
             streams = channel.admin_view().state.sessions.pinned._streams
-            assert [len(each) for each in streams.values()] == [0]
+            assert streams == {}
 
 
 class TestOperating:

@@ -155,4 +155,4 @@ def test_hosts_that_take_no_new_sessions_have_no_share():
     hosts = tuple(Endpoint((f"10.0.0.{n}:1",)) for n in range(1, 4))
     draining = Endpoint(("10.0.0.9:1",), HealthStatus.DRAINING)
     ready = frozenset({"10.0.0.1:1", "10.0.0.2:1", "10.0.0.9:1"})
-    assert shares(Endpoints((*hosts, draining)), "", ready) == {"10.0.0.1:1": 0.5, "10.0.0.2:1": 0.5}
+    assert shares(Endpoints((*hosts, draining)), "", ready) == [(("10.0.0.1:1",), 0.5), (("10.0.0.2:1",), 0.5)]

@@ -121,6 +121,10 @@ class ClientChannel:
 
     def _configure(self, resolved: Any, generation: int) -> None:
         update = self._setup.to_update(resolved)
+        pinned = self._state.sessions.pinned
+        pinned.entries = update.endpoints
+        if pinned.by_host:  # sessions learn it in any case: while the channel is IDLE no tree gets the update
+            pinned.check()
         self._root_queue.put("config", Configure(update.config, generation, update.endpoints))
 
     def _publish(self, selector: Selector, picker: Picker) -> None:

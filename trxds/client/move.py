@@ -52,21 +52,25 @@ class BoundSession(OpenSession):
         """Let no call begin any more; those that are open go on, as part of the session."""
         self._is_done = True
 
-    def begin_call(self, call: SessionCall) -> bool:
-        """Register a call. Raises `trio.ClosedResourceError` after the block of the move."""
+    def begin_call(self, call: SessionCall) -> None:
+        """Count and register a call of the session. Raises `trio.ClosedResourceError` after the block of the move."""
         if self._is_done:
             raise trio.ClosedResourceError("the block of moving() is over; make calls with the session itself")
-        return self._session.begin_call(call)
+        self._session.begin_call(call)
 
-    def end_call(self, call: SessionCall, *, is_first: bool) -> None:
+    def end_call(self, call: SessionCall) -> None:
         """Forget a call that has ended."""
-        self._session.end_call(call, is_first=is_first)
+        self._session.end_call(call)
 
     def check_sticky(self, call: PickArgs) -> Status | None:
         """Bind the call to the host: it fails if the host cannot be used."""
-        if call.override is None:
+        override = call.override
+        if override is None:
             return Status(StatusCode.UNAVAILABLE, f"{call.path}: the configuration has no session filter any more")
-        call.override.strict = True
+        override.strict = True
+        # The cookie's time may be over by now, and the caller may send a cookie of its own.
+        if self.host.host not in override.addresses:
+            override.addresses = (self.host.host,)
         return None
 
 
@@ -77,6 +81,7 @@ class Move:
         self._state = state
         self._session = session
         self._key = key
+        self._scope: CallScope | None = None
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[tuple[BoundSession, BoundSession]]:
@@ -89,58 +94,72 @@ class Move:
             raise ValueError("the session has made no call since it was imported; make a call first, then move it")
         with cookies.only_move():
             while True:
-                source = cookies.copy()
-                before = cookies.copy(without=self._key)
+                keys = cookies.keys_like(self._key)
+                source, before = cookies.copy(), cookies.copy(without=keys)
                 target = before.copy()
                 await self._pick(pin, target)
                 present = cookies.pins.get(self._key, pin)
                 if present.host == pin.host:
                     break
                 pin = present  # meanwhile a call has moved the session by itself
-            host = next(new.host for key, new in target.pins.items() if before.pins.get(key) is not new)
+            host = next((new.host for key, new in target.pins.items() if before.pins.get(key) is not new), None)
+            if host is None:
+                text = f"{pin.path}: the session filter takes no part in the call any more, so the session cannot move"
+                raise RpcError(Status(StatusCode.UNAVAILABLE, text))
             old, new = BoundSession(source, session, pin.host), BoundSession(target, session, host)
             try:
                 yield old, new
             finally:
                 old.end()
                 new.end()
-            cookies.switch(self._key, before, source, target)
+            if not session.closed:
+                cookies.switch(keys, before, source, target)
 
     async def _pick(self, pin: Pin, target: SessionCookies) -> None:
         """Pick another host as for a new session, and store its cookie in `target`."""
         state, session = self._state, self._session
-        scope = CallScope(session, pin.path, state.now(), None, state.first_wait)
-        await trio.lowlevel.checkpoint()
-        if state.data_plane.current is None:
-            await scope.run_with_deadline(partial(state.data_plane.wait_for_change, None))
-        # The caller's own headers choose the route, as they did when the session got its host.
-        own = Metadata([pair for pair in pin.metadata if pair[0] not in ("cookie", self._key.name)])
-        route = await find_route(state, scope, target.metadata.fill(own, pin.path), False)
-        if isinstance(route, Status):
-            raise RpcError(route)
+        self._scope = scope = CallScope(session, pin.path, state.now(), None, state.first_wait)
+        # As a call it keeps the channel from being IDLE, and ends with the session.
+        session.register(self)
+        state.calls.open.add(self)
         try:
-            override = route.args.override
-            if override is None:
-                text = f"{pin.path}: the configuration has no session filter any more, so the session cannot move"
-                raise RpcError(Status(StatusCode.UNAVAILABLE, text))
-            override.avoid = pin.host.host
-            await self._wait_for_host(route, scope)
-            target.record_response(route.respond(EMPTY), route.args)
+            await trio.lowlevel.checkpoint()
+            if state.data_plane.current is None:
+                await scope.run_with_deadline(partial(state.data_plane.wait_for_change, None))
+            # The caller's own headers choose the route, as they did when the session got its host.
+            own = Metadata([pair for pair in pin.metadata if pair[0] not in ("cookie", self._key.name)])
+            route = await find_route(state, scope, target.metadata.fill(own, pin.path), False)
+            if isinstance(route, Status):
+                raise RpcError(route)
+            try:
+                await self._wait_for_host(route, scope, pin)
+                target.record_response(route.respond(EMPTY), route.args, target.view)
+            finally:
+                route.release()
         finally:
-            route.release()
+            state.calls.open.discard(self)
+            session.end_call(self)
 
-    async def _wait_for_host(self, route: CallRoute, scope: CallScope) -> None:
+    async def _wait_for_host(self, route: CallRoute, scope: CallScope, pin: Pin) -> None:
         live, args = self._state.data_plane, route.args
+        if args.override is None:
+            return
+        args.override.avoid = pin.host.host
         while True:
             plane = live.current
-            assert plane is not None
-            args.now = self._state.now()
-            match plane.picker.pick(args):
-                case Complete():
-                    return
-                case Fail(status) | Drop(status):
-                    raise RpcError(rewrite_illegal_status(status, "the load balancing policy"))
+            if plane is not None:
+                args.now = self._state.now()
+                match plane.picker.pick(args):
+                    case Complete():
+                        return
+                    case Fail(status) | Drop(status):
+                        raise RpcError(rewrite_illegal_status(status, "the load balancing policy"))
             await scope.run_with_deadline(partial(live.wait_for_change, plane))
+
+    def cancel(self, reason: str) -> None:
+        """End the pick, because the session or the channel has ended."""
+        if self._scope is not None:
+            self._scope.cancel(reason)
 
     def __repr__(self) -> str:
         return f"<Move of {self._session!r}>"

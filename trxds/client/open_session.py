@@ -14,6 +14,7 @@ from trxds.core.plural import plural
 from trxds.core.status import RpcError, Status, StatusCode
 from trxds.lb.pick import Override, PickArgs
 from trxds.resolver.target_uri import canonical
+from trxds.session_affinity.first_call import FirstCall
 from trxds.session_affinity.session import SessionCookies
 from trxds.session_affinity.session_hosts import CookieKey, SessionHost
 from trxds.session_affinity.session_token import Key, checked_keys, encode_token
@@ -190,31 +191,41 @@ class OpenSession:
         """Whether calls of the session are under way."""
         return bool(self._calls)
 
-    def begin_call(self, call: SessionCall) -> bool:
-        """Register a call; return whether it is the session's first, for which the others wait."""
+    def begin_call(self, call: SessionCall) -> None:
+        """Count a call, and register it."""
+        self.cookies.calls += 1
+        self.register(call)
+
+    def register(self, call: SessionCall) -> None:
+        """Cancel `call` if the session ends."""
         self._calls.add(call)
-        return self.cookies.begin_call()
 
-    def end_call(self, call: SessionCall, *, is_first: bool) -> None:
-        """Forget a call that has ended; the first one opens the way for the others."""
+    def end_call(self, call: SessionCall) -> None:
+        """Forget a call that has ended."""
         self._calls.discard(call)
-        if is_first:
-            self.cookies.first_call.end()
 
-    async def wait_for_first_response(self) -> None:
-        """Wait until the first call has response headers or has ended, but no longer than `first_within`.
+    async def take_turn(self) -> FirstCall | None:
+        """Wait while the session has no host and another call is its first; return it if this one is the first.
 
-        A first call that is a stream may never have headers: without a bound the session would wait for itself.
+        The first call has response headers or ends some time, or `first_within` passes: a first call that is a stream
+        may never have headers, and without a bound the session would wait for itself.
         """
+        while not (first := self.cookies.view.first_call).is_over:
+            if first.take():
+                return first
+            await self._wait_for(first)
+        return None
+
+    async def _wait_for(self, first: FirstCall) -> None:
         with trio.move_on_after(min(WARN_AFTER, self._first_within)):
-            await self.cookies.first_call.wait_until_over()
+            await first.wait_until_over()
             return
         if self._first_within > WARN_AFTER:
             self._warn()
             with trio.move_on_after(self._first_within - WARN_AFTER):
-                await self.cookies.first_call.wait_until_over()
+                await first.wait_until_over()
                 return
-        self.cookies.first_call.end()
+        first.end()
 
     def _warn(self) -> None:
         if self._has_warned:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TypeAlias
 from weakref import WeakSet
 
@@ -37,6 +38,8 @@ class PinnedSessions:
 
     def __init__(self, target: str, observers: Observers, data_plane: LiveDataPlane, now: Callable[[], float]) -> None:
         self.by_host: dict[SessionHost, set[tuple[SessionCookies, CookieKey]]] = {}
+        # The clusters, or endpoints, of the newest configuration, also while the channel is IDLE; None before one.
+        self.entries: object = None
         self._target = target
         self._observers = observers
         self._data_plane = data_plane
@@ -57,17 +60,25 @@ class PinnedSessions:
         """Return the session's events from now on; `with_status`: the first ones are those of its hosts' status now."""
         stream = SessionEvents()
         self._streams.setdefault(session, WeakSet()).add(stream)
-        for key, pin in session.pins.items() if with_status else ():
+        live = session.hosts(self._now()) if with_status else ()
+        for key, pin in session.pins.items():
+            if key not in live:
+                continue
             for event in self._status_events(key, pin.host, USABLE, self._statuses.get(pin.host, USABLE)):
                 stream.put(event)
         return stream
 
     def unsubscribe(self, session: SessionCookies, stream: SessionEvents) -> None:
         """Forget a stream that nobody reads any more; one that nobody holds is forgotten by itself."""
-        self._streams.get(session, WeakSet()).discard(stream)
+        streams = self._streams.get(session)
+        if streams is not None:
+            streams.discard(stream)
+            if not streams:
+                del self._streams[session]
 
     def close(self, session: SessionCookies) -> None:
         """Forget a session, because it has ended."""
+        session.detach()
         for key, pin in session.pins.items():
             self._remove(session, key, pin.host)
         for stream in self._streams.pop(session, ()):
@@ -80,7 +91,9 @@ class PinnedSessions:
         if reason is RepinReason.CLUSTER_MISMATCH:
             plane = self._data_plane.current
             routes = plane.selector.routes if plane is not None and isinstance(plane.selector, ConfigSelector) else None
-            return routes.standing.change if routes is not None and routes.standing is not None else ""
+            # A cluster that is still routed to was left for another route, or another draw of weights: no change.
+            is_gone = routes is not None and host.cluster not in routes.clusters
+            return routes.standing.change if is_gone and routes is not None and routes.standing is not None else ""
         status = self._statuses.get(host, USABLE)
         return status.change if status.lost is reason else ""
 
@@ -134,15 +147,12 @@ class PinnedSessions:
         for cluster, before in self._by_cluster().items():
             for address, status in read_statuses(entries, cluster, before).items():
                 if status.lost is None and address in failed:
-                    status = HostStatus(status.draining, RepinReason.NOT_READY, status.change)
-                if status != before[address]:
-                    self._change(SessionHost(address, cluster), before[address], status)
-
-    @property
-    def entries(self) -> object:
-        """The input of the policy tree's root: the clusters, or endpoints, of the configuration; None while IDLE."""
-        tree = self._data_plane.tree
-        return tree.endpoints if tree is not None else None
+                    status = replace(status, lost=RepinReason.NOT_READY)
+                host, last = SessionHost(address, cluster), before[address]
+                if status != last:
+                    self._change(host, last, status)
+                elif host in self._statuses:
+                    self._statuses[host] = replace(last, health=status.health)
 
     def ready_addresses(self) -> frozenset[str]:
         """Return the addresses of the hosts that are connected."""
@@ -155,8 +165,11 @@ class PinnedSessions:
         return clusters
 
     def _change(self, host: SessionHost, before: HostStatus, status: HostStatus) -> None:
+        # A copy, and perhaps empty: an observer may release sessions while it is told of another host.
+        pinned = tuple(self.by_host.get(host, ()))
+        if not pinned:
+            return
         self._statuses[host] = status
-        pinned = tuple(self.by_host[host])
         if status.draining and not before.draining:
             sessions = plural(len(pinned), "session")
             _log.info("%s: host %s is DRAINING with %s (%s)", self._target, host.host, sessions, status.change)
@@ -168,7 +181,9 @@ class PinnedSessions:
         self, session: SessionCookies, key: CookieKey, host: SessionHost, before: HostStatus, status: HostStatus
     ) -> None:
         for event in self._status_events(key, host, before, status):
-            self._report(session, event)
+            # Not for a cookie whose time is over: the next call chooses a host anyway.
+            if key in session.hosts(self._now()):
+                self._report(session, event)
 
     def _status_events(
         self, key: CookieKey, host: SessionHost, before: HostStatus, status: HostStatus

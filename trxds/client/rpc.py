@@ -19,6 +19,8 @@ from trxds.core.metadata import EMPTY, Metadata
 from trxds.core.observe import CallStarted
 from trxds.core.status import RpcError, Status, StatusCode
 from trxds.resolver.method_config import NO_METHOD_CONFIG, HedgingPolicy
+from trxds.session_affinity.first_call import FirstCall
+from trxds.session_affinity.session import SessionView
 from trxds.transport.compression import compress
 
 from .attempt import Attempt, AttemptFailed
@@ -45,11 +47,12 @@ class Rpc:
 
     __slots__ = (
         "_channel",
-        "_is_first",
+        "_first",
         "_metadata",
         "_request",
         "_retry",
         "_route",
+        "_seen",
         "_session",
         "_settings",
         "_telemetry",
@@ -78,9 +81,12 @@ class Rpc:
         self._route: CallRoute | None = None
         self._retry: RetryState | None = None
         self._telemetry: CallTelemetry | None = None  # None without an observer
-        # This follows everything that may raise: a session's first call must be closed, or its others wait for ever.
+        # This follows everything that may raise: a call that was registered must be closed.
         self._session = session
-        self._is_first = session is not None and session.begin_call(self)
+        self._first: FirstCall | None = None  # if this is the session's first call
+        self._seen: SessionView | None = None  # the session when the call was sent
+        if session is not None:
+            session.begin_call(self)
         # A14: a call is counted once, however many attempts it makes.
         calls = channel.calls
         calls.open.add(self)
@@ -169,10 +175,12 @@ class Rpc:
         return None
 
     async def _join_session(self, session: OpenSession) -> None:
-        if not self._is_first and not session.cookies.first_call.is_over:
+        cookies = session.cookies
+        if not cookies.view.first_call.is_over:
             self.scope.waiting_for = "the session's first call"
-            await self.scope.run_with_deadline(session.wait_for_first_response)
-        self._metadata = session.cookies.metadata.fill(self._metadata, self.scope.path)
+            self._first = await self.scope.run_with_deadline(session.take_turn)
+        self._seen = cookies.view
+        self._metadata = cookies.metadata.fill(self._metadata, self.scope.path)
 
     def _new_attempt(self, number: int = 0, refusals: int = 0, transparent: bool = False) -> Attempt:
         route = self._route
@@ -277,8 +285,8 @@ class Rpc:
         metadata = route.respond(metadata)
         if self._telemetry is not None:
             self._telemetry.record_response(route.args)
-        if self._session is not None:
-            self._session.cookies.record_response(metadata, route.args)
+        if self._session is not None and self._seen is not None:
+            self._session.cookies.record_response(metadata, route.args, self._seen)
         return metadata
 
     def final_status(self) -> Status:
@@ -366,7 +374,9 @@ class Rpc:
         calls.open.discard(self)
         self.scope.error = RpcError  # a bound method here would be a cycle for the garbage collector
         if self._session is not None:
-            self._session.end_call(self, is_first=self._is_first)
+            self._session.end_call(self)
+            if self._first is not None:
+                self._first.end()
         if self._telemetry is not None:
             telemetry, self._telemetry = self._telemetry, None
             telemetry.end(stream)

@@ -21,12 +21,13 @@ class HostStatus:
     """What a configuration says of a session's host.
 
     `lost` is the reason why the host cannot be used, None if it can. `change` is the version of the resource that says
-    so; a later version that says the same is no change.
+    so; a later version that says the same is no change. `health` is that of the endpoint, None if there is none.
     """
 
     draining: bool = False
     lost: RepinReason | None = None
     change: str = field(default="", compare=False)
+    health: HealthStatus | None = field(default=None, compare=False)
 
 
 USABLE = HostStatus()
@@ -38,6 +39,8 @@ def read_statuses(entries: object, cluster: str, before: Mapping[str, HostStatus
     `entries` is the input of the root of the policy tree.
     """
     if isinstance(entries, Endpoints):  # a target without a control plane has one cluster
+        if not entries.all:
+            return {}  # a look-up that failed says nothing of the hosts
         found = _find(entries.all, before)
         return {host: USABLE if host in found else HostStatus(lost=RepinReason.UNKNOWN_HOST) for host in before}
     entry = entries.by_name.get(cluster) if isinstance(entries, ClusterEntries) else None
@@ -74,12 +77,14 @@ def _status(health: HealthStatus, config: ClusterConfig, before: HostStatus) -> 
     draining = health is HealthStatus.DRAINING
     change = _endpoints_version(config)
     if health in config.cluster.override_statuses:
-        return HostStatus(draining=True, change=change) if draining else USABLE
-    if before.lost is None and before.draining is draining and config.cluster_standing is not None:
+        return HostStatus(draining=draining, change=change if draining else "", health=health)
+    if before.lost is None and before.health is health and config.cluster_standing is not None:
         # The endpoint is as it was, so it is the cluster's override_host_status that has changed.
         change = config.cluster_standing.change
     # As the pick sees it: without DRAINING in override_host_status such a host is unknown to sessions (A55).
-    return HostStatus(draining, RepinReason.UNKNOWN_HOST if draining else RepinReason.STATUS_NOT_ALLOWED, change)
+    return HostStatus(
+        draining, RepinReason.UNKNOWN_HOST if draining else RepinReason.STATUS_NOT_ALLOWED, change, health
+    )
 
 
 def _endpoints_version(config: ClusterConfig) -> str:

@@ -175,7 +175,7 @@ class SessionTable:
         except BaseException:
             self._stop_waiting(user, waiting)
             raise
-        if waiting.session is None:
+        if waiting.session is None or self._is_closed:  # it may close in the step in which the turn comes
             raise self._not_open_error()
         return waiting.session
 

@@ -39,8 +39,8 @@ def check_rebalancing(per_second: float, idle_for: float, tolerance: float) -> N
 # -- the share of each host
 
 
-def shares(entries: object, cluster: str, ready: frozenset[str]) -> dict[str, float]:
-    """Return the fair share of each host that takes new sessions of the cluster, by its first address; their sum is 1.
+def shares(entries: object, cluster: str, ready: frozenset[str]) -> list[tuple[tuple[str, ...], float]]:
+    """Return the addresses of each host that takes new sessions of the cluster, and its fair share; their sum is 1.
 
     These are the READY hosts of the most preferred priority that has one, without DRAINING ones (A56). Localities have
     their weights, and the hosts of a locality equal shares, as with round robin (A28).
@@ -54,16 +54,13 @@ def shares(entries: object, cluster: str, ready: frozenset[str]) -> dict[str, fl
         case AggregateConfig(_, leaves):
             pass
         case _:
-            return {}
+            return []
     for localities in _priorities(leaves):
         serving = [(each.weight, hosts) for each in localities if (hosts := _serving(each.endpoints, ready))]
         if serving:
             total = sum(weight for weight, _ in serving)
-            found: dict[str, float] = {}
-            for weight, hosts in serving:
-                found |= _even(hosts, weight / total)
-            return found
-    return {}
+            return [host for weight, hosts in serving for host in _even(hosts, weight / total)]
+    return []
 
 
 def _priorities(leaves: Iterable[ClusterConfig]) -> Iterator[tuple[Locality, ...]]:
@@ -77,8 +74,8 @@ def _serving(endpoints: Iterable[Endpoint], ready: frozenset[str]) -> list[Endpo
     ]
 
 
-def _even(endpoints: list[Endpoint], share: float) -> dict[str, float]:
-    return {each.addresses[0]: share / len(endpoints) for each in endpoints}
+def _even(endpoints: list[Endpoint], share: float) -> list[tuple[tuple[str, ...], float]]:
+    return [(each.addresses, share / len(endpoints)) for each in endpoints]
 
 
 # -- the sessions above it
@@ -140,11 +137,13 @@ class Rebalancer:
         waiting = self._count_waiting()
         for cluster, counts in clusters.items():
             found = shares(pinned.entries, cluster, ready)
-            total = waiting[cluster] + sum(count for address, count in counts.items() if address in found)
-            for address, share in found.items():
-                excess = counts.get(address, 0) - math.ceil(total * share * (1 + self._tolerance))
+            # A session may be on any of a host's addresses (A61).
+            on_hosts = [sum(counts.get(address, 0) for address in addresses) for addresses, _ in found]
+            total = waiting[cluster] + sum(on_hosts)
+            for (addresses, share), count in zip(found, on_hosts, strict=True):
+                excess = count - math.ceil(total * share * (1 + self._tolerance))
                 if excess > 0 and len(found) > 1:
-                    yield from self._idle(SessionHost(address, cluster), now)[:excess]
+                    yield from self._idle([SessionHost(address, cluster) for address in addresses], now)[:excess]
 
     def _count_waiting(self) -> Counter[str]:
         """Return how many sessions of each cluster were released and made no call since: they will need a host too."""
@@ -155,12 +154,15 @@ class Rebalancer:
         }
         return Counter(self._released.values())
 
-    def _idle(self, host: SessionHost, now: float) -> list[tuple[SessionCookies, CookieKey]]:
-        idle = []
-        for cookies, key in self._sessions.pinned.by_host[host]:
+    def _idle(self, hosts: Iterable[SessionHost], now: float) -> list[tuple[SessionCookies, CookieKey]]:
+        """Return the sessions on these hosts that may be released, those that are idle for the longest time first."""
+        pinned, idle = self._sessions.pinned.by_host, []
+        for cookies, key in (each for host in hosts for each in pinned.get(host, ())):
             seen, pin = self._seen.get(cookies), cookies.pins[key]
+            if seen is None or now - seen.since < self._idle_for or cookies.is_moving:
+                continue
             # A strict session is never released: its program relies on that one host. Whether one that was imported is
-            # strict shows at its first call, which gives the pin its path.
-            if seen is not None and now - seen.since >= self._idle_for and pin.path and not pin.strict:
+            # strict shows at its first call, which gives the pin its path. A cookie whose time is over binds nothing.
+            if pin.path and not pin.strict and key in cookies.hosts(now):
                 idle.append((seen.since, cookies.number, cookies, key))
         return [(cookies, key) for *_, cookies, key in sorted(idle, key=lambda each: each[:2])]

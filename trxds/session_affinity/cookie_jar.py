@@ -31,6 +31,7 @@ class ReceivedCookie:
 class _StoredCookie:
     value: str = field(repr=False)
     expires: float  # in seconds on the clock of `now`
+    age: float = math.inf  # the seconds that it lasts
 
 
 class CookieJar:
@@ -39,12 +40,20 @@ class CookieJar:
     def __init__(self) -> None:
         self._cookies: dict[CookieKey, _StoredCookie] = {}
 
-    def store(self, received: ReceivedCookie, now: float) -> None:
-        """Store a cookie that came at `now`, or delete it if it has expired."""
+    def store(self, received: ReceivedCookie, now: float) -> bool:
+        """Store a cookie that came at `now`, or delete it if it has expired; return whether the jar has it now."""
         # Removed first, so that a new value has room in a full jar.
         self._cookies.pop(received.key, None)
-        if received.age > 0 and self._has_room(now):
-            self._cookies[received.key] = _StoredCookie(received.value, now + received.age)
+        if received.age <= 0 or not self._has_room(now):
+            return False
+        self._cookies[received.key] = _StoredCookie(received.value, now + received.age, received.age)
+        return True
+
+    def renew(self, key: CookieKey, now: float) -> None:
+        """Let the cookie's time begin at `now`, as if it had just come."""
+        kept = self._cookies.get(key)
+        if kept is not None:
+            self._cookies[key] = _StoredCookie(kept.value, now + kept.age, kept.age)
 
     def restore(self, key: CookieKey, value: str, expires: float) -> None:
         """Put a cookie back that a jar has had, until `expires`, on the clock of `store`'s `now`."""

@@ -10,18 +10,17 @@ import trio
 
 
 class FirstCall:
-    """The first call of a session, and the calls that wait for it; without `waits` no call does."""
+    """The first call of a session without a host, and the calls that wait for it; without `waits` no call does."""
 
     def __init__(self, waits: bool) -> None:
-        self._waits = waits
-        self._is_next = True
+        self._is_taken = False
         self._over = trio.Event()
         # Whether it has brought headers or has ended, so that no call waits for it; plain, because each call reads it.
         self.is_over = not waits
 
-    def begin_call(self) -> bool:
-        """Return whether the call that begins is the first one."""
-        is_first, self._is_next = self._is_next, False
+    def take(self) -> bool:
+        """Return whether the caller is the first one, which has to `end` it."""
+        is_first, self._is_taken = not self._is_taken, True
         return is_first
 
     def end(self) -> None:
@@ -33,8 +32,3 @@ class FirstCall:
         """Wait until the first call has response headers or has ended."""
         if not self.is_over:
             await self._over.wait()
-
-    def start_over(self) -> None:
-        """Make the next call the first one: the session has no host any more."""
-        if self._waits:
-            self._is_next, self.is_over, self._over = True, False, trio.Event()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import trio
 
@@ -49,10 +49,17 @@ class Pin:
     strict: bool = False
 
 
+class SessionView(NamedTuple):
+    """The hosts of a session by cookie, and its first call, as one call saw them when it began. Never changed."""
+
+    pins: Mapping[CookieKey, Pin]
+    first_call: FirstCall
+
+
 class SessionCookies:
     """The cookies of one session, in `metadata`, and its present host.
 
-    `number` identifies the session in its channel. `host` and `cluster` are empty while it has no cookie; `pins` has
+    `number` identifies the session in its channel. `host` and `cluster` are empty while it has no cookie; `view` has
     them for each cookie. Only the last move is kept, so that a session that stays costs nothing.
     """
 
@@ -69,40 +76,42 @@ class SessionCookies:
         self.host = self.cluster = ""
         self.moves = 0
         self.last_move: Repin | None = None
-        self.pins: dict[CookieKey, Pin] = {}
+        self.view = SessionView({}, FirstCall(wait_for_first))
         self.metadata = SessionMetadata(epoch)
+        self.is_moving = False
         self._listener = listener
-        self._is_moving = False
+        self._waits_for_first = wait_for_first
         self._has_imported_pins = False  # of a token, which has no call that chose the host
         self._left: dict[CookieKey, _LeftHost] = {}
-        self.first_call = FirstCall(wait_for_first)
 
-    def begin_call(self) -> bool:
-        """Count a call; return whether it is the first one, for which the others wait."""
-        self.calls += 1
-        return self.first_call.begin_call()
+    @property
+    def pins(self) -> Mapping[CookieKey, Pin]:
+        """The host that each cookie binds the session to."""
+        return self.view.pins
 
-    # -- requests and responses
+    def detach(self) -> None:
+        """Report nothing more: the session has ended."""
+        self._listener = None
 
-    def record_response(self, metadata: Metadata, call: PickArgs | None) -> None:
-        """Keep the cookies and session headers of a call's response headers, and let waiting calls go on."""
+    # -- responses
+
+    def record_response(self, metadata: Metadata, call: PickArgs | None, seen: SessionView) -> None:
+        """Keep the cookies and session headers of a call's response headers, and let waiting calls go on.
+
+        `seen` is the view when the call began. If the session has got another host by a cookie since, the response's
+        cookie of that name does not count: it would take the session to a host that it did not choose last.
+        """
         cookies = metadata.all("set-cookie")
         if cookies or (call is not None and call.session_headers):
-            stored = self.metadata.store(cookies, metadata, call, lambda key: self._is_stale(key, call))
+            pins = self.view.pins
+            stored = self.metadata.store(cookies, metadata, call, lambda key: pins.get(key) is not seen.pins.get(key))
             if stored and call is not None and call.override is not None:
                 self._record_hosts(stored, call, call.override)
         if self._has_imported_pins and call is not None:
             self._complete_pins(call)
         # Even without a cookie: a server without sessions must not make calls wait one after another.
-        if not self.first_call.is_over:
-            self.first_call.end()
-
-    def _is_stale(self, key: CookieKey, call: PickArgs | None) -> bool:
-        """Return whether the call was sent to a host that the program has made the session leave since."""
-        left = self._left.get(key)
-        if left is None or call is None or call.override is None:
-            return False
-        return left.host.host in call.override.addresses
+        if not seen.first_call.is_over:
+            seen.first_call.end()
 
     def _record_hosts(self, stored: list[tuple[CookieKey, str]], call: PickArgs, override: Override) -> None:
         """Record the session's host: response headers with a session may name another one."""
@@ -110,6 +119,12 @@ class SessionCookies:
         same_cluster = self.cluster in ("", call.cluster)  # a token of a session header has no cluster
         for key in written_hosts(stored, host):
             pin = Pin(SessionHost(host, call.cluster), call.path, call.metadata, override.strict)
+            # The filter's cookie has another path than before: with both, requests would name the old host first.
+            others = [each for each in self.pins if each.name == key.name and each != key and each.matches(call.path)]
+            for other in others:
+                before = self._drop(other)
+                if key not in self.pins:
+                    self._left[key] = _LeftHost(before.host, reason_of(override, same_cluster))
             self._pin(key, pin, reason_of(override, same_cluster))
 
     def _complete_pins(self, call: PickArgs) -> None:
@@ -124,19 +139,16 @@ class SessionCookies:
 
     def _pin(self, key: CookieKey, pin: Pin, reason: RepinReason | None) -> None:
         """Bind the session to a host by a cookie. Without a `reason` it is bound to that host already, by a token."""
-        before, left = self.pins.get(key), self._left.get(key)
-        self.pins[key] = pin
+        before, left = self.pins.get(key), self._left.pop(key, None)
+        self.view = SessionView({**self.pins, key: pin}, self.view.first_call)
         last = before.host if before is not None else None
         self.host, self.cluster = pin.host.host, pin.host.cluster
         if last == pin.host:
             return
         old = last if reason is not None else None
-        if left is not None:
-            if last is None:
-                # After a release: the host that the session had until then.
-                old, reason = (left.host, left.reason) if left.host != pin.host else (None, None)
-            if left.host == pin.host:
-                del self._left[key]  # it is the session's host again, so its responses count
+        if left is not None and last is None:
+            # After a release: the host that the session had until then.
+            old, reason = (left.host, left.reason) if left.host != pin.host else (None, None)
         now = trio.current_time()
         event: SessionPinned | SessionMoved = SessionPinned(now, key, pin.host)
         if old is not None and reason is not None:
@@ -146,6 +158,18 @@ class SessionCookies:
             event = SessionMoved(now, key, old, pin.host, reason, change)
         if self._listener is not None:
             self._listener.session_pinned(self, last, event)
+
+    def _drop(self, key: CookieKey) -> Pin:
+        """Forget the host of a cookie, and the cookie."""
+        pin = self.pins[key]
+        pins = {other: kept for other, kept in self.pins.items() if other != key}
+        self.view = SessionView(pins, self.view.first_call)
+        self.metadata.remove(key)
+        last = [other.host for other in pins.values()][-1:]
+        self.host, self.cluster = (last[0].host, last[0].cluster) if last else ("", "")
+        if self._listener is not None:
+            self._listener.session_unpinned(self, key, pin.host)
+        return pin
 
     # -- what a program sees and steers
 
@@ -161,57 +185,65 @@ class SessionCookies:
     @property
     def release_reason(self) -> RepinReason | None:
         """Why the session has given up a host for which it has no other yet; None if it has not."""
-        return next((left.reason for key, left in self._left.items() if key not in self.pins), None)
+        return next((left.reason for left in self._left.values()), None)
 
     def release(self, key: CookieKey, reason: RepinReason) -> None:
         """Give up the cookie's host, so that the next call chooses anew; the others wait for that call."""
-        pin = self.pins.pop(key, None)
-        self.metadata.remove(key)
-        if pin is None:
+        if key not in self.pins:
+            self.metadata.remove(key)
             return
-        self._left[key] = _LeftHost(pin.host, reason)
-        others = [other.host for other in self.pins.values()]
-        self.host, self.cluster = (others[-1].host, others[-1].cluster) if others else ("", "")
-        self.first_call.start_over()
-        if self._listener is not None:
-            self._listener.session_unpinned(self, key, pin.host)
+        self._left[key] = _LeftHost(self._drop(key).host, reason)
+        last, self.view = self.view, SessionView(self.pins, FirstCall(self._waits_for_first))
+        last.first_call.end()  # those that wait for it wait for the next one
 
     @contextmanager
     def only_move(self) -> Iterator[None]:
         """Allow one move at a time. Raises `RuntimeError` if the session is moving."""
-        if self._is_moving:
+        if self.is_moving:
             raise RuntimeError("the session is moving already; leave the block of that moving() first")
-        self._is_moving = True
+        self.is_moving = True
         try:
             yield
         finally:
-            self._is_moving = False
+            self.is_moving = False
 
-    def copy(self, without: CookieKey | None = None) -> SessionCookies:
+    def keys_like(self, key: CookieKey) -> tuple[CookieKey, ...]:
+        """Return the cookie, and the others that name its host for the same calls: they would hold a session there."""
+        pin = self.pins[key]
+        same = [other for other, at in self.pins.items() if at.host.host == pin.host.host and other.matches(pin.path)]
+        return (key, *(other for other in same if other != key))
+
+    def copy(self, without: Collection[CookieKey] = ()) -> SessionCookies:
         """Return the cookies for calls that are bound to one host; they report to nobody."""
         made = SessionCookies(False, self.number, self.metadata.epoch)
-        made.host, made.cluster = self.host, self.cluster
-        made.metadata, made.pins = self.metadata.copy(), dict(self.pins)
-        if without is not None:
-            made.metadata.remove(without)
-            made.pins.pop(without, None)
+        made.host, made.cluster, made.metadata = self.host, self.cluster, self.metadata.copy()
+        pins = {key: pin for key, pin in self.pins.items() if key not in without}
+        made.view = SessionView(pins, made.view.first_call)
+        for key in without:
+            made.metadata.remove(key)
         return made
 
-    def switch(self, key: CookieKey, since: SessionCookies, source: SessionCookies, target: SessionCookies) -> None:
-        """Move from the cookie's host to that of `target`; responses of calls that were sent before do not count.
+    def switch(
+        self, keys: Iterable[CookieKey], since: SessionCookies, source: SessionCookies, target: SessionCookies
+    ) -> None:
+        """Move from the host of these cookies to that of `target`.
 
-        `since` has the cookies of the time when `source` and `target` were copied, without the cookie that is replaced.
+        `since` has the cookies of the time when `source` and `target` were copied, without those that are replaced.
         """
-        pin = self.pins.get(key)
-        if pin is not None:
-            self._left[key] = _LeftHost(pin.host, RepinReason.REQUESTED)
-        if key not in target.pins:  # the session filter has a cookie of another name by now
-            self.release(key, RepinReason.REQUESTED)
         for each in (source, target):  # the new host's cookies win
             self.metadata.take_changes(each.metadata, since.metadata)
-        for other, new in target.pins.items():
-            if since.pins.get(other) is not new:
-                self._pin(other, new, RepinReason.REQUESTED)
+        new = {key: pin for key, pin in target.pins.items() if since.pins.get(key) is not pin}
+        for key in keys:
+            if key in new:
+                continue
+            # The session filter has a cookie of another name or path by now.
+            self.metadata.remove(key)
+            if key in self.pins:
+                left = _LeftHost(self._drop(key).host, RepinReason.REQUESTED)
+                self._left |= {other: left for other in new if other not in self.pins}
+        for key, pin in new.items():
+            self.metadata.renew(key)  # the block may have taken most of the cookie's time
+            self._pin(key, pin, RepinReason.REQUESTED)
 
     # -- in another process
 
@@ -228,7 +260,7 @@ class SessionCookies:
         self.metadata.restore(token, now)
         for key, host in self.hosts(now).items():
             # No call waits for the first one: the host is known. The call that will be made there completes the pin.
-            self.first_call.end()
+            self.view.first_call.end()
             self._has_imported_pins = True
             self._pin(key, Pin(SessionHost(host.host, host.cluster or cluster), "", EMPTY), reason=None)
 
@@ -238,7 +270,7 @@ class SessionCookies:
 
 @dataclass(frozen=True, slots=True)
 class _LeftHost:
-    """The host that the program made the session leave. A response of a call that was sent there is stale."""
+    """The host that the session has left without having another one yet, and why."""
 
     host: SessionHost
     reason: RepinReason

@@ -15,6 +15,10 @@ class CookieKey(NamedTuple):
     name: str
     path: str
 
+    def matches(self, path: str) -> bool:
+        """Return whether requests to that path have the cookie, or session header."""
+        return cookie.path_matches(self.path, path)
+
 
 @dataclass(frozen=True, slots=True)
 class SessionHost:

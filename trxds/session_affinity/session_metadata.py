@@ -55,8 +55,9 @@ class SessionMetadata:
         stored = []
         for header in set_cookies:
             received = parse_set_cookie(header, self.epoch()) if isinstance(header, str) else None
-            if received is not None and not is_stale(received.key):
-                self._jar.store(received, trio.current_time())
+            if received is None or is_stale(received.key):
+                continue
+            if self._jar.store(received, trio.current_time()):
                 stored.append((received.key, received.value))
         for name in call.session_headers if call is not None else ():
             value, key = metadata.first(name), CookieKey(name, "")
@@ -77,6 +78,10 @@ class SessionMetadata:
         """Remove a cookie or header."""
         self._jar.remove(key)
         self._headers.pop(key.name, None)
+
+    def renew(self, key: CookieKey) -> None:
+        """Let a cookie's time begin now."""
+        self._jar.renew(key, trio.current_time())
 
     def copy(self) -> SessionMetadata:
         """Return the same cookies and headers; neither sees what the other stores later."""

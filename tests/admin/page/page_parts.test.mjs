@@ -49,7 +49,7 @@ test("a session that moved is news, once", () => {
   const moved = change("sessions", "shop/1", session({ moves: 1, host: "10.0.0.2:1", last_move }));
   told(model, [moved]);
   told(model, [moved]);
-  assert.deepEqual(plain(model.news).map(({ text }) => text), ["session shop/1 moved from 10.0.0.1:1 to 10.0.0.2:1: the host was removed"]);
+  assert.deepEqual(plain(model.news).map(({ text }) => text), ["session shop/1 moved from 10.0.0.1:1 to 10.0.0.2:1: the host was removed, or is DRAINING and may not be used"]);
 });
 
 test("three moves are announced as one sentence", () => {

@@ -81,6 +81,7 @@ class OverrideHost:
             self._channel_control.notify_policy,
             self._describe_address,
             self._channel_control.random,
+            inputs.ejected,
             self._first_pass if in_first_pass else None,
         )
         return Decision(
@@ -136,6 +137,7 @@ class OverridePicker(Explainable):
     notify_policy: Callable[[Hashable], None]
     describe_address: Callable[[str], str]  # for explanations
     random: Random
+    ejected_addresses: frozenset[str]  # those that outlier detection has ejected
     first_pass: FirstPass | None = None  # of the child's hosts, while the first calls of sessions wait for it
 
     def pick(self, call: PickArgs) -> PickResult:
@@ -202,7 +204,8 @@ class OverridePicker(Explainable):
     def _any_other_host(self, override: Override, call: PickArgs) -> PickResult:
         usable: dict[Connectivity | None, list[Entry]] = {}
         for entry in self.table.others(override.avoid):
-            if entry.health in self.statuses and entry.health is not HealthStatus.DRAINING:
+            is_allowed = entry.health in self.statuses and entry.health is not HealthStatus.DRAINING
+            if is_allowed and entry.address not in self.ejected_addresses:
                 usable.setdefault(self.table.state(entry), []).append(entry)
         if Connectivity.READY in usable:
             # Drawn, because many sessions may leave one host.
