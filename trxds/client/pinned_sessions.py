@@ -133,21 +133,20 @@ class PinnedSessions:
 
     # -- what becomes of the hosts
 
-    def status(self, host: SessionHost) -> HostStatus:
-        """Return the host's status when it was looked at last."""
-        return self._statuses.get(host, USABLE)
-
     def check(self) -> None:
-        """Report the hosts of which the data plane in force says something new. Synchronous."""
+        """Report the hosts of which the configuration, or the data plane in force, says something new. Synchronous."""
         entries, is_watched = self.entries, bool(self._streams or self._observers.active)
-        if entries is None or (entries is self._checked and not is_watched):
+        is_new = entries is not self._checked
+        if entries is None or not (is_new or is_watched):
             return
         self._checked = entries
         failed = unreachable(self._subchannels()) if is_watched else set()
         for cluster, before in self._by_cluster().items():
-            for address, status in read_statuses(entries, cluster, before).items():
-                if status.lost is None and address in failed:
-                    status = replace(status, lost=RepinReason.NOT_READY)
+            # Another data plane of the same configuration says only which hosts can be reached.
+            found = read_statuses(entries, cluster, before) if is_new else before
+            for address, status in found.items():
+                if status.lost in (None, RepinReason.NOT_READY):
+                    status = replace(status, lost=RepinReason.NOT_READY if address in failed else None)
                 host, last = SessionHost(address, cluster), before[address]
                 if status != last:
                     self._change(host, last, status)
