@@ -38,6 +38,7 @@ from .call_explanation import explain
 from .call_protocol import Pairs
 from .call_scope import CallScope
 from .call_settings import CallSettings
+from .channel_log import ChannelLog
 from .channel_state import ChannelState
 from .client_channel import IDLE_TIMEOUT, ClientChannel, checked_idle_timeout
 from .credentials import ChannelCredentials, checked_credentials
@@ -305,7 +306,7 @@ async def open_channel(
     """
     network = network or TcpNetwork()
     admin_address, host_credentials = checked_admin(admin), checked_credentials(credentials)
-    non_xds_target, observers = parse_non_xds_target(target), Observers()
+    non_xds_target, observers = parse_non_xds_target(target), Observers(log=ChannelLog(target, trio.current_time))
     if non_xds_target is None:
         limits = legacy_route_timeout if legacy_route_timeouts else max_stream_duration
         _check_unset(target, "a control plane has its own", service_config=service_config, affinity=affinity)

@@ -29,6 +29,7 @@ from trxds.lb.policy_node import Node, PolicyContext
 from trxds.lb.registry import Registry
 from trxds.lb.ring_hash.policy import RingHash
 from trxds.lb.ring_hash.ring import read_size_cap
+from trxds.resolver.config_log import ConfigLog
 from trxds.resolver.config_selector import Selector
 from trxds.resolver.xds_resolver import ResolverResultHandler
 from trxds.resources.leaf_policy import RingHash as RingHashConfig
@@ -82,8 +83,9 @@ class ClientChannel:
 
     async def run(self) -> None:
         """Resolve the target and run the policy tree, until cancelled."""
+        log = ConfigLog(self._state.lifecycle.target, self._state.now)
         resolver = self._setup.make_resolver(
-            ResolverResultHandler(self._configure, self._publish, self._make_chain, self._pool)
+            ResolverResultHandler(self._configure, self._publish, self._make_chain, self._pool, log=log)
         )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(resolver.run, name="resolver")

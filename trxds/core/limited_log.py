@@ -18,6 +18,9 @@ class LimitedLog:
 
     def info(self, now: float, text: str, *args: object) -> None:
         """Log a line, unless there were too many in this second; `now` is in seconds on any one clock."""
+        # A line that nobody sees is not left out by the limit.
+        if not self._log.isEnabledFor(logging.INFO):
+            return
         if int(now) != self._second:
             self._second, self._lines = int(now), 0
         if self._lines >= LINES_PER_SECOND:
