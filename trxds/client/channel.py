@@ -42,6 +42,7 @@ from .channel_log import ChannelLog
 from .channel_state import ChannelState
 from .client_channel import IDLE_TIMEOUT, ClientChannel, checked_idle_timeout
 from .credentials import ChannelCredentials, checked_credentials
+from .decision_log import log_decisions
 from .fork import mark_after_fork
 from .interceptors import Interceptor
 from .locations import Locations
@@ -322,6 +323,7 @@ async def open_channel(
     defaults = CallSettings(max_receive_size, send_limit, parse_encoding(compression), credentials_of_calls)
     state = ChannelState(target, setup, defaults, Random(), observers)
     observe(observers, telemetry, canonical(target), Locations(state.data_plane))
+    log_decisions(observers, target)
     mark_after_fork(state.lifecycle)
     pings = make_keepalive(keepalive_time, keepalive_timeout, keepalive_without_calls)
     options = WireOptions(max_header_list=max_metadata_size, max_read_delay=max_read_delay)

@@ -36,6 +36,7 @@ from trxds.resources.leaf_policy import RingHash as RingHashConfig
 from trxds.transport.pool import SubchannelPool
 
 from .channel_state import ChannelState
+from .decision_log import policy_decision_log
 from .filter_chain import FilterContext, make_chain
 from .resolver_setup import ResolverInterface, ResolverSetup
 
@@ -116,6 +117,7 @@ class ClientChannel:
             loads=setup.loads,
             request_re_resolution=resolver.request_re_resolution,
             observers=self._state.observers,
+            log_decision=policy_decision_log(self._state.lifecycle.target),
         )
         queue = resolver.queue
         name = short_policy_name(setup.root_policy)

@@ -32,6 +32,7 @@ from trxds.xds.xds_client import XdsClient
 
 from .background_services import run_with_services
 from .channel_log import ChannelLog
+from .decision_log import log_decisions
 from .resolver_setup import Policies, ResolverSetup, check_policies, is_override_host_enabled
 
 BootstrapSource: TypeAlias = Bootstrap | Mapping[str, Any] | str | os.PathLike[str] | None
@@ -90,6 +91,7 @@ async def open_xds_client(
     """
     observers = Observers(log=ChannelLog("shared xDS client", trio.current_time))
     observe(observers, telemetry, "#shared", lambda address, backend="": NOWHERE)
+    log_decisions(observers, "shared xDS client")
     xds = SharedXdsClient(load_settings(bootstrap), network or TcpNetwork(), policies or {}, observers)
     with observers.closing():
         async with run_with_services("the xDS client", {"ads": xds._client.run}, xds._close):
