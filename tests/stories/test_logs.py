@@ -5,7 +5,8 @@ from contextlib import suppress
 
 import pytest
 import trio
-from support.mesh import METHOD, PLANE, Mesh, ask
+from support.logs import lines
+from support.mesh import PLANE, Mesh, ask
 from support.outliers import EJECTION, broken
 
 import trxds
@@ -18,13 +19,6 @@ TARGET = "xds:///shop"
 @pytest.fixture(autouse=True)
 def _at_info(caplog):
     caplog.set_level(logging.INFO, "trxds")
-
-
-def lines(caplog, logger, level=logging.INFO):
-    """The lines of that logger since the last look."""
-    found = [each.getMessage() for each in caplog.records if (each.name, each.levelno) == (f"trxds.{logger}", level)]
-    caplog.clear()
-    return found
 
 
 class TestConnections:
@@ -195,86 +189,3 @@ class TestConfiguration:
             async with mesh.channel(target, bootstrap=None) as channel:
                 await ask(channel)
         assert lines(caplog, "resolver") == [f"{target}: 2 addresses in force: {', '.join(mesh.hosts)}"]
-
-
-def decisions(caplog, logger):
-    return lines(caplog, logger, logging.DEBUG)
-
-
-class TestDecisions:
-    async def test_a_call_says_its_route_its_host_and_its_end(self, caplog, autojump_clock):
-        caplog.set_level(logging.DEBUG, "trxds")
-        async with Mesh.run(1) as mesh, mesh.channel() as channel:
-            await ask(channel)
-            caplog.clear()
-            await ask(channel)
-        call = f"{TARGET}: call 2 of {METHOD}"
-        said = [(each.name, each.getMessage()) for each in caplog.records if each.getMessage().startswith(call)]
-        assert said == [
-            ("trxds.client", f"{call} begins"),
-            ("trxds.resolver", f"{call} is routed to cluster cart"),
-            ("trxds.session_affinity", f"{call}: a policy chooses its host (no_cookie)"),
-            ("trxds.lb", f"{call} goes to host {mesh.hosts[0]} of cluster cart"),
-            ("trxds.client", f"{call} ended with OK"),
-        ]
-
-    async def test_a_call_of_a_session_says_why_it_goes_to_its_host(self, caplog, autojump_clock):
-        caplog.set_level(logging.DEBUG, "trxds.session_affinity")
-        async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
-            await ask(session)
-            await ask(session)
-        assert decisions(caplog, "session_affinity") == [
-            f"{TARGET}: session 1 is opened",
-            f"{TARGET}: call 1 of {METHOD}: a policy chooses its host (no_cookie)",
-            f"{TARGET}: call 2 of {METHOD}: its session's cookie names a host that can be used",
-            f"{TARGET}: session 1 is closed",
-        ]
-
-    async def test_a_call_that_waits_and_fails_says_why_and_how(self, caplog, autojump_clock):
-        caplog.set_level(logging.DEBUG, "trxds")
-        async with Mesh.run(1) as mesh:
-            mesh.network.black_hole(mesh.hosts[0])
-            async with mesh.channel() as channel:
-                with pytest.raises(RpcError):
-                    await ask(channel, timeout=3)
-        call = f"{TARGET}: call 1 of {METHOD}"
-        assert f"{call} waits: no host of cluster cart is connected" in caplog.messages
-        assert f"{call} ended with DEADLINE_EXCEEDED" in caplog.messages
-
-    async def test_each_policy_says_what_it_decides_and_from_what(self, caplog, autojump_clock):
-        caplog.set_level(logging.DEBUG, "trxds.lb")
-        async with Mesh.run(2) as mesh, mesh.channel() as channel:
-            await ask(channel)
-            await trio.sleep(1)
-            caplog.clear()
-            mesh.servers[mesh.hosts[0]].stop()
-            await trio.sleep(0.5)
-        assert any(
-            line.startswith(f"{TARGET}: round_robin at cluster_manager/cart/")
-            and "reports READY; it sees 1 of 2 endpoints READY" in line
-            for line in decisions(caplog, "lb")
-        )
-
-    async def test_the_talk_with_the_control_plane_is_logged(self, caplog, autojump_clock):
-        caplog.set_level(logging.DEBUG, "trxds.xds")
-        async with Mesh.run(1) as mesh, mesh.channel() as channel:
-            await ask(channel)
-            await trio.sleep(1)
-            begin = f"{TARGET}: xDS server {PLANE}"
-            cluster = "envoy.config.cluster.v3.Cluster"
-            assert [line for line in decisions(caplog, "xds") if cluster in line] == [
-                f'{TARGET}: {cluster} "cart" is requested',
-                f"{begin} is asked for {cluster}: cart",
-                f"{begin} sends {cluster} version 1: 1 resource valid, 0 invalid",
-                f'{TARGET}: {cluster} "cart" is acked (version 1)',
-                f"{begin} gets an ACK for {cluster} version 1",
-            ]
-            mesh.plane.put({**xds.cluster("cart"), "lb_policy": "MAGLEV"})
-            await trio.sleep(1)
-            assert f"{begin} gets a NACK for {cluster} version 1" in decisions(caplog, "xds")
-
-    async def test_without_debug_no_call_is_observed(self, autojump_clock):
-        async with Mesh.run(1) as mesh, mesh.channel() as channel:
-            await ask(channel)
-            assert not channel._state.observers.active
-            assert channel._state.data_plane.tree._context.log_decision is None
