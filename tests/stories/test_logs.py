@@ -58,7 +58,9 @@ class TestConnections:
         async with Mesh.run(40) as mesh, mesh.channel() as channel:
             await ask(channel)
             await trio.sleep(0.5)
-            assert len(lines(caplog, "transport")) == 10
+            shown = lines(caplog, "transport")
+            assert len(shown) == 10 and not any("left out" in line for line in shown[:9])
+            assert shown[9].endswith(" (more such lines within a second are left out)")
             await trio.sleep(1)
             mesh.endpoints("cart", [*mesh.hosts, await mesh.add_host()])
             await trio.sleep(1)
@@ -75,6 +77,15 @@ class TestConnections:
                 await trio.sleep(1)
                 lines(caplog, "transport")
             assert lines(caplog, "transport") == []
+
+    async def test_a_channel_that_becomes_idle_says_why_its_connections_end(self, caplog, autojump_clock):
+        async with Mesh.run(1) as mesh, mesh.channel(idle_timeout=16) as channel:
+            await ask(channel)
+            caplog.clear()
+            await trio.sleep(20)
+            assert [each.getMessage() for each in caplog.records] == [
+                f"{TARGET}: no call for 16 s, so the channel is IDLE and its connections end; the next call connects"
+            ]
 
     async def test_an_ejected_host_is_logged(self, caplog, autojump_clock):
         async with Mesh.run(2) as mesh:

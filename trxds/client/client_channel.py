@@ -8,6 +8,7 @@ cache, whether it can be reached or not.
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 from functools import partial
@@ -39,6 +40,8 @@ from .channel_state import ChannelState
 from .decision_log import policy_decision_log
 from .filter_chain import FilterContext, make_chain
 from .resolver_setup import ResolverInterface, ResolverSetup
+
+_log = logging.getLogger("trxds.client")
 
 IDLE_TIMEOUT = 30 * 60.0  # seconds, as in other gRPC clients
 _CHECKS = 8  # in one idle timeout, so the channel may become IDLE an eighth of it late
@@ -104,6 +107,8 @@ class ClientChannel:
             nursery.start_soon(root.run, name="lb/root")
             await self._wait_idle()
             self._state.data_plane.enter_idle()
+            text = "%s: no call for %g s, so the channel is IDLE and its connections end; the next call connects"
+            _log.info(text, self._state.lifecycle.target, self._idle_timeout)
             nursery.cancel_scope.cancel(reason="the channel is idle")
 
     def _new_tree(self, resolver: ResolverInterface) -> Node:
