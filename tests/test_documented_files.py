@@ -42,6 +42,7 @@ RUN = {"python", "proto"}  # by tests/test_docs.py, wherever they are
 READ = {
     ("state-stream.md", "console"),
     ("operating.md", "console"),
+    ("logs.md", "text"),  # by tests/stories/test_logged_decisions.py
     ("quick-start.md", "json"),
     ("README.md", "yaml"),  # by tests/peers/test_documented_session.py
     ("quick-start.md", "yaml"),

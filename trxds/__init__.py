@@ -4,10 +4,12 @@
         greeter = channel.stub(helloworld_pb2.DESCRIPTOR.services_by_name["Greeter"])
         reply = await greeter.SayHello(HelloRequest(name="you"), timeout=2)
 
-Loggers are `trxds.<package>`, such as `trxds.client`; they are silent unless the program configures logging.
+Loggers are `trxds.<package>`, such as `trxds.client`; they are silent unless the program configures logging, or the
+environment has `TRXDS_LOG=xds,lb`.
 """
 
 import logging
+import os
 
 from trxds.client.call import Call
 from trxds.client.call_credentials import AuthContext, CallCredentials
@@ -23,6 +25,7 @@ from trxds.client.session_event_stream import SessionEvents
 from trxds.client.shared_xds_client import SharedXdsClient, open_xds_client
 from trxds.client.stub import MethodFactory, Stub
 from trxds.core.connectivity import Connectivity
+from trxds.core.log_setup import set_up_logging
 from trxds.core.metadata import Metadata
 from trxds.core.observe import AttemptObserver, CallObserver, CallStarted, Observer, Telemetry
 from trxds.core.status import BootstrapError, RpcError, Status, StatusCode, TrxdsInternalError
@@ -44,6 +47,7 @@ from trxds.session_affinity.session_token import SessionTokenError
 __version__ = VERSION
 
 logging.getLogger("trxds").addHandler(logging.NullHandler())
+set_up_logging(os.environ)
 
 __all__ = [
     "AttemptObserver",

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 from click.testing import CliRunner
 from trio.testing import wait_all_tasks_blocked
@@ -124,6 +125,37 @@ def test_a_port_that_is_taken_is_named_with_the_remedy(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert f"127.0.0.1:{port}: " in result.output and "Address already in use" in result.output
     assert "--port" in result.output
+
+
+@pytest.mark.parametrize("host", ["plane.example", "10.0.0", "", "127.0.0.1:18000"])
+def test_a_host_that_is_no_ip_address_is_a_usage_error(host: str, tmp_path: Path) -> None:
+    file = tmp_path / "mesh.yaml"
+    write(file, resources.cluster("a"))
+    result = CliRunner().invoke(main, ["plane", str(file), "--host", host])
+    assert result.exit_code == 2
+    assert f"{host!r} is no IP address of this machine, such as 127.0.0.1, 0.0.0.0 or ::1" in result.output
+
+
+@pytest.mark.parametrize(
+    ("host", "shown", "is_open"),
+    [("127.0.0.2", "127.0.0.2", False), ("::1", "[::1]", False), ("0.0.0.0", "HOSTNAME", True)],
+)
+async def test_the_control_plane_listens_at_the_host_that_is_asked_for(
+    host: str, shown: str, is_open: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "HOSTNAME")
+    file = tmp_path / "mesh.yaml"
+    write(file, resources.cluster("a"))
+    said = Said()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve_file, file, 0, said.say, host)
+        line = await said.wait_for("GRPC_XDS_BOOTSTRAP_CONFIG=")
+        uri = json.loads(line.partition("=")[2].strip("'"))["xds_servers"][0]["server_uri"]
+        assert uri.rpartition(":")[0] == shown
+        stream = await trio.open_tcp_stream("127.0.0.1" if is_open else host, int(uri.rpartition(":")[2]))
+        await stream.aclose()
+        nursery.cancel_scope.cancel()
+    assert any("without TLS" in each for each in said.lines) is is_open
 
 
 class Said:

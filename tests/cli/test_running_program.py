@@ -169,9 +169,10 @@ async def test_the_ruok_command_shows_hosts_that_cannot_be_reached(tmp_path):
         mesh.servers[mesh.hosts[0]].stop()
         mesh.network.refuse(mesh.hosts[0])
         await until(lambda: channel.state is trxds.Connectivity.TRANSIENT_FAILURE)
-        [_, problem] = await shell.lines("ruok", exit_code=1)
+        [_, problem, warning] = await shell.lines("ruok", exit_code=1)
         assert problem.startswith("  cluster cart: ")
         assert f"{mesh.hosts[0]}: cannot connect" in problem
+        assert warning.startswith(f"  warning: no connection to host {mesh.hosts[0]}: ")
 
 
 # -- ruok

@@ -446,6 +446,28 @@ def test_metadata_in_threads_is_shown_nowhere():
 # -- the check itself
 
 
+async def test_the_log_of_decisions_is_among_what_is_searched(autojump_clock):
+    async with overheard() as (mesh, channel, said), channel.session() as session:
+        for cookie in COOKIES.values():
+            await tried(said, ask, channel, metadata=[("cookie", cookie)])
+        await ask(session)
+        mesh.endpoints("cart", mesh.hosts[:1])
+        await trio.sleep(1)
+        await ask(session)
+    lines = [text for where, text in said.texts if where == "log" and text.startswith("trxds.")]
+    for begin in (
+        "trxds.transport INFO",
+        "trxds.resolver INFO",
+        "trxds.client DEBUG",
+        "trxds.resolver DEBUG",
+        "trxds.lb DEBUG",
+        "trxds.session_affinity DEBUG",
+        "trxds.xds DEBUG",
+    ):
+        assert any(line.startswith(f"{begin} xds:///shop: ") for line in lines), begin
+    assert leaks(said) == []
+
+
 async def test_the_hpack_log_has_no_header_values(autojump_clock):
     async with overheard() as (_, channel, said):
         await ask(channel, metadata=GOOD["a token"])

@@ -355,7 +355,8 @@ class TestSeen:
         async with hosts_in_memory(1) as mesh, sticky_channel(mesh) as channel:
             mesh.fail(mesh.hosts[0])
             await settled()
-            _, problem = await page(channel, RUOK)
+            _, problem, warning = await page(channel, RUOK)
+            assert warning.startswith("  warning: no connection to host ")
             assert problem.startswith("  all calls: ")
 
 

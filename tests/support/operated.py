@@ -136,6 +136,13 @@ class Program:
                 break
             await trio.sleep(0.01)
 
+    async def until_warned(self, words: str) -> None:
+        """The channel has a warning with these words."""
+        while True:
+            if words in "".join(self.channel.admin_view().warnings):
+                break
+            await trio.sleep(0.01)
+
     async def keep_calling(self) -> None:
         """In its session, and for the canary."""
         while True:
@@ -253,6 +260,15 @@ async def moved(shop: Shop) -> AsyncIterator[None]:
         yield
 
 
+@asynccontextmanager
+async def lost(shop: Shop) -> AsyncIterator[None]:
+    """One host of two has stopped, and nobody has told the control plane."""
+    async with shop.program() as program:
+        shop.servers[1].stop()
+        await program.until_warned("cannot connect")
+        yield
+
+
 Scene = Callable[[Shop], AbstractAsyncContextManager[None]]
 SCENES: Mapping[str, Scene] = {
     "as ever": as_ever,
@@ -264,6 +280,7 @@ SCENES: Mapping[str, Scene] = {
     "refused": refused,
     "draining": draining,
     "moved": moved,
+    "lost": lost,
 }
 
 

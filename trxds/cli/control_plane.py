@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
@@ -21,20 +23,37 @@ Say: TypeAlias = Callable[[str], None]
 POLL_INTERVAL = 0.2  # seconds between two looks at the file
 
 
-async def serve_file(file: Path, port: int, say: Say) -> bool:
-    """Serve until cancelled. Return False at once if the file has errors at the start."""
+async def serve_file(file: Path, port: int, say: Say, host: str = "127.0.0.1") -> bool:
+    """Serve until cancelled. Return False at once if the file has errors at the start.
+
+    `host` is the IP address to listen at.
+    """
     look = WatchedFile(file)
     first = look.read_if_changed() or ResourceFile()
     if first.problems:
         _report_problems(file, first, say, "nothing to serve")
         return False
     served = ServedResources(ManagementServer())
-    async with served.plane.serve(f"127.0.0.1:{port}") as address:
+    async with served.plane.serve(host_and_port(host, port)) as address:
         _report_remarks(file, first, say)
         say(f"{served.replace_with(first)}; the xDS server is at {address}")
-        say(f"GRPC_XDS_BOOTSTRAP_CONFIG='{json.dumps(bootstrap(address, node='trxds-plane'))}'")
+        if not ipaddress.ip_address(host).is_loopback:
+            say("other machines can reach it: the resources are sent without TLS, to everybody who asks")
+        reached = _address_for_clients(host, address)
+        say(f"GRPC_XDS_BOOTSTRAP_CONFIG='{json.dumps(bootstrap(reached, node='trxds-plane'))}'")
         await follow(look, served, say)
     return True
+
+
+def host_and_port(host: str, port: int) -> str:
+    """Return the address as a target writes it, with brackets around IPv6."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _address_for_clients(host: str, address: str) -> str:
+    # Nobody can connect to 0.0.0.0 from another machine; the name of this one is what a client may know.
+    everywhere = ipaddress.ip_address(host).is_unspecified
+    return f"{socket.gethostname()}:{address.rpartition(':')[2]}" if everywhere else address
 
 
 async def follow(look: WatchedFile, served: ServedResources, say: Say) -> None:

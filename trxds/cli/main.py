@@ -13,6 +13,7 @@ import trio
 from rich.console import Console
 
 import trxds
+from trxds.admin.address import is_ip_address
 from trxds.core.status import BootstrapError
 from trxds.generate.protoc import GenerateError
 from trxds.generate.protoc import generate as generate_stubs
@@ -21,7 +22,7 @@ from trxds.resolver.as_plain_data import as_plain_data
 from trxds.transport.connect import TcpNetwork, connect_error
 
 from .check import check_file, check_servers
-from .control_plane import serve_file
+from .control_plane import host_and_port, serve_file
 from .cookie import as_lines, read_cookie
 from .demo.run import run_demo, run_live
 from .demo.screen import show_page, show_verdict, watching
@@ -29,9 +30,18 @@ from .explain import CREDENTIALS, call_metadata, explain_call, has_destination, 
 from .running.commands import COMMANDS, checked
 from .running.program import Program
 from .running.show import run
+from .summaries import SummaryGroup
 
 
-@click.group()
+def ip_address(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    """Return an IP address without brackets; `localhost` is 127.0.0.1."""
+    host = "127.0.0.1" if value == "localhost" else value.strip("[]")
+    if not is_ip_address(host):
+        raise click.BadParameter(f"{value!r} is no IP address of this machine, such as 127.0.0.1, 0.0.0.0 or ::1")
+    return host
+
+
+@click.group(cls=SummaryGroup)
 @click.version_option(trxds.__version__, prog_name="trxds")
 @click.pass_context
 def main(context: click.Context) -> None:
@@ -87,9 +97,17 @@ def demo(seconds: float | None, without_session_filter: bool, live: bool, port: 
     type=click.IntRange(0, 65535),
     default=18000,
     show_default=True,
-    help="TCP port on 127.0.0.1; 0 takes a free one.",
+    help="TCP port; 0 takes a free one.",
 )
-def plane(file: Path, port: int) -> None:
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    metavar="IP",
+    callback=ip_address,
+    help="IP address to listen at; 0.0.0.0 or :: is all of this machine's.",
+)
+def plane(file: Path, port: int, host: str) -> None:
     """Serve the xDS resources of FILE, a YAML list, as an ADS server; push when the file changes.
 
     Each resource is in proto-JSON form with its @type. Errors in FILE are reported by line and field; until
@@ -97,11 +115,13 @@ def plane(file: Path, port: int) -> None:
     """
     good = True
     try:
-        good = trio.run(serve_file, file, port, click.echo)
+        good = trio.run(serve_file, file, port, click.echo, host)
     except* KeyboardInterrupt:
         click.echo("stopped")
     except* OSError as errors:  # reading the file raises none
-        click.echo(f"127.0.0.1:{port}: {connect_error(errors)}; take another port with --port, or 0 for a free one")
+        click.echo(
+            f"{host_and_port(host, port)}: {connect_error(errors)}; take another port with --port, or 0 for a free one"
+        )
         good = False
     sys.exit(0 if good else 1)
 

@@ -15,6 +15,7 @@ from trxds.transport.pool import SubchannelPool
 from trxds.xds.xds_client import XdsClient
 
 from .channel_state import ChannelState
+from .lost_peers import lost_control_planes, lost_hosts
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +47,14 @@ class AdminView:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return the flaws that do not prevent calls: of the configuration in force, and calls that are not sticky."""
-        return self.state.data_plane.warnings + self.state.sessions.unsticky.warnings
+        """Return what is wrong though calls can be made.
+
+        Flaws of the configuration in force, calls that are not sticky, a control plane and hosts that are not reached.
+        """
+        flaws = self.state.data_plane.warnings + self.state.sessions.unsticky.warnings
+        # Without a configuration the `problem` says it.
+        lost = lost_control_planes(self.client) if self.problem is None else ()
+        return flaws + lost + lost_hosts(self.pool.hosts)
 
     @property
     def calls(self) -> Calls:

@@ -38,9 +38,11 @@ from .call_explanation import explain
 from .call_protocol import Pairs
 from .call_scope import CallScope
 from .call_settings import CallSettings
+from .channel_log import ChannelLog
 from .channel_state import ChannelState
 from .client_channel import IDLE_TIMEOUT, ClientChannel, checked_idle_timeout
 from .credentials import ChannelCredentials, checked_credentials
+from .decision_log import log_decisions
 from .fork import mark_after_fork
 from .interceptors import Interceptor
 from .locations import Locations
@@ -305,7 +307,7 @@ async def open_channel(
     """
     network = network or TcpNetwork()
     admin_address, host_credentials = checked_admin(admin), checked_credentials(credentials)
-    non_xds_target, observers = parse_non_xds_target(target), Observers()
+    non_xds_target, observers = parse_non_xds_target(target), Observers(log=ChannelLog(target, trio.current_time))
     if non_xds_target is None:
         limits = legacy_route_timeout if legacy_route_timeouts else max_stream_duration
         _check_unset(target, "a control plane has its own", service_config=service_config)
@@ -322,6 +324,7 @@ async def open_channel(
     defaults = CallSettings(max_receive_size, send_limit, parse_encoding(compression), credentials_of_calls)
     state = ChannelState(target, setup, defaults, Random(), observers)
     observe(observers, telemetry, canonical(target), Locations(state.data_plane))
+    log_decisions(observers, target)
     mark_after_fork(state.lifecycle)
     pings = make_keepalive(keepalive_time, keepalive_timeout, keepalive_without_calls)
     options = WireOptions(max_header_list=max_metadata_size, max_read_delay=max_read_delay)

@@ -8,6 +8,7 @@ cache, whether it can be reached or not.
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 from functools import partial
@@ -29,14 +30,18 @@ from trxds.lb.policy_node import Node, PolicyContext
 from trxds.lb.registry import Registry
 from trxds.lb.ring_hash.policy import RingHash
 from trxds.lb.ring_hash.ring import read_size_cap
+from trxds.resolver.config_log import ConfigLog
 from trxds.resolver.config_selector import Selector
 from trxds.resolver.xds_resolver import ResolverResultHandler
 from trxds.resources.leaf_policy import RingHash as RingHashConfig
 from trxds.transport.pool import SubchannelPool
 
 from .channel_state import ChannelState
+from .decision_log import policy_decision_log
 from .filter_chain import FilterContext, make_chain
 from .resolver_setup import ResolverInterface, ResolverSetup
+
+_log = logging.getLogger("trxds.client")
 
 IDLE_TIMEOUT = 30 * 60.0  # seconds, as in other gRPC clients
 _CHECKS = 8  # in one idle timeout, so the channel may become IDLE an eighth of it late
@@ -82,8 +87,9 @@ class ClientChannel:
 
     async def run(self) -> None:
         """Resolve the target and run the policy tree, until cancelled."""
+        log = ConfigLog(self._state.lifecycle.target, self._state.now)
         resolver = self._setup.make_resolver(
-            ResolverResultHandler(self._configure, self._publish, self._make_chain, self._pool)
+            ResolverResultHandler(self._configure, self._publish, self._make_chain, self._pool, log=log)
         )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(resolver.run, name="resolver")
@@ -101,6 +107,8 @@ class ClientChannel:
             nursery.start_soon(root.run, name="lb/root")
             await self._wait_idle()
             self._state.data_plane.enter_idle()
+            text = "%s: no call for %g s, so the channel is IDLE and its connections end; the next call connects"
+            _log.info(text, self._state.lifecycle.target, self._idle_timeout)
             nursery.cancel_scope.cancel(reason="the channel is idle")
 
     def _new_tree(self, resolver: ResolverInterface) -> Node:
@@ -114,6 +122,7 @@ class ClientChannel:
             loads=setup.loads,
             request_re_resolution=resolver.request_re_resolution,
             observers=self._state.observers,
+            log_decision=policy_decision_log(self._state.lifecycle.target),
         )
         queue = resolver.queue
         name = short_policy_name(setup.root_policy)

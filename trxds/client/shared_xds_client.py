@@ -31,6 +31,8 @@ from trxds.xds.resource_names import parse_target
 from trxds.xds.xds_client import XdsClient
 
 from .background_services import run_with_services
+from .channel_log import ChannelLog
+from .decision_log import log_decisions
 from .resolver_setup import Policies, ResolverSetup, check_policies, is_override_host_enabled
 
 BootstrapSource: TypeAlias = Bootstrap | Mapping[str, Any] | str | os.PathLike[str] | None
@@ -87,8 +89,9 @@ async def open_xds_client(
     Raises `ValueError` for the name of a built-in policy, and `BootstrapError` for a bad bootstrap, before anything
     runs. Leaving is always a checkpoint, and entering is none.
     """
-    observers = Observers()
+    observers = Observers(log=ChannelLog("shared xDS client", trio.current_time))
     observe(observers, telemetry, "#shared", lambda address, backend="": NOWHERE)
+    log_decisions(observers, "shared xDS client")
     xds = SharedXdsClient(load_settings(bootstrap), network or TcpNetwork(), policies or {}, observers)
     with observers.closing():
         async with run_with_services("the xDS client", {"ads": xds._client.run}, xds._close):

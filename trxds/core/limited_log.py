@@ -18,6 +18,9 @@ class LimitedLog:
 
     def info(self, now: float, text: str, *args: object) -> None:
         """Log a line, unless there were too many in this second; `now` is in seconds on any one clock."""
+        # A line that nobody sees is not left out by the limit.
+        if not self._log.isEnabledFor(logging.INFO):
+            return
         if int(now) != self._second:
             self._second, self._lines = int(now), 0
         if self._lines >= LINES_PER_SECOND:
@@ -25,7 +28,10 @@ class LimitedLog:
             return
         self._lines += 1
         if self._left_out:
-            left_out, self._left_out = self._left_out, 0
-            self._log.info(f"{text} (%d such lines before it were left out)", *args, left_out)
-        else:
-            self._log.info(text, *args)
+            text = f"{text} (%d such lines before it were left out)"
+            args = (*args, self._left_out)
+            self._left_out = 0
+        if self._lines == LINES_PER_SECOND:
+            # The next line, which has their number, may come much later.
+            text = f"{text} (more such lines within a second are left out)"
+        self._log.info(text, *args)

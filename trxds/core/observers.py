@@ -88,17 +88,22 @@ class _Fanout(Generic[AnyObserver]):
 
 
 class Observers(_Fanout[Observer], Observer):
-    """The observers of one channel; it is an `Observer` itself."""
+    """The observers of one channel; it is an `Observer` itself.
 
-    __slots__ = ("active",)
+    `log` gets the rare events before them. It is no reason to collect what only the frequent ones need: without
+    observers an RPC costs the same with it.
+    """
 
-    def __init__(self, *observers: Observer) -> None:
-        super().__init__(observers, ObserverErrors())
+    __slots__ = ("_log", "active")
+
+    def __init__(self, *observers: Observer, log: Observer | None = None) -> None:
+        super().__init__(observers if log is None else (log, *observers), ObserverErrors())
+        self._log = log
         self.active = bool(observers)
         """Whether there are observers."""
 
     def __repr__(self) -> str:
-        return f"<Observers {len(self._each)}>"
+        return f"<Observers {len(self._each) - (self._log is not None)}>"
 
     def add(self, observer: Observer) -> None:
         """Add an observer; it gets no events of calls that are open already."""
@@ -109,7 +114,7 @@ class Observers(_Fanout[Observer], Observer):
     def remove(self, observer: Observer) -> None:
         """Remove an observer; the call observers that it made for open calls stay."""
         self._each = tuple(each for each in self._each if each is not observer)
-        self.active = bool(self._each)
+        self.active = any(each is not self._log for each in self._each)
 
     @contextmanager
     def observed_by(self, observer: Observer) -> Iterator[None]:

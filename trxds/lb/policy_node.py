@@ -60,7 +60,8 @@ class PolicyContext:
     """The values that all nodes of one channel share.
 
     `re_resolve` is called with a DNS name whose addresses may be out of date. `request_re_resolution`, in a channel
-    whose addresses all come from one resolver, is called when a host fails or loses its connection.
+    whose addresses all come from one resolver, is called when a host fails or loses its connection. `log_decision`, if
+    decisions are logged, is called with each.
     """
 
     registry: Registry
@@ -71,6 +72,7 @@ class PolicyContext:
     re_resolve: Callable[[str], object] = _ignore
     request_re_resolution: Callable[[], object] | None = None
     observers: Observers = field(default_factory=Observers)
+    log_decision: Callable[[Node, Connectivity, float], None] | None = None
 
 
 class Node:
@@ -214,6 +216,8 @@ class Node:
             self._tasks.reconcile(decision.tasks)
         if decision.re_resolve:
             self._context.re_resolve(decision.re_resolve)
+        if self._context.log_decision is not None:
+            self._context.log_decision(self, decision.state, now)
         self._publish(decision)
         if decision.connect:
             yield from self._leases.connect(decision.connect)

@@ -108,6 +108,8 @@ class NonXdsResolver:
 
     def _configure(self, addresses: tuple[str, ...], note: str = "") -> None:
         """Give the tree a new list of addresses; `note` says why it may be empty."""
+        if self._result_handler.log is not None:
+            self._result_handler.log.addresses_in_force(addresses, note)
         locality = Locality(_NOWHERE, 1, tuple(Endpoint((address,)) for address in addresses))
         self._generation += 1
         # All lists before the tree has answered are one update.

@@ -18,6 +18,7 @@ import trio
 from trxds.core.conflating_queue import ConflatingQueue
 
 from .clusters import Clusters
+from .config_log import ConfigLog
 from .config_selector import Selector
 from .dependency_manager import DependencyManager, Source
 from .dns_resolver import DnsResolver, Resolve
@@ -52,6 +53,7 @@ class ResolverResultHandler:
     make_chain: MakeChain
     pool: SubchannelRetention
     limits: TimeoutRule = max_stream_duration
+    log: ConfigLog | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +177,7 @@ class XdsResolver:
     def _on_report(self, report: RootReport) -> None:
         match self._stage:
             case Settling(in_force, generation, config, routing) if report.generation >= generation:
+                self._log_in_force(config)
                 # A31: routes come into force together with a picker that has their clusters, or RPCs would fail.
                 self._result_handler.pool.end_update()
                 # If only the old routes named a cluster, its entry becomes `deleted`, which the tree has to get next.
@@ -194,6 +197,10 @@ class XdsResolver:
         self._stage = Serving(routing, picker, config)
         self._result_handler.publish(routing.selector, picker)
 
+    def _log_in_force(self, config: XdsConfig | ConfigError) -> None:
+        if self._result_handler.log is not None:
+            self._result_handler.log.config_in_force(config)
+
     def _start_generation(self, newest: XdsConfig | ConfigError | None) -> None:
         """Turn the newest configuration into a generation, unless one is still on its way."""
         stage = self._stage
@@ -210,7 +217,9 @@ class XdsResolver:
             # A host that moves to another policy is released before it is acquired, and must not be closed in between.
             self._result_handler.pool.begin_update()
             self._result_handler.configure(entries, self._generation)
-        elif routing is stage.in_force:
+            return
+        self._log_in_force(newest)
+        if routing is stage.in_force:
             self._stage = Serving(routing, stage.picker, newest)
         else:  # no entry changed, so the tree need not decide and its last picker fits
             self._serve(routing, stage.picker, None)

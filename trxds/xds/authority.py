@@ -71,6 +71,12 @@ class Authority:
         """Return the URIs of the servers in use, the highest priority first."""
         return tuple(stream_state.server.uri for stream_state in self._active)
 
+    @property
+    def outage(self) -> str:
+        """Return which servers cannot be reached, since when and why; empty while one may still answer."""
+        failure = self._current_failure()
+        return f"{failure.where}: {failure.reason}" if failure is not None else ""
+
     def uses(self, stream_state: AdsStreamState) -> bool:
         return stream_state in self._active
 

@@ -146,6 +146,11 @@ class XdsClient:
         return authority.active_servers if authority is not None else ()
 
     @property
+    def outages(self) -> tuple[str, ...]:
+        """Return what is wrong with the servers of each authority none of whose servers can be reached."""
+        return tuple(dict.fromkeys(filter(None, (each.outage for each in self._authorities.values()))))
+
+    @property
     def xds_channels(self) -> Iterator[XdsChannel]:
         """Yield the channels to all servers that ADS or LRS uses."""
         yield from dict.fromkeys(stream.xds_channel for stream in self._all_streams())

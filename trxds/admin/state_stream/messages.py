@@ -57,7 +57,7 @@ class ChannelRow(TypedDict):
     failed: int
     open: int  # under way
     error: str  # why there is no configuration, if there is none
-    warnings: list[str]  # what is wrong with the one in force, though calls can be made by it
+    warnings: list[str]  # what is wrong though calls can be made: with the configuration, the control plane, hosts
 
 
 class NodeRow(TypedDict):
