@@ -7,6 +7,7 @@ from typing import Protocol, TypeAlias, TypedDict, TypeVar
 
 from trxds.core.metadata import Metadata, Value
 from trxds.core.status import Status
+from trxds.transport.compression import Compression
 
 from .call_credentials import CallCredentials
 
@@ -21,7 +22,7 @@ class CallOptions(TypedDict, total=False):
     timeout: float | None
     metadata: Pairs
     wait_for_ready: bool | None
-    compression: str | None
+    compression: Compression | None
     credentials: CallCredentials | None
 
 

@@ -22,7 +22,7 @@ from trxds.resolver.route_timeout import legacy_route_timeout, max_stream_durati
 from trxds.resolver.target_uri import canonical, checked_authority, parse_non_xds_target
 from trxds.resources.cookie_affinity import CookieAffinity
 from trxds.session_affinity.session_token import Key, SessionTokenError
-from trxds.transport.compression import IDENTITY, parse_encoding
+from trxds.transport.compression import IDENTITY, Compression, parse_encoding
 from trxds.transport.connect import Network, TcpNetwork
 from trxds.transport.keepalive import DEFAULT_KEEPALIVE_TIMEOUT, make_keepalive
 from trxds.transport.options import MAX_METADATA_SIZE, MAX_READ_DELAY, WireOptions
@@ -235,7 +235,7 @@ async def open_channel(
     bootstrap: BootstrapSource = None,
     xds: SharedXdsClient | None = None,
     interceptors: Iterable[Interceptor] = (),
-    compression: str = IDENTITY,
+    compression: Compression = IDENTITY,
     call_credentials: CallCredentials | None = None,
     max_send_size: int | None = None,
     max_receive_size: int = MAX_RECEIVE_SIZE,

@@ -22,6 +22,7 @@ import trio
 from trxds.core import metadata as md
 from trxds.core.metadata import Metadata
 from trxds.core.status import OK, Status
+from trxds.transport.compression import Compression
 
 from .call_credentials import CallCredentials
 from .call_protocol import CallProtocol, Pairs, ResponseStream
@@ -40,7 +41,7 @@ class CallDetails:
     metadata: Pairs = field(default=md.EMPTY, repr=False)  # a list would show its values
     timeout: float | None = None
     wait_for_ready: bool | None = None
-    compression: str | None = None
+    compression: Compression | None = None
     credentials: CallCredentials | None = None
     client_streaming: bool = False
     server_streaming: bool = False
