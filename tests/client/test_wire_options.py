@@ -40,8 +40,8 @@ async def test_keepalive_notices_a_vanished_host(autojump_clock):
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"keepalive_time": 0}, "keepalive of 0 and 20.0 s"),
-        ({"keepalive_time": 30, "keepalive_timeout": 0}, "keepalive of 30 and 0 s"),
+        ({"keepalive_time": 5}, "keepalive_time is 5 seconds; the least is 10, or None for no PINGs"),
+        ({"keepalive_time": 30, "keepalive_timeout": 0}, "keepalive_timeout is 0 seconds; it must be"),
         ({"max_metadata_size": 0}, "max_metadata_size is 0"),
         ({"max_read_delay": -0.001}, "max_read_delay is -0.001 seconds; it must be 0, for none, or above"),
         ({"max_read_delay": float("nan")}, "max_read_delay is nan"),

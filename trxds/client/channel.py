@@ -271,7 +271,7 @@ async def open_channel(
     limit a message, in uncompressed bytes, and `max_metadata_size` a response's headers or its trailers, in bytes as
     HTTP/2 counts them (name, value and 32 for each field); a larger one ends its call with RESOURCE_EXHAUSTED.
 
-    After `keepalive_time` seconds (at least 10) without a byte from the host, a connection with calls sends a PING
+    After `keepalive_time` seconds (10 or more) without a byte from the host, a connection with calls sends a PING
     (A8); `keepalive_without_calls` includes connections without calls. If nothing comes within `keepalive_timeout`
     seconds, the connection is closed and its calls fail with UNAVAILABLE. None sends no PING; choose a time that your
     servers allow.
