@@ -13,6 +13,7 @@ import trio
 
 from trxds.core import metadata as md
 from trxds.core.connectivity import Connectivity
+from trxds.core.event_loop import check_in_trio
 from trxds.core.observe import Observer, Telemetry
 from trxds.core.observers import Observers, observe
 from trxds.lb.custom_policy import PolicyType
@@ -298,11 +299,15 @@ async def open_channel(
     channel's state (`docs/operating.md`); a `trxds.admin.Admin` has more options. `network` replaces TCP, for tests.
 
     Raises `ValueError` for a malformed target, an unknown compression, the name of a built-in policy, a bad service
-    config, a time out of range or an `admin` address that other machines could reach, and `BootstrapError` for a bad
-    bootstrap, all before anything runs; `OSError` if `admin` cannot be listened on. When the block has been left, no
-    task and no socket of the channel remains. Leaving is always a checkpoint; entering is one only with `admin`, as
+    config, a time out of range or an `admin` address that other machines could reach, `BootstrapError` for a bad
+    bootstrap, and `RuntimeError` outside of Trio (asyncio programs use `trxds.sync`), all before anything runs;
+    `OSError` if `admin` cannot be listened on. When the block has been left, no task and no socket of the channel
+    remains. Leaving is always a checkpoint; entering is one only with `admin`, as
     with a nursery.
     """
+    check_in_trio(
+        "trxds.open_channel", "use trxds.sync.open_channel, whose futures asyncio.wrap_future makes awaitable"
+    )
     network = network or TcpNetwork()
     admin_address, host_credentials = checked_admin(admin), checked_credentials(credentials)
     non_xds_target, observers = parse_non_xds_target(target), Observers()
