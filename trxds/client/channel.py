@@ -233,6 +233,7 @@ async def open_channel(
     service_config: ServiceConfigSource = None,
     affinity: CookieAffinity | None = None,
     authority: str = "",
+    user_agent: str = "",
     bootstrap: BootstrapSource = None,
     xds: SharedXdsClient | None = None,
     interceptors: Iterable[Interceptor] = (),
@@ -262,7 +263,8 @@ async def open_channel(
     `unix-abstract:NAME`; the port is 443 if there is none. For these `service_config`, gRPC's JSON as a string or a
     mapping, sets the timeouts, retries and hedging of methods, and the load balancing policy (pick_first by default).
     `affinity`, a `trxds.CookieAffinity`, makes their sessions sticky, whichever the policy is (`docs/sessions.md`).
-    `authority` replaces the target's own as `:authority`, and as the name that hosts prove by TLS.
+    `authority` replaces the target's own as `:authority`, and as the name that hosts prove by TLS. `user_agent`, as in
+    `shop/2.1`, follows trxds's own name and version in the header of that name.
 
     `bootstrap` is a path or the document itself; without it the environment variables GRPC_XDS_BOOTSTRAP (a path)
     and GRPC_XDS_BOOTSTRAP_CONFIG (inline JSON) name it. `xds` is a shared client from `open_xds_client`, which then
@@ -328,7 +330,7 @@ async def open_channel(
     observe(observers, telemetry, canonical(target), Locations(state.data_plane))
     mark_after_fork(state.lifecycle)
     pings = make_keepalive(keepalive_time, keepalive_timeout, keepalive_without_calls)
-    options = WireOptions(max_header_list=max_metadata_size, max_read_delay=max_read_delay)
+    options = WireOptions(max_header_list=max_metadata_size, max_read_delay=max_read_delay, user_agent=user_agent)
     pool = make_pool(
         network, host_credentials, setup.authority, setup.providers, state.random, options, pings, observers
     )
