@@ -46,8 +46,9 @@ class AdminView:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return the flaws that do not prevent calls: of the configuration in force, and calls that are not sticky."""
-        return self.state.data_plane.warnings + self.state.sessions.unsticky.warnings
+        """Return the flaws that do not prevent calls: of the configuration, of TLS, and calls that are not sticky."""
+        state = self.state
+        return state.data_plane.warnings + state.ignored_tls.warnings + state.sessions.unsticky.warnings
 
     @property
     def calls(self) -> Calls:

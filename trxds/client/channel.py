@@ -326,7 +326,7 @@ async def open_channel(
     credentials_of_calls = () if call_credentials is None else (call_credentials,)
     send_limit = math.inf if max_send_size is None else max_send_size
     defaults = CallSettings(max_receive_size, send_limit, parse_encoding(compression), credentials_of_calls)
-    state = ChannelState(target, setup, defaults, Random(), observers)
+    state = ChannelState(target, setup, defaults, Random(), observers, host_credentials)
     observe(observers, telemetry, canonical(target), Locations(state.data_plane))
     mark_after_fork(state.lifecycle)
     pings = make_keepalive(keepalive_time, keepalive_timeout, keepalive_without_calls)

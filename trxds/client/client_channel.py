@@ -120,6 +120,8 @@ class ClientChannel:
         return Node(name, setup.root_policy, tree, self._root_queue, lambda report: queue.put("root", report))
 
     def _configure(self, resolved: Any, generation: int) -> None:
+        if self._setup.client is not None:
+            self._state.ignored_tls.update(resolved)
         update = self._setup.to_update(resolved)
         self._root_queue.put("config", Configure(update.config, generation, update.endpoints))
 

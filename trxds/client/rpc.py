@@ -327,6 +327,9 @@ class Rpc:
         if status.code is StatusCode.DEADLINE_EXCEEDED and deadline < grace_end:
             # The caller's own cancel scope is about to end the call, and its code expects `Cancelled`.
             await trio.sleep_until(deadline + _GRACE)
+        found_no_host = self.attempt is None or self.attempt.stream is None
+        if found_no_host and status.code is StatusCode.UNAVAILABLE and self._route is not None:
+            status = self._channel.ignored_tls.with_note(status, self._route.args.cluster)
         return self.error(status)
 
     # -- the end

@@ -79,7 +79,7 @@ class Status:
 
     `details` holds the bytes of `grpc-status-details-bin` (a serialised `google.rpc.Status`), or None when the
     server sent none; `rich` and `detail` parse them. `note` names the resource and the reason where gRPC fixes the
-    message, such as for a drop or a missing route; `str` includes it.
+    message, such as for a drop or a missing route, or the likely cause of hosts that refuse; `str` includes it.
     """
 
     code: StatusCode
