@@ -342,6 +342,15 @@ class Rpc:
         if self.hedging is not None:
             self.hedging.stop()
 
+    def end_call(self, status: Status) -> None:
+        """End the call with `status`, whatever the server has sent of it, because its caller has cancelled it."""
+        if self.attempt is not None and self.attempt.stream is not None:
+            self.attempt.stream.refuse(status)
+            self.attempt.stream.cancel()
+        if self.hedging is not None:
+            self.hedging.give_up(status)
+        self.scope.end_call(status)
+
     def give_up(self, problem: Status) -> None:
         """End the call, because the caller's message cannot be sent."""
         if self.attempt is not None and self.attempt.stream is not None:

@@ -134,6 +134,7 @@ class Status:
 
 
 OK = Status(StatusCode.OK)
+CANCELLED = Status(StatusCode.CANCELLED, "cancelled by the client")
 
 
 def unavailable(message: str) -> Status:
