@@ -14,6 +14,8 @@ from trxds.cli.control_plane import serve_file
 from trxds.cli.resource_file import read_resource_file
 from trxds.testing.resources import aggregate, cluster, endpoints, listener, locality, logical_dns, route, routes
 
+DOCUMENT = Path(__file__).parents[2] / "docs/operating.md"
+
 SHOP = listener("shop", routes="r")
 HOSTS = locality("127.0.0.1:1")
 
@@ -32,6 +34,11 @@ def test_a_file_whose_names_all_lead_somewhere_has_no_remarks() -> None:
 def test_a_route_to_a_cluster_that_is_not_there_is_a_warning_with_the_likely_name() -> None:
     (remark,) = remarks_of(routes("r", route("carts")), cluster("cart"))
     assert remark == 'RDS resource "r" routes to CDS resource "carts", which is not in the file; did you mean "cart"?'
+
+
+def test_the_document_shows_a_warning_as_it_is() -> None:
+    (remark,) = remarks_of(routes("shop-routes", route("carts")), cluster("cart"))
+    assert f"mesh.yaml: line 28: warning: {remark}\n" in DOCUMENT.read_text("utf-8")
 
 
 def test_a_missing_cluster_of_many_routes_is_one_warning() -> None:
