@@ -7,12 +7,11 @@ do speak plain text, the calls leave unencrypted although the control plane asks
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import assert_never
 
 from trxds.core.status import Status
-from trxds.resolver.snapshot import AggregateConfig, ClusterConfig, ClusterEntry, ClusterError, ClusterResult
+from trxds.resolver.snapshot import AggregateConfig, ClusterConfig, ClusterEntry
 from trxds.transport.transport_credentials import Insecure
 
 from .credentials import ChannelCredentials, XdsCredentials
@@ -35,17 +34,29 @@ class IgnoredTls:
         """Take the clusters of a configuration, and log those that newly ask for TLS in vain."""
         if isinstance(self._credentials, XdsCredentials):
             return
-        found = {each.cluster.name: each for entry in entries.values() for each in _asking(entry.cluster)}
+        # A plain loop: there may be ten thousand clusters, and this is one step for all other tasks.
+        asking: dict[str, tuple[ClusterConfig, ...]] = {}
+        for name, entry in entries.items():
+            cluster = entry.cluster
+            if isinstance(cluster, ClusterConfig):
+                if cluster.cluster.tls is not None:
+                    asking[name] = (cluster,)
+            elif isinstance(cluster, AggregateConfig):
+                leaves = tuple(leaf for leaf in cluster.leaves if leaf.cluster.tls is not None)
+                if leaves:
+                    asking[name] = leaves
+        self._note(asking)
+
+    def _note(self, asking: Mapping[str, tuple[ClusterConfig, ...]]) -> None:
         is_plain = isinstance(self._credentials, Insecure)
-        texts = {name: self._describe(each, is_plain) for name, each in found.items()}
-        for name in sorted(found.keys() - self._known):
+        texts = {each.cluster.name: self._describe(each, is_plain) for found in asking.values() for each in found}
+        for name in sorted(texts.keys() - self._known):
             # TLS of the channel's own is a choice of the program's; plain text may be one that nobody made.
             _log.log(logging.WARNING if is_plain else logging.INFO, "%s: %s", self._target, texts[name])
-        self._known = frozenset(found)
+        self._known = frozenset(texts)
         if is_plain:
             self.warnings = tuple(texts[name] for name in sorted(texts))
-            asking = {name: next(_asking(entry.cluster), None) for name, entry in entries.items()}
-            self._notes = {name: texts[each.cluster.name] for name, each in asking.items() if each is not None}
+            self._notes = {name: texts[found[0].cluster.name] for name, found in asking.items()}
 
     def with_note(self, status: Status, cluster: str) -> Status:
         """Return the status of a call that found no host in `cluster`, with a note if the hosts may want TLS."""
@@ -63,17 +74,3 @@ class IgnoredTls:
 
     def __repr__(self) -> str:
         return f"<IgnoredTls {self._target}: {', '.join(sorted(self._known)) or 'none'}>"
-
-
-def _asking(cluster: ClusterResult) -> Iterator[ClusterConfig]:
-    match cluster:
-        case ClusterError():
-            pass
-        case AggregateConfig(_, leaves):
-            for leaf in leaves:
-                yield from _asking(leaf)
-        case ClusterConfig(parsed):
-            if parsed.tls is not None:
-                yield cluster
-        case _ as never:
-            assert_never(never)
