@@ -51,6 +51,7 @@ SHELLS = frozenset(
         "resolver/xds_resolver.py",
         "core/conflating_queue.py",
         "core/clock.py",
+        "core/event_loop.py",
         "core/lifetime.py",
         "lb/child_policy.py",
         "lb/first_pass.py",

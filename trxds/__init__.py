@@ -43,6 +43,7 @@ from trxds.session_affinity.session_events import (
 )
 from trxds.session_affinity.session_hosts import CookieKey, SessionHost
 from trxds.session_affinity.session_token import SessionTokenError
+from trxds.transport.compression import Compression
 
 __version__ = VERSION
 
@@ -63,6 +64,7 @@ __all__ = [
     "CallStarted",
     "Channel",
     "CompletedCall",
+    "Compression",
     "Connectivity",
     "CookieAffinity",
     "CookieKey",

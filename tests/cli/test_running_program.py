@@ -112,6 +112,19 @@ async def test_the_ruok_command_shows_an_override_of_another_filters_type(tmp_pa
         assert (row["ok"], [f"  warning: {each}" for each in row["warnings"]]) == (True, [warning])
 
 
+async def test_the_ruok_command_shows_a_cluster_that_asks_for_tls_in_vain(tmp_path):
+    async with program(tmp_path) as (mesh, _, shell):
+        tls = {
+            "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
+            "common_tls_context": {"validation_context": {"system_root_certs": {}}},
+        }
+        mesh.plane.put(xds.cluster("cart") | {"transport_socket": {"name": "tls", "typed_config": tls}})
+        await wait_all_tasks_blocked()
+        [line, warning] = await shell.lines("ruok")
+        assert line == "shop (xds:///shop): ok, READY"
+        assert warning.startswith('  warning: CDS resource "cart" (server ') and "it asks for TLS" in warning
+
+
 async def test_the_ruok_command_shows_a_missing_cluster(tmp_path):
     async with program(tmp_path) as (mesh, channel, shell):
         mesh.plane.remove("CDS", "cart")

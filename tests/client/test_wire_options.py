@@ -1,4 +1,4 @@
-"""The options of `open_channel` reach its connections: the limit on metadata, and keepalive."""
+"""The options of `open_channel` reach its connections: the limit on metadata, keepalive, and the user agent."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import trio
 from support.mesh import Mesh, ask, method
 
 from trxds import RpcError, StatusCode
+from trxds.core.version import VERSION
 
 
 async def chatty(call):
@@ -37,14 +38,27 @@ async def test_keepalive_notices_a_vanished_host(autojump_clock):
         assert 35 <= trio.current_time() - began <= 65
 
 
+@pytest.mark.parametrize(("given", "suffix"), [({}, ""), ({"user_agent": "shop/2.1 (eu)"}, " shop/2.1 (eu)")])
+async def test_the_user_agent_of_a_channel_follows_that_of_trxds(given, suffix, autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel(**given) as channel:
+        await ask(channel)
+        (call,) = mesh.servers[mesh.hosts[0]].calls
+        assert call.metadata.first("user-agent") == f"grpc-python-trxds/{VERSION}{suffix}"
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"keepalive_time": 0}, "keepalive of 0 and 20.0 s"),
-        ({"keepalive_time": 30, "keepalive_timeout": 0}, "keepalive of 30 and 0 s"),
+        ({"keepalive_time": 5}, "keepalive_time is 5 seconds; the least is 10, or None for no PINGs"),
+        ({"keepalive_time": 30, "keepalive_timeout": 0}, "keepalive_timeout is 0 seconds; it must be"),
         ({"max_metadata_size": 0}, "max_metadata_size is 0"),
         ({"max_read_delay": -0.001}, "max_read_delay is -0.001 seconds; it must be 0, for none, or above"),
         ({"max_read_delay": float("nan")}, "max_read_delay is nan"),
+        ({"user_agent": "shop\r\nx-admin: 1"}, "user_agent has a line end at position 4; write printable ASCII"),
+        ({"user_agent": "shöp"}, "user_agent has "),
+        ({"user_agent": " shop"}, "user_agent has a space at an end"),
+        ({"user_agent": "x" * 513}, "user_agent has 513 characters; the most are 512"),
+        ({"user_agent": b"shop"}, "user_agent is a text such as 'shop/2.1', not bytes"),
         ({"max_receive_size": -1}, "max_receive_size is -1; write a number of bytes, for no limit sys.maxsize"),
         ({"max_send_size": -1}, "max_send_size is -1"),
         ({"credentials": "tls"}, "credentials are trxds.insecure(), trxds.tls(...) or "),

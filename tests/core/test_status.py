@@ -1,5 +1,7 @@
 """Statuses and their exceptions show code, message, details and host."""
 
+import json
+
 import pytest
 from google.protobuf.any_pb2 import Any
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
@@ -27,6 +29,20 @@ def test_an_rpc_error_without_a_response_has_empty_metadata():
 
 def test_status_codes_have_the_values_of_grpc_status():
     assert StatusCode(14) is StatusCode.UNAVAILABLE
+
+
+def test_a_status_code_in_a_text_is_its_name():
+    code = StatusCode.NOT_FOUND
+    assert (str(code), f"{code}", f"{code:>10}|") == ("NOT_FOUND", "NOT_FOUND", " NOT_FOUND|")
+
+
+@pytest.mark.parametrize(("spec", "text"), [("d", "5"), ("03d", "005"), ("x", "5")])
+def test_a_status_code_with_a_format_of_numbers_is_its_value(spec, text):
+    assert format(StatusCode.NOT_FOUND, spec) == text
+
+
+def test_a_status_code_in_bytes_and_json_stays_a_number():
+    assert (b"%d" % StatusCode.NOT_FOUND, json.dumps(StatusCode.NOT_FOUND)) == (b"5", "5")
 
 
 class TestRichDetails:

@@ -1,10 +1,13 @@
-"""The recipe for asyncio in docs/threads.md works with cancellation and errors."""
+"""The recipe for asyncio in docs/threads.md works with cancellation and errors, and an error names it."""
 
 import asyncio
 
 import pytest
+import trio
 
+import trxds
 from trxds import RpcError
+from trxds.testing import serve
 
 
 def test_a_cancelled_asyncio_task_cancels_its_call(world, channel):
@@ -25,3 +28,51 @@ def test_an_asyncio_task_gets_the_rpc_error_itself(channel):
 
     with pytest.raises(RpcError, match="no such cart"):
         asyncio.run(main())
+
+
+async def enter(block):
+    async with block:
+        pass
+
+
+OPENINGS = {
+    "open_channel": lambda: trxds.open_channel("dns:///shop"),
+    "open_xds_client": lambda: trxds.open_xds_client(bootstrap={}),
+}
+
+
+@pytest.mark.parametrize("name", OPENINGS)
+def test_an_asyncio_task_that_opens_a_trio_channel_is_told_of_trxds_sync(name):
+    with pytest.raises(
+        RuntimeError, match=rf"trxds\.{name} runs on Trio, and this task runs on asyncio; use trxds\.sync"
+    ):
+        asyncio.run(enter(OPENINGS[name]()))
+
+
+def test_an_asyncio_task_that_serves_for_tests_is_told_of_a_thread():
+    with pytest.raises(
+        RuntimeError, match=r"trxds\.testing\.serve runs on Trio, .* asyncio; call trio\.run in a thread"
+    ):
+        asyncio.run(enter(serve({})))
+
+
+def test_a_channel_that_is_opened_without_any_event_loop_names_trio_run():
+    with pytest.raises(RuntimeError, match=r"no Trio runs here; begin with trio\.run\(main\), or use trxds\.sync"):
+        enter(trxds.open_channel("dns:///shop")).send(None)
+
+
+def test_a_trio_task_beside_asyncio_in_guest_mode_opens_channels():
+    ended = []
+
+    async def main():
+        loop, done = asyncio.get_running_loop(), asyncio.Event()
+        trio.lowlevel.start_guest_run(
+            enter,
+            trxds.open_channel("dns:///shop"),
+            run_sync_soon_threadsafe=loop.call_soon_threadsafe,
+            done_callback=lambda outcome: (ended.append(outcome), done.set()),
+        )
+        await done.wait()
+
+    asyncio.run(main())
+    assert ended[0].unwrap() is None

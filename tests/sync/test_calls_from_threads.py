@@ -425,3 +425,14 @@ def test_a_thread_can_watch_the_connectivity_state(world):
         channel.try_to_connect()
         assert channel.wait_for_state_change(Connectivity.IDLE) is not Connectivity.IDLE
     assert channel.state is None
+
+
+def test_a_thread_cancels_a_call_that_another_thread_waits_for(world, channel):
+    with channel.method("/shop.Cart/Hang", server_streaming=True).open(b"") as call, ThreadPoolExecutor(1) as threads:
+        received = threads.submit(call.receive)
+        world.wait(world.began)
+        assert [call.cancel(), call.cancel()] == [True, False]
+        with pytest.raises(RpcError, match="CANCELLED: cancelled by the client"):
+            received.result(10)
+        assert call.status.code is StatusCode.CANCELLED
+        world.wait(world.ended)

@@ -15,6 +15,7 @@ import yaml
 from trxds.resources.protos import from_json
 from trxds.resources.types import RESOURCE_TYPES, ParseContext
 
+from .missing_references import ReadResource, find_missing_references
 from .proto_yaml_validator import Problem, ProtoValidator, YamlNode
 
 
@@ -22,7 +23,7 @@ from .proto_yaml_validator import Problem, ProtoValidator, YamlNode
 class ResourceFile:
     """The resources by (type URL, name). A file with problems has no resources.
 
-    `remarks` are about well-formed resources that clients will refuse.
+    `remarks` are about well-formed resources that clients will refuse, and about names that lead nowhere.
     """
 
     resources: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
@@ -48,16 +49,21 @@ def _read(loader: yaml.SafeLoader) -> ResourceFile:
     lines: dict[tuple[str, str], int] = {}
     problems: list[Problem] = []
     remarks: list[Problem] = []
+    accepted: list[ReadResource] = []
     for place in _resources(loader, problems):
         value = form.value_of(place.node)  # first, because it resolves anchors and merge keys in place
         found = list(form.packed(place)) or list(_identity(place, value, lines)) or _refusal(place, value)
         problems += found
         if not found:
             resources[_key(value)] = value
-            remarks += _validation_errors(place, value)
-    return (
-        ResourceFile(problems=tuple(sorted(problems))) if problems else ResourceFile(resources, remarks=tuple(remarks))
-    )
+            parsed = _parsed_by_clients(place, value)
+            if isinstance(parsed, Problem):
+                remarks.append(parsed)
+            else:
+                accepted.append(ReadResource(place, parsed))
+    if problems:
+        return ResourceFile(problems=tuple(sorted(problems)))
+    return ResourceFile(resources, remarks=(*remarks, *find_missing_references(accepted, resources.keys())))
 
 
 def _resources(loader: yaml.SafeLoader, problems: list[Problem]) -> Iterator[YamlNode]:
@@ -117,14 +123,14 @@ class _AnyName(frozenset[str]):
         return True
 
 
-def _validation_errors(place: YamlNode, value: dict[str, Any]) -> Iterator[Problem]:
-    """Yield a problem for a well-formed resource that clients refuse."""
+def _parsed_by_clients(place: YamlNode, value: dict[str, Any]) -> object:
+    """Return the resource as clients read it; a `Problem` for a well-formed one that they refuse."""
     kind = RESOURCE_TYPES[value["@type"]]
-    context = ParseContext(certificate_providers=_AnyName())
-    if errors := kind.read(from_json(value), context).errors:
-        yield place.problem(
-            f'clients refuse {kind.kind} resource "{_key(value)[1]}" (NACK): {kind.validation_message(errors)}'
-        )
+    parsed = kind.read(from_json(value), ParseContext(certificate_providers=_AnyName()))
+    if parsed.errors:
+        errors = kind.validation_message(parsed.errors)
+        return place.problem(f'clients refuse {kind.kind} resource "{_key(value)[1]}" (NACK): {errors}')
+    return parsed.value
 
 
 def _key(value: dict[str, Any]) -> tuple[str, str]:

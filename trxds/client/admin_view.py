@@ -49,9 +49,11 @@ class AdminView:
     def warnings(self) -> tuple[str, ...]:
         """Return what is wrong though calls can be made.
 
-        Flaws of the configuration in force, calls that are not sticky, a control plane and hosts that are not reached.
+        Flaws of the configuration in force, TLS that is not used, calls that are not sticky, and a control plane and
+        hosts that are not reached.
         """
-        flaws = self.state.data_plane.warnings + self.state.sessions.unsticky.warnings
+        state = self.state
+        flaws = state.data_plane.warnings + state.ignored_tls.warnings + state.sessions.unsticky.warnings
         # Without a configuration the `problem` says it.
         lost = lost_control_planes(self.client) if self.problem is None else ()
         return flaws + lost + lost_hosts(self.pool.hosts)

@@ -10,7 +10,7 @@ import trio
 from trio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from trxds.core.metadata import EMPTY, Metadata
-from trxds.core.status import Status
+from trxds.core.status import CANCELLED, Status
 from trxds.transport.client_stream import ClientStream
 
 from .call_protocol import ResponseStream
@@ -66,6 +66,8 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         if self._replay.ended:
             text = "nothing more can be sent: done_sending was called, or the method takes one request only"
             raise trio.ClosedResourceError(f"{self._rpc.scope.path}: {text}")
+        if self._status is CANCELLED:
+            raise await self._rpc.failure(CANCELLED)
         payload = self._rpc.outgoing(self._serialize(request), compressed=compress)
         if isinstance(payload, Status):
             self._rpc.give_up(payload)
@@ -107,6 +109,8 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         arrived costs a test for cancellation, and a full checkpoint, which notices deadlines, only if the last one was
         64 messages or 1 ms ago.
         """
+        if self._status is CANCELLED:
+            raise await self._rpc.failure(CANCELLED)
         if self._quick_receives and self._now() < self._checkpoint_due:
             self._quick_receives -= 1
             await checkpoint_if_cancelled()
@@ -130,6 +134,8 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
 
     async def wait_initial_metadata(self) -> Metadata:
         """Wait for the server's initial metadata; empty for a trailers-only response. Always a checkpoint."""
+        if self._status is CANCELLED:
+            raise await self._rpc.failure(CANCELLED)
         if self._rpc.hedging is not None:
             await self._wait_decided(self._rpc.hedging)
         if self.initial_metadata is None and self._status is None:
@@ -137,6 +143,19 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         else:
             await checkpoint()
         return self.initial_metadata or Metadata()
+
+    def cancel(self) -> bool:
+        """End the call with CANCELLED; return False, and change nothing, if it has a `status` already.
+
+        Every task that waits for the call, and each later `send`, `receive` and `wait_initial_metadata`, raises
+        `RpcError`; messages that came before are dropped. The server gets a RST_STREAM. Synchronous and idempotent; any
+        task may call it.
+        """
+        if self._status is not None:
+            return False
+        self._status = CANCELLED
+        self._rpc.end_call(CANCELLED)
+        return True
 
     @property
     def initial_metadata(self) -> Metadata | None:
@@ -150,7 +169,7 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
 
     @property
     def status(self) -> Status | None:
-        """Return the call's status; None until `receive` has returned None, or the only reply."""
+        """Return the call's status; None until `receive` has returned None, or the only reply, or until `cancel`."""
         return self._status
 
     @property

@@ -7,6 +7,7 @@ from typing import Protocol, TypeAlias, TypedDict, TypeVar
 
 from trxds.core.metadata import Metadata, Value
 from trxds.core.status import Status
+from trxds.transport.compression import Compression
 
 from .call_credentials import CallCredentials
 
@@ -21,7 +22,7 @@ class CallOptions(TypedDict, total=False):
     timeout: float | None
     metadata: Pairs
     wait_for_ready: bool | None
-    compression: str | None
+    compression: Compression | None
     credentials: CallCredentials | None
 
 
@@ -30,6 +31,7 @@ class ResponseStream(Protocol[Res_co]):
 
     async def receive(self) -> Res_co | None: ...
     async def wait_initial_metadata(self) -> Metadata: ...
+    def cancel(self) -> bool: ...
     @property
     def initial_metadata(self) -> Metadata | None: ...
     @property

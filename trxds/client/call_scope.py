@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 
 import trio
 
 from trxds.core.status import RpcError, Status, StatusCode
 
-from .lifecycle import Lifecycle
+from .lifecycle import CancelledCall, Lifecycle
 
 T = TypeVar("T")
 
@@ -94,6 +95,12 @@ class CallScope:
         """Raise what an open call raises, if its session or channel has ended."""
         if self._lifecycle.closed:
             raise self._lifecycle.closed_error()
+
+    def end_call(self, status: Status) -> None:
+        """End the steps that wait with `status`, because the caller has cancelled the call; so do all later ones."""
+        # A copy of the error's parts: `self.error` refers to the call, and that would be a cycle.
+        self._lifecycle = CancelledCall(partial(RpcError, *self.error(status).args))
+        self.cancel("the caller has cancelled the call")
 
     def cancel(self, reason: str) -> None:
         """End the steps that wait, because the call's session or channel has ended."""

@@ -13,7 +13,7 @@ import trio
 from trxds.core.metadata import Headers, Metadata, encode
 from trxds.core.observe import Pick, SessionHostChanged, SessionPick
 from trxds.core.observers import AttemptObservers, CallObservers
-from trxds.core.status import Status, StatusCode
+from trxds.core.status import CANCELLED, Status, StatusCode
 from trxds.lb.circuit_breakers import CallCounter
 from trxds.lb.first_pass import FirstPass
 from trxds.lb.override_host.repin_reason import reason_of
@@ -22,7 +22,6 @@ from trxds.session_affinity.session import SessionCookies
 from trxds.transport.client_stream import ClientStream
 
 _NO_SESSION_PICK = SessionPick("")
-_CANCELLED = Status(StatusCode.CANCELLED, "cancelled by the client")
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -88,7 +87,7 @@ class CallTelemetry:
         """Return the stream's status; for a cancelled stream, the exception or the deadline that ended it."""
         status = stream.status if stream is not None else None
         if stream is None or status is None:
-            return self.failure or _CANCELLED
+            return self.failure or CANCELLED
         if status.code is not StatusCode.CANCELLED:
             return status
         if self.failure is None and stream.request.deadline <= trio.current_time():

@@ -13,6 +13,7 @@ import trio
 
 from trxds.core import metadata as md
 from trxds.core.connectivity import Connectivity
+from trxds.core.event_loop import check_in_trio
 from trxds.core.observe import Observer, Telemetry
 from trxds.core.observers import Observers, observe
 from trxds.lb.custom_policy import PolicyType
@@ -22,7 +23,7 @@ from trxds.resolver.route_timeout import legacy_route_timeout, max_stream_durati
 from trxds.resolver.target_uri import canonical, checked_authority, parse_non_xds_target
 from trxds.resources.cookie_affinity import CookieAffinity
 from trxds.session_affinity.session_token import Key, SessionTokenError
-from trxds.transport.compression import IDENTITY, parse_encoding
+from trxds.transport.compression import IDENTITY, Compression, parse_encoding
 from trxds.transport.connect import Network, TcpNetwork
 from trxds.transport.keepalive import DEFAULT_KEEPALIVE_TIMEOUT, make_keepalive
 from trxds.transport.options import MAX_METADATA_SIZE, MAX_READ_DELAY, WireOptions
@@ -234,10 +235,11 @@ async def open_channel(
     service_config: ServiceConfigSource = None,
     affinity: CookieAffinity | None = None,
     authority: str = "",
+    user_agent: str = "",
     bootstrap: BootstrapSource = None,
     xds: SharedXdsClient | None = None,
     interceptors: Iterable[Interceptor] = (),
-    compression: str = IDENTITY,
+    compression: Compression = IDENTITY,
     call_credentials: CallCredentials | None = None,
     max_send_size: int | None = None,
     max_receive_size: int = MAX_RECEIVE_SIZE,
@@ -263,7 +265,8 @@ async def open_channel(
     `unix-abstract:NAME`; the port is 443 if there is none. For these `service_config`, gRPC's JSON as a string or a
     mapping, sets the timeouts, retries and hedging of methods, and the load balancing policy (pick_first by default).
     `affinity`, a `trxds.CookieAffinity`, makes their sessions sticky, whichever the policy is (`docs/sessions.md`).
-    `authority` replaces the target's own as `:authority`, and as the name that hosts prove by TLS.
+    `authority` replaces the target's own as `:authority`, and as the name that hosts prove by TLS. `user_agent`, as in
+    `shop/2.1`, follows trxds's own name and version in the header of that name.
 
     `bootstrap` is a path or the document itself; without it the environment variables GRPC_XDS_BOOTSTRAP (a path)
     and GRPC_XDS_BOOTSTRAP_CONFIG (inline JSON) name it. `xds` is a shared client from `open_xds_client`, which then
@@ -273,7 +276,7 @@ async def open_channel(
     limit a message, in uncompressed bytes, and `max_metadata_size` a response's headers or its trailers, in bytes as
     HTTP/2 counts them (name, value and 32 for each field); a larger one ends its call with RESOURCE_EXHAUSTED.
 
-    After `keepalive_time` seconds (at least 10) without a byte from the host, a connection with calls sends a PING
+    After `keepalive_time` seconds (10 or more) without a byte from the host, a connection with calls sends a PING
     (A8); `keepalive_without_calls` includes connections without calls. If nothing comes within `keepalive_timeout`
     seconds, the connection is closed and its calls fail with UNAVAILABLE. None sends no PING; choose a time that your
     servers allow.
@@ -300,11 +303,15 @@ async def open_channel(
     channel's state (`docs/operating.md`); a `trxds.admin.Admin` has more options. `network` replaces TCP, for tests.
 
     Raises `ValueError` for a malformed target, an unknown compression, the name of a built-in policy, a bad service
-    config, a time out of range or an `admin` address that other machines could reach, and `BootstrapError` for a bad
-    bootstrap, all before anything runs; `OSError` if `admin` cannot be listened on. When the block has been left, no
-    task and no socket of the channel remains. Leaving is always a checkpoint; entering is one only with `admin`, as
+    config, a time out of range or an `admin` address that other machines could reach, `BootstrapError` for a bad
+    bootstrap, and `RuntimeError` outside of Trio (asyncio programs use `trxds.sync`), all before anything runs;
+    `OSError` if `admin` cannot be listened on. When the block has been left, no task and no socket of the channel
+    remains. Leaving is always a checkpoint; entering is one only with `admin`, as
     with a nursery.
     """
+    check_in_trio(
+        "trxds.open_channel", "use trxds.sync.open_channel, whose futures asyncio.wrap_future makes awaitable"
+    )
     network = network or TcpNetwork()
     admin_address, host_credentials = checked_admin(admin), checked_credentials(credentials)
     non_xds_target, observers = parse_non_xds_target(target), Observers(log=ChannelLog(target, trio.current_time))
@@ -322,12 +329,12 @@ async def open_channel(
     credentials_of_calls = () if call_credentials is None else (call_credentials,)
     send_limit = math.inf if max_send_size is None else max_send_size
     defaults = CallSettings(max_receive_size, send_limit, parse_encoding(compression), credentials_of_calls)
-    state = ChannelState(target, setup, defaults, Random(), observers)
+    state = ChannelState(target, setup, defaults, Random(), observers, host_credentials)
     observe(observers, telemetry, canonical(target), Locations(state.data_plane))
     log_decisions(observers, target)
     mark_after_fork(state.lifecycle)
     pings = make_keepalive(keepalive_time, keepalive_timeout, keepalive_without_calls)
-    options = WireOptions(max_header_list=max_metadata_size, max_read_delay=max_read_delay)
+    options = WireOptions(max_header_list=max_metadata_size, max_read_delay=max_read_delay, user_agent=user_agent)
     pool = make_pool(
         network, host_credentials, setup.authority, setup.providers, state.random, options, pings, observers
     )

@@ -10,7 +10,9 @@ from trxds.core.observers import Observers
 
 from .call_registry import CallRegistry
 from .call_settings import CallSettings
+from .credentials import ChannelCredentials
 from .dataplane import LiveDataPlane
+from .ignored_tls import IgnoredTls
 from .lifecycle import ChannelLifecycle
 from .resolver_setup import ResolverSetup
 from .retry_throttle import RetryThrottle
@@ -21,7 +23,13 @@ class ChannelState:
     """A `ChannelState` holds the parts of a channel; `str(first_wait)` names the object of its first calls' wait."""
 
     def __init__(
-        self, target: str, setup: ResolverSetup, defaults: CallSettings, random: Random, observers: Observers
+        self,
+        target: str,
+        setup: ResolverSetup,
+        defaults: CallSettings,
+        random: Random,
+        observers: Observers,
+        credentials: ChannelCredentials,
     ) -> None:
         self.authority = setup.authority
         self.defaults = defaults
@@ -35,6 +43,7 @@ class ChannelState:
         self.sessions = SessionRegistry(observers, self.lifecycle, self.data_plane, self.now)
         self.client = setup.client  # for the admin surface
         self.observers = observers
+        self.ignored_tls = IgnoredTls(target, credentials)
         self.created_at = self.now()
 
     def close(self, crash: BaseException | None = None) -> None:

@@ -129,6 +129,8 @@ class ClientChannel:
         return Node(name, setup.root_policy, tree, self._root_queue, lambda report: queue.put("root", report))
 
     def _configure(self, resolved: Any, generation: int) -> None:
+        if self._setup.client is not None:
+            self._state.ignored_tls.update(resolved)
         update = self._setup.to_update(resolved)
         pinned = self._state.sessions.pinned
         pinned.entries = update.endpoints

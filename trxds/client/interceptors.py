@@ -21,7 +21,8 @@ import trio
 
 from trxds.core import metadata as md
 from trxds.core.metadata import Metadata
-from trxds.core.status import OK, Status
+from trxds.core.status import CANCELLED, OK, RpcError, Status
+from trxds.transport.compression import Compression
 
 from .call_credentials import CallCredentials
 from .call_protocol import CallProtocol, Pairs, ResponseStream
@@ -40,7 +41,7 @@ class CallDetails:
     metadata: Pairs = field(default=md.EMPTY, repr=False)  # a list would show its values
     timeout: float | None = None
     wait_for_ready: bool | None = None
-    compression: str | None = None
+    compression: Compression | None = None
     credentials: CallCredentials | None = None
     client_streaming: bool = False
     server_streaming: bool = False
@@ -72,6 +73,9 @@ class ForwardingCall(ResponseStream[Res], Generic[Req, Res]):
     async def wait_initial_metadata(self) -> Metadata:
         return await self.call.wait_initial_metadata()
 
+    def cancel(self) -> bool:
+        return self.call.cancel()
+
     @property
     def initial_metadata(self) -> Metadata | None:
         return self.call.initial_metadata
@@ -95,7 +99,7 @@ class ForwardingCall(ResponseStream[Res], Generic[Req, Res]):
 class FixedResponseCall(ResponseStream[Res]):
     """A call that an interceptor answers without a server, with these replies and OK; to fail it, raise `RpcError`.
 
-    Its coroutines are always checkpoints. Its status is set with the last reply.
+    Its coroutines are always checkpoints. Its status is set with the last reply, or by `cancel`.
     """
 
     def __init__(self, *replies: Res, initial_metadata: Pairs = (), trailing_metadata: Pairs = ()) -> None:
@@ -103,7 +107,7 @@ class FixedResponseCall(ResponseStream[Res]):
         # Checked like a caller's metadata, so that a wrong pair raises in the interceptor that wrote it.
         self._initial = md.check(initial_metadata)
         self._trailing = md.check(trailing_metadata)
-        self._ended = False
+        self._status: Status | None = None
 
     async def send(self, request: Any, *, compress: bool = True) -> bool:
         """Discard the message and return False, as for a server that has ended the call already."""
@@ -113,10 +117,20 @@ class FixedResponseCall(ResponseStream[Res]):
     def done_sending(self) -> None:
         pass
 
+    def cancel(self) -> bool:
+        """Drop the other replies and set CANCELLED; return False if all have been received."""
+        if self._status is not None:
+            return False
+        self._status = CANCELLED
+        return True
+
     async def receive(self) -> Res | None:
         await trio.lowlevel.checkpoint()
+        if self._status is CANCELLED:
+            raise RpcError(CANCELLED, self._initial)
         reply = self._replies.popleft() if self._replies else None
-        self._ended = not self._replies
+        if not self._replies:
+            self._status = OK
         return reply
 
     async def wait_initial_metadata(self) -> Metadata:
@@ -129,7 +143,7 @@ class FixedResponseCall(ResponseStream[Res]):
 
     @property
     def trailing_metadata(self) -> Metadata:
-        return self._trailing if self._ended else md.EMPTY
+        return self._trailing if self._status is OK else md.EMPTY
 
     @property
     def peer(self) -> str:
@@ -137,4 +151,4 @@ class FixedResponseCall(ResponseStream[Res]):
 
     @property
     def status(self) -> Status | None:
-        return OK if self._ended else None
+        return self._status

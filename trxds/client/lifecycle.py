@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Protocol
 
 import trio
@@ -68,3 +69,20 @@ class ChannelLifecycle:
         error = TrxdsInternalError(f"a bug in trxds ended the channel to {self.target}; please report it")
         error.__cause__ = self.crash
         return error
+
+
+class CancelledCall:
+    """The lifetime of a call that its caller has cancelled; it takes the place of its channel's or session's."""
+
+    closed = True
+
+    def __init__(self, error: Callable[[], RpcError]) -> None:
+        self._error = error
+
+    def not_open_error(self) -> Exception:
+        """Return the call's error; a cancelled call begins nothing."""
+        return self._error()
+
+    def closed_error(self) -> Exception:
+        """Return the exception for the tasks that wait for the call."""
+        return self._error()

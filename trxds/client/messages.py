@@ -18,8 +18,9 @@ _BYTES = (bytes, bytearray, memoryview)
 
 
 def serializer(kind: type[Message] | Serialize | None, path: str) -> Serialize:
-    """Return the function from a request to bytes; `kind` is a protobuf class, such a function, or None for bytes."""
-    if kind is None:
+    """Return the function from a request to bytes; `kind` is a protobuf class, such a function, or bytes (None too)."""
+    # Not `bytes` as a function: `bytes(3)` is three zeros.
+    if kind is None or kind is bytes:
         return _with_type_check(_BYTES, "bytes", path, _to_bytes)
     if is_message(kind):
         return _with_type_check(kind, kind.DESCRIPTOR.full_name, path, cast(Serialize, kind.SerializeToString))
@@ -28,7 +29,7 @@ def serializer(kind: type[Message] | Serialize | None, path: str) -> Serialize:
 
 def deserializer(kind: type[Message] | Deserialize | None) -> Deserialize:
     """Return the function from the bytes of a reply to the caller's object; see `serializer`."""
-    if kind is None:
+    if kind is None or kind is bytes:
         return _to_bytes
     if isinstance(kind, type) and issubclass(kind, Message):
         return cast(Deserialize, kind.FromString)

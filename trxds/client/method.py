@@ -14,7 +14,7 @@ import trio
 from trxds.core import metadata as md
 from trxds.core.status import OK, RpcError, Status
 from trxds.transport.client_stream import NO_REPLY, SECOND_REPLY
-from trxds.transport.compression import parse_encoding
+from trxds.transport.compression import Compression, parse_encoding
 
 from .call import Call
 from .call_credentials import CallCredentials
@@ -75,7 +75,7 @@ class Method(Generic[Req, Res]):
         timeout: float | None = None,
         metadata: Pairs = (),
         wait_for_ready: bool | None = None,
-        compression: str | None = None,
+        compression: Compression | None = None,
         credentials: CallCredentials | None = None,
     ) -> Res:
         """Make the call and return its one reply. A client-streaming method takes an iterable of requests.
@@ -132,7 +132,7 @@ class Method(Generic[Req, Res]):
         timeout: float | None = None,
         metadata: Pairs = (),
         wait_for_ready: bool | None = None,
-        compression: str | None = None,
+        compression: Compression | None = None,
         credentials: CallCredentials | None = None,
     ) -> AbstractAsyncContextManager[Call[Req, Res]]:
         """Open a call of any kind. A `request` is sent as the first message; if requests do not stream, it is the last.
@@ -173,7 +173,7 @@ class Method(Generic[Req, Res]):
         timeout: float | None = None,
         metadata: Pairs = (),
         wait_for_ready: bool | None = None,
-        compression: str | None = None,
+        compression: Compression | None = None,
         credentials: CallCredentials | None = None,
     ) -> Rpc:
         checked = self._check_metadata(metadata) if metadata else md.EMPTY

@@ -335,6 +335,9 @@ class Rpc:
         if status.code is StatusCode.DEADLINE_EXCEEDED and deadline < grace_end:
             # The caller's own cancel scope is about to end the call, and its code expects `Cancelled`.
             await trio.sleep_until(deadline + _GRACE)
+        found_no_host = self.attempt is None or self.attempt.stream is None
+        if found_no_host and status.code is StatusCode.UNAVAILABLE and self._route is not None:
+            status = self._channel.ignored_tls.with_note(status, self._route.args.cluster)
         return self.error(status)
 
     # -- the end
@@ -346,6 +349,15 @@ class Rpc:
             self.attempt.stream.cancel()
         if self.hedging is not None:
             self.hedging.stop()
+
+    def end_call(self, status: Status) -> None:
+        """End the call with `status`, whatever the server has sent of it, because its caller has cancelled it."""
+        if self.attempt is not None and self.attempt.stream is not None:
+            self.attempt.stream.refuse(status)
+            self.attempt.stream.cancel()
+        if self.hedging is not None:
+            self.hedging.give_up(status)
+        self.scope.end_call(status)
 
     def give_up(self, problem: Status) -> None:
         """End the call, because the caller's message cannot be sent."""

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import trio
 
+from trxds.core.event_loop import check_in_trio
 from trxds.core.observe import NOWHERE, Telemetry
 from trxds.core.observers import Observers, observe
 from trxds.core.status import TrxdsInternalError
@@ -86,9 +87,10 @@ async def open_xds_client(
     "#shared" (A78). Channels that are open when the block is left keep their configuration; calls that wait for one
     fail.
 
-    Raises `ValueError` for the name of a built-in policy, and `BootstrapError` for a bad bootstrap, before anything
-    runs. Leaving is always a checkpoint, and entering is none.
+    Raises `ValueError` for the name of a built-in policy, `BootstrapError` for a bad bootstrap, and `RuntimeError`
+    outside of Trio, before anything runs. Leaving is always a checkpoint, and entering is none.
     """
+    check_in_trio("trxds.open_xds_client", "use trxds.sync.open_channel, which has an xDS client of its own")
     observers = Observers(log=ChannelLog("shared xDS client", trio.current_time))
     observe(observers, telemetry, "#shared", lambda address, backend="": NOWHERE)
     log_decisions(observers, "shared xDS client")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, overload
 
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import Message
@@ -20,8 +20,9 @@ from .open_session import OpenSession
 
 Req = TypeVar("Req")
 Res = TypeVar("Res")
-ToBytes: TypeAlias = type[Req] | Callable[[Req], bytes]  # a class is one of protobuf's
-FromBytes: TypeAlias = type[Res] | Callable[[bytes], Res]
+M = TypeVar("M", bound=Message | bytes)
+ToBytes: TypeAlias = Callable[[Req], bytes]
+FromBytes: TypeAlias = type[Res] | Callable[[bytes], Res]  # a class is `bytes` or one of protobuf's
 
 
 class Stub:
@@ -70,42 +71,104 @@ class MethodFactory:
             raise TypeError(f"stub takes a ServiceDescriptor, as in pb2.DESCRIPTOR.services_by_name, not {service!r}")
         return Stub(service, self)
 
+    @overload
     def method(
         self,
         path: str,
-        request_type: type[Message] | Callable[[Any], bytes] | None = None,
-        response_type: type[Message] | Callable[[bytes], Any] | None = None,
+        request_type: None = None,
+        response_type: None = None,
+        *,
+        client_streaming: bool = False,
+        server_streaming: bool = False,
+    ) -> Method[bytes, bytes]: ...
+    @overload
+    def method(
+        self,
+        path: str,
+        request_type: type[M],
+        response_type: FromBytes[Res],
+        *,
+        client_streaming: bool = False,
+        server_streaming: bool = False,
+    ) -> Method[M, Res]: ...
+    @overload
+    def method(
+        self,
+        path: str,
+        request_type: ToBytes[Req],
+        response_type: FromBytes[Res],
+        *,
+        client_streaming: bool = False,
+        server_streaming: bool = False,
+    ) -> Method[Req, Res]: ...
+    @overload
+    def method(
+        self,
+        path: str,
+        request_type: type[Any] | ToBytes[Any] | None = None,
+        response_type: FromBytes[Any] | None = None,
+        *,
+        client_streaming: bool = False,
+        server_streaming: bool = False,
+    ) -> Method[Any, Any]: ...
+    def method(
+        self,
+        path: str,
+        request_type: Any = None,
+        response_type: Any = None,
         *,
         client_streaming: bool = False,
         server_streaming: bool = False,
     ) -> Method[Any, Any]:
         """Return one method by its path, `/package.Service/Method`; `ValueError` for another form.
 
-        The types are protobuf classes, or functions (from request to bytes, from bytes to reply), or None for bytes.
+        The types are protobuf classes, or functions (from request to bytes, from bytes to reply), or `bytes`, which is
+        also the default. Type checkers know the method by them, as a `Method[Request, Reply]`.
         """
         return self._method(path, request_type, response_type, client_streaming, server_streaming)
 
-    # -- the same by kind, for type checkers
+    # -- the same by kind: type checkers allow only the calls of that kind. A class as `request_type` has an overload of
+    # its own, because `bytes` is a function to bytes too, of much more than bytes.
 
-    def unary_unary(self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]) -> UnaryUnary[Req, Res]:
+    @overload
+    def unary_unary(self, path: str, request_type: type[M], response_type: FromBytes[Res]) -> UnaryUnary[M, Res]: ...
+    @overload
+    def unary_unary(
+        self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]
+    ) -> UnaryUnary[Req, Res]: ...
+    def unary_unary(self, path: str, request_type: Any, response_type: Any) -> Any:
         """Return a method with one request and one reply; see `method`."""
         return self._method(path, request_type, response_type)
 
+    @overload
+    def unary_stream(self, path: str, request_type: type[M], response_type: FromBytes[Res]) -> UnaryStream[M, Res]: ...
+    @overload
     def unary_stream(
         self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]
-    ) -> UnaryStream[Req, Res]:
+    ) -> UnaryStream[Req, Res]: ...
+    def unary_stream(self, path: str, request_type: Any, response_type: Any) -> Any:
         """Return a method with one request and a stream of replies; see `method`."""
         return self._method(path, request_type, response_type, server_streaming=True)
 
+    @overload
+    def stream_unary(self, path: str, request_type: type[M], response_type: FromBytes[Res]) -> StreamUnary[M, Res]: ...
+    @overload
     def stream_unary(
         self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]
-    ) -> StreamUnary[Req, Res]:
+    ) -> StreamUnary[Req, Res]: ...
+    def stream_unary(self, path: str, request_type: Any, response_type: Any) -> Any:
         """Return a method with a stream of requests and one reply; see `method`."""
         return self._method(path, request_type, response_type, client_streaming=True)
 
+    @overload
+    def stream_stream(
+        self, path: str, request_type: type[M], response_type: FromBytes[Res]
+    ) -> StreamStream[M, Res]: ...
+    @overload
     def stream_stream(
         self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]
-    ) -> StreamStream[Req, Res]:
+    ) -> StreamStream[Req, Res]: ...
+    def stream_stream(self, path: str, request_type: Any, response_type: Any) -> Any:
         """Return a method with a stream of requests and a stream of replies; see `method`."""
         return self._method(path, request_type, response_type, client_streaming=True, server_streaming=True)
 

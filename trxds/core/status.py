@@ -18,8 +18,15 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound="Message")
 
 
+# The last letter of a format that only numbers have (the format specification mini-language).
+_NUMBER_FORMATS = frozenset("bcdeEfFgGnoxX%")
+
+
 class StatusCode(enum.IntEnum):
-    """The status codes of gRPC; the values are those of `grpc-status` on the wire."""
+    """The status codes of gRPC; the values are those of `grpc-status` on the wire.
+
+    As text a code is its name, `UNAVAILABLE`; with a format of numbers, as `f"{code:d}"`, it is its value.
+    """
 
     OK = 0
     CANCELLED = 1
@@ -38,6 +45,13 @@ class StatusCode(enum.IntEnum):
     UNAVAILABLE = 14
     DATA_LOSS = 15
     UNAUTHENTICATED = 16
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __format__(self, spec: str) -> str:
+        # An `IntEnum` formats as its number since Python 3.11, which tells the reader of a log nothing.
+        return int.__format__(self, spec) if spec[-1:] in _NUMBER_FORMATS else format(self.name, spec)
 
 
 # gRPC's http-grpc-status-mapping.md.
@@ -65,7 +79,7 @@ class Status:
 
     `details` holds the bytes of `grpc-status-details-bin` (a serialised `google.rpc.Status`), or None when the
     server sent none; `rich` and `detail` parse them. `note` names the resource and the reason where gRPC fixes the
-    message, such as for a drop or a missing route; `str` includes it.
+    message, such as for a drop or a missing route, or the likely cause of hosts that refuse; `str` includes it.
     """
 
     code: StatusCode
@@ -120,6 +134,7 @@ class Status:
 
 
 OK = Status(StatusCode.OK)
+CANCELLED = Status(StatusCode.CANCELLED, "cancelled by the client")
 
 
 def unavailable(message: str) -> Status:

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import trio
 from google.protobuf.descriptor import ServiceDescriptor
 
+from trxds.core.event_loop import check_in_trio
 from trxds.core.status import StatusCode
 from trxds.transport.connect import split_address
 from trxds.transport.events import ErrorCode
@@ -251,8 +252,9 @@ async def serve(
     """Run a server for the length of a block; `Server` has the arguments.
 
     An exception of the block comes out unchanged, not in a group; so does the `OSError` of an address that cannot be
-    used.
+    used, and the `RuntimeError` of a caller outside of Trio.
     """
+    check_in_trio("trxds.testing.serve", "call trio.run in a thread of its own")
     server = Server(
         handlers,
         fallback=fallback,

@@ -33,6 +33,15 @@ class ResponseStream(Generic[Res]):
         """Wait for the server's initial metadata; empty for a trailers-only response."""
         return self._hand_over.wait(self._call.wait_initial_metadata)
 
+    def cancel(self) -> bool:
+        """End the call with CANCELLED, also for threads that wait for it; see `trxds.Call.cancel`."""
+
+        # In Trio's thread, because a call is not safe for threads.
+        async def cancel() -> bool:
+            return self._call.cancel()
+
+        return self._hand_over.wait(cancel)
+
     def __iter__(self) -> Iterator[Res]:
         return self
 
@@ -54,7 +63,7 @@ class ResponseStream(Generic[Res]):
 
     @property
     def status(self) -> trxds.Status | None:
-        """Return the call's status; None until `receive` has returned None, or the only reply."""
+        """Return the call's status; None until `receive` has returned None, or the only reply, or until `cancel`."""
         return self._call.status
 
     @property

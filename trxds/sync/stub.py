@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from google.protobuf.descriptor import ServiceDescriptor
 
 import trxds
-from trxds.client.stub import FromBytes, ToBytes
+from trxds.client.stub import FromBytes, M, ToBytes
 
 from .calls import Method, StreamStream, StreamUnary, UnaryStream, UnaryUnary
 from .hand_over import HandOver
@@ -32,6 +32,46 @@ class MethodFactory:
                 setattr(stub, name, Method(self._hand_over, method))
         return stub
 
+    @overload
+    def method(
+        self,
+        path: str,
+        request_type: None = None,
+        response_type: None = None,
+        *,
+        client_streaming: bool = False,
+        server_streaming: bool = False,
+    ) -> Method[bytes, bytes]: ...
+    @overload
+    def method(
+        self,
+        path: str,
+        request_type: type[M],
+        response_type: FromBytes[Res],
+        *,
+        client_streaming: bool = False,
+        server_streaming: bool = False,
+    ) -> Method[M, Res]: ...
+    @overload
+    def method(
+        self,
+        path: str,
+        request_type: ToBytes[Req],
+        response_type: FromBytes[Res],
+        *,
+        client_streaming: bool = False,
+        server_streaming: bool = False,
+    ) -> Method[Req, Res]: ...
+    @overload
+    def method(
+        self,
+        path: str,
+        request_type: type[Any] | ToBytes[Any] | None = None,
+        response_type: FromBytes[Any] | None = None,
+        *,
+        client_streaming: bool = False,
+        server_streaming: bool = False,
+    ) -> Method[Any, Any]: ...
     def method(
         self,
         path: str,
@@ -45,24 +85,44 @@ class MethodFactory:
         streaming = {"client_streaming": client_streaming, "server_streaming": server_streaming}
         return Method(self._hand_over, self._caller.method(path, request_type, response_type, **streaming))
 
-    def unary_unary(self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]) -> UnaryUnary[Req, Res]:
+    @overload
+    def unary_unary(self, path: str, request_type: type[M], response_type: FromBytes[Res]) -> UnaryUnary[M, Res]: ...
+    @overload
+    def unary_unary(
+        self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]
+    ) -> UnaryUnary[Req, Res]: ...
+    def unary_unary(self, path: str, request_type: Any, response_type: Any) -> Any:
         """Return a method with one request and one reply; see `method`."""
         return self.method(path, request_type, response_type)
 
+    @overload
+    def unary_stream(self, path: str, request_type: type[M], response_type: FromBytes[Res]) -> UnaryStream[M, Res]: ...
+    @overload
     def unary_stream(
         self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]
-    ) -> UnaryStream[Req, Res]:
+    ) -> UnaryStream[Req, Res]: ...
+    def unary_stream(self, path: str, request_type: Any, response_type: Any) -> Any:
         """Return a method with one request and a stream of replies; see `method`."""
         return self.method(path, request_type, response_type, server_streaming=True)
 
+    @overload
+    def stream_unary(self, path: str, request_type: type[M], response_type: FromBytes[Res]) -> StreamUnary[M, Res]: ...
+    @overload
     def stream_unary(
         self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]
-    ) -> StreamUnary[Req, Res]:
+    ) -> StreamUnary[Req, Res]: ...
+    def stream_unary(self, path: str, request_type: Any, response_type: Any) -> Any:
         """Return a method with a stream of requests and one reply; see `method`."""
         return self.method(path, request_type, response_type, client_streaming=True)
 
+    @overload
+    def stream_stream(
+        self, path: str, request_type: type[M], response_type: FromBytes[Res]
+    ) -> StreamStream[M, Res]: ...
+    @overload
     def stream_stream(
         self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]
-    ) -> StreamStream[Req, Res]:
+    ) -> StreamStream[Req, Res]: ...
+    def stream_stream(self, path: str, request_type: Any, response_type: Any) -> Any:
         """Return a method with a stream of requests and a stream of replies; see `method`."""
         return self.method(path, request_type, response_type, client_streaming=True, server_streaming=True)

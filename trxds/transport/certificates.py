@@ -6,7 +6,7 @@ import logging
 import math
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 _log = logging.getLogger("trxds.transport")
 
@@ -17,7 +17,8 @@ REFRESH_INTERVAL = 600.0  # seconds
 class CertificateFiles:
     """PEM files of a TLS peer.
 
-    Without `roots` the system's are trusted; without `certificate` and `private_key` no certificate is shown.
+    `roots` may be the certificates themselves instead, in `roots_pem`. Without either the system's are trusted;
+    without `certificate` and `private_key` no certificate is shown.
 
     `refresh_interval` is the time in seconds after which the files are read again.
     """
@@ -26,6 +27,7 @@ class CertificateFiles:
     certificate: str = ""
     private_key: str = ""
     refresh_interval: float = REFRESH_INTERVAL
+    roots_pem: str = field(default="", repr=False)
 
 
 def client_context(files: CertificateFiles, *, check_hostname: bool = True) -> ssl.SSLContext:
@@ -35,7 +37,9 @@ def client_context(files: CertificateFiles, *, check_hostname: bool = True) -> s
     context.minimum_version = ssl.TLSVersion.TLSv1_2  # HTTP/2 forbids older versions (RFC 9113 §9.2)
     # gRPC needs HTTP/2, which a TLS peer selects by ALPN (RFC 9113 §3.2).
     context.set_alpn_protocols(["h2"])
-    if files.roots:
+    if files.roots_pem:
+        context.load_verify_locations(cadata=files.roots_pem)
+    elif files.roots:
         _load(f"the roots of {files.roots}", lambda: context.load_verify_locations(files.roots))
     else:
         context.load_default_certs()

@@ -9,7 +9,7 @@ import trio
 
 from trxds.core.metadata import EMPTY, Headers, Metadata
 from trxds.core.observe import AttemptObserver
-from trxds.core.status import Status, StatusCode
+from trxds.core.status import CANCELLED, Status, StatusCode
 
 from .compression import Compressed
 from .events import DataReceived, ErrorCode, HeadersReceived, UnaryResponse
@@ -326,7 +326,7 @@ class ClientStream:
     def cancel(self, code: int = ErrorCode.CANCEL) -> None:
         """End the call now; after its end, drop the messages that it still holds. Plain and idempotent."""
         if self.status is None:
-            self.fail(Status(StatusCode.CANCELLED, "cancelled by the client"), reset=code)
+            self.fail(CANCELLED, reset=code)
         self._reply = None
         if self._incoming is not None:
             self._incoming.drop()

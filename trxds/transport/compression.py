@@ -11,10 +11,14 @@ import sys
 import zlib
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Literal, TypeAlias
 
 from trxds.core.status import Status, StatusCode
 
-IDENTITY = "identity"
+Compression: TypeAlias = Literal["gzip", "deflate", "identity"]
+"""The compression of requests, by gRPC's names; `identity` is none."""
+
+IDENTITY: Compression = "identity"
 
 # The values are zlib's `wbits`: gRPC's deflate is zlib's format (RFC 1950), and 16 more selects gzip's header.
 _FORMATS: Mapping[str, int] = MappingProxyType({"deflate": zlib.MAX_WBITS, "gzip": zlib.MAX_WBITS + 16})

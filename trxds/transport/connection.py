@@ -59,7 +59,7 @@ class Connection:
         # A server that closes before its first frame often expects other credentials, and does not say so.
         doubt = "want a certificate from us" if is_secure else "speak TLS"
         self.http2.loss_hint = f" before HTTP/2 began; does it {doubt}?"
-        self._headers = RequestHeaders(peer, b"https" if is_secure else b"http")
+        self._headers = RequestHeaders(peer, b"https" if is_secure else b"http", options.user_agent)
         self.streams = StreamTable(self.http2, open_streams, self._headers, self._on_identifiers_exhausted)
         self.inline_reads = InlineReads(self.http2.reader, self.http2.flow, open_streams)
         self.response_parser = ResponseHeaderParser(peer)

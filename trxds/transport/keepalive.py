@@ -38,9 +38,13 @@ class Keepalive:
     """
 
     def __init__(self, time: float, timeout: float = DEFAULT_KEEPALIVE_TIMEOUT, *, without_calls: bool = False) -> None:
-        if not time > 0 or not 0 < timeout < math.inf:
-            raise ValueError(f"keepalive of {time!r} and {timeout!r} s: both times must be above 0")
-        self.time = max(time, MIN_KEEPALIVE_TIME)
+        # A8 lets a client raise a shorter time silently; then a caller who relies on it never learns of it.
+        if not time >= MIN_KEEPALIVE_TIME:
+            least = f"the least is {MIN_KEEPALIVE_TIME:g}, or None for no PINGs"
+            raise ValueError(f"keepalive_time is {time!r} seconds; {least}: servers take more PINGs for abuse (A8)")
+        if not 0 < timeout < math.inf:
+            raise ValueError(f"keepalive_timeout is {timeout!r} seconds; it must be a finite time above 0")
+        self.time = time
         self._timeout = timeout
         self._without_calls = without_calls
 

@@ -1,14 +1,17 @@
-"""The sizes (bytes) and times (seconds) of the transport, in one place."""
+"""The options of the transport, in one place: sizes in bytes, times in seconds."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
+from trxds.core.metadata import describe_flaw
+
 MAX_METADATA_SIZE = 64 * 1024
 MAX_READ_DELAY = 0.003
 # Bytes of header fields that are decoded in less than 10 ms.
 _MAX_QUICK_HEADER_LIST = 80 * 1024
+_MAX_USER_AGENT = 512  # characters; it is sent on each connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,9 @@ class WireOptions:
     max_read_delay: float = MAX_READ_DELAY
     """The longest time that a client lets answers gather before it reads on; 0 for never. See `ReadCoalescing`."""
 
+    user_agent: str = ""
+    """What the user-agent header of a client's calls has after trxds's own name; empty for nothing."""
+
     lean: bool = True
     """Whether a client uses `FastHttp2Engine`; otherwise it uses h2, which checks more and costs more."""
 
@@ -59,6 +65,7 @@ class WireOptions:
             raise ValueError(f"max_metadata_size is {self.max_header_list!r} bytes; it must be above 0")
         if not 0 <= self.max_read_delay < math.inf:
             raise ValueError(f"max_read_delay is {self.max_read_delay!r} seconds; it must be 0, for none, or above")
+        _check_user_agent(self.user_agent)
 
     @property
     def header_list_bound(self) -> int:
@@ -69,3 +76,13 @@ class WireOptions:
         That takes up to 4 µs for each 32 bytes, during which no other task runs. C-core has two such limits as well.
         """
         return max(self.max_header_list * 5 // 4, min(4 * self.max_header_list, _MAX_QUICK_HEADER_LIST))
+
+
+def _check_user_agent(text: object) -> None:
+    if not isinstance(text, str):
+        raise TypeError(f"user_agent is a text such as 'shop/2.1', not {type(text).__name__}")
+    flaw = describe_flaw(text) or ("a space at an end" if text != text.strip() else "")
+    if flaw:
+        raise ValueError(f"user_agent has {flaw}; write printable ASCII, such as 'shop/2.1 (eu-west)'")
+    if len(text) > _MAX_USER_AGENT:
+        raise ValueError(f"user_agent has {len(text)} characters; the most are {_MAX_USER_AGENT}")

@@ -55,11 +55,13 @@ class Request:
 class RequestHeaders:
     """The headers of calls on one connection: those common to a method, and the peer's limit on their size."""
 
-    def __init__(self, peer: str, scheme: bytes) -> None:
+    def __init__(self, peer: str, scheme: bytes, user_agent: str = "") -> None:
+        """`user_agent` is the application's, and follows trxds's own, as gRPC's `grpc.secondary_user_agent` does."""
         self.limit = math.inf
         """The peer's SETTINGS_MAX_HEADER_LIST_SIZE, which `list_size` is compared with."""
         self._peer = peer
         self._scheme = scheme
+        self._user_agent = b"%s %s" % (USER_AGENT, user_agent.encode()) if user_agent else USER_AGENT
         self._cached_fields: dict[tuple[str, str], Fields] = {}
         self._last_accepted = _NOTHING  # the last metadata that was within the limit
 
@@ -83,7 +85,7 @@ class RequestHeaders:
             (b"te", b"trailers"),
             (b"content-type", b"application/grpc"),
             (b"grpc-accept-encoding", ACCEPTED),
-            (b"user-agent", USER_AGENT),
+            (b"user-agent", self._user_agent),
         )
 
     def set_limit(self, limit: float) -> None:
