@@ -10,6 +10,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from trxds.core.status import StatusCode
 
+from .reply_type import message_serializer
 from .server_call import Call, Handler, bidi_streaming, client_streaming, server_streaming, unary
 
 _KINDS = {
@@ -34,7 +35,9 @@ def handlers_of(service: ServiceDescriptor, implementation: object) -> dict[str,
 
 def _handler(method: MethodDescriptor, function: Any) -> Handler:
     kind: Any = _KINDS[bool(method.client_streaming), bool(method.server_streaming)]
-    handler: Handler = kind(function, GetMessageClass(method.input_type).FromString, _serialize)
+    path = f"/{method.containing_service.full_name}/{method.name}"
+    serialize = message_serializer(path, GetMessageClass(method.output_type))
+    handler: Handler = kind(function, GetMessageClass(method.input_type).FromString, serialize)
 
     def protobuf_only(call: Call) -> Awaitable[None]:
         # Without a subtype the messages are protobuf, as in every gRPC implementation.
@@ -46,7 +49,3 @@ def _handler(method: MethodDescriptor, function: Any) -> Handler:
         return handler(call)
 
     return protobuf_only
-
-
-def _serialize(message: Any) -> bytes:
-    return message.SerializeToString()  # type: ignore[no-any-return]
