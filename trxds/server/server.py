@@ -111,7 +111,11 @@ class Server:
         """Serve a protobuf service: each method of `implementation` gets parsed messages and the call.
 
         `async def Unary(self, request, call) -> reply`; streaming requests are an async iterator in
-        place of the request, streaming replies are yielded.
+        place of the request, streaming replies are yielded. A method whose name is a Python keyword has an underscore
+        at its end. Methods without a handler end UNIMPLEMENTED.
+
+        `TypeError` if a function does not fit its method, if there is none for any method, or if one is a handler by
+        its parameters and resembles a method that has none: its name is misspelled.
         """
         self.handlers.update(handlers_of(service, implementation))
 
