@@ -77,7 +77,7 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
             if language == "proto":
                 name = text.partition("\n")[0].removeprefix("// ")
                 (folder / name).write_text(text, "utf-8")
-                generate([name], folder, [str(folder)], Options(sync=True))
+                generate([name], folder, [str(folder)], Options(sync=True, servicers=True))
     return folder
 
 
