@@ -115,16 +115,22 @@ async def raw_text(call: Call) -> None:
     await call.send("text")
 
 
+async def raw_text_from_a_task(call: Call) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(call.send, "text")
+
+
 @pytest.mark.parametrize(
     "kind, actual",
-    [(unary(lambda request, call: number()), "int"), (raw_text, "str")],
-    ids=["unary", "raw"],
+    [(unary(lambda request, call: number()), "int"), (raw_text, "str"), (raw_text_from_a_task, "str")],
+    ids=["unary", "raw", "nursery"],
 )
 async def test_a_reply_without_a_protobuf_type_has_to_be_bytes(kind, actual, autojump_clock) -> None:
     with pytest.raises(TypeError, match=f"^the handler of {ADD} replied with {actual}, not bytes$"):
         async with connected({ADD: kind}) as (_, channel):
-            with pytest.raises(trxds.RpcError):
+            with pytest.raises(trxds.RpcError) as failed:
                 await channel.method(ADD)(b"")
+            assert failed.value.status.code is StatusCode.INTERNAL
 
 
 async def number() -> int:

@@ -5,7 +5,7 @@ A test must not pass with such a reply. Its caller sees a status only, and may h
 
 from __future__ import annotations
 
-from .reply_type import ReplyTypeError
+from .reply_type import ReplyTypeError, reply_error_in
 from .server_call import Call, Handler
 
 
@@ -28,8 +28,12 @@ class CallRecord:
         async def noting_handler(call: Call) -> None:
             try:
                 await handler(call)
-            except ReplyTypeError as error:
-                self.reply_error = self.reply_error or error
-                raise
+            except Exception as error:
+                # A handler that sends from a nursery of its own raises it in a group.
+                reply_error = reply_error_in(error)
+                if reply_error is None:
+                    raise
+                self.reply_error = self.reply_error or reply_error
+                raise reply_error from None
 
         await call.run(noting_handler)
