@@ -165,6 +165,56 @@ async def test_stock(trxds_network):
     assert "the handler of /shop.Cart/Stock replied with int, not bytes" in output
 
 
+REFUSED = """
+import pytest
+import trio
+
+import trxds
+from trxds.testing import resources
+
+
+MARK
+async def test_refused(trxds_clock, trxds_network, trxds_plane, trxds_bootstrap):
+    cluster = resources.cluster("cart") | {"lb_policy": "MAGLEV"}
+    trxds_plane.put(
+        resources.listener("shop", routes="r"),
+        resources.routes("r", resources.route("cart")),
+        cluster,
+    )
+    async with trxds.open_channel("xds:///shop", bootstrap=trxds_bootstrap, network=trxds_network):
+        with trio.fail_after(1):
+            await trxds_plane.wait_for_ack("CDS")
+
+
+MARK
+async def test_idle(trxds_plane):
+    raise AssertionError
+
+
+MARK
+async def test_passed(trxds_plane):
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    "mark, more", [("@pytest.mark.trio", ""), ("@pytest.mark.anyio", ANYIO_BACKEND)], ids=["trio", "anyio"]
+)
+def test_the_report_of_a_failed_test_has_the_requests_to_the_control_plane(
+    mark: str, more: str, tmp_path: Path
+) -> None:
+    test = PLUGIN + REFUSED.replace("MARK", mark) + more
+    code, output = run_pytest(tmp_path, {"pyproject.toml": NO_MODE, "test_refused.py": test})
+    assert code == 1 and "2 failed, 1 passed" in output, output
+    refused, idle = output.split("- Requests to trxds_plane -")[1:]
+    documented = (ROOT / "docs" / "testing.md").read_text("utf-8")
+    (shown,) = re.findall(r"- Requests to trxds_plane -+\n((?: {8}.*\n)+)", documented)
+    assert re.sub(r"^ {4}", "", shown, flags=re.MULTILINE) in refused
+    assert "    0.000 s  SUBSCRIBE LDS shop\n" in refused
+    assert re.search(r"0\.\d{3} s  NACK CDS cart: .*lb_policy", refused)
+    assert idle.strip("-\n").startswith("none\n")
+
+
 def test_the_plugin_is_not_loaded_unless_it_is_named(tmp_path: Path) -> None:
     code, output = run_pytest(tmp_path, {"pyproject.toml": TRIO_MODE, "test_carts.py": marked("")})
     assert code == 1 and "fixture 'trxds_clock' not found" in output

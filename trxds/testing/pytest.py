@@ -10,18 +10,22 @@ anyio's plugin; the others work in all tests.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from typing import Any
 
 import pytest
 from trio.testing import MockClock
 
 from . import resources
-from .management import ManagementServer
+from .management import ManagementServer, Request
 from .network import MemoryNetwork
 
 PLANE_ADDRESS = "192.0.2.1:18000"
 """The address of `trxds_plane` in `trxds_network`; 192.0.2.0/24 is kept for documentation (RFC 5737)."""
+
+
+_MAX_REQUESTS = 50
+_PLANE = pytest.StashKey[ManagementServer]()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -34,6 +38,23 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             "configuration, or mark the test with @pytest.mark.trio",
             pytrace=False,
         )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show in a failed test's report what the control plane was asked: a rejected resource is a frequent reason."""
+    report = yield
+    plane = item.stash.get(_PLANE, None)
+    if report.failed and plane is not None:
+        lines = [_as_line(request) for request in plane.requests[-_MAX_REQUESTS:]]
+        report.sections.append(("Requests to trxds_plane", "\n".join(lines) or "none"))
+    return report
+
+
+def _as_line(request: Request) -> str:
+    return f"{request.at:9.3f} s  {request}{f': {request.error}' if request.error else ''}"
 
 
 @pytest.fixture
@@ -52,9 +73,9 @@ def trxds_network() -> MemoryNetwork:
 
 
 @pytest.fixture
-async def trxds_plane(trxds_network: MemoryNetwork) -> AsyncIterator[ManagementServer]:
+async def trxds_plane(trxds_network: MemoryNetwork, request: pytest.FixtureRequest) -> AsyncIterator[ManagementServer]:
     """A control plane without resources, which listens at `PLANE_ADDRESS` in `trxds_network` until the test's end."""
-    plane = ManagementServer()
+    plane = request.node.stash[_PLANE] = ManagementServer()
     async with plane.serve(PLANE_ADDRESS, trxds_network):
         yield plane
 
