@@ -49,6 +49,7 @@ READ = {
     ("sessions.md", "yaml"),
     ("security.md", "json"),
     ("security.md", "text"),
+    ("testing.md", "toml"),  # by tests/testing/test_pytest_plugin.py
     ("writing-a-policy.md", "json"),
 }
 

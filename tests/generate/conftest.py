@@ -15,9 +15,9 @@ NAMES = [str(path) for path in sorted(PROTOS.rglob("*.proto"))]
 
 @pytest.fixture(scope="session")
 def plain(tmp_path_factory):
-    """Absolute imports, for Trio and for threads."""
+    """Absolute imports, for Trio and for threads, and servicers."""
     folder = tmp_path_factory.mktemp("plain")
-    generate(NAMES, folder, [str(PROTOS)], Options(sync=True))
+    generate(NAMES, folder, [str(PROTOS)], Options(sync=True, servicers=True))
     return folder
 
 
@@ -25,5 +25,5 @@ def plain(tmp_path_factory):
 def package(tmp_path_factory):
     """A folder with the package `made`, in which imports are relative."""
     folder = tmp_path_factory.mktemp("package")
-    generate(NAMES, folder / "made", [str(PROTOS)], Options(relative=True))
+    generate(NAMES, folder / "made", [str(PROTOS)], Options(relative=True, servicers=True))
     return folder

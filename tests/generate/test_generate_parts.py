@@ -109,7 +109,7 @@ def test_untyped_annotations_of_protoc_get_types():
 
 def test_the_plugin_names_an_option_that_it_does_not_know():
     response = answer(CodeGeneratorRequest(parameter="relative,asynch"))
-    assert response.error == "--trxds_opt=asynch: no such option; there are relative and sync"
+    assert response.error == "--trxds_opt=asynch: no such option; there are relative, sync, servicers"
 
 
 def test_protoc_writes_by_the_plugin_what_the_command_writes(plain, tmp_path):
@@ -121,7 +121,7 @@ def test_protoc_writes_by_the_plugin_what_the_command_writes(plain, tmp_path):
     subprocess.run(
         [
             *(sys.executable, "-m", "grpc_tools.protoc", f"-I{PROTOS}"),
-            *(f"--plugin={plugin}", f"--trxds_out={tmp_path / 'out'}", "--trxds_opt=sync"),
+            *(f"--plugin={plugin}", f"--trxds_out={tmp_path / 'out'}", "--trxds_opt=sync,servicers"),
             *protos,
         ],
         check=True,
@@ -130,4 +130,4 @@ def test_protoc_writes_by_the_plugin_what_the_command_writes(plain, tmp_path):
     )
     by_plugin = {path.name: path.read_text("utf-8") for path in (tmp_path / "out").rglob("*.py")}
     assert by_plugin == {path.name: path.read_text("utf-8") for path in plain.rglob("*_trxds*.py")}
-    assert len(by_plugin) == 4
+    assert len(by_plugin) == 6

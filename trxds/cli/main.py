@@ -246,13 +246,16 @@ def cookie(value: str, as_json: bool) -> None:
 )
 @click.option("--relative", is_flag=True, help="Relative imports among what is generated: for a package.")
 @click.option("--sync", is_flag=True, help="Also stubs for threads, _trxds_sync.py.")
-def generate(protos: tuple[str, ...], out: Path, includes: tuple[str, ...], relative: bool, sync: bool) -> None:
+@click.option("--servicers", is_flag=True, help="Also types of servicers for tests, _trxds_servicers.py.")
+def generate(
+    protos: tuple[str, ...], out: Path, includes: tuple[str, ...], relative: bool, sync: bool, servicers: bool
+) -> None:
     """Generate Python for PROTOS: messages (_pb2.py, _pb2.pyi) and typed stubs of their services (_trxds.py).
 
     Needs the extra `trxds[generate]`, which installs protoc. Writes nothing if protoc finds an error.
     """
     try:
-        done = generate_stubs(protos, out, includes, Options(relative, sync))
+        done = generate_stubs(protos, out, includes, Options(relative, sync, servicers))
     except (GenerateError, OSError) as error:
         raise click.ClickException(str(error)) from error
     for path in done.written:

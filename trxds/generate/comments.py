@@ -38,6 +38,11 @@ def docstring(text: str, indent: str) -> str:
     return f'{indent}"""{lines[0]}\n{rest}{indent}"""\n'
 
 
+def with_deprecation(text: str, deprecated: bool) -> str:
+    """Return a comment that says so, if what it is about is deprecated."""
+    return f"{text.rstrip()}\n\nDeprecated." if deprecated else text
+
+
 def _lines(text: str) -> list[str]:
     lines = [_escaped(line.removeprefix(" ").rstrip()) for line in text.strip("\n").split("\n")]
     while lines and not lines[-1]:

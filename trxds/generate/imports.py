@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from .names import Names, are_identifiers, relative
+from .types import Place
 
 
 class Imports:
@@ -44,6 +45,14 @@ class Imports:
         if module not in self._said:
             self._said[module] = self._message_module(module)
         return self._said[module]
+
+    def message_class(self, place: Place) -> str:
+        """Add the import of a message's module, and return the expression for its class."""
+        return place.expression(self.message_module(place.module))
+
+    def message_type(self, place: Place) -> str:
+        """Return the expression for a message's type: its class, or `Message` where type checkers cannot know it."""
+        return self.message_class(place) if place.typed else self.other("google.protobuf.message", "Message")
 
     def text(self) -> str:
         """Return the statements in isort's groups: the standard library's come first."""

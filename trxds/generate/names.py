@@ -8,10 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from keyword import iskeyword
 
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, ServiceDescriptorProto
+
 
 def module_of(proto: str, suffix: str) -> str:
     """Return the module of a .proto by protoc's rule: `shop/my-cart.proto` with `_pb2` is `shop.my_cart_pb2`."""
     return proto.removesuffix(".proto").replace("-", "_").replace("/", ".") + suffix
+
+
+def full_name(file: FileDescriptorProto, service: ServiceDescriptorProto) -> str:
+    """Return a service's name with its package."""
+    return ".".join(filter(None, (file.package, service.name)))
 
 
 def path_of(module: str) -> str:

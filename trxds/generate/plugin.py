@@ -1,6 +1,6 @@
 """`protoc-gen-trxds`, a plugin that protoc runs: it reads a request from stdin and writes the response to stdout.
 
-protoc --trxds_out=DIR --trxds_opt=relative,sync ...
+protoc --trxds_out=DIR --trxds_opt=relative,sync,servicers ...
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from google.protobuf.descriptor_pb2 import Edition
 
 from .stubs import Options, stubs_of
 
-_OPTIONS = ("relative", "sync")
+_OPTIONS = ("relative", "sync", "servicers")
 
 
 def main() -> None:
@@ -31,7 +31,7 @@ def answer(request: CodeGeneratorRequest) -> CodeGeneratorResponse:
     asked = [each.strip() for each in request.parameter.split(",") if each.strip()]
     unknown = [each for each in asked if each not in _OPTIONS]
     if unknown:
-        response.error = f"--trxds_opt={unknown[0]}: no such option; there are {' and '.join(_OPTIONS)}"
+        response.error = f"--trxds_opt={unknown[0]}: no such option; there are {', '.join(_OPTIONS)}"
         return response
     options = Options(**{name: name in asked for name in _OPTIONS})
     for path, text in stubs_of(request.proto_file, request.file_to_generate, options).items():

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, MethodDescriptorProto, ServiceDescriptorProto
 
-from .comments import METHOD, SERVICE, comments_of, docstring
+from .comments import METHOD, SERVICE, comments_of, docstring, with_deprecation
 from .imports import Imports
-from .names import Names, method_name, module_of, path_of
+from .names import Names, full_name, method_name, module_of, path_of
+from .servicers import servicer_names, servicers_of
 from .types import Place, places_of
 
 # Of `trxds` and `trxds.sync` alike: a method's type and its maker, by whether requests and replies are streams.
@@ -23,10 +24,11 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of the generator: `relative` imports between files of one run, and stubs for threads too (`sync`)."""
+    """Options of the generator: `relative` imports between files of one run, stubs for threads too, and servicers."""
 
     relative: bool = False
     sync: bool = False
+    servicers: bool = False
 
 
 def stubs_of(files: Iterable[FileDescriptorProto], wanted: Collection[str], options: Options) -> dict[str, str]:
@@ -40,18 +42,21 @@ def stubs_of(files: Iterable[FileDescriptorProto], wanted: Collection[str], opti
     made: dict[str, str] = {}
     for file in files:
         if file.name in wanted and file.service:
-            made.update(_modules(file, places, beside, options.sync))
+            made.update(_modules(file, places, beside, options))
     return made
 
 
 def _modules(
-    file: FileDescriptorProto, places: Mapping[str, Place], beside: Collection[str], sync: bool
+    file: FileDescriptorProto, places: Mapping[str, Place], beside: Collection[str], options: Options
 ) -> Iterator[tuple[str, str]]:
     module = module_of(file.name, "_trxds")
     yield path_of(module), _Module(file, "trxds", Imports(module, beside, _methods(file)), places).text()
-    if sync:
+    if options.sync:
         module = module_of(file.name, "_trxds_sync")
         yield path_of(module), _Module(file, "trxds.sync", Imports(module, beside, _methods(file)), places).text()
+    if options.servicers:
+        module = module_of(file.name, "_trxds_servicers")
+        yield path_of(module), servicers_of(file, Imports(module, beside, servicer_names(file)), places)
 
 
 def _methods(file: FileDescriptorProto) -> list[str]:
@@ -78,14 +83,14 @@ class _Module:
         )
 
     def _service(self, service: ServiceDescriptorProto, path: tuple[int, ...]) -> str:
-        names = Names()
+        names, whole = Names(), full_name(self._file, service)
         methods = (
-            self._method(method, names.free(method_name(method.name)), self._full_name(service), (*path, METHOD, n))
+            self._method(method, names.free(method_name(method.name)), whole, (*path, METHOD, n))
             for n, method in enumerate(service.method)
         )
-        about = self._comments.get(path) or f"The methods of {self._full_name(service)}."
+        about = self._comments.get(path) or f"The methods of {whole}."
         return (
-            f"\n\nclass {service.name}Stub:\n{docstring(_deprecated(about, service.options.deprecated), '    ')}\n"
+            f"\n\nclass {service.name}Stub:\n{docstring(with_deprecation(about, service.options.deprecated), '    ')}\n"
             f"    def __init__(self, caller: {self._room}.MethodFactory) -> None:\n"
             f'        """`caller` is a channel or a session."""\n'
             f"        self._caller = caller\n{''.join(methods)}"
@@ -94,27 +99,15 @@ class _Module:
     def _method(self, method: MethodDescriptorProto, name: str, service: str, path: tuple[int, ...]) -> str:
         kind, maker = KINDS[method.client_streaming, method.server_streaming]
         request, response = self._places[method.input_type], self._places[method.output_type]
-        about = _deprecated(self._comments.get(path, ""), method.options.deprecated)
+        types = f"{self._imports.message_type(request)}, {self._imports.message_type(response)}"
+        about = with_deprecation(self._comments.get(path, ""), method.options.deprecated)
         return (
             f"\n    @{self._cached}\n"
-            f"    def {name}(self) -> {self._room}.{kind}[{self._type(request)}, {self._type(response)}]:\n"
+            f"    def {name}(self) -> {self._room}.{kind}[{types}]:\n"
             f"{docstring(about, '        ')}"
             f"        return self._caller.{maker}(\n"
             f'            "/{service}/{method.name}",\n'
-            f"            {self._class(request)},\n"
-            f"            {self._class(response)},\n"
+            f"            {self._imports.message_class(request)},\n"
+            f"            {self._imports.message_class(response)},\n"
             f"        )\n"
         )
-
-    def _full_name(self, service: ServiceDescriptorProto) -> str:
-        return ".".join(filter(None, (self._file.package, service.name)))
-
-    def _class(self, place: Place) -> str:
-        return place.expression(self._imports.message_module(place.module))
-
-    def _type(self, place: Place) -> str:
-        return self._class(place) if place.typed else self._imports.other("google.protobuf.message", "Message")
-
-
-def _deprecated(about: str, deprecated: bool) -> str:
-    return f"{about.rstrip()}\n\nDeprecated." if deprecated else about

@@ -24,6 +24,7 @@ from trxds.transport.events import ErrorCode
 from trxds.transport.options import WireOptions
 from trxds.transport.request import MAX_RECEIVE_SIZE
 
+from .call_record import CallRecord
 from .pending_connections import PendingConnection, PendingConnections
 from .server_call import Call, Handler
 from .server_connection import ServerConnection
@@ -78,14 +79,13 @@ class Server:
         self.address = address
         self.max_receive_size = max_receive_size
         self.tls = tls
-        self.remember_calls = remember_calls
         options = options or WireOptions(max_frame=MAX_FRAME)
         # Options that set the limit themselves keep it.
         if options.max_concurrent_streams is None:
             options = replace(options, max_concurrent_streams=max_concurrent_streams)
         self.options = options
         self.connections: list[ServerConnection] = []
-        self.calls: list[Call] = []
+        self._record = CallRecord(remember_calls)
         self._network = network
         self._nursery: trio.Nursery | None = None
         self._listen_scope: trio.CancelScope | None = None
@@ -98,11 +98,25 @@ class Server:
         state = "listening" if self._listen_scope else "stopped"
         return f"<Server {self.address} {state}, {len(self.connections)} connections>"
 
+    @property
+    def calls(self) -> list[Call]:
+        """All calls so far, in order; none with `remember_calls=False`."""
+        return self._record.calls
+
+    @property
+    def reply_error(self) -> TypeError | None:
+        """The first reply of a wrong type that a handler made; None if there was none. `serve` raises it at its end."""
+        return self._record.reply_error
+
     def add_service(self, service: ServiceDescriptor, implementation: object) -> None:
         """Serve a protobuf service: each method of `implementation` gets parsed messages and the call.
 
         `async def Unary(self, request, call) -> reply`; streaming requests are an async iterator in
-        place of the request, streaming replies are yielded.
+        place of the request, streaming replies are yielded. A method whose name is a Python keyword has an underscore
+        at its end. Methods without a handler end UNIMPLEMENTED.
+
+        `TypeError` if a function does not fit its method, if there is none for any method, or if one is a handler by
+        its parameters and resembles a method that has none: its name is misspelled.
         """
         self.handlers.update(handlers_of(service, implementation))
 
@@ -190,8 +204,7 @@ class Server:
         async with trio.open_nursery() as nursery:
 
             def start(call: Call) -> None:
-                if self.remember_calls:
-                    self.calls.append(call)
+                self._record.add(call)
                 nursery.start_soon(self._run_call, connection, call, name=f"server/call{call.path}")
 
             connection = pending.connection = ServerConnection(
@@ -212,7 +225,7 @@ class Server:
 
     async def _run_call(self, connection: ServerConnection, call: Call) -> None:
         try:
-            await call.run(self._handler(call.path))
+            await self._record.run(call, self._handler(call.path))
         finally:
             connection.handler_ended()
 
@@ -229,6 +242,11 @@ class Server:
 def _address(name: Any) -> str:
     host, port = name[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    group = error if isinstance(error, BaseExceptionGroup) else BaseExceptionGroup("", [error])
+    return group.split(trio.Cancelled)[1] is None
 
 
 async def _unimplemented(call: Call) -> None:
@@ -251,8 +269,10 @@ async def serve(
 ) -> AsyncIterator[Server]:
     """Run a server for the length of a block; `Server` has the arguments.
 
-    An exception of the block comes out unchanged, not in a group; so does the `OSError` of an address that cannot be
-    used, and the `RuntimeError` of a caller outside of Trio.
+        An exception of the block comes out unchanged, not in a group; so does the `OSError` of an address that cannot be
+        used, and the `RuntimeError` of a caller outside of Trio. If a handler has replied with a value of the wrong type, the
+    block ends with a `TypeError`, also if its client had a fallback for the failed call. The exception of the block, if
+    there is one, is its cause.
     """
     check_in_trio("trxds.testing.serve", "call trio.run in a thread of its own")
     server = Server(
@@ -269,12 +289,19 @@ async def serve(
     )
     # It is raised outside the nursery, which would put it into a group.
     failure: Exception | None = None
-    async with trio.open_nursery() as nursery:
-        try:
-            await nursery.start(server.run)
-            yield server
-        except Exception as error:
-            failure = error
-        nursery.cancel_scope.cancel()
+    try:
+        async with trio.open_nursery() as nursery:
+            try:
+                await nursery.start(server.run)
+                yield server
+            except Exception as error:
+                failure = error
+            nursery.cancel_scope.cancel()
+    except BaseException as error:
+        # A test that ends by a timeout must not pass with a wrong reply either.
+        if server.reply_error is None or not _is_cancellation(error):
+            raise
+    if server.reply_error is not None:
+        raise server.reply_error from failure
     if failure is not None:
         raise failure

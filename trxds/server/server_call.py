@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from typing import Any, NoReturn, TypeAlias
 
 import trio
@@ -39,6 +39,7 @@ from trxds.transport.grpc_timeout import decode_timeout
 from trxds.transport.incoming_messages import IncomingMessages
 from trxds.transport.outgoing_messages import OutgoingMessages
 
+from .reply_type import ReplyTypeError, check_async_iterator, check_awaitable, reply_bytes
 from .requests import content_subtype
 from .stream_owner import StreamOwner
 
@@ -147,7 +148,11 @@ class Call:
         self._trailing = check(metadata)
 
     def send_nowait(self, message: bytes, *, end: bool = False) -> bool:
-        """Hand over a message of any size; False if the call is over. `trio.WouldBlock` while an earlier one waits."""
+        """Hand over a message of any size; False if the call is over. `trio.WouldBlock` while an earlier one waits.
+
+        `TypeError` if it is not bytes.
+        """
+        message = reply_bytes(self.path, message)
         if not self._headers_sent and self.outgoing.is_open:
             self._send_headers(EMPTY)
         return self.outgoing.send_nowait(compress(message, self._encoding) if self._encoding else message, end=end)
@@ -199,6 +204,10 @@ class Call:
             await handler(self)
         except Abort as abort:
             return abort.status
+        except ReplyTypeError as error:
+            _log.error("%s", error)
+            # As in grpcio, a reply that cannot be serialized is INTERNAL.
+            return Status(StatusCode.INTERNAL, str(error))
         except Exception as error:
             _log.exception("handler of %s failed", self.path)
             # As in grpcio, an exception of a handler is UNKNOWN.
@@ -280,21 +289,26 @@ Parse: TypeAlias = Callable[[bytes], Any]
 Serialize: TypeAlias = Callable[[Any], bytes]
 
 
+def _unchanged(message: bytes) -> bytes:
+    return message
+
+
 def unary(
     function: Callable[[Any, Call], Awaitable[Any]],
     parse: Parse = bytes,
-    serialize: Serialize = bytes,
+    serialize: Serialize = _unchanged,
 ) -> Handler:
     """Return a handler from `async def function(request, call) -> reply`."""
 
     async def handler(call: Call) -> None:
-        await call.send(serialize(await function(parse(await _receive_single(call)), call)))
+        returned = function(parse(await _receive_single(call)), call)
+        await call.send(serialize(await check_awaitable(call.path, returned)))
 
     return handler
 
 
 def server_streaming(
-    function: Callable[[Any, Call], AsyncGenerator[Any, None]], parse: Parse = bytes, serialize: Serialize = bytes
+    function: Callable[[Any, Call], AsyncIterator[Any]], parse: Parse = bytes, serialize: Serialize = _unchanged
 ) -> Handler:
     """Return a handler from `async def function(request, call)`, which yields replies."""
 
@@ -305,22 +319,24 @@ def server_streaming(
 
 
 def client_streaming(
-    function: Callable[[AsyncIterator[Any], Call], Awaitable[Any]], parse: Parse = bytes, serialize: Serialize = bytes
+    function: Callable[[AsyncIterator[Any], Call], Awaitable[Any]],
+    parse: Parse = bytes,
+    serialize: Serialize = _unchanged,
 ) -> Handler:
     """Return a handler from `async def function(requests, call) -> reply`."""
 
     async def handler(call: Call) -> None:
         async with aclosing(_parse_requests(call, parse)) as requests:
-            reply = await function(requests, call)
+            reply = await check_awaitable(call.path, function(requests, call))
         await call.send(serialize(reply))
 
     return handler
 
 
 def bidi_streaming(
-    function: Callable[[AsyncIterator[Any], Call], AsyncGenerator[Any, None]],
+    function: Callable[[AsyncIterator[Any], Call], AsyncIterator[Any]],
     parse: Parse = bytes,
-    serialize: Serialize = bytes,
+    serialize: Serialize = _unchanged,
 ) -> Handler:
     """Return a handler from `async def function(requests, call)`, which yields replies."""
 
@@ -343,8 +359,10 @@ async def _receive_single(call: Call) -> bytes:
     return message
 
 
-async def _send_all(call: Call, replies: AsyncGenerator[Any, None], serialize: Serialize) -> None:
-    async with aclosing(replies):  # closes a cancelled generator here, not in the garbage collector
+async def _send_all(call: Call, returned: AsyncIterator[Any], serialize: Serialize) -> None:
+    replies = check_async_iterator(call.path, returned)
+    # Closes a cancelled generator here, not in the garbage collector; other iterators have nothing to close.
+    async with aclosing(replies) if isinstance(replies, AsyncGenerator) else nullcontext():
         async for reply in replies:
             await call.send(serialize(reply))
 

@@ -10,7 +10,9 @@ from google.protobuf.message_factory import GetMessageClass
 
 from trxds.core.status import StatusCode
 
+from .reply_type import message_serializer
 from .server_call import Call, Handler, bidi_streaming, client_streaming, server_streaming, unary
+from .servicer import functions_of
 
 _KINDS = {
     (False, False): unary,
@@ -24,17 +26,23 @@ _SUBTYPES = ("", "proto")
 
 
 def handlers_of(service: ServiceDescriptor, implementation: object) -> dict[str, Handler]:
-    """Return handlers for the service's methods that `implementation` has."""
+    """Return handlers for the service's methods that `implementation` has; `TypeError` if it cannot serve them."""
+    functions = functions_of(service, implementation)
     return {
-        f"/{service.full_name}/{method.name}": _handler(method, getattr(implementation, method.name))
+        _path(method): _handler(method, functions[method.name])
         for method in service.methods
-        if hasattr(implementation, method.name)
+        if method.name in functions
     }
+
+
+def _path(method: MethodDescriptor) -> str:
+    return f"/{method.containing_service.full_name}/{method.name}"
 
 
 def _handler(method: MethodDescriptor, function: Any) -> Handler:
     kind: Any = _KINDS[bool(method.client_streaming), bool(method.server_streaming)]
-    handler: Handler = kind(function, GetMessageClass(method.input_type).FromString, _serialize)
+    serialize = message_serializer(_path(method), GetMessageClass(method.output_type))
+    handler: Handler = kind(function, GetMessageClass(method.input_type).FromString, serialize)
 
     def protobuf_only(call: Call) -> Awaitable[None]:
         # Without a subtype the messages are protobuf, as in every gRPC implementation.
@@ -46,7 +54,3 @@ def _handler(method: MethodDescriptor, function: Any) -> Handler:
         return handler(call)
 
     return protobuf_only
-
-
-def _serialize(message: Any) -> bytes:
-    return message.SerializeToString()  # type: ignore[no-any-return]

@@ -10,7 +10,7 @@
 
 `ManagementServer` is the control plane, and `trxds.testing.resources` makes its resources in a short form. With
 `network=MemoryNetwork()` and an address of your choice nothing leaves the process, and a whole scenario runs on Trio's
-MockClock.
+MockClock. `trxds.testing.pytest` has these parts as fixtures for pytest.
 """
 
 from trxds.server.server import Server, serve
