@@ -269,10 +269,10 @@ async def serve(
 ) -> AsyncIterator[Server]:
     """Run a server for the length of a block; `Server` has the arguments.
 
-        An exception of the block comes out unchanged, not in a group; so does the `OSError` of an address that cannot be
-        used, and the `RuntimeError` of a caller outside of Trio. If a handler has replied with a value of the wrong type, the
-    block ends with a `TypeError`, also if its client had a fallback for the failed call. The exception of the block, if
-    there is one, is its cause.
+    An exception of the block comes out unchanged, not in a group; so does the `OSError` of an address that cannot be
+    used, and the `RuntimeError` of a caller outside of Trio. If a handler has replied with a value of the wrong type,
+    the block ends with a `TypeError`, also if its client had a fallback for the failed call. The exception of the
+    block, if there is one, is its cause.
     """
     check_in_trio("trxds.testing.serve", "call trio.run in a thread of its own")
     server = Server(
