@@ -174,6 +174,15 @@ class TestChangedCookies:
                     assert new.host != old.host
                 assert {at.host for at in session.hosts.values()} == {await ask(session)} == {new.host}
 
+    async def test_a_session_with_two_header_filters_on_a_route_moves_with_both(self, autojump_clock):
+        async with Mesh.run(3) as mesh:
+            listen(mesh, *(session_filter(name, in_header(name)) for name in ("x-a", "x-b")))
+            async with mesh.channel() as channel, channel.session() as session:
+                await ask(session)
+                async with session.moving(next(iter(session.hosts))) as (old, new):
+                    assert new.host != old.host
+                assert {at.host for at in session.hosts.values()} == {await ask(session)} == {new.host}
+
     async def test_a_server_cannot_make_a_session_remember_more_cookies_than_its_jar(self, autojump_clock):
         async with Mesh.run(1) as mesh, mesh.channel() as channel, channel.session() as session:
             (host,), numbers = mesh.hosts, iter(range(300))
@@ -207,6 +216,24 @@ class TestMovesAndEnds:
                     async with session.moving():
                         pass
                 assert await ask(session) == good
+
+    @pytest.mark.parametrize("bug", ["raises", "returns nothing"])
+    async def test_a_bug_in_a_policy_fails_a_move_as_it_fails_a_call(self, bug, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
+            host = await ask(session)
+            plane = channel._state.data_plane
+
+            class Broken:
+                def pick(self, call):
+                    if bug == "raises":
+                        raise KeyError("my own")
+
+            plane.publish(plane.current.selector, Broken())
+            with pytest.raises(RpcError) as raised:
+                async with session.moving():
+                    pass
+            assert raised.value.status.code is StatusCode.INTERNAL
+            assert session.host == host
 
     async def test_a_move_ends_with_its_session(self, autojump_clock):
         async with Mesh.run(1) as mesh, mesh.channel() as channel, trio.open_nursery() as nursery:

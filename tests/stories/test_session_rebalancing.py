@@ -135,6 +135,13 @@ async def test_it_ends_with_its_block(autojump_clock):
         assert on_hosts(sessions) == {mesh.hosts[0]: 40}
 
 
+async def test_the_blocks_own_exception_comes_out_unchanged(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        with pytest.raises(KeyError, match="mine"):
+            async with channel.rebalance_sessions(per_second=1, idle_for=1):
+                raise KeyError("mine")
+
+
 @pytest.mark.parametrize(
     ("numbers", "problem"),
     [

@@ -133,7 +133,7 @@ class Attempt:
         try:
             result: PickResult | object = picker.pick(args)
         except Exception:
-            result = self._picker_exception()
+            result = picker_exception(args)
         if telemetry is not None:
             telemetry.record_pick(result, args, settings.wait_for_ready)
         match result:
@@ -173,10 +173,7 @@ class Attempt:
             case Queue():
                 scope.waiting_for = f"a host of cluster {args.cluster} to connect"
             case nonsense:
-                # For example a user's picker without a `return`; waiting for another picker might never end.
-                _log.error("a picker returned %r, which is not a PickResult; the RPC to %s fails", nonsense, args.path)
-                status = Status(StatusCode.INTERNAL, "the load balancing policy returned no pick result, see the log")
-                return AttemptFailed(status, final=True)
+                return AttemptFailed(no_pick_result(nonsense, args), final=True)
         return None
 
     async def _wait_for_first_pass(self, first_pass: FirstPass, plane: DataPlane) -> None:
@@ -190,11 +187,6 @@ class Attempt:
             # Not for each picker: every host that connects would wake every session that waits.
             await first_pass.wait_ended()
             await self.channel.data_plane.wait_for_change(plane)
-
-    def _picker_exception(self) -> PickResult:
-        """Log the exception of a picker and fail this RPC: a bug in a user's policy must not reach the RPC's caller."""
-        _log.exception("a picker raised; the RPC to %s fails", self.args.path)
-        return Drop(Status(StatusCode.INTERNAL, "the load balancing policy raised an exception, see the log"))
 
     def _headers(self) -> md.Headers:
         headers = md.encode(self.args.metadata) if self.args.metadata else []
@@ -252,3 +244,16 @@ class Attempt:
 
     def __repr__(self) -> str:
         return f"<Attempt {self.number} of {self.args.path}: {self.stream or 'no host yet'}>"
+
+
+def picker_exception(args: PickArgs) -> Drop:
+    """Log the exception of a picker and fail this RPC: a bug in a user's policy must not reach the RPC's caller."""
+    _log.exception("a picker raised; the RPC to %s fails", args.path)
+    return Drop(Status(StatusCode.INTERNAL, "the load balancing policy raised an exception, see the log"))
+
+
+def no_pick_result(result: object, args: PickArgs) -> Status:
+    """Log that a picker returned something else than a `PickResult`, and return the status of its RPC."""
+    # For example a user's picker without a `return`; waiting for another picker might never end.
+    _log.error("a picker returned %r, which is not a PickResult; the RPC to %s fails", result, args.path)
+    return Status(StatusCode.INTERNAL, "the load balancing policy returned no pick result, see the log")

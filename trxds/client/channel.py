@@ -16,6 +16,7 @@ from trxds.core.connectivity import Connectivity
 from trxds.core.event_loop import check_in_trio
 from trxds.core.observe import Observer, Telemetry
 from trxds.core.observers import Observers, observe
+from trxds.core.status import TrxdsInternalError
 from trxds.lb.custom_policy import PolicyType
 from trxds.lb.first_pass import SPREAD_WITHIN, check_spread_within
 from trxds.resolver.route_explanation import Explanation
@@ -193,10 +194,11 @@ class Channel(MethodFactory):
         if self._state.lifecycle.closed:
             raise self._state.lifecycle.not_open_error()
         rebalancer = Rebalancer(self._state.sessions, per_second, idle_for, tolerance)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(rebalancer.run, name="session rebalancing")
+        what = f"the rebalancing of sessions of {self.target}"
+        async with run_with_services(what, {"sessions/rebalancing": rebalancer.run}, rebalancer.close):
             yield
-            nursery.cancel_scope.cancel(reason="the block of rebalance_sessions is over")
+        if rebalancer.crash is not None:
+            raise TrxdsInternalError(f"a bug in trxds ended {what}; please report it") from rebalancer.crash
 
     async def explain(self, method: str, metadata: Pairs = (), timeout: float | None = None) -> Explanation:
         """Explain where a call of `method` would go now: route, cluster, time limit, filters, policies, host.

@@ -6,7 +6,7 @@ cookie that the first response would bring.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -14,10 +14,11 @@ import trio
 
 from trxds.core.metadata import EMPTY, Metadata
 from trxds.core.status import RpcError, Status, StatusCode, rewrite_illegal_status
-from trxds.lb.pick import Complete, Drop, Fail, PickArgs
+from trxds.lb.pick import Complete, Drop, Fail, PickArgs, Queue
 from trxds.session_affinity.session import Pin, SessionCookies
 from trxds.session_affinity.session_hosts import CookieKey, SessionHost
 
+from .attempt import no_pick_result, picker_exception
 from .call_routing import CallRoute, find_route
 from .call_scope import CallScope
 from .channel_state import ChannelState
@@ -97,15 +98,19 @@ class Move:
                 keys = cookies.keys_like(self._key)
                 source, before = cookies.copy(), cookies.copy(without=keys)
                 target = before.copy()
-                await self._pick(pin, target)
+                await self._pick(pin, keys, target)
                 present = cookies.pins.get(self._key, pin)
                 if present.host == pin.host:
                     break
                 pin = present  # meanwhile a call has moved the session by itself
             host = next((new.host for key, new in target.pins.items() if before.pins.get(key) is not new), None)
-            if host is None:
-                text = f"{pin.path}: the session filter takes no part in the call any more, so the session cannot move"
-                raise RpcError(Status(StatusCode.UNAVAILABLE, text))
+            if host is None or host.host == pin.host.host:
+                why = (
+                    "the session filter takes no part in the call any more"
+                    if host is None
+                    else "no other host was picked"
+                )
+                raise RpcError(Status(StatusCode.UNAVAILABLE, f"{pin.path}: the session cannot move: {why}"))
             old, new = BoundSession(source, session, pin.host), BoundSession(target, session, host)
             try:
                 yield old, new
@@ -115,7 +120,7 @@ class Move:
             if not session.closed:
                 cookies.switch(keys, before, source, target)
 
-    async def _pick(self, pin: Pin, target: SessionCookies) -> None:
+    async def _pick(self, pin: Pin, keys: Collection[CookieKey], target: SessionCookies) -> None:
         """Pick another host as for a new session, and store its cookie in `target`."""
         state, session = self._state, self._session
         self._scope = scope = CallScope(session, pin.path, state.now(), None, state.first_wait)
@@ -127,7 +132,8 @@ class Move:
             if state.data_plane.current is None:
                 await scope.run_with_deadline(partial(state.data_plane.wait_for_change, None))
             # The caller's own headers choose the route, as they did when the session got its host.
-            own = Metadata([pair for pair in pin.metadata if pair[0] not in ("cookie", self._key.name)])
+            old = {"cookie", *(key.name for key in keys)}
+            own = Metadata([pair for pair in pin.metadata if pair[0] not in old])
             route = await find_route(state, scope, target.metadata.fill(own, pin.path), False)
             if isinstance(route, Status):
                 raise RpcError(route)
@@ -149,11 +155,19 @@ class Move:
             plane = live.current
             if plane is not None:
                 args.now = self._state.now()
-                match plane.picker.pick(args):
+                try:
+                    result: object = plane.picker.pick(args)
+                except Exception:
+                    result = picker_exception(args)
+                match result:
                     case Complete():
                         return
                     case Fail(status) | Drop(status):
                         raise RpcError(rewrite_illegal_status(status, "the load balancing policy"))
+                    case Queue():
+                        pass
+                    case nonsense:
+                        raise RpcError(no_pick_result(nonsense, args))
             await scope.run_with_deadline(partial(live.wait_for_change, plane))
 
     def cancel(self, reason: str) -> None:

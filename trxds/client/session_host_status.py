@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from trxds.core.connectivity import Connectivity
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.override_host.repin_reason import RepinReason
-from trxds.resolver.snapshot import AggregateConfig, ClusterConfig, ClusterEntries
+from trxds.resolver.snapshot import ClusterConfig, ClusterEntries
 from trxds.resources.endpoint import Endpoint, HealthStatus
 from trxds.transport.subchannel import Subchannel
 
@@ -43,15 +43,9 @@ def read_statuses(entries: object, cluster: str, before: Mapping[str, HostStatus
             return {}  # a look-up that failed says nothing of the hosts
         found = _find(entries.all, before)
         return {host: USABLE if host in found else HostStatus(lost=RepinReason.UNKNOWN_HOST) for host in before}
-    entry = entries.by_name.get(cluster) if isinstance(entries, ClusterEntries) else None
-    match entry.cluster if entry is not None else None:
-        case ClusterConfig() as config:
-            leaves: tuple[ClusterConfig, ...] = (config,)
-        case AggregateConfig(_, leaves):
-            pass
-        case _:
-            # Deleted, or in error: the calls say what is wrong with it, and a session may keep its host.
-            return {}
+    leaves = entries.leaves(cluster) if isinstance(entries, ClusterEntries) else ()
+    if not leaves:
+        return {}  # deleted, or in error: the calls say what is wrong with it, and a session may keep its host
     statuses = dict.fromkeys(before, _unknown(leaves))
     for leaf in reversed(leaves):  # the most preferred one that has the host wins
         found = _find(_all_endpoints(leaf), before)

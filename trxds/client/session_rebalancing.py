@@ -15,7 +15,7 @@ import trio
 
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.override_host.repin_reason import RepinReason
-from trxds.resolver.snapshot import AggregateConfig, ClusterConfig, ClusterEntries
+from trxds.resolver.snapshot import ClusterConfig, ClusterEntries
 from trxds.resources.endpoint import Endpoint, HealthStatus, Locality
 from trxds.session_affinity.session import SessionCookies
 from trxds.session_affinity.session_hosts import CookieKey, SessionHost
@@ -47,14 +47,7 @@ def shares(entries: object, cluster: str, ready: frozenset[str]) -> list[tuple[t
     """
     if isinstance(entries, Endpoints):  # a target without a control plane
         return _even(_serving(entries.all, ready), 1.0)
-    entry = entries.by_name.get(cluster) if isinstance(entries, ClusterEntries) else None
-    match entry.cluster if entry is not None else None:
-        case ClusterConfig() as config:
-            leaves: tuple[ClusterConfig, ...] = (config,)
-        case AggregateConfig(_, leaves):
-            pass
-        case _:
-            return []
+    leaves = entries.leaves(cluster) if isinstance(entries, ClusterEntries) else ()
     for localities in _priorities(leaves):
         serving = [(each.weight, hosts) for each in localities if (hosts := _serving(each.endpoints, ready))]
         if serving:
@@ -88,7 +81,7 @@ class _Seen:
 
 
 class Rebalancer:
-    """Releases at most `per_second` sessions a second that made no call for `idle_for` seconds.
+    """A `Rebalancer` releases at most `per_second` sessions a second that made no call for `idle_for` seconds.
 
     A host may have `tolerance` more than its fair share, rounded up.
     """
@@ -102,6 +95,11 @@ class Rebalancer:
         self._seen: dict[SessionCookies, _Seen] = {}
         self._released: dict[SessionCookies, str] = {}  # with their clusters
         self._credit = 0.0
+        self.crash: BaseException | None = None
+
+    def close(self, crash: BaseException | None) -> None:
+        """Note the bug that ended it, if one did. Synchronous."""
+        self.crash = self.crash or crash
 
     async def run(self) -> None:
         """Rebalance until cancelled."""

@@ -26,9 +26,9 @@ class Override:
     `addresses` are the cookie's, in order, perhaps none. The pick sets `actual_address_list`: the addresses of the
     chosen endpoint, joined by commas, the connected one first. With `strict` the RPC fails when none of `addresses` can
     be used (Envoy's `StatefulSession.strict`); `fallback_reason` says why none could, strict or not. `avoid` is the
-    address of a host that the session leaves on purpose, so that any other one is chosen. `spread_until` is
-    the time until which a session's first RPC may wait for the other hosts (`first_pass.py`); other RPCs never do.
-    `has_waited` says that its last pick made it wait for them.
+    address of a host that the session leaves on purpose, so that any other one is chosen. `spread_until` is the time
+    until which a session's first RPC may wait for the other hosts (`first_pass.py`); other RPCs never do. `has_waited`
+    says that its last pick made it wait for them.
     """
 
     addresses: tuple[str, ...] = ()

@@ -115,6 +115,16 @@ class ClusterEntries:
 
     by_name: Mapping[str, ClusterEntry]
 
+    def leaves(self, name: str) -> tuple[ClusterConfig, ...]:
+        """Return the clusters behind that name, the most preferred one first; none if it is unknown or in error."""
+        entry = self.by_name.get(name)
+        match entry.cluster if entry is not None else None:
+            case ClusterConfig() as config:
+                return (config,)
+            case AggregateConfig(_, leaves):
+                return leaves
+        return ()
+
     def part(self, name: str) -> ClusterEntry:
         """Return the entry of that cluster."""
         return self.by_name[name]

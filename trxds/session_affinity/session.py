@@ -45,7 +45,7 @@ class Pin:
 
     host: SessionHost
     path: str
-    metadata: Metadata = field(repr=False)  # the caller's headers; a route may match them
+    metadata: Metadata = field(repr=False)  # of the request, with the session's own; a route may match it
     strict: bool = False
 
 

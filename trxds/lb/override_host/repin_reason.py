@@ -13,14 +13,12 @@ class RepinReason(enum.StrEnum):
 
     NO_COOKIE = "no_cookie"  # the call had none, or one that is too old or cannot be read
     CLUSTER_MISMATCH = "cluster_mismatch"  # the route does not have the cookie's cluster any more
-    UNKNOWN_HOST = (
-        "unknown_host"  # the cluster does not have the host any more, or it is DRAINING and may not be used (A55)
-    )
+    UNKNOWN_HOST = "unknown_host"  # it left the cluster, or is DRAINING and override_host_status forbids that
     STATUS_NOT_ALLOWED = "status_not_allowed"  # its health status is not in override_host_status
     NOT_READY = "not_ready"  # it cannot be reached
     REQUESTED = "requested"  # the program moved the session
     RELEASED = "released"  # the program let the next call choose anew
-    REBALANCED = "rebalanced"  # the host had more than its share of sessions
+    REBALANCED = "rebalanced"  # the host had more than its fair share of sessions
 
 
 @dataclass(frozen=True, slots=True)
