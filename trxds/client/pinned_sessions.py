@@ -92,8 +92,9 @@ class PinnedSessions:
             plane = self._data_plane.current
             routes = plane.selector.routes if plane is not None and isinstance(plane.selector, ConfigSelector) else None
             # A cluster that is still routed to was left for another route, or another draw of weights: no change.
-            is_gone = routes is not None and host.cluster not in routes.clusters
-            return routes.standing.change if is_gone and routes is not None and routes.standing is not None else ""
+            if routes is None or routes.standing is None or host.cluster in routes.clusters:
+                return ""
+            return routes.standing.change
         status = self._statuses.get(host, USABLE)
         return status.change if status.lost is reason else ""
 
