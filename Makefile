@@ -25,7 +25,7 @@ GO_TOOLS := connectrpc.com/conformance/cmd/connectconformance github.com/summerw
 CONFORMANCE := ../shared/conformance
 STAGE := 5
 
-.PHONY: demo test test-fast test-all dist-test peers lint bench fuzz structure protos docs screenshots conformance clean
+.PHONY: demo test test-fast test-all test-long dist-test peers lint bench fuzz structure protos docs screenshots conformance clean
 
 demo: $(READY)
 	$(VENV)/bin/trxds demo
@@ -41,6 +41,10 @@ test-fast: $(READY)
 test-all:
 	@test -n "$(PYTHONS)" || { echo "no Python that trxds supports starts here; name some with PYTHONS="; exit 1; }
 	@set -e; for python in $(PYTHONS); do echo "$$python:"; $(MAKE) --no-print-directory test PYTHON=$$python; done
+
+# The tests that take too long for `make test`; those with programs of other projects are in `make peers`.
+test-long: $(READY)
+	$(VENV)/bin/python -m pytest -q -rs -n auto --dist loadfile -m long --ignore tests/peers
 
 # The programs that others wrote, and the tests with them that take too long for `make test`.
 peers: $(READY) $(PEERS)

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 from support.hostile.document import rows
 from support.hostile.peer import Peer, Script
@@ -130,6 +131,7 @@ def expected() -> dict[str, list[str]]:
     return {name: [codes[name]] * script.calls for name, script in PLAYED.items()}
 
 
+@pytest.mark.long
 async def test_grpcio_sees_in_each_script_what_we_see_or_differs_for_a_reason() -> None:
     async with trio.open_nursery() as nursery:
         theatre = Theatre(nursery)
