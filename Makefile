@@ -20,12 +20,13 @@ GO_PEERS := .peers/go/.ready
 PEERS := $(NODE_PEER) $(ENVOY_PEER) $(GO_PEERS)
 FUZZ_READY := $(VENV)/.fuzz
 DOCS_READY := $(VENV)/.docs
+PLOTS_READY := $(VENV)/.plots
 DIST_READY := .dist/.ready
 GO_TOOLS := connectrpc.com/conformance/cmd/connectconformance github.com/summerwind/h2spec/cmd/h2spec
 CONFORMANCE := ../shared/conformance
 STAGE := 5
 
-.PHONY: demo test test-fast test-all test-long dist-test peers lint bench fuzz structure protos docs screenshots conformance clean
+.PHONY: demo test test-fast test-all test-long dist-test peers lint bench bench-plots fuzz structure protos docs screenshots conformance clean
 
 demo: $(READY)
 	$(VENV)/bin/trxds demo
@@ -61,7 +62,11 @@ dist-test: $(DIST_READY)
 	.dist/bin/python tests/dist/check.py build/dist $(PYTHONS)
 
 bench: $(READY)
-	$(VENV)/bin/python tests/bench/run.py
+	$(VENV)/bin/python tests/bench/run.py --json build/bench.json
+
+# The plots of README and docs/measuring.md, from what the last `make bench` measured.
+bench-plots: $(PLOTS_READY)
+	$(VENV)/bin/python tests/bench/plots.py build/bench.json docs/images
 
 # The descriptor sets beside the .proto files in trxds/; a test fails while one is older than its text.
 protos: $(READY)
@@ -129,6 +134,10 @@ $(FUZZ_READY): $(READY)
 
 $(DOCS_READY): $(READY)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,docs]'
+	@touch $@
+
+$(PLOTS_READY): $(READY)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,plots]'
 	@touch $@
 
 $(DIST_READY):

@@ -1,6 +1,8 @@
 """All that is measured, ours beside grpcio's in one run on one machine; here, CPU per unary RPC.
 
 make bench        or        python tests/bench/run.py [--rounds 7] [--count 3000] [--flow-rounds 5] [--scale-rounds 7]
+
+`--json FILE` writes the runs of unary RPCs; plots.py draws them.
 """
 
 from __future__ import annotations
@@ -156,6 +158,7 @@ def main() -> None:
     parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 50, 1000])
     parser.add_argument("--flow-rounds", type=int, default=5, help="0: none")
     parser.add_argument("--scale-rounds", type=int, default=7, help="0: none")
+    parser.add_argument("--json", type=Path, help="where to write the runs of unary RPCs, for plots.py")
     options = parser.parse_args()
     print(METHOD_TEXT.format(rounds=options.rounds, count=options.count))
     print(f"Python {sys.version.split()[0]}, {os.cpu_count()} CPUs", flush=True)
@@ -165,6 +168,7 @@ def main() -> None:
         file.write_text(json.dumps(resources(address)), "utf-8")  # JSON is YAML
         with child("-m", "trxds", "plane", str(file), "--port", "0") as plane:
             environ = {**os.environ, "GRPC_XDS_BOOTSTRAP_CONFIG": bootstrap(plane.address)}
+            unary: list[dict[str, object]] = []
             for concurrency in options.concurrency:
                 taking_turns = columns(address, concurrency)
                 runs: dict[str, list[float]] = {column.name: [] for column in taking_turns}
@@ -172,6 +176,10 @@ def main() -> None:
                     for column in taking_turns:
                         runs[column.name].append(measure(column, concurrency, options.count, environ))
                 print_table(concurrency, runs, {column.name: yardstick(column) for column in taking_turns})
+                unary.append({"concurrency": concurrency, "cpu_us": runs})
+            if options.json:
+                options.json.parent.mkdir(parents=True, exist_ok=True)
+                options.json.write_text(json.dumps({"python": sys.version.split()[0], "unary": unary}), "utf-8")
             print_choosing(options.rounds, options.count, environ)
             print_watched(options.rounds, options.count, environ)
     print_selection(options.rounds)

@@ -49,6 +49,16 @@ def test_the_bench_prints_every_client() -> None:
     assert watched.splitlines()[-1].split()[:2] == ["10,000", "headers"]
 
 
+def test_the_runs_of_unary_rpcs_are_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is in the extra `plots`")
+    runs = tmp_path / "bench.json"
+    output("run.py", *SHORT, "--concurrency", "2", "4", "--json", str(runs))
+    output("plots.py", str(runs), str(tmp_path))
+    drawn = (tmp_path / "bench-unary.svg").read_text("utf-8")
+    assert "grpc.aio" in drawn
+    assert "one RPC at a time" not in drawn
+
+
 def test_the_scale_runs_print_every_figure_beside_its_budget() -> None:
     table = output("scale.py", "--rounds", "1", "--small").splitlines()
     (header,) = (index for index, line in enumerate(table) if line.split() == ["trxds", "grpcio", "ratio", "budget"])
