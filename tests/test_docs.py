@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import re
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 import trio
 
+import trxds
 from trxds.generate.protoc import generate
 from trxds.generate.stubs import Options
 from trxds.testing import Call, ManagementServer, resources, serve
@@ -79,6 +81,14 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 (folder / name).write_text(text, "utf-8")
                 generate([name], folder, [str(folder)], Options(sync=True, servicers=True))
     return folder
+
+
+async def test_the_calls_of_readmes_session_meet_one_host() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    (program,) = (block for language, block in BLOCK.findall(text) if language == "python")
+    done = await trio.run_process([sys.executable, "-W", "error", "-c", program], capture_stdout=True, cwd=ROOT)
+    hosts = [line.rpartition(" ")[2] for line in done.stdout.decode().splitlines()]
+    assert (len(hosts), len(set(hosts))) == (3, 1)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -150,6 +160,13 @@ def test_what_a_document_names_is_there(document: Path) -> None:
 def test_a_test_that_a_document_names_is_there(document: Path) -> None:
     named = TEST.findall(document.read_text("utf-8"))
     assert [name for path, name in named if f"def {name}(" not in (ROOT / path).read_text("utf-8")] == []
+
+
+def test_the_newest_dated_section_of_the_changelog_is_of_this_version() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    number, day = re.findall(r"^## \[([\d.]+)\] - (\d{4}-\d\d-\d\d)$", text, re.MULTILINE)[0]
+    assert number == trxds.__version__
+    assert datetime.date.fromisoformat(day)
 
 
 def test_a_feature_that_is_said_to_be_there_is_in_the_map_of_rules() -> None:

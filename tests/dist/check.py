@@ -9,10 +9,13 @@ the examples runs, and another one with OpenTelemetry's exporter beside it.
 
 from __future__ import annotations
 
+import email
+import re
 import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,6 +68,22 @@ def build(into: Path) -> tuple[Path, Path]:
     return sdist, wheel
 
 
+def description(wheel: Path) -> str:
+    """Return what a package index shows; fail if it has links or pictures that lead nowhere there."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        text = str(email.message_from_bytes(archive.read(name)).get_payload())
+    if astray := re.findall(r"\]\((?!https:)[^)]*\)|<img[^>]*>", text):
+        sys.exit(f"the description for the package index has links that lead nowhere there: {', '.join(astray)}")
+    return text
+
+
+def program_of(text: str) -> str:
+    """Return the one Python program of a description."""
+    (program,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return str(program)
+
+
 class Environment:
     """An empty environment of one Python."""
 
@@ -101,6 +120,7 @@ def try_out(python: str, folder: Path, sdist: Path, wheel: Path) -> str:
     plain.execute(MISSING_EXTRA)
     run(plain.bin / "python", ROOT / "examples/sticky_session.py")
     run(plain.bin / "trxds", "--help")
+    plain.execute(program_of(description(wheel)))
     size = plain.size()
     both = Environment(python, folder / "both")
     both.install(f"{wheel}[otel]", EXPORTER)
