@@ -66,6 +66,7 @@ SHELLS = frozenset(
         "transport/connection.py",
         "transport/connection_tasks.py",
         "transport/flow_control.py",
+        "transport/health_watch.py",
         "transport/http2_connection.py",
         "transport/inline_read.py",
         "transport/keepalive.py",

@@ -4,6 +4,7 @@ async with trxds.open_channel(target, policies={"my.pkg.Policy": PolicyType(MyPo
 """
 
 from trxds.core.connectivity import Connectivity
+from trxds.core.status import OK
 from trxds.lb.configs import Target, WeightedTargetConfig
 from trxds.lb.custom_policy import PolicyType
 from trxds.lb.endpoint_list import EndpointList, EndpointState, Key
@@ -37,6 +38,7 @@ from trxds.resources.leaf_policy import RoundRobin as RoundRobinConfig
 
 __all__ = [
     "CONNECTING",
+    "OK",
     "QUEUE_PICKER",
     "ChannelControl",
     "Complete",

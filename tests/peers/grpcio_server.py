@@ -8,6 +8,7 @@ gzip, deflate   the request, compressed so; the trailing metadata has its size
 flaky           fails with what "fail-with" says while fewer attempts came before than "fail-times" says
 rich            fails with a google.rpc.Status of two details
 who             the client's authorization, or nothing
+set_health      its health, of the whole server, is from now on what the request names
 
 With arguments it speaks TLS: the files of its certificate chain and its key, and with a third one, of
 the roots, it wants a certificate of its clients.
@@ -19,6 +20,7 @@ from pathlib import Path
 
 import grpc
 from google.rpc import error_details_pb2, status_pb2
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 CODES = {code.name: code for code in grpc.StatusCode}
 
@@ -74,6 +76,12 @@ def add_port(server, files):
 
 
 def main():
+    servicer = health.HealthServicer()
+
+    def set_health(request, context):
+        servicer.set("", health_pb2.HealthCheckResponse.ServingStatus.Value(request.decode()))
+        return b""
+
     handlers = {
         "unary": grpc.unary_unary_rpc_method_handler(lambda request, _: request[::-1]),
         "server_stream": grpc.unary_stream_rpc_method_handler(repeat),
@@ -84,6 +92,7 @@ def main():
         "flaky": grpc.unary_unary_rpc_method_handler(flaky),
         "rich": grpc.unary_unary_rpc_method_handler(rich),
         "who": grpc.unary_unary_rpc_method_handler(who),
+        "set_health": grpc.unary_unary_rpc_method_handler(set_health),
     }
     options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
     server = grpc.server(ThreadPoolExecutor(8), options=options)
@@ -91,6 +100,7 @@ def main():
     for service, method in (("helloworld.Greeter", "SayHello"), ("shop.Cart", "Add")):  # those of README's example
         echo = grpc.unary_unary_rpc_method_handler(lambda request, _: request)
         server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, {method: echo})])
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
     port = add_port(server, [Path(name).read_bytes() for name in sys.argv[1:]])
     server.start()
     print(f"127.0.0.1:{port}", flush=True)

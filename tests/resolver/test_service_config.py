@@ -119,8 +119,8 @@ def test_unknown_fields_of_a_service_config_are_ignored() -> None:
 
 
 def test_a_health_check_config_is_noted() -> None:
-    assert parse_service_config({"healthCheckConfig": {"serviceName": ""}}).health_checks
-    assert not parse_service_config({"healthCheckConfig": {}}).health_checks
+    assert parse_service_config({"healthCheckConfig": {"serviceName": ""}}).health_check_service == ""
+    assert parse_service_config({"healthCheckConfig": {}}).health_check_service is None
 
 
 @pytest.mark.parametrize(

@@ -85,15 +85,6 @@ async def broken(call):
     call.abort(StatusCode.UNAVAILABLE, "broken")
 
 
-async def test_an_unsupported_health_check_config_is_logged_once(autojump_clock, caplog):
-    config = {"healthCheckConfig": {"serviceName": ""}}
-    async with hosts_in_memory(1) as mesh, mesh.channel(service_config=config) as channel:
-        await spread(channel, 3)
-    assert [record.getMessage() for record in caplog.records] == [
-        f"{BY_NAME}: healthCheckConfig is ignored; a connected host counts as healthy"
-    ]
-
-
 async def test_the_error_with_all_addresses_down_names_one_and_its_reason(autojump_clock):
     async with hosts_in_memory(1) as mesh:
         mesh.network.refuse(mesh.hosts[0])

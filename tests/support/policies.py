@@ -3,7 +3,7 @@
 from random import Random
 
 from trxds.core.connectivity import Connectivity
-from trxds.core.status import unavailable
+from trxds.core.status import OK, unavailable
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.pick import Complete, FixedPicker, PickArgs
 from trxds.lb.policy import ChannelControl, PolicyState
@@ -21,6 +21,7 @@ class FakeHost:
     def __init__(self, address, state=IDLE):
         self.address = address
         self.state = state
+        self.health = OK
         self.error = unavailable(f"{address}: refused") if state is FAILURE else None
 
     def request_connection(self):

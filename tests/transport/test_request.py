@@ -1,17 +1,13 @@
 from __future__ import annotations
 
 import math
-import tomllib
-from pathlib import Path
 
+import trxds
 from trxds.transport.request import USER_AGENT, Request, RequestHeaders
-
-PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
 def test_the_user_agent_has_the_projects_version() -> None:
-    version = tomllib.loads(PYPROJECT.read_text())["project"]["version"]
-    assert USER_AGENT.decode() == f"grpc-python-trxds/{version}"
+    assert USER_AGENT.decode() == f"grpc-python-trxds/{trxds.__version__}"
 
 
 def test_pseudo_headers_come_first() -> None:

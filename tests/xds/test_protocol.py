@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
-from pathlib import Path
-
 import pytest
 from support.talk import SERVER, TYPES, WHERE, Bad, Talk, in_words, since
 
+import trxds
 from trxds.core.status import StatusCode
 from trxds.xds.ads_stream_state import AdsStreamState
 from trxds.xds.bootstrap import Locality, Node
@@ -115,8 +113,7 @@ def test_the_user_agent_has_the_version_of_the_project() -> None:
     talk = Talk()
     talk.wants("CDS", "a")
     talk.conversation.stream_opened()
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-    assert talk.requests()[0].node.user_agent_version == project["version"]
+    assert talk.requests()[0].node.user_agent_version == trxds.__version__
 
 
 # -- ACK and NACK

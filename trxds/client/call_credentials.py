@@ -15,7 +15,7 @@ from typing import TypeAlias
 from trxds.core import metadata as md
 from trxds.core.metadata import Headers, Value
 from trxds.core.status import RpcError, Status, StatusCode, rewrite_illegal_status, unavailable
-from trxds.transport.subchannel import Subchannel
+from trxds.transport.health_watch import WatchedHost
 
 _log = logging.getLogger("trxds.client")
 
@@ -76,7 +76,7 @@ async def authorize(credentials: Iterable[CallCredentials], authority: str, path
     return headers
 
 
-def requires_tls(credentials: Iterable[CallCredentials], host: Subchannel) -> Status | None:
+def requires_tls(credentials: Iterable[CallCredentials], host: WatchedHost) -> Status | None:
     """Return the status of a call whose credentials may not be sent to that host; None if they may."""
     if host.secure or all(each.allow_insecure for each in credentials):
         return None

@@ -46,6 +46,7 @@ from .client_channel import IDLE_TIMEOUT, ClientChannel, checked_idle_timeout
 from .credentials import ChannelCredentials, checked_credentials
 from .decision_log import log_decisions
 from .fork import mark_after_fork
+from .health_check import make_health_check
 from .interceptors import Interceptor
 from .locations import Locations
 from .method import checked_path
@@ -337,8 +338,9 @@ async def open_channel(
     mark_after_fork(state.lifecycle)
     pings = make_keepalive(keepalive_time, keepalive_timeout, keepalive_without_calls)
     options = WireOptions(max_header_list=max_metadata_size, max_read_delay=max_read_delay, user_agent=user_agent)
+    check = make_health_check(setup.health_check_service, setup.authority, credentials_of_calls, state.random)
     pool = make_pool(
-        network, host_credentials, setup.authority, setup.providers, state.random, options, pings, observers
+        network, host_credentials, setup.authority, setup.providers, state.random, options, pings, observers, check
     )
     control = ClientChannel(setup, state, pool, checked_idle_timeout(idle_timeout), check_spread_within(spread_within))
     services = {"pool": pool.run, "control": control.run, **setup.services}

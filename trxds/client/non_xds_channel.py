@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from random import Random
 from typing import Any, TypeAlias
 
 from trxds.lb.balancing_config import make_parser
 from trxds.lb.config_builder import Update, add_override_host, build_priority
+from trxds.lb.configs import OutlierDetectionConfig
 from trxds.resolver.affinity_config import FIELD
 from trxds.resolver.http_filters import EffectiveFilter
 from trxds.resolver.non_xds_resolver import NonXdsResolver, ResolvedAddress
@@ -16,13 +16,12 @@ from trxds.resolver.service_config import EMPTY_SERVICE_CONFIG, ServiceConfig, p
 from trxds.resolver.target_uri import NonXdsTarget
 from trxds.resolver.xds_resolver import ResolverResultHandler
 from trxds.resources.cookie_affinity import CookieAffinity
+from trxds.resources.lb_policy import RandomSubsetting
 from trxds.resources.leaf_policy import LbPolicyConfig, PickFirst
 from trxds.session_affinity.cookie import is_socket
 from trxds.transport.connect import Network
 
 from .resolver_setup import Policies, ResolverSetup, check_policies
-
-_log = logging.getLogger("trxds.client")
 
 ServiceConfigSource: TypeAlias = str | Mapping[str, Any] | None
 
@@ -43,9 +42,6 @@ def non_xds_setup(
     check_policies(policies)
     # Parsed before anything runs: a bad service config is the caller's error (A21).
     config = _parse(service_config, policies)
-    if config.health_checks:
-        _log.warning("%s: healthCheckConfig is ignored; a connected host counts as healthy", target.text)
-
     filters = _session_filters(target, config, affinity)
     policy = config.lb_policy or PickFirst()
     tree = _PolicyTree(add_override_host(policy, target.text) if filters else policy)
@@ -60,6 +56,7 @@ def non_xds_setup(
         tree.to_update,
         policies,
         throttling=config.throttling,
+        health_check_service=None if _is_pick_first(policy) else config.health_check_service,
         first_wait=f"the addresses of {target.text}",
     )
 
@@ -74,6 +71,13 @@ class _PolicyTree:
     def to_update(self, resolved: ResolvedAddress) -> Update:
         """Return the root policy's update for the addresses that `NonXdsResolver` found."""
         return Update(*build_priority(self._policy, (resolved.locality,), resolved.note))
+
+
+def _is_pick_first(policy: LbPolicyConfig) -> bool:
+    """Return whether pick_first chooses the host, which inhibits health checks (A17)."""
+    while isinstance(policy, OutlierDetectionConfig | RandomSubsetting):
+        policy = policy.child
+    return isinstance(policy, PickFirst)
 
 
 def _parse(source: ServiceConfigSource, policies: Policies) -> ServiceConfig:

@@ -53,7 +53,7 @@ class ResolverSetup:
     is the `:authority` of calls, and the name that hosts prove unless TLS is configured with another. `providers` have
     the certificates that a control plane may name (A29); `services` run as long as the channel. `throttling` is that of
     retries (A6), and `str(first_wait)` names the object of a first call's wait. With `sticky_aggregates` sessions stay
-    in their leaf of an aggregate.
+    in their leaf of an aggregate. `health_check_service` is the name to ask hosts for, None to ask none (A17).
     """
 
     authority: str
@@ -69,6 +69,7 @@ class ResolverSetup:
     throttling: RetryThrottling | None = None
     first_wait: object = "a configuration from the control plane"
     sticky_aggregates: bool = False
+    health_check_service: str | None = None
 
 
 OVERRIDE_HOST_VARIABLE = "GRPC_EXPERIMENTAL_XDS_ENABLE_OVERRIDE_HOST"

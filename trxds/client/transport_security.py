@@ -12,6 +12,7 @@ from trxds.resources.peer_names import wrong_peer
 from trxds.resources.upstream_tls import UpstreamTls
 from trxds.transport.certificates import CertificateFiles
 from trxds.transport.connect import Network
+from trxds.transport.health_watch import HealthCheck
 from trxds.transport.keepalive import Keepalive
 from trxds.transport.options import WireOptions
 from trxds.transport.pool import SubchannelPool
@@ -29,6 +30,7 @@ def make_pool(
     options: WireOptions,
     keepalive: Keepalive | None,
     observers: Observers,
+    health_check: HealthCheck | None,
 ) -> SubchannelPool:
     """Return the pool; hosts prove the name of `authority` unless another is configured."""
     name = _host(authority)
@@ -42,7 +44,8 @@ def make_pool(
             keepalive,
             observers,
         )
-    return SubchannelPool(credentials_network(network, credentials, name), options, random, None, keepalive, observers)
+    known = credentials_network(network, credentials, name)
+    return SubchannelPool(known, options, random, None, keepalive, observers, health_check)
 
 
 def _host(authority: str) -> str:

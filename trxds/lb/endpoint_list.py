@@ -14,7 +14,7 @@ from typing import TypeAlias, TypeVar
 
 from trxds.core.connectivity import Connectivity
 from trxds.core.happy_eyeballs import ATTEMPT_DELAY, interleave_families
-from trxds.core.status import Status, unavailable
+from trxds.core.status import OK, Status, unavailable
 from trxds.resources.endpoint import Endpoint
 
 from .endpoint_set import Endpoints
@@ -109,11 +109,19 @@ class EndpointState:
     ) -> Connectivity:
         """Read the hosts' states at `now` and return the endpoint's; `lookup` also finds hosts not leased here.
 
-        An endpoint whose host is ejected keeps its connection and counts as failed (A50).
+        An endpoint whose host is ejected (A50), or says that it takes no calls (A17), keeps its connection and counts
+        as failed.
         """
         host = self.ready
-        if host is not None and host.state is READY and hosts.get(host.address) is host and host.address not in ejected:
-            return READY  # the common case, first: an update reads all of ten thousand endpoints
+        # The common case, first: an update reads all of ten thousand endpoints.
+        if (
+            host is not None
+            and host.state is READY
+            and host.health is OK
+            and hosts.get(host.address) is host
+            and host.address not in ejected
+        ):
+            return READY
         if self._host is not None and not is_ready(hosts.get(self._host.address)):
             # The next connection may go to any address, so all of them get their turn again.
             self._host = self.ready = None
@@ -128,17 +136,24 @@ class EndpointState:
                 return self.state
             self._happy_eyeballs(hosts, now, already)
         if self._host is not None:
-            self._apply_ejection(self._host, ejected)
+            self._use_or_hold_back(self._host, ejected)
         self.wanted = self._addresses_to_lease()
         return self.state
 
     def _addresses_to_lease(self) -> tuple[str, ...]:
         return self.addresses[: self._num_tried] if self._host is None else (self._host.address,)
 
-    def _apply_ejection(self, host: SubchannelInterface, ejected: frozenset[str]) -> None:
+    def _use_or_hold_back(self, host: SubchannelInterface, ejected: frozenset[str]) -> None:
         if host.address in ejected:
             self.ready, self.state = None, Connectivity.TRANSIENT_FAILURE
             self.error = unavailable(f"{host.address}: ejected by outlier detection")
+        elif host.health is None:
+            # A17: CONNECTING until the first answer. A62: an endpoint that has failed stays failed until it is READY.
+            self.ready = None
+            if self.state is Connectivity.READY:
+                self.state = Connectivity.CONNECTING
+        elif host.health is not OK:
+            self.ready, self.state, self.error = None, Connectivity.TRANSIENT_FAILURE, host.health
         else:
             self.ready, self.state, self.complete = host, Connectivity.READY, Complete(host)
 

@@ -27,6 +27,10 @@ class SubchannelInterface(Protocol):
     def error(self) -> Status | None:
         """The error of the last connection or attempt to connect; None if there was none."""
 
+    @property
+    def health(self) -> Status | None:
+        """The health of a READY host (A17): OK if it takes calls, None until it has said so, otherwise why not."""
+
     def request_connection(self) -> None:
         """Start to connect if the subchannel is IDLE. Does not block."""
 

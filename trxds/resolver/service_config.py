@@ -43,14 +43,14 @@ class RetryThrottling:
 class ServiceConfig:
     """A service config. `lb_policy` is whatever `read_lb_policy` returned, and None if the config names no policy.
 
-    `health_checks` is set if the config asks for health checks of hosts (A17), which trxds does not make. `affinity` is
-    None if sessions are not sticky.
+    `health_check_service` is the name to ask hosts for (A17), and None if they are not asked. `affinity` is None if
+    sessions are not sticky.
     """
 
     methods: Mapping[MethodName, MethodConfig] = field(default_factory=dict)
     throttling: RetryThrottling | None = None
     lb_policy: Any = None
-    health_checks: bool = False
+    health_check_service: str | None = None
     affinity: CookieAffinity | None = None
 
     def method(self, path: str) -> MethodConfig:
@@ -108,15 +108,16 @@ def _service_config(top: JsonNode, read_lb_policy: ReadLbPolicy) -> ServiceConfi
         _methods(top.member("methodConfig")),
         _throttling(throttling) if throttling.has_object() else None,
         read_lb_policy(top),
-        _health_checks(top.member("healthCheckConfig")),
+        _health_check_service(top.member("healthCheckConfig")),
         affinity_config.parse_affinity(top.member(affinity_config.FIELD)),
     )
 
 
-def _health_checks(node: JsonNode) -> bool:
-    is_requested = node.has_object() and node.member("serviceName").value is not None
-    node.member("serviceName").text()
-    return is_requested
+def _health_check_service(node: JsonNode) -> str | None:
+    # A17: an empty name is a name, the whole server's; only without one no host is asked.
+    if not node.has_object() or node.member("serviceName").value is None:
+        return None
+    return node.member("serviceName").text()
 
 
 def _methods(node: JsonNode) -> dict[MethodName, MethodConfig]:

@@ -22,6 +22,7 @@ from trxds.core.status import Status, StatusCode
 
 from .connect import Network
 from .connection import Connection
+from .health_watch import HealthCheck
 from .keepalive import Keepalive
 from .options import WireOptions
 from .subchannel import Subchannel, SubchannelContext
@@ -38,7 +39,8 @@ class SubchannelPool:
     """All subchannels of a channel. Hosts can be leased at any time; they connect while `run()` runs.
 
     `subchannels` are the hosts that are leased, or kept for the present update. `secured` returns the network for a
-    security that a user requires of its connections; without it none can be required.
+    security that a user requires of its connections; without it none can be required. With a `health_check` the hosts
+    are asked for their health (A17).
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class SubchannelPool:
         secured: Callable[[Hashable], Network] | None = None,
         keepalive: Keepalive | None = None,
         observers: Observers | None = None,
+        health_check: HealthCheck | None = None,
     ) -> None:
         self.subchannels: dict[Key, Subchannel] = {}
         self._network = network
@@ -60,7 +63,12 @@ class SubchannelPool:
         # Subchannels to connect; None ends `run`.
         self._connect_requests: ConflatingQueue[Subchannel | None] = ConflatingQueue()
         self._context = SubchannelContext(
-            options, keepalive, observers or Observers(), self._connections, self._request_connection
+            options,
+            keepalive,
+            observers or Observers(),
+            self._connections,
+            self._request_connection,
+            health_check,
         )
         self._is_closed = False
 

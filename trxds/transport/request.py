@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from trxds.core.metadata import Headers
 from trxds.core.observe import AttemptObserver
 from trxds.core.status import Status, StatusCode
+from trxds.core.version import VERSION
 
 from .compression import ACCEPTED
 from .engine import Fields
 from .grpc_timeout import encode_timeout
 from .header_blocks import list_size
 
-USER_AGENT = b"grpc-python-trxds/0.1.0"
+USER_AGENT = f"grpc-python-trxds/{VERSION}".encode()
 MAX_RECEIVE_SIZE = 4 * 1024 * 1024
 
 _MAX_CACHED_METHODS = 1024

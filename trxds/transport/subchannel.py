@@ -18,13 +18,14 @@ import trio
 from trxds.core.backoff import Backoff
 from trxds.core.connectivity import Connectivity
 from trxds.core.observers import Observers
-from trxds.core.status import Status, unavailable
+from trxds.core.status import OK, Status, unavailable
 
 from .client_stream import ClientStream
 from .connect import Network, connect_error
 from .connection import Connection
 from .connection_stats import ConnectionStats
 from .disconnect_reason import SHUTDOWN
+from .health_watch import HealthCheck, watch_health
 from .keepalive import Keepalive
 from .options import WireOptions
 from .request import Request
@@ -39,20 +40,25 @@ MIN_FAILURE_TIME = 0.1
 
 @dataclass(frozen=True, slots=True)
 class SubchannelContext:
-    """The settings that all subchannels of a pool share; `start` runs a subchannel's `run` as a task."""
+    """The settings that all subchannels of a pool share; `start` runs a subchannel's `run` as a task.
+
+    With a `health_check` each connection is asked for the health of its host (A17).
+    """
 
     options: WireOptions
     keepalive: Keepalive | None
     observers: Observers
     connections: set[Connection]
     start: Callable[[Subchannel], None]
+    health_check: HealthCheck | None = None
 
 
 class Subchannel:
     """The connection to one address, or the attempts to make one. Made by `SubchannelPool.lease`.
 
     `state` is the connectivity state; `error` says why the last connection or attempt ended. Both are set, and
-    `changed` called, before any stream is refused for it.
+    `changed` called, before any stream is refused for it. `health` is that of a READY host (A17): OK if it takes calls,
+    None until it has said so, and otherwise why not. `changed` is called for it too.
     """
 
     def __init__(
@@ -69,18 +75,24 @@ class Subchannel:
         self.created_at = trio.current_time()
         self.changed_at = -math.inf  # the time of the last change of state, on Trio's clock
         self.traffic = ConnectionStats()
-        self.secure = isinstance(network, TlsNetwork)
         self._network = network
         self._context = context
         self._backoff = backoff
         self._changed = changed
         self._connection: Connection | None = None  # while READY
         self._scope = trio.CancelScope()  # of the attempt, and of the backoff after it
+        self.health: Status | None = OK
+        self._health_scope = trio.CancelScope()  # of the watch of the connection's health
         self.is_retired = False
 
     def __repr__(self) -> str:
         streams = f", {self._connection.stream_count} streams" if self._connection is not None else ""
         return f"<Subchannel {self.address} {self.state.value}{streams}>"
+
+    @property
+    def secure(self) -> bool:
+        """Whether connections have TLS."""
+        return isinstance(self._network, TlsNetwork)
 
     def request_connection(self) -> None:
         """Connect if IDLE; otherwise do nothing."""
@@ -113,6 +125,7 @@ class Subchannel:
         if connection is not None:
             # Retired by its users, the subchannel posts no more states.
             connection.on_draining = None
+            self._health_scope.cancel(reason=f"{self.address} is no longer wanted")
             connection.drain()
             self._context.observers.connection_closed(self.address, self._security, SHUTDOWN)
         elif self.state is not Connectivity.IDLE:  # when IDLE, the last connection may still have streams
@@ -157,11 +170,10 @@ class Subchannel:
         """Run the connection's reader in this task."""
         context = self._context
         connection = Connection(transport, peer=self.address, options=context.options, keepalive=context.keepalive)
-        connection.on_ready = partial(self._become_ready, connection, scope)
         context.connections.add(connection)
         self.traffic.begin(connection)
         try:
-            await connection.run()
+            await self._run_connection(connection, scope)
         finally:
             context.connections.discard(connection)
             self.traffic.end(connection)
@@ -169,7 +181,31 @@ class Subchannel:
         # SETTINGS came together with a GOAWAY.
         return None if connection.on_draining is not None else connection.error
 
-    def _become_ready(self, connection: Connection, scope: trio.CancelScope) -> None:
+    async def _run_connection(self, connection: Connection, scope: trio.CancelScope) -> None:
+        check = self._context.health_check
+        if check is None:
+            connection.on_ready = partial(self._become_ready, connection, scope)
+            await connection.run()
+            return
+        async with trio.open_nursery() as nursery:
+            watch = partial(nursery.start_soon, self._watch_health, check, connection)
+            connection.on_ready = partial(self._become_ready, connection, scope, watch)
+            await connection.run()
+            nursery.cancel_scope.cancel(reason="the connection has ended")
+
+    async def _watch_health(self, check: HealthCheck, connection: Connection) -> None:
+        # A17: with the connection the watch ends, also if only older calls go on there.
+        with self._health_scope:
+            await watch_health(check, self, connection, self._set_health)
+
+    def _set_health(self, health: Status) -> None:
+        if health != self.health:
+            self.health = health
+            self._changed(self)
+
+    def _become_ready(
+        self, connection: Connection, scope: trio.CancelScope, start_watch: Callable[[], None] | None = None
+    ) -> None:
         if self.is_retired:
             return
         # Only now the attempt has succeeded: a peer without SETTINGS may be anything that accepts connections.
@@ -177,11 +213,15 @@ class Subchannel:
         self._backoff.reset()
         self._connection = connection
         connection.on_draining = partial(self._on_draining, connection)
+        if start_watch is not None:
+            self.health, self._health_scope = None, trio.CancelScope()
+            start_watch()
         self._set_state(Connectivity.READY)
         self._context.observers.connection_opened(self.address, self._security)
 
     def _on_draining(self, connection: Connection) -> None:
         self._connection = None
+        self._health_scope.cancel(reason="the connection takes no more calls")
         self.error = connection.error
         self._set_state(Connectivity.IDLE)
         self._context.observers.connection_closed(self.address, self._security, connection.http2.disconnect)

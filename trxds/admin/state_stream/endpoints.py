@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from trxds.core.connectivity import Connectivity
+from trxds.core.status import OK
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.interfaces import SubchannelInterface
 from trxds.lb.policy_node_snapshot import NodeSnapshot
@@ -57,12 +59,19 @@ def _row(
         "cluster": name,
         "priority": priority,
         "locality": locality,
-        "health": endpoint.health.name,
+        "health": _health(endpoint, host),
         "state": None if host is None else host.state.name,
         "weight": endpoint.weight,
         "ejected": not cluster.ejected.isdisjoint(addresses),
         "sessions": sum(on[address, known] for address in addresses for known in cluster.names) if on else 0,
     }
+
+
+def _health(endpoint: Endpoint, host: SubchannelInterface | None) -> str:
+    """Return what the control plane says, unless the host itself says that it takes no calls (A17)."""
+    if host is not None and host.state is Connectivity.READY and host.health not in (OK, None):
+        return "NOT_SERVING"
+    return endpoint.health.name
 
 
 def _clusters(target: str, tree: Sequence[NodeSnapshot]) -> dict[str, _Cluster]:

@@ -82,7 +82,7 @@ class EndpointRow(TypedDict):
     cluster: str
     priority: int
     locality: str  # region/zone/sub_zone, as far as they are there
-    health: str  # UNKNOWN, HEALTHY, DRAINING, as the control plane says
+    health: str  # UNKNOWN, HEALTHY, DRAINING, as the control plane says; NOT_SERVING if the host says so (A17)
     state: str | None  # of the connection; null if nobody has wanted one yet
     weight: int
     ejected: bool  # by outlier detection

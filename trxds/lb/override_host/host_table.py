@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from trxds.core.connectivity import Connectivity
+from trxds.core.status import OK
 from trxds.lb.host_trackers import HostTrackers
 from trxds.lb.interfaces import SubchannelInterface
 from trxds.lb.pick import Complete
@@ -83,6 +84,11 @@ class HostTable:
         """Return the host's state, whichever policy leases it; None if none does."""
         host = entry.host or self._lookup(entry.address)
         return host.state if host is not None else None
+
+    def takes_new_sessions(self, entry: Entry) -> bool:
+        """Return whether the host has not said that it takes no calls (A17)."""
+        host = entry.host or self._lookup(entry.address)
+        return host is None or host.state is not Connectivity.READY or host.health is OK
 
     def update(self, endpoints: Sequence[Endpoint], idle_timeout: float, now: float) -> None:
         """Replace the list of endpoints; addresses that stay keep their last use and their lease."""

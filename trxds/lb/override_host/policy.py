@@ -205,6 +205,7 @@ class OverridePicker(Explainable):
         usable: dict[Connectivity | None, list[Entry]] = {}
         for entry in self.table.others(override.avoid):
             is_allowed = entry.health in self.statuses and entry.health is not HealthStatus.DRAINING
+            is_allowed = is_allowed and self.table.takes_new_sessions(entry)
             if is_allowed and entry.address not in self.ejected_addresses:
                 usable.setdefault(self.table.state(entry), []).append(entry)
         if Connectivity.READY in usable:

@@ -1,0 +1,113 @@
+"""A host says on its connection whether it takes calls, by the Watch call of grpc.health.v1 (A17)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Protocol
+
+import trio
+from google.protobuf.message import DecodeError
+from google.protobuf.wrappers_pb2 import Int32Value, StringValue
+
+from trxds.core.backoff import Backoff
+from trxds.core.metadata import Headers
+from trxds.core.status import OK, Status, StatusCode, unavailable
+
+from .connection import Connection
+from .request import Request
+
+_log = logging.getLogger("trxds.transport")
+
+PATH = "/grpc.health.v1.Health/Watch"
+_SERVING = 1
+_STATUS_NAMES = {0: "UNKNOWN", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
+
+
+class WatchedHost(Protocol):
+    """What the metadata of a Watch call may depend on: a token is sent over TLS only."""
+
+    @property
+    def address(self) -> str: ...
+    @property
+    def secure(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class HealthCheck:
+    """What a channel asks each of its hosts (A17).
+
+    `service` is the name in the request; empty stands for the whole server. `authority` is the channel's. `metadata`
+    returns the header fields of the channel's call credentials, or the status with which the call fails.
+    """
+
+    service: str
+    authority: str
+    metadata: Callable[[WatchedHost], Awaitable[Headers | Status]]
+    random: Random = field(repr=False)
+
+
+async def watch_health(
+    check: HealthCheck, host: WatchedHost, connection: Connection, on_health: Callable[[Status], None]
+) -> None:
+    """Pass each health of the host to `on_health`, OK or why not, for as long as its connection takes calls."""
+    backoff = Backoff(check.random)
+    while True:
+        watch = _Watch(check.service, host.address, on_health)
+        status = await _call(check, host, connection, watch.on_message)
+        if status is None:
+            return
+        if status.code is StatusCode.UNIMPLEMENTED:
+            # A17: as if there were no health checks.
+            _log.error("%s: has no grpc.health.v1 service, so it counts as healthy; serve it there", host.address)
+            on_health(OK)
+            return
+        on_health(unavailable(f"{host.address}: its health check failed: {status.code}: {status.message}"))
+        # A17: after a message from the host the next call is made at once, and only the one after that waits.
+        if watch.was_answered:
+            backoff.reset()
+        else:
+            await trio.sleep(backoff.next())
+
+
+class _Watch:
+    """One Watch call."""
+
+    def __init__(self, service: str, address: str, on_health: Callable[[Status], None]) -> None:
+        self.was_answered = False
+        self._service = service
+        self._address = address
+        self._on_health = on_health
+
+    def on_message(self, message: bytes) -> None:
+        self.was_answered = True
+        try:
+            # One enum is the whole message, so on the wire it is an Int32Value.
+            health = Int32Value.FromString(message).value
+        except DecodeError:
+            self._on_health(unavailable(f"{self._address}: its health check sent no HealthCheckResponse"))
+            return
+        name = _STATUS_NAMES.get(health, str(health))
+        text = f"{self._address}: says {name} for service {self._service!r} in its health check"
+        self._on_health(OK if health == _SERVING else unavailable(text))
+
+
+async def _call(
+    check: HealthCheck, host: WatchedHost, connection: Connection, on_message: Callable[[bytes], None]
+) -> Status | None:
+    """Make one Watch call; return how it ended, or None if the connection takes no more calls."""
+    metadata = await check.metadata(host)
+    if isinstance(metadata, Status):
+        return metadata
+    stream = connection.open_stream(Request(PATH, check.authority, metadata))
+    if stream is None:
+        return None
+    try:
+        await stream.send(StringValue(value=check.service).SerializeToString(), end=True)
+        while (message := await stream.receive()) is not None:
+            on_message(message)
+        return stream.status
+    finally:
+        stream.cancel()
