@@ -77,6 +77,7 @@ SHELLS = frozenset(
         "transport/resolve.py",
         "transport/client_stream.py",
         "transport/subchannel.py",
+        "transport/user_timeout.py",
         "transport/tls.py",
         "transport/transport.py",
         "transport/waiter.py",

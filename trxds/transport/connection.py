@@ -33,6 +33,7 @@ from .read_coalescing import MIN_STREAMS_TO_COALESCE, ReadCoalescing
 from .request import Request, RequestHeaders
 from .response import ResponseHeaderParser
 from .stream_table import StreamTable
+from .user_timeout import set_user_timeout
 
 
 class Connection:
@@ -71,6 +72,9 @@ class Connection:
         self.goaway: int | None = None
         """The error code of the server's GOAWAY."""
         self._keepalive = keepalive
+        if keepalive is not None:
+            # A18: a PING that the socket cannot send would wait for as long as the kernel tries.
+            set_user_timeout(transport, keepalive.timeout)
         self._coalescing = ReadCoalescing(options.max_read_delay)
         self._settings_event: trio.Event | None = None  # made when the first task waits
         self._has_settings = False  # the server's SETTINGS have come

@@ -45,7 +45,7 @@ class Keepalive:
         if not 0 < timeout < math.inf:
             raise ValueError(f"keepalive_timeout is {timeout!r} seconds; it must be a finite time above 0")
         self.time = time
-        self._timeout = timeout
+        self.timeout = timeout
         self._without_calls = without_calls
 
     async def watch(self, http2: Http2Connection, calls: Sized) -> None:
@@ -58,15 +58,15 @@ class Keepalive:
             elif not self._without_calls and not calls:
                 last_activity = trio.current_time()  # a call that begins later is watched from then on
             elif not await self._ping_is_answered(http2):
-                text = f"{http2.peer}: no answer to a PING within {self._timeout:g} s (keepalive)"
+                text = f"{http2.peer}: no answer to a PING within {self.timeout:g} s (keepalive)"
                 return http2.close(unavailable(text), disconnect=TIMED_OUT)
 
     async def _ping_is_answered(self, http2: Http2Connection) -> bool:
         sent_at = trio.current_time()
         http2.ping()
-        await trio.sleep(min(self.time, self._timeout))  # a time-out above `time` must not delay the next PING
+        await trio.sleep(min(self.time, self.timeout))  # a time-out above `time` must not delay the next PING
         if http2.reader.last_read < sent_at:
-            await trio.sleep_until(sent_at + self._timeout)
+            await trio.sleep_until(sent_at + self.timeout)
         return http2.reader.last_read >= sent_at
 
     def on_too_many_pings(self, event: GoAwayReceived, peer: str) -> bool:
