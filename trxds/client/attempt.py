@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import trio
 
@@ -24,6 +24,7 @@ from trxds.lb.pick import Complete, Drop, Fail, PickArgs, Picker, PickResult, Qu
 from trxds.transport.client_stream import NO_REPLY, ClientStream
 from trxds.transport.request import Request
 
+from .attempt_timeout import AttemptTimeout
 from .call_credentials import authorize, requires_tls
 from .call_scope import CallScope
 from .call_settings import CallSettings
@@ -34,6 +35,8 @@ from .dataplane import DataPlane
 from .replay_buffer import ReplayBuffer
 
 _log = logging.getLogger("trxds.client")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +49,15 @@ class AttemptFailed:
     """The attempt ended with this status and without a response.
 
     `refused`: no server has processed it, so a transparent retry is allowed (A6). `final`: no other attempt can
-    succeed, because the load balancing policy drops the call, or its host may not see the credentials.
+    succeed, because the load balancing policy drops the call, or its host may not see the credentials. `timed_out`: the
+    attempt's own timeout ended it, so another one may be made whatever the status.
     """
 
     status: Status
     trailing: Metadata = EMPTY
     refused: bool = False
     final: bool = False
+    timed_out: bool = False
 
 
 AttemptOutcome: TypeAlias = AttemptCommitted | AttemptFailed
@@ -65,7 +70,8 @@ class Attempt:
 
     `number` counts the earlier attempts that a server may have seen. `request` is the call's one message, or the buffer
     of all that it has sent so far; `deadline` is sent to the server. `refusals` counts the attempts of this call that
-    were sent and refused. `initial` and `trailing` are the response's metadata as the filters leave it.
+    were sent and refused. `initial` and `trailing` are the response's metadata as the filters leave it. `timeout`, if
+    any, is the attempt's own.
     """
 
     channel: ChannelState
@@ -81,6 +87,7 @@ class Attempt:
     initial: Metadata | None = None
     trailing: Metadata = EMPTY
     trackers: tuple[Tracker, ...] = ()
+    timeout: AttemptTimeout | None = None
 
     # -- a host and a stream
 
@@ -111,6 +118,8 @@ class Attempt:
                     if isinstance(self.request, ReplayBuffer):
                         self.request.replay_on(stream)
                     scope.waiting_for = "the response"
+                    if self.timeout is not None:
+                        self.timeout.start()
                     return None
                 if not stream.refused:
                     return None  # the stream has ended, and no host has seen it
@@ -201,6 +210,17 @@ class Attempt:
         scope.waiting_for = "one of the streams that the host allows"
         return await scope.wait_on_stream(stream.wait_open)
 
+    async def wait_response(self, step: Callable[[], Awaitable[T]], scope: CallScope) -> T:
+        """Wait for the response by `step`, as long as the call's deadline and the attempt's own timeout allow."""
+        if self.timeout is None:
+            return await scope.wait_on_stream(step)
+        assert self.stream is not None
+        return await self.timeout.wait(step, scope, self.stream, self._may_be_replaced)
+
+    def _may_be_replaced(self) -> bool:
+        # A6: a call that has sent more than can be buffered is committed, though there is no response.
+        return not self.committed and not (isinstance(self.request, ReplayBuffer) and self.request.dropped)
+
     # -- the outcome
 
     def outcome(self) -> AttemptOutcome:
@@ -214,7 +234,8 @@ class Attempt:
         # A6: an attempt that was never sent may be repeated without limit. One that a server refused may be repeated
         # once; its next refusal is a failure, or client and server could go on for ever.
         refused = stream.refused and not (self.refusals and stream.has_left)
-        return AttemptFailed(status, stream.trailing_metadata, refused)
+        timed_out = self.timeout is not None and self.timeout.has_passed
+        return AttemptFailed(status, stream.trailing_metadata, refused, timed_out=timed_out)
 
     def end(self, status: Status | None = None) -> None:
         """Report the attempt's end to telemetry and trackers: with `status`, or with its stream's if that is None."""

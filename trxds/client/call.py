@@ -213,7 +213,10 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         while True:
             stream = self._stream
             assert stream is not None
-            payload = await self._rpc.scope.wait_on_stream(stream.receive_unary if self._one_reply else stream.receive)
+            attempt = self._rpc.attempt
+            assert attempt is not None
+            step = stream.receive_unary if self._one_reply else stream.receive
+            payload = await attempt.wait_response(step, self._rpc.scope)
             if payload is not None or not await self._start_another_attempt():
                 return payload
 
@@ -222,7 +225,8 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
 
     async def _wait_for_headers(self) -> None:
         while (stream := self._stream) is not None:
-            await self._rpc.scope.wait_on_stream(stream.wait_headers)
+            assert self._rpc.attempt is not None
+            await self._rpc.attempt.wait_response(stream.wait_headers, self._rpc.scope)
             if self.initial_metadata is not None or not await self._start_another_attempt():
                 break
 

@@ -133,7 +133,7 @@ class HedgingState:
                 return failed
             self.on_stream_open(hedge)
             assert attempt.stream is not None
-            await attempt.stream.wait_headers()
+            await attempt.wait_response(attempt.stream.wait_headers, scope)
             outcome = attempt.outcome()
             if isinstance(outcome, AttemptCommitted) or not outcome.refused:
                 return outcome
@@ -188,7 +188,8 @@ class HedgingState:
         if hedge not in self._running:
             return  # another one was chosen
         status = failed.status
-        is_non_fatal, delay = status.code in self._policy.non_fatal, pushback(failed.trailing)
+        is_non_fatal = failed.timed_out or status.code in self._policy.non_fatal
+        delay = pushback(failed.trailing)
         if not may_repeat(is_non_fatal, delay, self._throttle):
             self._next_at = math.inf
         elif self._next_at < math.inf:

@@ -30,11 +30,14 @@ class RetryState:
     def __post_init__(self) -> None:
         self._backoff = self._new_backoff()
 
-    def next_delay(self, status: Status, trailing: Metadata) -> float | None:
-        """Return the seconds until the next attempt, or None if `status` is final."""
+    def next_delay(self, status: Status, trailing: Metadata, timed_out: bool = False) -> float | None:
+        """Return the seconds until the next attempt, or None if `status` is final.
+
+        An attempt that `timed_out` by its own timeout may be repeated whatever its status.
+        """
         # A6: the last attempt is reported to the throttle too, because it takes a token like any other.
         self._made += 1
-        delay, retryable = pushback(trailing), status.code in self._policy.codes
+        delay, retryable = pushback(trailing), timed_out or status.code in self._policy.codes
         if not may_repeat(retryable, delay, self._throttle) or self._made >= self._policy.max_attempts:
             return None
         if delay is None:

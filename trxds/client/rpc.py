@@ -24,6 +24,7 @@ from trxds.session_affinity.session import SessionView
 from trxds.transport.compression import compress
 
 from .attempt import Attempt, AttemptFailed
+from .attempt_timeout import AttemptTimeout
 from .call_routing import CallRoute, find_route
 from .call_scope import CallScope
 from .call_settings import CallSettings
@@ -109,7 +110,11 @@ class Rpc:
         while problem is None:
             attempt = self.attempt
             assert attempt is not None and attempt.stream is not None
-            reply = await self.scope.wait_on_stream(attempt.stream.receive_unary)
+            receive = attempt.stream.receive_unary
+            if attempt.timeout is None:
+                reply = await self.scope.wait_on_stream(receive)
+            else:
+                reply = await attempt.wait_response(receive, self.scope)
             if reply is not None:
                 self.final_status()
                 return self.parse(reply, deserialize)
@@ -187,8 +192,11 @@ class Rpc:
         assert route is not None
         # A66: an attempt begins after name resolution and filters and before its pick.
         telemetry = self._telemetry.new_attempt(number, transparent) if self._telemetry is not None else None
-        deadline = self.scope.deadline
-        return Attempt(self._channel, route.args, self._settings, self._request, deadline, number, refusals, telemetry)
+        channel, deadline = self._channel, self.scope.deadline
+        attempt = Attempt(channel, route.args, self._settings, self._request, deadline, number, refusals, telemetry)
+        if route.config is not NO_METHOD_CONFIG and (seconds := route.config.attempt_timeout) is not None:
+            attempt.timeout = AttemptTimeout(seconds)
+        return attempt
 
     def outgoing(self, payload: bytes, *, compressed: bool = True) -> bytes | Status:
         """Return the bytes to send; a status if the uncompressed message is longer than `max_send_size`."""
@@ -229,7 +237,7 @@ class Rpc:
         if self._retry is None:
             self._retry = RetryState(policy, self._channel.random, self._channel.throttle)
         # A6: a failed pick counts as a failed attempt, so both come here; a drop does not.
-        delay = self._retry.next_delay(failed.status, failed.trailing)
+        delay = self._retry.next_delay(failed.status, failed.trailing, failed.timed_out)
         if delay is None:
             return False
         attempt.end(failed.status)

@@ -22,12 +22,14 @@ _CODES = {code.name: code for code in StatusCode}
 class HedgingPolicy:
     """A policy to send up to `max_attempts` of a call, one each `delay` seconds, and take the first response (A6).
 
-    A status in `non_fatal` leaves the other attempts running and sends the next at once; any other ends the call.
+    A status in `non_fatal` leaves the other attempts running and sends the next at once; any other ends the call. An
+    attempt without a response after `attempt_timeout` seconds is given up, which ends no other.
     """
 
     max_attempts: int
     delay: float = 0.0
     non_fatal: frozenset[StatusCode] = frozenset()
+    attempt_timeout: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,12 @@ class MethodConfig:
     max_response_size: int | None = None
     retry: RetryPolicy | None = None
     hedging: HedgingPolicy | None = None
+
+    @property
+    def attempt_timeout(self) -> float | None:
+        """The seconds after which an attempt without a response is given up; None for no such limit."""
+        policy = self.retry or self.hedging
+        return policy.attempt_timeout if policy is not None else None
 
 
 NO_METHOD_CONFIG = MethodConfig()
@@ -81,6 +89,7 @@ def parse_retry_policy(node: JsonNode) -> RetryPolicy:
         _backoff(node.member("initialBackoff"), "0.1s"),
         _backoff(node.member("maxBackoff"), "1s"),
         factor,
+        _attempt_timeout(node),
     )
 
 
@@ -89,7 +98,13 @@ def parse_hedging_policy(node: JsonNode) -> HedgingPolicy:
         _attempts(node.member("maxAttempts")),
         node.member("hedgingDelay").duration(0.0),
         _codes(node.member("nonFatalStatusCodes"), at_least_one=False),
+        _attempt_timeout(node),
     )
+
+
+def _attempt_timeout(parent: JsonNode) -> float | None:
+    node = parent.member("perAttemptRecvTimeout")
+    return node.seconds(1.0) if node.value is not None else None
 
 
 def _attempts(node: JsonNode) -> int:

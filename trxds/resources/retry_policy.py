@@ -26,13 +26,17 @@ MIN_INTERVAL = 0.001
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """A retry policy. `max_attempts` includes the first; intervals are in seconds, each `multiplier` times the last."""
+    """A retry policy. `max_attempts` includes the first; intervals are in seconds, each `multiplier` times the last.
+
+    An attempt without a response after `attempt_timeout` seconds is given up, and the next one follows.
+    """
 
     codes: frozenset[StatusCode]
     max_attempts: int = 2
     base_interval: float = DEFAULT_BASE_INTERVAL
     max_interval: float = DEFAULT_MAX_INTERVAL
     multiplier: float = 2.0
+    attempt_timeout: float | None = None
 
 
 def parse_retry_policy(parent: Any, problems: ValidationErrors) -> RetryPolicy | None:
@@ -41,15 +45,18 @@ def parse_retry_policy(parent: Any, problems: ValidationErrors) -> RetryPolicy |
         return None
     message, at = parent.retry_policy, problems.at("retry_policy")
     # A44: Envoy's HTTP conditions ("5xx", "reset") do not apply to gRPC and are ignored.
-    # A44: per_try_timeout is ignored until xDS has hedging for gRPC, which will change its meaning.
     codes = frozenset(_RETRYABLE[word] for word in _words(message.retry_on) if word in _RETRYABLE)
     retries = message.num_retries.value if message.HasField("num_retries") else 1
     if retries < 1:
         at.at("num_retries").add("must be greater than 0")
     # Validated even if no condition applies: A44 rejects a bad policy in any case.
     base, max_interval = _intervals(message, at)
+    # A44 ignores per_try_timeout; here it has Envoy's meaning, and 0 is none, as there.
+    timeout = parse_optional_duration(message, "per_try_timeout", at)
     # A44: num_retries does not include the first attempt. A6: more than five attempts count as five.
-    return RetryPolicy(codes, min(retries + 1, MAX_ATTEMPTS), base, max_interval) if codes else None
+    if not codes:
+        return None
+    return RetryPolicy(codes, min(retries + 1, MAX_ATTEMPTS), base, max_interval, attempt_timeout=timeout or None)
 
 
 def _words(conditions: str) -> list[str]:
