@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import replace
@@ -26,6 +27,7 @@ from trxds.resources.cookie_affinity import CookieAffinity
 from trxds.session_affinity.session_token import Key, SessionTokenError
 from trxds.transport.compression import IDENTITY, Compression, parse_encoding
 from trxds.transport.connect import Network, TcpNetwork
+from trxds.transport.http_proxy import TargetProxyNetwork, proxy_finder
 from trxds.transport.keepalive import DEFAULT_KEEPALIVE_TIMEOUT, make_keepalive
 from trxds.transport.options import MAX_METADATA_SIZE, MAX_READ_DELAY, WireOptions
 from trxds.transport.pool import SubchannelPool
@@ -257,6 +259,7 @@ async def open_channel(
     sticky_aggregates: bool = False,
     credentials: ChannelCredentials = INSECURE,
     policies: Mapping[str, PolicyType] | None = None,
+    http_proxy: str | None = None,
     telemetry: Telemetry | Iterable[Telemetry] = (),
     admin: str | Admin | None = None,
     network: Network | None = None,
@@ -300,7 +303,9 @@ async def open_channel(
     `legacy_route_timeouts` takes a route's time limit from `timeout` (15 s if unset) and `max_grpc_timeout`, as the
     first draft of A31 has it, instead of `max_stream_duration`. `credentials` are for the hosts: `trxds.insecure()`,
     `trxds.tls(...)`, or `trxds.xds_credentials(fallback)` to let the control plane decide (A29). `policies` are custom
-    load balancing policies, by the name that a cluster or a service config uses (A52). `telemetry`, one or several,
+    load balancing policies, by the name that a cluster or a service config uses (A52). `http_proxy`, as in
+    `http://user:password@proxy.example:3128`, is the HTTP CONNECT proxy for a `dns:` target and for control planes
+    (A1); None takes it from the environment (`docs/security.md`), and "" is none. `telemetry`, one or several,
     observes the channel: `trxds.otel.telemetry(...)` (`docs/telemetry.md`). `admin`, `127.0.0.1:9901` or
     `unix:/run/shop.sock`, is the address at which commands such as `trxds lb`, gRPC's own tools and a browser see the
     channel's state (`docs/operating.md`); a `trxds.admin.Admin` has more options. `network` replaces TCP, for tests.
@@ -315,6 +320,8 @@ async def open_channel(
     check_in_trio(
         "trxds.open_channel", "use trxds.sync.open_channel, whose futures asyncio.wrap_future makes awaitable"
     )
+    # The environment is about real hosts, and a network of a test has none.
+    find_proxy = proxy_finder(http_proxy if network is None else http_proxy or "", os.environ)
     network = network or TcpNetwork()
     admin_address, host_credentials = checked_admin(admin), checked_credentials(credentials)
     non_xds_target, observers = parse_non_xds_target(target), Observers(log=ChannelLog(target, trio.current_time))
@@ -322,12 +329,16 @@ async def open_channel(
         limits = legacy_route_timeout if legacy_route_timeouts else max_stream_duration
         _check_unset(target, "a control plane has its own", service_config=service_config)
         _check_unset(target, "the stateful session filter of the Listener makes sessions sticky", affinity=affinity)
-        setup = xds_setup(target, checked_authority(authority), bootstrap, xds, policies, network, limits, observers)
+        setup = xds_setup(
+            target, checked_authority(authority), bootstrap, xds, policies, network, limits, observers, find_proxy
+        )
         setup = replace(setup, sticky_aggregates=sticky_aggregates)
     else:
         sticky = sticky_aggregates or None
         _check_unset(target, "no control plane is asked", bootstrap=bootstrap, xds=xds, sticky_aggregates=sticky)
         authority = checked_authority(authority)
+        if find_proxy is not None:
+            network = TargetProxyNetwork(network, find_proxy)
         setup = non_xds_setup(non_xds_target, service_config, affinity, authority, policies, network)
     credentials_of_calls = () if call_credentials is None else (call_credentials,)
     send_limit = math.inf if max_send_size is None else max_send_size

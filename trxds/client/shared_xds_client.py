@@ -26,6 +26,7 @@ from trxds.resolver.route_timeout import TimeoutRule
 from trxds.resolver.xds_resolver import ResolverResultHandler, XdsResolver
 from trxds.resources.context import ParseContext
 from trxds.transport.connect import Network, TcpNetwork
+from trxds.transport.http_proxy import FindProxy, ServerProxyNetwork, proxy_finder
 from trxds.xds.bootstrap import Bootstrap, load, parse, read
 from trxds.xds.resource_error_policy import is_a88_enabled
 from trxds.xds.resource_names import parse_target
@@ -43,13 +44,20 @@ class SharedXdsClient:
     """An xDS client that channels can share; it comes from `open_xds_client` and works while that block lasts."""
 
     def __init__(
-        self, settings: Bootstrap, network: Network, policies: Mapping[str, PolicyType], observers: Observers
+        self,
+        settings: Bootstrap,
+        network: Network,
+        policies: Mapping[str, PolicyType],
+        observers: Observers,
+        find_proxy: FindProxy | None = None,
     ) -> None:
         check_policies(policies)
         self._settings = settings
         self._policies = policies
         self._limits = CircuitBreakers()  # A32: requests are counted over all channels of a client
         self._loads = LoadStore()
+        if find_proxy is not None:
+            network = ServerProxyNetwork(network, find_proxy)
         self._client = make_client(settings, network, Random(), policies, self._loads, observers)
         self._closed = False
         self._crash: BaseException | None = None
@@ -77,6 +85,7 @@ async def open_xds_client(
     *,
     bootstrap: BootstrapSource = None,
     policies: Mapping[str, PolicyType] | None = None,
+    http_proxy: str | None = None,
     telemetry: Telemetry | Iterable[Telemetry] = (),
     network: Network | None = None,
 ) -> AsyncIterator[SharedXdsClient]:
@@ -94,7 +103,8 @@ async def open_xds_client(
     observers = Observers(log=ChannelLog("shared xDS client", trio.current_time))
     observe(observers, telemetry, "#shared", lambda address, backend="": NOWHERE)
     log_decisions(observers, "shared xDS client")
-    xds = SharedXdsClient(load_settings(bootstrap), network or TcpNetwork(), policies or {}, observers)
+    find_proxy = proxy_finder(http_proxy if network is None else http_proxy or "", os.environ)
+    xds = SharedXdsClient(load_settings(bootstrap), network or TcpNetwork(), policies or {}, observers, find_proxy)
     with observers.closing():
         async with run_with_services("the xDS client", {"ads": xds._client.run}, xds._close):
             yield xds
@@ -111,13 +121,14 @@ def xds_setup(
     network: Network,
     limits: TimeoutRule,
     observers: Observers,
+    find_proxy: FindProxy | None,
 ) -> ResolverSetup:
     """Return the resolver setup of an xDS target, with a shared client or one that runs as long as the channel.
 
     An `authority` replaces the target's; it also selects the virtual host.
     """
     if xds is None:
-        shared = SharedXdsClient(load_settings(bootstrap), network, policies or {}, observers)
+        shared = SharedXdsClient(load_settings(bootstrap), network, policies or {}, observers, find_proxy)
     elif bootstrap is not None or policies is not None:
         # A shared client parses resources once for all channels, with one bootstrap and one set of custom policies.
         raise ValueError("bootstrap and policies are the xDS client's when it is shared; give them to open_xds_client")

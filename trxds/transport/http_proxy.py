@@ -1,0 +1,224 @@
+"""Connections through an HTTP CONNECT proxy, which also resolves the names of the hosts behind it (A1)."""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import re
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+from urllib.parse import unquote, urlsplit
+
+import trio
+
+from .connect import Network, connect_error, split_address
+
+_MAX_HEAD = 16 * 1024  # bytes of a proxy's response
+_DEFAULT_PORT = 80
+_HEAD_END = re.compile(rb"\n\r?\n")
+
+# As in the C++ client; the names in capitals are those that curl and Go read too. HTTP_PROXY is not among them: a
+# CGI program gets it from the Proxy header of its caller.
+_PROXY_VARIABLES = ("grpc_proxy", "https_proxy", "http_proxy", "HTTPS_PROXY")
+_BYPASS_VARIABLES = ("no_grpc_proxy", "no_proxy", "NO_PROXY")
+
+
+_IpAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+@dataclass(frozen=True, slots=True)
+class HttpProxy:
+    """A proxy: its address as `host:port`, and the value of `proxy-authorization`, empty for none."""
+
+    address: str
+    authorization: str = field(default="", repr=False)
+
+
+FindProxy: TypeAlias = Callable[[str, int], HttpProxy | None]
+"""Return the proxy for a host and a port; None for none."""
+
+
+def parse_proxy(text: str, source: str) -> HttpProxy:
+    """Return the proxy of a URL such as `http://user:password@proxy.example:3128`; `source` names it in errors.
+
+    `ValueError` names the source and what is wrong, and never the URL, which may have a password.
+    """
+    try:
+        url = urlsplit(text if "://" in text else f"http://{text}")
+        host, port = url.hostname, url.port or _DEFAULT_PORT
+    except ValueError as error:
+        raise ValueError(f"{source}: is no URL: {error}; write http://HOST:PORT") from None
+    if url.scheme != "http":
+        raise ValueError(f"{source}: has the scheme {url.scheme!r}; only http:// proxies are supported")
+    if not host:
+        raise ValueError(f"{source}: names no host; write http://HOST:PORT")
+    authorization = ""
+    if url.username is not None:
+        secret = f"{unquote(url.username)}:{unquote(url.password or '')}"
+        authorization = f"Basic {base64.b64encode(secret.encode()).decode()}"
+    return HttpProxy(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", authorization)
+
+
+def is_bypassed(host: str, port: int, no_proxy: str) -> bool:
+    """Return whether a list such as `.corp.example, 10.0.0.0/8, cart:50051` leaves the host out of the proxy.
+
+    A name stands for itself and for the names below it, and with a dot before it for those only. `*` is every host.
+    This machine is always left out.
+    """
+    host = host.lower().rstrip(".")
+    address = _address(host)
+    if host == "localhost" or host.endswith(".localhost") or (address is not None and address.is_loopback):
+        return True
+    return any(_matches(entry.strip().lower(), host, port, address) for entry in no_proxy.split(",") if entry.strip())
+
+
+def _address(text: str) -> _IpAddress | None:
+    try:
+        return ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+
+
+def _matches(entry: str, host: str, port: int, address: _IpAddress | None) -> bool:
+    if entry == "*":
+        return True
+    if address is not None:
+        try:
+            return address in ipaddress.ip_network(entry, strict=False)
+        except ValueError:
+            pass  # not a range; it may have a port
+    name, colon, end = entry.rpartition(":")
+    if colon and end.isdecimal():
+        if int(end) != port:
+            return False
+        entry = name.strip("[]")
+    if address is not None:
+        return address == _address(entry)
+    entry = entry.removeprefix("*")
+    return host.endswith(entry) if entry.startswith(".") else host == entry or host.endswith(f".{entry}")
+
+
+class TargetProxyNetwork:
+    """The network of a target: a name that has a proxy is left to it, and connections to it begin with CONNECT.
+
+    Addresses that nobody resolved here, as those of a control plane's endpoints, are reached directly (A1).
+    """
+
+    def __init__(self, network: Network, find_proxy: FindProxy) -> None:
+        self._network = network
+        self._find_proxy = find_proxy
+        self._proxies: dict[str, HttpProxy] = {}  # by the address that `resolve` returned
+
+    async def connect(self, address: str) -> trio.abc.Stream:
+        """Return a transport; `OSError` if host or proxy cannot be reached, or the proxy refuses."""
+        proxy = self._proxies.get(address)
+        return await self._network.connect(address) if proxy is None else await _tunnel(self._network, address, proxy)
+
+    async def resolve(self, host: str, port: int) -> tuple[str, ...]:
+        """Return the name itself if it has a proxy, which resolves it (A1). Always a checkpoint."""
+        proxy = self._find_proxy(host, port)
+        if proxy is None:
+            return await self._network.resolve(host, port)
+        await trio.lowlevel.checkpoint()
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._proxies[address] = proxy
+        return (address,)
+
+
+class ServerProxyNetwork:
+    """The network to control planes: each server's own address has a proxy or none."""
+
+    def __init__(self, network: Network, find_proxy: FindProxy) -> None:
+        self._network = network
+        self._find_proxy = find_proxy
+
+    async def connect(self, address: str) -> trio.abc.Stream:
+        """Return a transport; `OSError` if server or proxy cannot be reached, or the proxy refuses."""
+        proxy = None if address.startswith("unix") else self._find_proxy(*split_address(address))
+        return await self._network.connect(address) if proxy is None else await _tunnel(self._network, address, proxy)
+
+    async def resolve(self, host: str, port: int) -> tuple[str, ...]:
+        return await self._network.resolve(host, port)
+
+
+async def _tunnel(network: Network, address: str, proxy: HttpProxy) -> trio.abc.Stream:
+    try:
+        stream = await network.connect(proxy.address)
+    except OSError as error:
+        raise OSError(error.errno, f"proxy {proxy.address}: {connect_error(error)}") from None
+    try:
+        await _open_tunnel(stream, address, proxy)
+    except BaseException:
+        await trio.aclose_forcefully(stream)
+        raise
+    return stream
+
+
+async def _open_tunnel(stream: trio.abc.Stream, address: str, proxy: HttpProxy) -> None:
+    import h11  # only where there is a proxy: importing it takes 10 ms
+
+    http = h11.Connection(h11.CLIENT)
+    headers = [("host", address)]
+    if proxy.authorization:
+        headers.append(("proxy-authorization", proxy.authorization))
+    await stream.send_all(http.send(h11.Request(method="CONNECT", target=address, headers=headers)) or b"")
+    http.send(h11.EndOfMessage())
+    try:
+        response = http.next_event()
+        while not isinstance(response, h11.Response):  # 1xx may come before
+            http.receive_data(await _receive_head(stream))
+            response = http.next_event()
+    except (h11.RemoteProtocolError, EOFError) as error:
+        text = str(error) or "it closed the connection"
+        raise OSError(
+            f"proxy {proxy.address} does not answer CONNECT {address}: {text}; is it an HTTP proxy?"
+        ) from error
+    if response.status_code // 100 != 2:
+        answer = f"{response.status_code} {bytes(response.reason).decode('ascii', 'replace')}"
+        remedy = "; put user and password into the proxy's URL" if response.status_code == 407 else ""
+        raise OSError(f"proxy {proxy.address} answers CONNECT {address} with {answer}{remedy}")
+
+
+async def _receive_head(stream: trio.abc.Stream) -> bytes:
+    """Receive a response's head and not a byte more: what follows is the host's. `EOFError` at the stream's end."""
+    head = b""
+    while not _HEAD_END.search(head, max(len(head) - 3, 0)):
+        if len(head) > _MAX_HEAD:
+            raise EOFError(f"its answer has no end within {_MAX_HEAD} bytes")
+        piece = await _receive_piece(stream, head[-2:])
+        if not piece:
+            raise EOFError
+        head += piece
+    return head
+
+
+async def _receive_piece(stream: trio.abc.Stream, before: bytes) -> bytes:
+    """Receive bytes up to the end of a head. A socket is looked into first; from other streams one byte is taken."""
+    if not isinstance(stream, trio.SocketStream):
+        return bytes(await stream.receive_some(1))
+    seen = await stream.socket.recv(_MAX_HEAD, socket.MSG_PEEK)
+    end = _HEAD_END.search(before + seen)
+    return bytes(await stream.socket.recv(len(seen) if end is None else end.end() - len(before))) if seen else b""
+
+
+def proxy_finder(setting: str | None, environ: Mapping[str, str]) -> FindProxy | None:
+    """Return the function that finds the proxy of a host; None if there is no proxy at all.
+
+    `setting` is a proxy's URL, "" for no proxy, and None for what the environment says. `ValueError` for a bad URL.
+    """
+    if setting is None:
+        # Parsed here once, because the error of a call that cannot connect would come too late.
+        found = _proxy_of_environment(environ)
+        bypass = next((environ[name] for name in _BYPASS_VARIABLES if environ.get(name)), "")
+    else:
+        found, bypass = parse_proxy(setting, "http_proxy") if setting else None, ""
+    if found is None:
+        return None
+    return lambda host, port: None if is_bypassed(host, port, bypass) else found
+
+
+def _proxy_of_environment(environ: Mapping[str, str]) -> HttpProxy | None:
+    variable = next((name for name in _PROXY_VARIABLES if environ.get(name)), None)
+    return None if variable is None else parse_proxy(environ[variable], f"environment variable {variable}")
