@@ -44,7 +44,7 @@ class SubchannelContext:
     options: WireOptions
     keepalive: Keepalive | None
     observers: Observers
-    connections: set[Connection]
+    connections: dict[Connection, None]
     start: Callable[[Subchannel], None]
 
 
@@ -158,12 +158,12 @@ class Subchannel:
         context = self._context
         connection = Connection(transport, peer=self.address, options=context.options, keepalive=context.keepalive)
         connection.on_ready = partial(self._become_ready, connection, scope)
-        context.connections.add(connection)
+        context.connections[connection] = None
         self.traffic.begin(connection)
         try:
             await connection.run()
         finally:
-            context.connections.discard(connection)
+            context.connections.pop(connection, None)
             self.traffic.end(connection)
         # A connection that was never READY is a failed attempt, so the next one waits for the backoff: also if
         # SETTINGS came together with a GOAWAY.
