@@ -16,6 +16,8 @@ from .echo_connection import EchoConnection, Stream
 from .network import Connection, SimulatedNetwork
 from .timeline import Timeline
 
+SIMULATED_ERROR = Status(StatusCode.UNAVAILABLE, "simulated error of the host")
+
 _Z99 = 2.3263478740408408  # the standard normal distribution's 99th percentile
 
 
@@ -33,7 +35,7 @@ class Behaviour:
     latency: float = 0.0
     p99: float | None = None
     error_rate: float = 0.0
-    error: Status = Status(StatusCode.UNAVAILABLE, "simulated error")
+    error: Status = SIMULATED_ERROR
     capacity: int | None = None
 
     def __post_init__(self) -> None:

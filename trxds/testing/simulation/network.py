@@ -197,8 +197,10 @@ class SimulatedNetwork:
 
     # -- faults
 
-    def slow(self, address: str | None = None, *, latency: float, jitter: float = 0.0, client: str | None = None) -> None:
-        """Set the latency of links, in seconds one way, and up to `jitter` more at random. Open connections have it too."""
+    def slow(
+        self, address: str | None = None, *, latency: float, jitter: float = 0.0, client: str | None = None
+    ) -> None:
+        """Set the latency of links, in seconds one way, and up to `jitter` more at random; open connections too."""
 
         def change(link: Link) -> None:
             link.latency, link.jitter = latency, jitter
@@ -227,7 +229,7 @@ class SimulatedNetwork:
             each.lose()
 
     def unplug(self, address: str) -> None:
-        """Let a host vanish: its connections are half-open, and new ones neither succeed nor fail, until it `accept`s."""
+        """Let a host vanish: its connections are half-open, and new ones neither succeed nor fail, until `accept`."""
         self.half_open(address)
         self.release(address)
         self._unreachable.add(address)
@@ -295,4 +297,3 @@ class SimulatedListener(trio.abc.Listener[SimulatedStream]):
         self._arrivals.close()
         self._queue.close()
         await trio.lowlevel.checkpoint()
-

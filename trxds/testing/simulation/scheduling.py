@@ -22,7 +22,9 @@ def deterministic_scheduling(seed: str) -> Iterator[None]:
     """Let the next `trio.run` of this block order its tasks by the seed."""
     run: Any = _run
     if not isinstance(getattr(run, "_r", None), Random) or not isinstance(getattr(run, _SWITCH, None), bool):
-        raise RuntimeError("this version of Trio has another scheduler; use a version of Trio that trxds was tested with")
+        raise RuntimeError(
+            "this Trio has another scheduler; use a version of it that trxds was tested with"
+        )
     was, state = getattr(run, _SWITCH), run._r.getstate()
     setattr(run, _SWITCH, True)
     run._r.seed(seed)

@@ -46,7 +46,7 @@ START = 1_767_225_600.0
 
 
 class ControlPlane(ManagementServer):
-    """A control plane of a simulation: a `ManagementServer` that can die and come back. It has its resources all along."""
+    """A control plane of a simulation: a `ManagementServer` that can die and come back, and keeps its resources."""
 
     def __init__(self, address: str, network: SimulatedNetwork, *, snapshots: bool = False) -> None:
         super().__init__(snapshots=snapshots)
@@ -111,7 +111,7 @@ class Simulation:
         token = SOURCES.set(sources)
         try:
             with deterministic_scheduling(f"{self.seed}/scheduler"):
-                return trio.run(self._run, scenario, clock=MockClock(autojump_threshold=0), strict_exception_groups=True)
+                return trio.run(self._run, scenario, clock=MockClock(autojump_threshold=0))
         finally:
             SOURCES.reset(token)
 
@@ -163,7 +163,7 @@ class Simulation:
         return server
 
     def bootstrap(self, *planes: str, node: str = "client", features: Iterable[str] = ("xds_v3",)) -> dict[str, Any]:
-        """Return the bootstrap of a client of the control planes at these addresses, `PLANE_ADDRESS` if none is named."""
+        """Return the bootstrap of a client of the control planes at these addresses; without any, of `plane`."""
         return bootstrap(*(planes or (PLANE_ADDRESS,)), node=node, features=tuple(features))
 
     @asynccontextmanager
