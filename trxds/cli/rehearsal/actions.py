@@ -151,11 +151,11 @@ async def _heal(rehearsed: Rehearsed, step: Step) -> None:
 
 
 def _stop_control_plane(rehearsed: Rehearsed, step: Step) -> None:
-    rehearsed.mesh.plane.stop()
+    rehearsed.mesh.plane_server.stop()
 
 
 async def _start_control_plane(rehearsed: Rehearsed, step: Step) -> None:
-    await rehearsed.mesh.plane.start()
+    await rehearsed.mesh.plane_server.restart()
 
 
 ACTIONS = {

@@ -41,12 +41,16 @@ def over_time(title: str, unit: str, series: Mapping[str, Values], marks: Sequen
     )
 
 
+def _number(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def _grid(highest: float, unit: str, length: int, x: object, y: object) -> Iterator[str]:
     assert callable(x) and callable(y)
     for share in (0.0, 0.5, 1.0):
         value = highest * share
         yield f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y(value):.1f}" y2="{y(value):.1f}"/>'
-        yield f'<text class="end" x="{_LEFT - 5}" y="{y(value) + 4:.1f}">{value:.3g} {escape(unit)}</text>'
+        yield f'<text class="end" x="{_LEFT - 5}" y="{y(value) + 4:.1f}">{_number(value)} {escape(unit)}</text>'
     step = next((each for each in (5, 10, 30, 60, 120, 300, 600, 1800) if length / each <= 12), 3600)
     for second in range(0, length, step):
         yield f'<text class="middle" x="{x(second):.1f}" y="{HEIGHT - 6}">{second} s</text>'
@@ -79,7 +83,9 @@ def by_host(title: str, unit: str, before: Mapping[str, float], after: Mapping[s
             value = values.get(host, 0)
             size = value / highest * width
             parts.append(f'<rect class="{name}" x="{label}" y="{top + 2 + offset}" width="{size:.1f}" height="8"/>')
-            parts.append(f'<text class="small" x="{label + size + 4:.1f}" y="{top + 9 + offset}">{value:.3g}</text>')
+            parts.append(
+                f'<text class="small" x="{label + size + 4:.1f}" y="{top + 9 + offset}">{_number(value)}</text>'
+            )
     legend = '<span class="key before">before</span> <span class="key after">after</span>'
     box = f"0 0 {WIDTH} {max(1, len(hosts)) * (2 * _BAR - 4) + 4}"
     return (

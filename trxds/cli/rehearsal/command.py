@@ -133,7 +133,8 @@ def rehearse(
     verdicts = [each.check(report) for each in expected]
     report["expectations"] = [{"text": each.text, "found": each.found, "holds": each.holds} for each in verdicts]
     if page is not None:
-        _write(page, as_page(report, [str(file) for file in files]))
+        names = [str(file) for file in (*files, *([script] if script is not None else []))]
+        _write(page, as_page(report, names))
     click.echo(json.dumps(report, indent=1) if as_json else "\n".join((*as_lines(report), *_verdicts(verdicts))))
     sys.exit(0 if all(each.holds for each in verdicts) else 1)
 

@@ -20,7 +20,7 @@ h1 { font-size: 1.5em } h2 { font-size: 1.15em; margin-top: 2em }
 p.about, figcaption, td.dim { color: var(--dim) }
 table { border-collapse: collapse; width: 100% } th { text-align: left; font-weight: 600 }
 th, td { padding: .25em .8em .25em 0; border-bottom: 1px solid var(--line); vertical-align: top }
-td.number { text-align: right; font-variant-numeric: tabular-nums }
+td.number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }
 .cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: .8em }
 .cards div { border: 1px solid var(--line); border-radius: 6px; padding: .6em .8em }
 .cards b { display: block; font-size: 1.4em }
@@ -72,12 +72,12 @@ def _body(report: Report, files: Sequence[str]) -> Iterator[str]:
         ("at", "step", "sessions moved", "calls failed", "connections opened", "settled after"),
         (
             (
-                f"{step['at']:g} s",
+                _Number(f"{step['at']:g} s"),
                 step["what"],
                 step["moved"],
                 step["failed"],
                 step["connections_opened"],
-                f"{step['settled_after']:g} s",
+                _Number(f"{step['settled_after']:g} s"),
             )
             for step in report["steps"]
         ),
@@ -129,7 +129,7 @@ def _details(report: Report) -> Iterator[str]:
     yield _table(
         ("status", "message", "calls", "first at"),
         (
-            (each["code"], each["message"], each["calls"], f"{each['first_at']:g} s")
+            (each["code"], each["message"], each["calls"], _Number(f"{each['first_at']:g} s"))
             for each in report["calls"]["errors"]
         ),
     )
@@ -145,6 +145,10 @@ def _details(report: Report) -> Iterator[str]:
     yield _table(("", "reason", "connections"), rows)
     if report["remarks"]:
         yield "<h2>Notes</h2><ul>" + "".join(f"<li>{escape(remark)}</li>" for remark in report["remarks"]) + "</ul>"
+
+
+class _Number(str):
+    """A text with a number and its unit, which stand at the right of a column."""
 
 
 class _Verdict:
@@ -163,6 +167,8 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 def _cell(value: Any) -> str:
     if isinstance(value, _Verdict):
         return f'<td class="{"good" if value.holds else "bad"}">{"holds" if value.holds else "does not hold"}</td>'
+    if isinstance(value, _Number):
+        return f'<td class="number">{escape(value)}</td>'
     if isinstance(value, int | float):
         return f'<td class="number">{value:g}</td>'
     return f"<td>{escape(str(value))}</td>"

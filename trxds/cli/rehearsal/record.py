@@ -33,7 +33,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class Nack:
     """A client has refused resources (NACK)."""
 
     at: float
@@ -50,7 +50,7 @@ class Record:
     failures: list[Failure] = field(default_factory=list)
     moves: list[Move] = field(default_factory=list)
     pins: list[tuple[float, int, int, str]] = field(default_factory=list)  # time, client, session, host
-    refusals: list[Refusal] = field(default_factory=list)
+    refusals: list[Nack] = field(default_factory=list)
     opened: list[float] = field(default_factory=list)  # connections
     closed: list[tuple[float, str]] = field(default_factory=list)  # with the reason
     unconnected: list[tuple[float, str]] = field(default_factory=list)  # failed attempts, with the error
@@ -81,7 +81,7 @@ class ClientObserver(Observer):
 
     def xds_request_sent(self, request: XdsRequest) -> None:
         if request.error:
-            self._record.refusals.append(Refusal(self._now(), self._client, request.type, request.error))
+            self._record.refusals.append(Nack(self._now(), self._client, request.type, request.error))
 
     def xds_response_received(self, response: object) -> None:
         self._record.configured.append(self._now())

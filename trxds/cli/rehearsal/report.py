@@ -36,6 +36,7 @@ def make_report(plan: Plan, record: Record, digest: str) -> Report:
     settled = _settled_at(plan, record)
     windows = {"before": (start, changed), "change": (changed, settled), "after": (settled, plan.end)}
     latencies = {name: _latency(record, window) for name, window in windows.items()}
+    steps = [_step(plan, record, number) for number in range(len(plan.steps))]
     moved = [move for move in record.moves if move.at >= changed]
     failed = [failure for failure in record.failures if failure.at >= changed]
     return {
@@ -53,7 +54,7 @@ def make_report(plan: Plan, record: Record, digest: str) -> Report:
             "digest": digest,
         },
         "windows": {name: {"from": _rounded(begin), "to": _rounded(end)} for name, (begin, end) in windows.items()},
-        "steps": [_step(plan, record, number) for number in range(len(plan.steps))],
+        "steps": steps,
         "sessions": {
             "total": plan.load.clients * plan.load.sessions,
             "moved": len({(move.client, move.session) for move in moved}),
@@ -70,7 +71,8 @@ def make_report(plan: Plan, record: Record, digest: str) -> Report:
         },
         "latency": latencies,
         "latency_added": {name: _added(latencies, name) for name in ("change", "after")},
-        "settled_after": _rounded(settled - changed) if settled <= plan.end - QUIET else None,
+        # Of the step that took the longest.
+        "settled_after": max(step["settled_after"] for step in steps) if settled <= plan.end - QUIET else None,
         "load": {name: _load(plan, record, name, windows[name]) for name in ("before", "after")},
         "resources_refused": _refusals(record),
         "connections": _connections(record, changed, plan.end),

@@ -31,12 +31,14 @@ CAPACITY = 64 * 1024  # bytes that an end may send before the other one reads
 class Link:
     """The way between a client and an address: `latency` is in seconds, one way, and up to `jitter` more at random.
 
-    While it is `partitioned` bytes wait, as TCP's do, and connections are neither made nor refused.
+    While it is `partitioned` bytes wait, as TCP's do, and connections are neither made nor refused. With a
+    `connect_error`, a number of `errno`, connections fail with it.
     """
 
     latency: float = 0.0
     jitter: float = 0.0
     partitioned: bool = False
+    connect_error: int = 0
 
 
 class Endpoint(Protocol):

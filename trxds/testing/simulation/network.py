@@ -156,7 +156,7 @@ class SimulatedNetwork:
     # -- clients
 
     async def connect(self, client: str, address: str) -> SimulatedStream:
-        """Connect a client; `ConnectionRefusedError` if nobody listens. Always a checkpoint."""
+        """Connect a client; `OSError` if nobody listens, or a fault says so. Always a checkpoint."""
         self.traffic.attempts[address] += 1
         link = self._link(client, address)
         if link.latency:
@@ -166,9 +166,10 @@ class SimulatedNetwork:
         while link.partitioned or address in self._unreachable:
             await self._changed.park()
         accept = self._accept.get(address)
-        if accept is None:
+        if accept is None or link.connect_error:
+            error = link.connect_error or errno.ECONNREFUSED
             self.traffic.refused += 1
-            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+            raise OSError(error, os.strerror(error))  # of the subclass that Python has for the number
         self.traffic.opened += 1
         return self._connect(link, client, address, accept)
 
@@ -211,8 +212,18 @@ class SimulatedNetwork:
         """Let no byte pass these links until `heal`; it waits, and new connections wait too."""
         self._change(client, address, _partition)
 
+    def fail_connections(
+        self, address: str | None = None, *, error: int = errno.ECONNREFUSED, client: str | None = None
+    ) -> None:
+        """Let new connections fail with this number of `errno` until `heal`: EMFILE, without file descriptors."""
+
+        def change(link: Link) -> None:
+            link.connect_error = error
+
+        self._change(client, address, change)
+
     def heal(self, address: str | None = None, *, client: str | None = None) -> None:
-        """End the partition of these links: what has waited arrives."""
+        """End `partition` and `fail_connections` of these links: what has waited arrives."""
         self._change(client, address, _heal)
         for each in self.connections(address, client):
             each.release()
@@ -257,6 +268,7 @@ def _partition(link: Link) -> None:
 
 def _heal(link: Link) -> None:
     link.partitioned = False
+    link.connect_error = 0
 
 
 @dataclass(frozen=True, slots=True)

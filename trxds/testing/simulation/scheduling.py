@@ -10,26 +10,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
-from typing import Any
 
 from trio._core import _run
 
+# By name, because `from` would copy the switch.
 _SWITCH = "_ALLOW_DETERMINISTIC_SCHEDULING"
+_RANDOM = "_r"
 
 
 @contextmanager
 def deterministic_scheduling(seed: str) -> Iterator[None]:
-    """Let the next `trio.run` of this block order its tasks by the seed."""
-    run: Any = _run
-    if not isinstance(getattr(run, "_r", None), Random) or not isinstance(getattr(run, _SWITCH, None), bool):
-        raise RuntimeError(
-            "this Trio has another scheduler; use a version of it that trxds was tested with"
-        )
-    was, state = getattr(run, _SWITCH), run._r.getstate()
-    setattr(run, _SWITCH, True)
-    run._r.seed(seed)
+    """Let each `trio.run` of this block order its tasks by the seed."""
+    random, was = getattr(_run, _RANDOM, None), getattr(_run, _SWITCH, None)
+    if not isinstance(random, Random) or not isinstance(was, bool):
+        raise RuntimeError("this Trio has another scheduler; use a version of it that trxds was tested with")
+    state = random.getstate()
+    setattr(_run, _SWITCH, True)
+    random.seed(seed)
     try:
         yield
     finally:
-        setattr(run, _SWITCH, was)
-        run._r.setstate(state)
+        setattr(_run, _SWITCH, was)
+        random.setstate(state)

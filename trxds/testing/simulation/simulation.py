@@ -45,35 +45,17 @@ START = 1_767_225_600.0
 """The time of day at the start of every simulation: 2026-01-01, 00:00 UTC."""
 
 
-class ControlPlane(ManagementServer):
-    """A control plane of a simulation: a `ManagementServer` that can die and come back, and keeps its resources."""
-
-    def __init__(self, address: str, network: SimulatedNetwork, *, snapshots: bool = False) -> None:
-        super().__init__(snapshots=snapshots)
-        self.address = address
-        self._server = Server(self.handlers, address=address, network=network, remember_calls=False)
-
-    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until cancelled."""
-        await self._server.run(task_status)
-
-    def stop(self) -> None:
-        """Die: its connections end and new ones are refused."""
-        self._server.stop()
-
-    async def start(self) -> None:
-        """Come back after `stop`, or restart. Always a checkpoint."""
-        await self._server.restart()
-
-
 class Simulation:
     """A mesh in one process. Its methods, except `run`, are for the scenario that `run` runs.
 
     `seed` decides everything that is random. `latency`, in seconds, is that of each link, one way.
     """
 
-    plane: ControlPlane
+    plane: ManagementServer
     """The control plane at `PLANE_ADDRESS`; it has no resources at first."""
+
+    plane_server: Server
+    """The server of `plane`: `stop` is its death, and `await restart()` brings it back with its resources."""
 
     network: SimulatedNetwork
     """The network, with its faults."""
@@ -83,6 +65,7 @@ class Simulation:
         self.hosts: dict[str, EchoHost] = {}
         """The hosts of `add_host` by their addresses."""
         self._latency = latency
+        self._epoch = START
         self._timeline: Timeline
         self._nursery: trio.Nursery
 
@@ -98,6 +81,10 @@ class Simulation:
         """What the network has carried; its `digest` is equal if everything was."""
         return self.network.traffic
 
+    def set_time_of_day_ahead(self, seconds: float) -> None:
+        """Set the time of day ahead, or back by a negative number, as NTP may; deadlines do not depend on it."""
+        self._epoch += seconds
+
     # -- its run
 
     def run(self, scenario: Callable[[Simulation], Awaitable[T]]) -> T:
@@ -105,7 +92,7 @@ class Simulation:
         runtime = self.random("runtime")
         sources = Sources(
             new_random=lambda: Random(runtime.getrandbits(64)),
-            epoch=lambda: START + trio.current_time(),
+            epoch=lambda: self._epoch + trio.current_time(),
             step_clock=lambda: 0.0,  # no step is long, whatever the machine does meanwhile
         )
         token = SOURCES.set(sources)
@@ -119,11 +106,13 @@ class Simulation:
         result: list[T] = []
         failure: Exception | None = None
         self.hosts.clear()
+        self._epoch = START
         self._timeline = Timeline()
         self.network = SimulatedNetwork(self._timeline, self.random("network"), self._latency)
         async with trio.open_nursery() as self._nursery:
             self._nursery.start_soon(self._timeline.run, name="simulation/timeline")
-            self.plane = await self.add_control_plane(PLANE_ADDRESS)
+            self.plane = ManagementServer()
+            self.plane_server = await self.serve(PLANE_ADDRESS, self.plane.handlers, remember_calls=False)
             try:
                 result.append(await scenario(self))
             except Exception as error:
@@ -134,12 +123,6 @@ class Simulation:
         return result[0]
 
     # -- the mesh
-
-    async def add_control_plane(self, address: str, *, snapshots: bool = False) -> ControlPlane:
-        """Start another control plane: a fallback, or another authority's. `OSError` if the address is in use."""
-        plane = ControlPlane(address, self.network, snapshots=snapshots)
-        await self._nursery.start(plane.run)
-        return plane
 
     def add_host(self, address: str, behaviour: Behaviour | None = None) -> EchoHost:
         """Start a host that answers every call of any method with its request. `OSError` if the address is in use."""
@@ -156,7 +139,8 @@ class Simulation:
         """Start a gRPC server whose handlers are coroutines; `options` are those of `trxds.testing.serve`.
 
         It serves until the simulation ends. `server.stop()`, `restart()` and `goaway()` are its faults, beside those of
-        the network. `OSError` if the address is in use.
+        the network. The handlers of a `ManagementServer` make it another control plane. `OSError` if the address is in
+        use.
         """
         server = Server(handlers, address=address, network=self.network, **options)
         await self._nursery.start(server.run)
