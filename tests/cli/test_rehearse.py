@@ -153,11 +153,14 @@ def test_both_protocol_variants_can_be_rehearsed(files, run):
 def test_the_same_plan_gives_the_same_report_byte_for_byte(files):
     """In processes of their own, as `trxds rehearse` runs them."""
     arguments = files("before", resources(*HOSTS)), files("after", resources(*HOSTS[1:])), *SMALL, "--json"
-    first, again, other = (
-        CliRunner().invoke(main, ["rehearse", *arguments, "--policy-seed", seed]).stdout for seed in ("1", "1", "2")
-    )
+    first, again = (CliRunner().invoke(main, ["rehearse", *arguments]).stdout for _ in range(2))
     assert first == again
-    assert json.loads(first)["rehearsal"]["digest"] != json.loads(other)["rehearsal"]["digest"]
+
+
+def test_another_seed_gives_another_report(files, run):
+    arguments = files("before", resources(*HOSTS)), files("after", resources(*HOSTS[1:])), *SMALL, "--json"
+    first, other = (json.loads(run(*arguments, "--policy-seed", seed).stdout) for seed in ("1", "2"))
+    assert first["rehearsal"]["digest"] != other["rehearsal"]["digest"]
 
 
 def test_a_crash_of_the_rehearsal_is_an_error_that_names_it(files, monkeypatch):

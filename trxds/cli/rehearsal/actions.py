@@ -17,7 +17,7 @@ from .plan import Resource, Step
 
 
 @dataclass(slots=True, eq=False)
-class Rehearsed:
+class RehearsalMesh:
     """The mesh that steps change, and the resources that its control plane has."""
 
     mesh: Simulation
@@ -39,8 +39,8 @@ class Rehearsed:
 class Action:
     """An action; `undo` is for a step that lasts for some time. `needs` says what a step has to give."""
 
-    do: Callable[[Rehearsed, Step], object]
-    undo: Callable[[Rehearsed, Step], Awaitable[object]] | None = None
+    do: Callable[[RehearsalMesh, Step], object]
+    undo: Callable[[RehearsalMesh, Step], Awaitable[object]] | None = None
     needs: str = "hosts"
 
 
@@ -51,26 +51,26 @@ def _name(resource: Resource) -> str:
 # -- resources
 
 
-def _replace(rehearsed: Rehearsed, step: Step) -> None:
-    rehearsed.replace(step.resources)
+def _replace(target: RehearsalMesh, step: Step) -> None:
+    target.replace(step.resources)
 
 
-def _drain(rehearsed: Rehearsed, step: Step) -> None:
-    _set_health(rehearsed, step.hosts, "DRAINING")
+def _drain(target: RehearsalMesh, step: Step) -> None:
+    _set_health(target, step.hosts, "DRAINING")
 
 
-async def _undrain(rehearsed: Rehearsed, step: Step) -> None:
-    _set_health(rehearsed, step.hosts, "HEALTHY")
+async def _undrain(target: RehearsalMesh, step: Step) -> None:
+    _set_health(target, step.hosts, "HEALTHY")
 
 
-def _set_health(rehearsed: Rehearsed, hosts: tuple[str, ...], status: str) -> None:
-    resources = deepcopy(rehearsed.resources)
+def _set_health(target: RehearsalMesh, hosts: tuple[str, ...], status: str) -> None:
+    resources = deepcopy(target.resources)
     for resource in resources:
         for endpoint in _lb_endpoints(resource):
             if address_of(endpoint.get("endpoint")) in hosts:
                 endpoint.pop("healthStatus", None)
                 endpoint["health_status"] = status
-    rehearsed.replace(resources)
+    target.replace(resources)
 
 
 def _lb_endpoints(data: Any) -> Iterable[dict[str, Any]]:
@@ -88,74 +88,74 @@ def _lb_endpoints(data: Any) -> Iterable[dict[str, Any]]:
 # -- hosts
 
 
-def _kill(rehearsed: Rehearsed, step: Step) -> None:
-    for host in rehearsed.hosts(step):
+def _kill(target: RehearsalMesh, step: Step) -> None:
+    for host in target.hosts(step):
         host.kill()
 
 
-def _vanish(rehearsed: Rehearsed, step: Step) -> None:
-    for host in rehearsed.hosts(step):
+def _vanish(target: RehearsalMesh, step: Step) -> None:
+    for host in target.hosts(step):
         host.vanish()
 
 
-def _start(rehearsed: Rehearsed, step: Step) -> None:
-    for host in rehearsed.hosts(step):
+def _start(target: RehearsalMesh, step: Step) -> None:
+    for host in target.hosts(step):
         host.start()
 
 
-async def _start_again(rehearsed: Rehearsed, step: Step) -> None:
-    _start(rehearsed, step)
+async def _start_again(target: RehearsalMesh, step: Step) -> None:
+    _start(target, step)
 
 
-def _goaway(rehearsed: Rehearsed, step: Step) -> None:
-    for host in rehearsed.hosts(step):
+def _goaway(target: RehearsalMesh, step: Step) -> None:
+    for host in target.hosts(step):
         host.goaway()
 
 
-def _reset(rehearsed: Rehearsed, step: Step) -> None:
-    for host in rehearsed.hosts(step):
-        rehearsed.mesh.network.reset(host.address)
+def _reset(target: RehearsalMesh, step: Step) -> None:
+    for host in target.hosts(step):
+        target.mesh.network.reset(host.address)
 
 
-def _fail(rehearsed: Rehearsed, step: Step) -> None:
-    for host in rehearsed.hosts(step):
+def _fail(target: RehearsalMesh, step: Step) -> None:
+    for host in target.hosts(step):
         host.behaviour = replace(host.behaviour, error_rate=step.value)
 
 
-async def _fail_no_more(rehearsed: Rehearsed, step: Step) -> None:
-    for host in rehearsed.hosts(step):
+async def _fail_no_more(target: RehearsalMesh, step: Step) -> None:
+    for host in target.hosts(step):
         host.behaviour = replace(host.behaviour, error_rate=0.0)
 
 
-def _slow(rehearsed: Rehearsed, step: Step) -> None:
+def _slow(target: RehearsalMesh, step: Step) -> None:
     for address in step.hosts:
-        rehearsed.mesh.network.slow(address, latency=step.value)
+        target.mesh.network.slow(address, latency=step.value)
 
 
-async def _slow_no_more(rehearsed: Rehearsed, step: Step) -> None:
+async def _slow_no_more(target: RehearsalMesh, step: Step) -> None:
     for address in step.hosts:
-        rehearsed.mesh.network.slow(address, latency=LATENCY)
+        target.mesh.network.slow(address, latency=LATENCY)
 
 
-def _partition(rehearsed: Rehearsed, step: Step) -> None:
+def _partition(target: RehearsalMesh, step: Step) -> None:
     for address in step.hosts:
-        rehearsed.mesh.network.partition(address)
+        target.mesh.network.partition(address)
 
 
-async def _heal(rehearsed: Rehearsed, step: Step) -> None:
+async def _heal(target: RehearsalMesh, step: Step) -> None:
     for address in step.hosts:
-        rehearsed.mesh.network.heal(address)
+        target.mesh.network.heal(address)
 
 
 # -- the control plane
 
 
-def _stop_control_plane(rehearsed: Rehearsed, step: Step) -> None:
-    rehearsed.mesh.plane_server.stop()
+def _stop_control_plane(target: RehearsalMesh, step: Step) -> None:
+    target.mesh.plane_server.stop()
 
 
-async def _start_control_plane(rehearsed: Rehearsed, step: Step) -> None:
-    await rehearsed.mesh.plane_server.restart()
+async def _start_control_plane(target: RehearsalMesh, step: Step) -> None:
+    await target.mesh.plane_server.restart()
 
 
 ACTIONS = {

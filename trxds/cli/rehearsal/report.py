@@ -67,7 +67,7 @@ def make_report(plan: Plan, record: Record, digest: str) -> Report:
             "after_the_change": sum(at >= changed for at, _ in record.calls) + len(failed),
             "failed": len(failed),
             "failed_before": len(record.failures) - len(failed),
-            "errors": _errors(failed),
+            "errors": _errors(record.failures),
         },
         "latency": latencies,
         "latency_added": {name: _added(latencies, name) for name in ("change", "after")},

@@ -8,7 +8,7 @@ from trxds.cli.control_plane import ServedResources
 from trxds.testing.simulation.echo_host import Behaviour
 from trxds.testing.simulation.simulation import LATENCY, Simulation
 
-from .actions import ACTIONS, Rehearsed
+from .actions import ACTIONS, RehearsalMesh
 from .plan import HostBehaviour, Plan, Step
 from .record import Record
 from .report import Report, make_report
@@ -34,26 +34,26 @@ async def _play(mesh: Simulation, plan: Plan) -> Record:
     mesh.network.names.update(plan.names)
     for address in plan.addresses:
         mesh.add_host(address, _behaviour(plan.behaviours.get(address, plan.behaviour)))
-    rehearsed = Rehearsed(mesh, ServedResources(mesh.plane))
-    rehearsed.replace(plan.resources)
+    target = RehearsalMesh(mesh, ServedResources(mesh.plane))
+    target.replace(plan.resources)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_sample, mesh, plan, record)
         for number in range(1, plan.load.clients + 1):
             nursery.start_soon(run_client, mesh, plan, number, record)
         for step in plan.steps:
             await trio.sleep_until(step.at)
-            ACTIONS[step.action].do(rehearsed, step)
+            ACTIONS[step.action].do(target, step)
             if step.lasts is not None:
-                nursery.start_soon(_undo_later, rehearsed, step)
+                nursery.start_soon(_undo_later, target, step)
     return record
 
 
-async def _undo_later(rehearsed: Rehearsed, step: Step) -> None:
+async def _undo_later(target: RehearsalMesh, step: Step) -> None:
     assert step.lasts is not None
     undo = ACTIONS[step.action].undo
     await trio.sleep_until(step.at + step.lasts)
     if undo is not None:
-        await undo(rehearsed, step)
+        await undo(target, step)
 
 
 async def _sample(mesh: Simulation, plan: Plan, record: Record) -> None:

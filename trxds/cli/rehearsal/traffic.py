@@ -56,7 +56,9 @@ async def _call(method: Method[bytes, bytes], timeout: float, number: int, recor
     try:
         await method(REQUEST, timeout=timeout)
     except RpcError as error:
-        failure = Failure(trio.current_time(), number, method.path, error.status.code.name, error.status.message)
+        # The same error of all clients is one.
+        message = error.status.message.replace(f'"client-{number}"', '"client"')
+        failure = Failure(trio.current_time(), number, method.path, error.status.code.name, message)
         record.failures.append(failure)
     else:
         record.calls.append((began, trio.current_time() - began))

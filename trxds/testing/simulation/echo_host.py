@@ -82,14 +82,17 @@ class EchoHost:
 
     def start(self) -> None:
         """Listen: at the beginning, or again after `kill` or `vanish`; connections from before are reset."""
-        self._network.reset(self.address)
-        self._network.release(self.address)
+        self.kill()
         self._network.accept(self.address, self._accept)
 
     def kill(self) -> None:
         """End as a process does that is killed: connections are reset and new ones refused."""
         self._network.release(self.address)
         self._network.reset(self.address)
+        # Of half-open connections it was not told, and a new process knows nothing of them.
+        self._connections.clear()
+        self._working.clear()
+        self._waiting.clear()
 
     def vanish(self) -> None:
         """End as a machine does that loses its power: nobody is told, and connections are neither made nor refused."""
