@@ -1,4 +1,4 @@
-"""The commands of docs/how-to/rehearse-a-change.md; `cd tests && python -m support.rehearsed` rewrites their outputs."""
+"""The commands of docs/how-to/rehearse-a-change.md; `python -m support.rehearsed` in tests rewrites their outputs."""
 
 from __future__ import annotations
 
