@@ -177,6 +177,31 @@ def test_only_what_is_for_threads_knows_threads() -> None:
     ]
 
 
+def test_the_clocks_of_the_machine_are_read_by_one_file_and_where_no_simulation_comes() -> None:
+    assert [path.as_posix() for path in FILES if imports(path, "time")] == [
+        "admin/page/viewer.py",
+        "admin/state_stream/stream.py",
+        "cli/running/show.py",
+        "core/determinism.py",
+        "sync/trio_thread.py",
+    ]
+
+
+def test_no_file_makes_a_random_generator_that_a_simulation_cannot_seed() -> None:
+    def unseeded(path: Path) -> bool:
+        calls = (node for node in ast.walk(ast.parse((HOUSE / path).read_text("utf-8"))) if isinstance(node, ast.Call))
+        return any(isinstance(each.func, ast.Name) and each.func.id == "Random" and not each.args for each in calls)
+
+    assert [path.as_posix() for path in FILES if unseeded(path) or imports(path, "secrets", "uuid")] == []
+    drawing = [path for path in FILES if {"random.random", "random.choice"} & set(modules_imported(path))]
+    assert [path.as_posix() for path in drawing] == []
+
+
+def test_one_file_knows_the_private_parts_of_trio() -> None:
+    private = [path for path in FILES if any(name.startswith("trio._") for name in modules_imported(path))]
+    assert [path.as_posix() for path in private] == ["testing/simulation/scheduling.py"]
+
+
 def test_only_its_own_room_knows_opentelemetry() -> None:
     assert {room_of(path) for path in FILES if imports(path, "opentelemetry")} == {"otel"}
 

@@ -242,7 +242,7 @@ async def test_leaving_a_hedged_stream_cancels_all_attempts(hedged, autojump_clo
         await trio.testing.wait_all_tasks_blocked()
         assert sorted(host.over) == [0, 1]
         assert not [name for name in task_names() if name.startswith("hedge")]
-        assert world.channel._state.calls.open == set()
+        assert world.channel._state.calls.open == {}
 
 
 async def test_the_callers_own_exception_leaves_a_hedged_stream_as_it_is(hedged, autojump_clock):

@@ -118,7 +118,7 @@ class ServedResources:
         """Push the difference, new resources before removals. Return a summary for people."""
         before, after = self._resources, reading.resources
         changed = [resource for key, resource in after.items() if before.get(key) != resource]
-        gone = before.keys() - after.keys()
+        gone = [key for key in before if key not in after]
         self.plane.put(*changed)
         for type_url, name in gone:
             self.plane.remove(RESOURCE_TYPES[type_url].kind, name)

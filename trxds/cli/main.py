@@ -27,6 +27,7 @@ from .cookie import as_lines, read_cookie
 from .demo.run import run_demo, run_live
 from .demo.screen import show_page, show_verdict, watching
 from .explain import CREDENTIALS, call_metadata, explain_call, has_destination, show_in_program
+from .rehearsal.command import rehearse
 from .running.commands import COMMANDS, checked
 from .running.program import Program
 from .running.show import run
@@ -50,7 +51,7 @@ def main(context: click.Context) -> None:
         context.color = False
 
 
-for _command in COMMANDS:
+for _command in (*COMMANDS, rehearse):
     main.add_command(_command)
 
 

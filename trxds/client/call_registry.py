@@ -19,7 +19,7 @@ class CallRegistry:
     """The registry counts each call once, with all its attempts. A successful call costs two additions."""
 
     def __init__(self) -> None:
-        self.open: set[RegisteredCall] = set()
+        self.open: dict[RegisteredCall, None] = {}  # in order, so that a simulation cancels them in the same
         self.started = self.succeeded = 0
         self.last_started = -math.inf  # on Trio's clock
 

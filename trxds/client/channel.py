@@ -7,13 +7,13 @@ import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import replace
-from random import Random
 from typing import TYPE_CHECKING, Literal
 
 import trio
 
 from trxds.core import metadata as md
 from trxds.core.connectivity import Connectivity
+from trxds.core.determinism import new_random
 from trxds.core.event_loop import check_in_trio
 from trxds.core.observe import Observer, Telemetry
 from trxds.core.observers import Observers, observe
@@ -343,7 +343,7 @@ async def open_channel(
     credentials_of_calls = () if call_credentials is None else (call_credentials,)
     send_limit = math.inf if max_send_size is None else max_send_size
     defaults = CallSettings(max_receive_size, send_limit, parse_encoding(compression), credentials_of_calls)
-    state = ChannelState(target, setup, defaults, Random(), observers, host_credentials)
+    state = ChannelState(target, setup, defaults, new_random(), observers, host_credentials)
     observe(observers, telemetry, canonical(target), Locations(state.data_plane))
     log_decisions(observers, target)
     mark_after_fork(state.lifecycle)

@@ -126,7 +126,7 @@ class Move:
         self._scope = scope = CallScope(session, pin.path, state.now(), None, state.first_wait)
         # As a call it keeps the channel from being IDLE, and ends with the session.
         session.register(self)
-        state.calls.open.add(self)
+        state.calls.open[self] = None
         try:
             await trio.lowlevel.checkpoint()
             if state.data_plane.current is None:
@@ -143,7 +143,7 @@ class Move:
             finally:
                 route.release()
         finally:
-            state.calls.open.discard(self)
+            state.calls.open.pop(self, None)
             session.end_call(self)
 
     async def _wait_for_host(self, route: CallRoute, scope: CallScope, pin: Pin) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from random import Random
 from typing import Any, TypeAlias
 
+from trxds.core.determinism import new_random
 from trxds.lb.balancing_config import make_parser
 from trxds.lb.config_builder import Update, add_override_host, build_priority
 from trxds.lb.configs import OutlierDetectionConfig
@@ -47,7 +47,7 @@ def non_xds_setup(
     tree = _PolicyTree(add_override_host(policy, target.text) if filters else policy)
 
     def make_resolver(handler: ResolverResultHandler) -> NonXdsResolver:
-        return NonXdsResolver(target, config, network.resolve, handler, Random(), filters)
+        return NonXdsResolver(target, config, network.resolve, handler, new_random(), filters)
 
     return ResolverSetup(
         authority or target.authority,

@@ -37,7 +37,7 @@ class PinnedSessions:
     """The sessions of one channel by their hosts; it implements `SessionListener`."""
 
     def __init__(self, target: str, observers: Observers, data_plane: LiveDataPlane, now: Callable[[], float]) -> None:
-        self.by_host: dict[SessionHost, set[tuple[SessionCookies, CookieKey]]] = {}
+        self.by_host: dict[SessionHost, dict[tuple[SessionCookies, CookieKey], None]] = {}
         # The clusters, or endpoints, of the newest configuration, also while the channel is IDLE; None before one.
         self.entries: object = None
         self._target = target
@@ -105,7 +105,7 @@ class PinnedSessions:
         host = event.host if isinstance(event, SessionPinned) else event.new
         if before is not None:
             self._remove(session, event.cookie, before)
-        self.by_host.setdefault(host, set()).add((session, event.cookie))
+        self.by_host.setdefault(host, {})[session, event.cookie] = None
         self._data_plane.on_publish = self.check
         if isinstance(event, SessionMoved):
             why = f"{event.reason}, {event.change}" if event.change else event.reason
@@ -125,7 +125,7 @@ class PinnedSessions:
         pinned = self.by_host.get(host)
         if pinned is None:
             return
-        pinned.discard((session, key))
+        pinned.pop((session, key), None)
         if not pinned:
             del self.by_host[host]
             self._statuses.pop(host, None)

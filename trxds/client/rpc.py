@@ -90,7 +90,7 @@ class Rpc:
             session.begin_call(self)
         # A14: a call is counted once, however many attempts it makes.
         calls = channel.calls
-        calls.open.add(self)
+        calls.open[self] = None
         calls.started += 1
         calls.last_started = now
 
@@ -391,7 +391,7 @@ class Rpc:
             self._route.release()
         if self.hedging is not None:
             self.hedging.stop()
-        calls.open.discard(self)
+        calls.open.pop(self, None)
         self.scope.error = RpcError  # a bound method here would be a cycle for the garbage collector
         if self._session is not None:
             self._session.end_call(self)

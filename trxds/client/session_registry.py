@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 
+from trxds.core.determinism import wall_clock
 from trxds.core.observers import Observers
 from trxds.resolver.target_uri import canonical, parse_non_xds_target
 from trxds.session_affinity.session import SessionCookies
@@ -27,7 +27,7 @@ class SessionRegistry:
         self.open: dict[SessionCookies, set[OpenSession]] = {}  # with the blocks that make calls in them
         self.pinned = PinnedSessions(lifecycle.target, observers, data_plane, now)
         self.unsticky = UnstickyMethods(lifecycle.target)
-        self.epoch: Callable[[], float] = time.time
+        self.epoch: Callable[[], float] = wall_clock()
         self._lifecycle = lifecycle
         self._now = now
         self._numbers = count(1)

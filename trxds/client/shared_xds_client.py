@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import trio
 
+from trxds.core.determinism import new_random
 from trxds.core.event_loop import check_in_trio
 from trxds.core.observe import NOWHERE, Telemetry
 from trxds.core.observers import Observers, observe
@@ -58,7 +59,7 @@ class SharedXdsClient:
         self._loads = LoadStore()
         if find_proxy is not None:
             network = ServerProxyNetwork(network, find_proxy)
-        self._client = make_client(settings, network, Random(), policies, self._loads, observers)
+        self._client = make_client(settings, network, new_random(), policies, self._loads, observers)
         self._closed = False
         self._crash: BaseException | None = None
 
@@ -142,7 +143,7 @@ def xds_setup(
 
     def make_resolver(handler: ResolverResultHandler) -> XdsResolver:
         handler = replace(handler, limits=limits)
-        first_wait.resolver = XdsResolver(client, network.resolve, names.listener, authority, handler, Random())
+        first_wait.resolver = XdsResolver(client, network.resolve, names.listener, authority, handler, new_random())
         return first_wait.resolver
 
     return ResolverSetup(

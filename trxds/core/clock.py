@@ -8,13 +8,14 @@ later uses the difference at the time when it happened.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 import trio
+
+from .determinism import wall_clock
 
 TimeOfDay: TypeAlias = Callable[[float], str]
 """A function from a time on Trio's clock to the time of day in ISO form, to the second."""
@@ -29,7 +30,7 @@ class Clock:
     @classmethod
     def now(cls) -> Clock:
         """Return the clock with the present difference."""
-        return cls(time.time() - trio.current_time())
+        return cls(wall_clock()() - trio.current_time())
 
     def stamp(self, timestamp: Any, at: float) -> None:
         """Fill in a protobuf Timestamp; `-inf`, for an event that has not happened, leaves it empty."""

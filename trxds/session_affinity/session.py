@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from typing import NamedTuple, Protocol
 
 import trio
 
+from trxds.core.determinism import wall_clock
 from trxds.core.metadata import EMPTY, Metadata
 from trxds.lb.override_host.repin_reason import Repin, RepinReason, reason_of
 from trxds.lb.pick import Override, PickArgs
@@ -67,7 +67,7 @@ class SessionCookies:
         self,
         wait_for_first: bool = True,
         number: int = 0,
-        epoch: Callable[[], float] = time.time,
+        epoch: Callable[[], float] | None = None,
         listener: SessionListener | None = None,
     ) -> None:
         self.number = number
@@ -77,7 +77,7 @@ class SessionCookies:
         self.moves = 0
         self.last_move: Repin | None = None
         self.view = SessionView({}, FirstCall(wait_for_first))
-        self.metadata = SessionMetadata(epoch)
+        self.metadata = SessionMetadata(epoch or wall_clock())
         self.is_moving = False
         self._listener = listener
         self._waits_for_first = wait_for_first

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 
+from trxds.core.determinism import wall_clock
 from trxds.core.metadata import Metadata
 from trxds.lb.pick import Override, PickArgs
 from trxds.resolver.pick_outcomes import SessionStep
@@ -23,11 +23,11 @@ _MAX_KNOWN_COOKIES = 256
 class StatefulSession:
     """The filter for all routes that share one configuration."""
 
-    def __init__(self, state: SessionState, strict: bool = False, epoch: Callable[[], float] = time.time) -> None:
+    def __init__(self, state: SessionState, strict: bool = False, epoch: Callable[[], float] | None = None) -> None:
         self.path = state.path if isinstance(state, CookieConfig) else ""  # of the calls that take part; empty for all
         self._carrier = make_carrier(state)
         self._strict = strict
-        self._epoch = epoch
+        self._epoch = epoch or wall_clock()
         # The last path and metadata, with their results: a method's calls often have the same ones.
         self._last_path: str | None = None
         self._last_metadata: Metadata | None = None

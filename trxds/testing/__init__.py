@@ -10,7 +10,8 @@
 
 `ManagementServer` is the control plane, and `trxds.testing.resources` makes its resources in a short form. With
 `network=MemoryNetwork()` and an address of your choice nothing leaves the process, and a whole scenario runs on Trio's
-MockClock. `trxds.testing.pytest` has these parts as fixtures for pytest.
+MockClock. `Simulation` is a whole mesh whose every step a seed decides. `trxds.testing.pytest` has these parts as
+fixtures for pytest.
 """
 
 from trxds.server.server import Server, serve
@@ -19,14 +20,18 @@ from trxds.server.server_limits import ServerLimits
 
 from .management import ManagementServer
 from .network import MemoryNetwork
+from .simulation.echo_host import Behaviour
+from .simulation.simulation import Simulation
 
 __all__ = [
+    "Behaviour",
     "Call",
     "Handler",
     "ManagementServer",
     "MemoryNetwork",
     "Server",
     "ServerLimits",
+    "Simulation",
     "bidi_streaming",
     "client_streaming",
     "serve",

@@ -28,6 +28,7 @@ from trxds.resources.types import RESOURCE_TYPES
 from trxds.server.server import serve
 from trxds.server.server_call import Call, Handler
 
+from .canonical_any import canonical
 from .load import PATH as LOAD_PATH
 from .load import LoadReportingService
 from .network import MemoryNetwork
@@ -319,7 +320,7 @@ def _request(message: Any, kind: str, names: tuple[str, ...], stream: int) -> Re
 def _packed(resource: Any) -> tuple[str, str, protos.AnyProto]:
     """Return the kind, name and Any of a resource in one of the forms that `put` takes."""
     if isinstance(resource, Mapping):
-        resource = protos.from_json(resource)
+        resource = canonical(protos.from_json(resource))
     packed = resource if isinstance(resource, protos.AnyProto) else protos.pack(resource)
     kind = _KINDS.get(packed.type_url)
     if kind is None:

@@ -58,7 +58,7 @@ class SubchannelPool:
         self._secured = secured
         self._random = random
         self._leases: dict[Key, Counter[ConflatingQueue[Any]]] = {}
-        self._connections: set[Connection] = set()  # with the draining ones of retired subchannels
+        self._connections: dict[Connection, None] = {}  # with the draining ones of retired subchannels
         self._updates = 0
         # Subchannels to connect; None ends `run`.
         self._connect_requests: ConflatingQueue[Subchannel | None] = ConflatingQueue()

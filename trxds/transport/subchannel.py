@@ -48,7 +48,7 @@ class SubchannelContext:
     options: WireOptions
     keepalive: Keepalive | None
     observers: Observers
-    connections: set[Connection]
+    connections: dict[Connection, None]
     start: Callable[[Subchannel], None]
     health_check: HealthCheck | None = None
 
@@ -170,12 +170,12 @@ class Subchannel:
         """Run the connection's reader in this task."""
         context = self._context
         connection = Connection(transport, peer=self.address, options=context.options, keepalive=context.keepalive)
-        context.connections.add(connection)
+        context.connections[connection] = None
         self.traffic.begin(connection)
         try:
             await self._run_connection(connection, scope)
         finally:
-            context.connections.discard(connection)
+            context.connections.pop(connection, None)
             self.traffic.end(connection)
         # A connection that was never READY is a failed attempt, so the next one waits for the backoff: also if
         # SETTINGS came together with a GOAWAY.

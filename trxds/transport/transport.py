@@ -8,6 +8,7 @@ there are. The writer sends the bytes that the socket does not take. Plain funct
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -117,8 +118,63 @@ class SocketTransport(Transport):
             return 0
 
 
+class DirectStream(trio.abc.HalfCloseableStream):
+    """A stream that is no socket, but can be used by plain functions as one: a simulated one, say."""
+
+    @abstractmethod
+    def send_nowait(self, data: bytes) -> int:
+        """Return the number of bytes that were sent at once. An error shows when the rest is sent."""
+
+    @abstractmethod
+    def receive_nowait(self) -> bytes | None:
+        """Return the bytes that have come, or None; no bytes at the end. `trio.BrokenResourceError` if it is broken."""
+
+    @abstractmethod
+    async def readable(self) -> None:
+        """Wait until `receive_nowait` does not return None."""
+
+    @abstractmethod
+    def interrupt(self) -> None:
+        """Wake the task in `readable` by a `trio.ClosedResourceError`."""
+
+
+class DirectTransport(Transport):
+    """A transport with the scheduler steps of a socket's."""
+
+    __slots__ = ()
+
+    stream: DirectStream
+
+    at_once = True
+
+    def __init__(self, stream: DirectStream) -> None:
+        super().__init__(stream)
+        self.readable = stream.readable
+
+    async def receive(self) -> bytes:
+        while True:
+            await self.readable()
+            data = self.stream.receive_nowait()
+            if data is not None:
+                return data
+
+    def receive_nowait(self) -> bytes | None:
+        return self.stream.receive_nowait()
+
+    def enable_interrupt(self) -> bool:
+        return True
+
+    def interrupt(self) -> None:
+        self.stream.interrupt()
+
+    def send_nowait(self, data: bytes) -> int:
+        return self.stream.send_nowait(data)
+
+
 def transport_of(stream: trio.abc.Stream) -> Transport:
     """Return the fastest transport for this stream."""
+    if isinstance(stream, DirectStream):
+        return DirectTransport(stream)
     if isinstance(stream, trio.SocketStream) and os.name == "posix":
         return SocketTransport(stream)
     return Transport(stream)

@@ -121,4 +121,5 @@ class Writer:
                 return
 
     def _is_due(self) -> bool:
-        return self._outgoing.unsent > 0 or self._has_work_left or self._is_closing
+        # With the rest of another task's flush: later flushes leave it alone, so nobody else would send it.
+        return bool(self._unwritten) or self._outgoing.unsent > 0 or self._has_work_left or self._is_closing

@@ -11,13 +11,13 @@ import logging
 import math
 from collections.abc import Callable, Iterable
 from random import Random
-from time import perf_counter
 from typing import Any, TypeAlias, TypeVar
 
 import trio
 
 from trxds.core.backoff import Backoff
 from trxds.core.conflating_queue import ConflatingQueue
+from trxds.core.determinism import step_clock
 from trxds.core.observers import Observers
 from trxds.core.plural import plural
 from trxds.resources.cooperative_parse import Slices
@@ -125,7 +125,7 @@ class AdsStream:
     async def _write(self, stream: ClientStream) -> None:
         while True:
             while (request := self._next_request()) is not None:
-                if not await stream.send(request.SerializeToString()):
+                if not await stream.send(request.SerializeToString(deterministic=True)):
                     self._can_send = False
                     self._request_sent.unpark_all()
                     return  # the reader gets the reason
@@ -170,10 +170,11 @@ class AdsStream:
     async def _drain_messages(self, stream: ClientStream, message: bytes | None) -> dict[Resource, None]:
         """Handle this message and those that came with it, so that watchers and server get one update for all."""
         touched: dict[Resource, None] = {}
-        started = perf_counter()
+        clock = step_clock()
+        started = clock()
         while message is not None:
             touched |= dict.fromkeys(await self._handle_message(message))
-            is_time_left = perf_counter() - started < SLICE_TIME and not self._has_much_unsent()
+            is_time_left = clock() - started < SLICE_TIME and not self._has_much_unsent()
             message = stream.receive_nowait() if is_time_left else None
         return touched
 
@@ -209,13 +210,14 @@ class AdsStream:
 
 async def _run_in_slices(work: Slices[T]) -> T:
     """Drive a long computation, and let other tasks run every few milliseconds."""
-    started = perf_counter()
+    clock = step_clock()
+    started = clock()
     while True:
         try:
             next(work)
         except StopIteration as done:
             value: T = done.value
             return value
-        if perf_counter() - started > SLICE_TIME:
+        if clock() - started > SLICE_TIME:
             await trio.lowlevel.checkpoint()
-            started = perf_counter()
+            started = clock()

@@ -132,4 +132,4 @@ class LrsStream:
 
 
 def _serialize(message: Any) -> bytes:
-    return bytes(message.SerializeToString())
+    return bytes(message.SerializeToString(deterministic=True))

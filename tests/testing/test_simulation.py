@@ -1,0 +1,432 @@
+"""Simulations: the same seed gives the same bytes, and each fault is what its name says."""
+
+import errno
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+import trio
+
+import trxds
+from trxds.testing import Behaviour, Simulation, unary
+from trxds.testing import resources as xds
+from trxds.testing.simulation import scheduling
+
+METHOD = "/shop.Cart/Add"
+HOSTS = [f"10.0.1.{number}:50051" for number in range(1, 5)]
+
+
+def route(mesh, *hosts, **cookie):
+    mesh.plane.put(
+        xds.listener("shop", routes="r", filters=[xds.stateful_session(**cookie)]),
+        xds.routes("r", xds.route("cart")),
+        xds.cluster("cart"),
+        xds.endpoints("cart", xds.locality(*hosts)),
+    )
+
+
+def add_hosts(mesh, *hosts, **behaviour):
+    made = [mesh.add_host(host, Behaviour(**behaviour)) for host in hosts]
+    route(mesh, *hosts)
+    return made
+
+
+async def call(caller, **more):
+    return await caller.method(METHOD)(b"apples", **more)
+
+
+async def busy_mesh(mesh):
+    """Sessions, other calls, both protocol variants and faults: all that may depend on chance."""
+    hosts = add_hosts(mesh, *HOSTS, latency=0.002, p99=0.1, error_rate=0.1)
+    names = ["cart", *"abcde"]
+    mesh.plane.put(
+        xds.routes("r", xds.route(dict.fromkeys(names, 10))),
+        *(xds.cluster(name) for name in names),
+        *(xds.endpoints(name, xds.locality(*HOSTS)) for name in names),
+    )
+    moved = []
+
+    async def client(name):
+        features = ("xds_v3", "trxds.delta") if name.endswith(("1", "3")) else ("xds_v3",)
+        bootstrap = mesh.bootstrap(node=name, features=features)
+        async with (
+            mesh.open_channel("xds:///shop", client=name, bootstrap=bootstrap) as channel,
+            channel.session() as session,
+        ):
+            random = mesh.random(name)
+            for _ in range(10):
+                await trio.sleep(random.expovariate(1))
+                for caller in (session, channel):
+                    try:
+                        await call(caller, timeout=3)
+                    except trxds.RpcError as error:
+                        moved.append((trio.current_time(), str(error)))
+            moved.append((name, session.host))
+
+    async with trio.open_nursery() as nursery:
+        for number in range(4):
+            nursery.start_soon(client, f"client-{number}")
+        await trio.sleep(3)
+        hosts[0].kill()
+        await trio.sleep(2)
+        mesh.plane_server.stop()
+        await trio.sleep(1)
+        await mesh.plane_server.restart()  # a delta client now says which versions it has
+        mesh.plane.put(*(xds.endpoints(name, xds.locality(*HOSTS[1:])) for name in names))
+        hosts[2].goaway()
+        hosts[3].reset_streams()
+    return mesh.traffic.digest, moved
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_one_others():
+    first, again, other = (Simulation(seed).run(busy_mesh) for seed in (7, 7, 8))
+    assert first == again
+    assert first != other
+
+
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_bytes_whatever_the_seed_of_hashes_is():
+    program = (
+        "from testing.test_simulation import busy_mesh; from trxds.testing import Simulation;"
+        "print(Simulation(7).run(busy_mesh))"
+    )
+    # This process has another seed, so texts and objects have another order in its sets.
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONHASHSEED": "4711"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"{Simulation(7).run(busy_mesh)}\n"
+
+
+def test_trio_still_has_its_switch_for_a_deterministic_order():
+    order = []
+
+    async def note(name):
+        await trio.lowlevel.checkpoint()
+        order.append(name)
+
+    async def run():
+        async with trio.open_nursery() as nursery:
+            for name in "abcdefgh":
+                nursery.start_soon(note, name)
+
+    def orders(seed):
+        order.clear()
+        with scheduling.deterministic_scheduling(seed):
+            trio.run(run)
+        return tuple(order)
+
+    assert orders("1") == orders("1")
+    assert len({orders(str(seed)) for seed in range(9)}) > 1, "the order is still random"
+
+
+def test_another_scheduler_of_trio_is_an_error(monkeypatch):
+    monkeypatch.delattr("trio._core._run._ALLOW_DETERMINISTIC_SCHEDULING")
+    with pytest.raises(RuntimeError, match="use a version of it that trxds was tested with"):
+        Simulation().run(busy_mesh)
+
+
+def test_trio_is_left_as_it_was():
+    before = trio._core._run._ALLOW_DETERMINISTIC_SCHEDULING, trio._core._run._r.getstate()
+    Simulation().run(busy_mesh)
+    assert (trio._core._run._ALLOW_DETERMINISTIC_SCHEDULING, trio._core._run._r.getstate()) == before
+
+
+def test_a_simulation_starts_no_thread(monkeypatch):
+    async def resolve_a_name(mesh):
+        mesh.add_host("198.18.0.1:50051")
+        mesh.network.names["shop.example"] = ["198.18.0.1"]
+        async with mesh.open_channel("dns:///shop.example:50051") as channel:
+            assert await call(channel) == b"apples"
+
+    def no_threads(self):
+        pytest.fail("a thread was started")
+
+    monkeypatch.setattr(threading.Thread, "start", no_threads)
+    Simulation().run(resolve_a_name)
+
+
+def test_an_exception_of_the_scenario_comes_out_as_it_is():
+    async def fails(mesh):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        Simulation().run(fails)
+
+
+# -- time
+
+
+def test_the_time_of_day_is_simulated_too():
+    """A cookie with an age is gone when its time is over on the simulation's clock."""
+
+    async def scenario(mesh):
+        hosts = add_hosts(mesh, *HOSTS)
+        route(mesh, *HOSTS, ttl=60)
+        async with mesh.open_channel("xds:///shop") as channel, channel.session() as session:
+            await call(session)
+            token = session.export()
+            mesh.set_time_of_day_ahead(61)
+            async with channel.session(token) as continued:
+                hosts_of_token = continued.hosts
+        return bool(session.host), dict(hosts_of_token), len(hosts)
+
+    assert Simulation().run(scenario) == (True, {}, 4)
+
+
+def test_ten_minutes_take_ten_minutes_on_its_clock_only():
+    async def scenario(mesh):
+        (host,) = add_hosts(mesh, HOSTS[0], latency=600.0)
+        async with mesh.open_channel("xds:///shop") as channel:
+            await call(channel)
+        return trio.current_time(), host.calls
+
+    assert Simulation(latency=0.0).run(scenario) == (600.0, 1)
+
+
+# -- hosts
+
+
+def test_links_take_their_latency_and_hosts_theirs():
+    async def scenario(mesh):
+        add_hosts(mesh, HOSTS[0], latency=0.1)
+        async with mesh.open_channel("xds:///shop") as channel:
+            await call(channel)
+            began = trio.current_time()
+            await call(channel)
+            first = trio.current_time() - began
+            mesh.network.slow(HOSTS[0], latency=0.5)
+            await call(channel)
+        return round(first, 6), round(trio.current_time() - began - first, 6)
+
+    assert Simulation(latency=0.01).run(scenario) == (0.12, 1.1)
+
+
+def test_a_host_works_on_as_many_calls_as_it_has_capacity_for():
+    async def scenario(mesh):
+        add_hosts(mesh, HOSTS[0], latency=1.0, capacity=2)
+        ended = []
+
+        async def one(channel):
+            await call(channel)
+            ended.append(round(trio.current_time() - began))
+
+        async with mesh.open_channel("xds:///shop") as channel, trio.open_nursery() as nursery:
+            began = trio.current_time()
+            for _ in range(5):
+                nursery.start_soon(one, channel)
+        return ended
+
+    assert Simulation(latency=0.0).run(scenario) == [1, 1, 2, 2, 3]
+
+
+def test_a_call_that_is_given_up_makes_room_for_another():
+    async def scenario(mesh):
+        add_hosts(mesh, HOSTS[0], latency=5.0, capacity=1)
+        async with mesh.open_channel("xds:///shop") as channel:
+            with pytest.raises(trxds.RpcError, match="DEADLINE_EXCEEDED"):
+                await call(channel, timeout=1)
+            await call(channel)
+            return round(trio.current_time())
+
+    assert Simulation(latency=0.0).run(scenario) == 6
+
+
+def test_a_hosts_errors_have_the_rate_that_was_set():
+    async def scenario(mesh):
+        add_hosts(mesh, HOSTS[0], error_rate=0.25)
+        failed = 0
+        async with mesh.open_channel("xds:///shop") as channel:
+            for _ in range(200):
+                try:
+                    await call(channel)
+                except trxds.RpcError as error:
+                    assert error.status.code is trxds.StatusCode.UNAVAILABLE
+                    failed += 1
+        return failed
+
+    assert 35 <= Simulation(1).run(scenario) <= 65
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"latency": -1}, "latency -1 is no number of seconds"),
+        ({"latency": 2, "p99": 1}, "p99 1 is no number of seconds from the latency, 2"),
+        ({"p99": 1}, "needs a latency above 0"),
+        ({"error_rate": 2}, "error_rate 2 is not between 0 and 1"),
+        ({"capacity": 0}, "capacity 0 is below 1"),
+    ],
+)
+def test_a_behaviour_that_makes_no_sense_is_an_error(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        Behaviour(**wrong)
+
+
+def test_messages_larger_than_all_windows_are_echoed():
+    async def scenario(mesh):
+        add_hosts(mesh, HOSTS[0])
+        large = bytes(range(256)) * 4096
+        async with mesh.open_channel("xds:///shop") as channel:
+            return [await channel.method(METHOD)(large) == large for _ in range(2)]
+
+    assert Simulation().run(scenario) == [True, True]
+
+
+def test_a_stream_of_messages_is_echoed_one_by_one():
+    async def scenario(mesh):
+        add_hosts(mesh, HOSTS[0])
+        async with mesh.open_channel("xds:///shop") as channel:
+            method = channel.method(METHOD, client_streaming=True, server_streaming=True)
+            async with method.open() as talk:
+                answers = []
+                for message in (b"one", b"two"):
+                    await talk.send(message)
+                    answers.append(await talk.receive())
+                talk.done_sending()
+                answers.append(await talk.receive())
+        return answers
+
+    assert Simulation().run(scenario) == [b"one", b"two", None]
+
+
+def test_hosts_may_be_coroutines():
+    async def slow_cart(request, call):
+        await trio.sleep(20)
+        return b"added " + request
+
+    async def scenario(mesh):
+        server = await mesh.serve(HOSTS[0], {METHOD: unary(slow_cart)})
+        route(mesh, HOSTS[0])
+        async with mesh.open_channel("xds:///shop") as channel:
+            answer = await call(channel)
+            large = await channel.method(METHOD)(bytes(300_000))
+        return answer, len(large), len(server.calls)
+
+    assert Simulation().run(scenario) == (b"added apples", 300_006, 2)
+
+
+# -- faults
+
+
+def outcome_of(fault, **behaviour):
+    """What a call that is under way sees of a fault of its host."""
+
+    async def scenario(mesh):
+        (host,) = add_hosts(mesh, HOSTS[0], **({"latency": 2.0} | behaviour))
+        async with mesh.open_channel("xds:///shop") as channel, trio.open_nursery() as nursery:
+            seen = []
+
+            async def one():
+                try:
+                    seen.append(await call(channel, timeout=30))
+                except trxds.RpcError as error:
+                    seen.append(str(error))
+
+            nursery.start_soon(one)
+            await trio.sleep(1)
+            await fault(mesh, host)
+        return seen[0], round(trio.current_time())
+
+    return Simulation(latency=0.0).run(scenario)
+
+
+def fault(function):
+    async def run(mesh, host):
+        function(mesh, host)
+
+    return run
+
+
+def test_a_host_that_is_killed_resets_its_connections():
+    assert outcome_of(fault(lambda mesh, host: host.kill())) == (
+        f"UNAVAILABLE: {HOSTS[0]}: connection lost: [Errno 104] Connection reset by peer",
+        1,
+    )
+
+
+def test_of_a_host_that_vanishes_nobody_is_told():
+    message, at = outcome_of(fault(lambda mesh, host: host.vanish()))
+    assert message.startswith("DEADLINE_EXCEEDED") and at == 30
+
+
+def test_a_half_open_connection_loses_what_is_sent():
+    message, at = outcome_of(fault(lambda mesh, host: mesh.network.half_open(host.address)))
+    assert message.startswith("DEADLINE_EXCEEDED") and at == 30
+
+
+def test_after_a_partition_the_bytes_arrive():
+    async def partition(mesh, host):
+        mesh.network.partition(host.address)
+        await trio.sleep(9)
+        mesh.network.heal(host.address)
+
+    assert outcome_of(partition) == (b"apples", 10)
+
+
+def test_a_partition_may_be_between_one_client_and_a_host():
+    async def partition(mesh, host):
+        mesh.network.partition(host.address, client="somebody else")
+
+    assert outcome_of(partition) == (b"apples", 2)
+
+
+def test_a_goaway_lets_calls_end():
+    assert outcome_of(fault(lambda mesh, host: host.goaway())) == (b"apples", 2)
+
+
+def test_a_reset_stream_fails_its_call_alone():
+    message, at = outcome_of(fault(lambda mesh, host: host.reset_streams()))
+    assert "INTERNAL_ERROR" in message and at == 1
+
+
+def test_without_file_descriptors_nobody_connects():
+    async def scenario(mesh):
+        add_hosts(mesh, HOSTS[0])
+        mesh.network.fail_connections(HOSTS[0], error=errno.EMFILE)
+        async with mesh.open_channel("xds:///shop") as channel:
+            with pytest.raises(trxds.RpcError, match="Too many open files"):
+                await call(channel)
+            mesh.network.heal(HOSTS[0])
+            return await call(channel, wait_for_ready=True)
+
+    assert Simulation().run(scenario) == b"apples"
+
+
+def test_a_host_that_comes_back_is_used_again():
+    async def scenario(mesh):
+        (host,) = add_hosts(mesh, HOSTS[0])
+        async with mesh.open_channel("xds:///shop") as channel:
+            await call(channel)
+            host.vanish()
+            await trio.sleep(5)
+            host.start()
+            await trio.sleep(1)  # the client notices that its connection is broken, and connects anew
+            return await call(channel, timeout=1)
+
+    assert Simulation().run(scenario) == b"apples"
+
+
+def test_a_dead_control_plane_changes_nothing_until_it_is_back():
+    async def scenario(mesh):
+        hosts = add_hosts(mesh, *HOSTS[:2])
+        async with mesh.open_channel("xds:///shop") as channel:
+            await call(channel)
+            mesh.plane_server.stop()
+            route(mesh, HOSTS[0])
+            for _ in range(10):
+                await call(channel)
+            while_dead = hosts[1].calls
+            await mesh.plane_server.restart()
+            await trio.sleep(5)
+            before = hosts[1].calls
+            for _ in range(10):
+                await call(channel)
+            return while_dead > 3, hosts[1].calls - before
+
+    assert Simulation().run(scenario) == (True, 0)

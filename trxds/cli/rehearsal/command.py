@@ -1,0 +1,233 @@
+"""The command `trxds rehearse` and its options."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from trxds.cli.resource_file import ResourceFile, read_resource_file
+from trxds.core.plural import plural
+
+from . import mesh_of_files
+from .child import RehearsalError, run_in_child
+from .expectations import QUANTITIES, Expectation, Verdict, parse_expectations
+from .host_options import parse_behaviours
+from .html import as_page
+from .plan import Load, Plan, Resource, Step
+from .quantities import parse_seconds
+from .script import read_script
+from .text import as_lines
+
+
+class _Seconds(click.ParamType[float]):
+    name = "TIME"
+
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        try:
+            return parse_seconds(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class _Expectations(click.ParamType[tuple[Expectation, ...]]):
+    name = "TEXT"
+
+    def convert(
+        self, value: str | tuple[Expectation, ...], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[Expectation, ...]:
+        if not isinstance(value, str):
+            return value
+        try:
+            return parse_expectations(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+SECONDS = _Seconds()
+_EXPECT_HELP = f"Exit 1 unless this holds: 'moved<=5% failed==0'. There are {', '.join(QUANTITIES)}."
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=FILE, metavar="BEFORE [AFTER]...")
+@click.option("--script", type=FILE, help="Steps with their times, in YAML, in place of AFTER.")
+@click.option("--clients", type=click.IntRange(1), default=20, show_default=True, help="Clients, each with a channel.")
+@click.option("--sessions", type=click.IntRange(0), default=1, show_default=True, help="Sessions of each client.")
+@click.option(
+    "--rps", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True, help="Calls a second, per client."
+)
+@click.option("--timeout", type=SECONDS, default="5s", show_default=True, help="Deadline of each call.")
+@click.option(
+    "--before", "first", type=SECONDS, default="30s", show_default=True, help="When the first AFTER is served."
+)
+@click.option(
+    "--after",
+    "rest",
+    type=SECONDS,
+    default="60s",
+    show_default=True,
+    help="How long each AFTER, or the last step, is watched.",
+)
+@click.option(
+    "--hosts",
+    "behaviours",
+    multiple=True,
+    metavar="TEXT",
+    help="'latency=5ms p99=80ms errors=0.1% capacity=50', or behind an ADDRESS; may be repeated.",
+)
+@click.option("--target", "targets", multiple=True, metavar="xds:///NAME", help="Default: each API listener in BEFORE.")
+@click.option(
+    "--method", "methods", multiple=True, metavar="/package.Service/Method", help="Default: one for each route."
+)
+@click.option("--policy-seed", "seed", type=int, default=0, show_default=True, help="Decides all that is random.")
+@click.option("--delta", is_flag=True, help="The incremental protocol variant.")
+@click.option("--json", "as_json", is_flag=True, help="The whole report as one JSON value.")
+@click.option(
+    "--html", "page", type=click.Path(dir_okay=False, path_type=Path), help="Write the report as one page, too."
+)
+@click.option("--expect", "expected", type=_Expectations(), default=(), help=_EXPECT_HELP)
+def rehearse(
+    files: tuple[Path, ...],
+    script: Path | None,
+    clients: int,
+    sessions: int,
+    rps: float,
+    timeout: float,
+    first: float,
+    rest: float,
+    behaviours: tuple[str, ...],
+    targets: tuple[str, ...],
+    methods: tuple[str, ...],
+    seed: int,
+    delta: bool,
+    as_json: bool,
+    page: Path | None,
+    expected: tuple[Expectation, ...],
+) -> None:
+    """Try a change of xDS resources on a simulated mesh, and report what it does to sessions and calls.
+
+    BEFORE and each AFTER are files as `trxds plane` reads them. trxds's own client runs against hosts in memory, one
+    for each endpoint in the files, on a clock that jumps. The same files and options give the same report.
+
+    Exits 1 if a file has errors, or an expectation does not hold.
+    """
+    load = Load(clients, sessions, rps, timeout, targets, methods)
+    contents = [_read(file) for file in files]
+    remarks = [f"{file}: {remark}" for file, content in zip(files, contents, strict=True) for remark in content.remarks]
+    series = [tuple(content.resources.values()) for content in contents]
+    steps, more = _steps(files, series, script, first, rest)
+    everything = [each for resources in (*series, more) for each in resources]
+    plan = _plan(series[0], everything, steps, load, rest, behaviours, remarks, seed=seed, delta=delta)
+    try:
+        report = run_in_child(plan)
+    except RehearsalError as error:
+        raise click.ClickException(
+            f"the rehearsal has failed; this is a bug in trxds, please report it\n{error}"
+        ) from error
+    verdicts = [each.check(report) for each in expected]
+    report["expectations"] = [{"text": each.text, "found": each.found, "holds": each.holds} for each in verdicts]
+    if page is not None:
+        names = [str(file) for file in (*files, *([script] if script is not None else []))]
+        _write(page, as_page(report, names))
+    click.echo(json.dumps(report, indent=1) if as_json else "\n".join((*as_lines(report), *_verdicts(verdicts))))
+    sys.exit(0 if all(each.holds for each in verdicts) else 1)
+
+
+def _read(file: Path) -> ResourceFile:
+    """Return the resources of a file; errors are printed, and end the command."""
+    try:
+        content = read_resource_file(file.read_text("utf-8"))
+    except UnicodeDecodeError as error:
+        raise click.ClickException(f"{file}: not UTF-8: {error}") from error
+    if content.problems:
+        for problem in content.problems:
+            click.echo(f"{file}: {problem}", err=True)
+        raise click.ClickException(f"{file}: {plural(len(content.problems), 'problem')}; nothing is rehearsed")
+    return content
+
+
+def _steps(
+    files: tuple[Path, ...], series: Sequence[tuple[Resource, ...]], script: Path | None, first: float, rest: float
+) -> tuple[tuple[Step, ...], tuple[Resource, ...]]:
+    """Return the steps, and the resources of files that only the script names."""
+    if script is None:
+        if len(files) < 2:
+            raise click.UsageError("nothing changes: give a second file, or steps by --script")
+        if first <= 0 or rest <= 0:
+            raise click.UsageError("--before and --after must be longer than 0")
+        changes = zip(files[1:], series[1:], strict=True)
+        return tuple(
+            Step(first + number * rest, "replace", f"replace by {file.name}", resources=resources)
+            for number, (file, resources) in enumerate(changes)
+        ), ()
+    if len(files) > 1:
+        raise click.UsageError("with --script there is one file, BEFORE; the script replaces it")
+
+    def read(name: str) -> tuple[Resource, ...]:
+        file = script.parent / name
+        if not file.is_file():
+            raise ValueError(f"there is no file {file}")
+        content = read_resource_file(file.read_text("utf-8", errors="replace"))
+        if content.problems:
+            raise ValueError(f"{file}: {content.problems[0]}")
+        return tuple(content.resources.values())
+
+    found = read_script(
+        script.read_text("utf-8", errors="replace"),
+        lambda resources: mesh_of_files.addresses((*series[0], *resources)),
+        read,
+    )
+    for problem in found.problems:
+        click.echo(f"{script}: {problem}", err=True)
+    if found.problems:
+        raise click.ClickException(f"{script}: {plural(len(found.problems), 'problem')}; nothing is rehearsed")
+    return found.steps, tuple(each for step in found.steps for each in step.resources)
+
+
+def _plan(
+    resources: tuple[Resource, ...],
+    everything: list[Resource],
+    steps: tuple[Step, ...],
+    load: Load,
+    rest: float,
+    behaviours: tuple[str, ...],
+    remarks: list[str],
+    *,
+    seed: int,
+    delta: bool,
+) -> Plan:
+    names = mesh_of_files.names(everything)
+    found = [f"{names[name][0]}:{port}" for name, port in mesh_of_files.named_addresses(everything)]
+    addresses = tuple(dict.fromkeys((*mesh_of_files.addresses(everything), *found)))
+    if not addresses:
+        raise click.ClickException("no cluster of the files has an endpoint; nothing is rehearsed")
+    targets = load.targets or mesh_of_files.targets(resources)
+    if not targets:
+        raise click.UsageError("BEFORE has no API listener, which clients ask for; name one by --target xds:///NAME")
+    methods = load.methods or mesh_of_files.methods(resources)
+    load = Load(load.clients, load.sessions, load.rps, load.timeout, targets, methods)
+    try:
+        behaviour, single = parse_behaviours(behaviours, addresses)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--hosts") from error
+    end = max(step.at + (step.lasts or 0.0) for step in steps) + rest
+    notes = [*remarks, *(f"{name} is {names[name][0]} in the rehearsal" for name in names)]
+    return Plan(resources, steps, end, addresses, names, load, seed, delta, behaviour, single, tuple(notes))
+
+
+def _verdicts(verdicts: list[Verdict]) -> Iterator[str]:
+    for each in verdicts:
+        yield f"{'holds' if each.holds else 'FAILS':<12} {each.text} (found {each.found})"
+
+
+def _write(page: Path, text: str) -> None:
+    try:
+        page.write_text(text, "utf-8")
+    except OSError as error:
+        raise click.ClickException(f"{page}: {error.strerror}; the report was not written") from error

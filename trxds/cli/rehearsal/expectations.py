@@ -1,0 +1,159 @@
+"""What `--expect` asserts about a report: `moved<=5% failed==0 settled<=10s`."""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from .quantities import parse_seconds, parse_share
+from .report import Report
+
+_OPERATORS: dict[str, Callable[[float, float], bool]] = {
+    "<=": operator.le,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    ">": operator.gt,
+}
+_EXPECTATION = re.compile(r"([a-z0-9_]+)(<=|>=|==|!=|<|>)(\S+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A number of a report that can be asserted. A percentage refers to `total`; `unit` is s, ms or ""."""
+
+    value: Callable[[Report], float | None]
+    meaning: str
+    total: Callable[[Report], float] | None = None
+    unit: str = ""
+
+
+def _latency(window: str, name: str) -> Callable[[Report], float | None]:
+    return lambda report: _number(report["latency"][window][name])
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+QUANTITIES = {
+    "moved": Quantity(
+        lambda report: float(report["sessions"]["moved"]),
+        "sessions that moved",
+        lambda report: float(report["sessions"]["total"]),
+    ),
+    "failed": Quantity(
+        lambda report: float(report["calls"]["failed"]),
+        "calls that failed",
+        lambda report: float(report["calls"]["after_the_change"]),
+    ),
+    "refused": Quantity(
+        lambda report: float(len(report["resources_refused"])), "different refusals (NACK) of resources"
+    ),
+    "opened": Quantity(lambda report: float(report["connections"]["opened"]), "connections that were opened"),
+    "settled": Quantity(
+        lambda report: _number(report["settled_after"]), "the time until the mesh had settled", unit="s"
+    ),
+    "added_p50": Quantity(
+        lambda report: _number(report["latency_added"]["change"]["p50"]), "latency added at the median", unit="ms"
+    ),
+    "added_p99": Quantity(
+        lambda report: _number(report["latency_added"]["change"]["p99"]),
+        "latency added at the 99th percentile",
+        unit="ms",
+    ),
+    "p50": Quantity(_latency("after", "p50"), "the median of latencies afterwards", unit="ms"),
+    "p99": Quantity(_latency("after", "p99"), "the 99th percentile of latencies afterwards", unit="ms"),
+    "peak": Quantity(
+        lambda report: _number(report["load"]["after"]["peak_to_mean"]),
+        "the greatest load of a host afterwards, as a multiple of the mean",
+    ),
+    "hosts": Quantity(lambda report: float(report["load"]["after"]["with_calls"]), "hosts with calls afterwards"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """One assertion. `limit` is in the quantity's own unit, or a share of its total."""
+
+    text: str
+    name: str
+    comparison: str
+    limit: float
+    is_share: bool
+
+    def check(self, report: Report) -> Verdict:
+        """Compare the report with the limit. A number that there is not, such as a latency without calls, fails."""
+        quantity = QUANTITIES[self.name]
+        value = quantity.value(report)
+        if value is None:
+            return Verdict(self.text, "none", False)
+        if not self.is_share:
+            return Verdict(
+                self.text, f"{value:g} {quantity.unit}".strip(), _OPERATORS[self.comparison](value, self.limit)
+            )
+        assert quantity.total is not None
+        total = quantity.total(report)
+        share = value / total if total else 0.0
+        return Verdict(self.text, f"{100 * share:.3g}%", _OPERATORS[self.comparison](share, self.limit))
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether an expectation holds, and what was found."""
+
+    text: str
+    found: str
+    holds: bool
+
+
+def parse_expectations(text: str) -> tuple[Expectation, ...]:
+    """Return the expectations of a text, separated by spaces or commas. `ValueError` says what is wrong."""
+    parts = list(_parts(text))
+    if not parts:
+        raise ValueError("nothing is expected; write, for example, 'moved<=5% failed==0'")
+    return tuple(_parse(part) for part in parts)
+
+
+def _parts(text: str) -> Iterator[str]:
+    joined = re.sub(r"\s*(<=|>=|==|!=|<|>)\s*", r"\1", text)
+    yield from (part for part in re.split(r"[\s,]+", joined) if part)
+
+
+def _parse(part: str) -> Expectation:
+    match = _EXPECTATION.fullmatch(part)
+    if match is None:
+        raise ValueError(
+            f"{part!r} is no expectation; write name, comparison and number without others, as in moved<=5%"
+        )
+    name, comparison, number = match.groups()
+    if name not in QUANTITIES:
+        known = ", ".join(QUANTITIES)
+        raise ValueError(f"{part!r}: there is no {name!r}; there are {known}")
+    quantity = QUANTITIES[name]
+    try:
+        limit, is_share = _limit(quantity, number)
+    except ValueError as error:
+        raise ValueError(f"{part!r}: {error}") from None
+    return Expectation(part, name, comparison, limit, is_share)
+
+
+def _limit(quantity: Quantity, number: str) -> tuple[float, bool]:
+    if number.endswith("%"):
+        if quantity.total is None:
+            raise ValueError(f"{quantity.meaning} cannot be a percentage")
+        return parse_share(number), True
+    if quantity.unit and not number.replace(".", "", 1).isdigit():
+        return parse_seconds(number) * (1000 if quantity.unit == "ms" else 1), False
+    try:
+        limit = float(number)
+    except ValueError:
+        limit = math.nan
+    if not math.isfinite(limit):
+        raise ValueError(f"{number!r} is no number")
+    return limit, False

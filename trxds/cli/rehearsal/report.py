@@ -1,0 +1,289 @@
+"""The report of a rehearsal: plain data, the same bytes for the same plan.
+
+Times are seconds since the start. The time is cut into three windows: `before` the first step, the `change` until the
+mesh has settled, and `after`. It has settled when the last thing has happened that the steps caused: a session that
+moved, a call that failed, a connection that opened or ended, a response of the control plane.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+from trxds.core.version import VERSION
+
+from .mesh_of_files import addresses, named_addresses
+from .plan import Plan, Resource
+from .record import Record
+
+Report: TypeAlias = dict[str, Any]
+
+WARM_UP = 5.0
+"""Seconds at the start that count for no window, in which everything connects."""
+
+QUIET = 5.0
+"""Seconds without any effect of the steps, after which the mesh counts as settled."""
+
+_PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
+
+
+def make_report(plan: Plan, record: Record, digest: str) -> Report:
+    """Return the report of what was recorded."""
+    start = min(WARM_UP, plan.steps[0].at / 2)
+    changed = plan.steps[0].at
+    settled = _settled_at(plan, record)
+    windows = {"before": (start, changed), "change": (changed, settled), "after": (settled, plan.end)}
+    latencies = {name: _latency(record, window) for name, window in windows.items()}
+    steps = [_step(plan, record, number) for number in range(len(plan.steps))]
+    moved = [move for move in record.moves if move.at >= changed]
+    failed = [failure for failure in record.failures if failure.at >= changed]
+    return {
+        "rehearsal": {
+            "version": VERSION,
+            "seed": plan.seed,
+            "clients": plan.load.clients,
+            "sessions": plan.load.clients * plan.load.sessions,
+            "hosts": len(plan.addresses),
+            "rps": plan.load.clients * plan.load.rps,
+            "seconds": plan.end,
+            "protocol": "delta" if plan.delta else "state of the world",
+            "targets": list(plan.load.targets),
+            "methods": list(plan.load.methods),
+            "digest": digest,
+        },
+        "windows": {name: {"from": _rounded(begin), "to": _rounded(end)} for name, (begin, end) in windows.items()},
+        "steps": steps,
+        "sessions": {
+            "total": plan.load.clients * plan.load.sessions,
+            "moved": len({(move.client, move.session) for move in moved}),
+            "moves": len(moved),
+            "why": _moves(moved),
+            "by_host": _sessions_by_host(plan, record, changed),
+        },
+        "calls": {
+            "total": len(record.calls) + len(record.failures),
+            "after_the_change": sum(at >= changed for at, _ in record.calls) + len(failed),
+            "failed": len(failed),
+            "failed_before": len(record.failures) - len(failed),
+            "errors": _errors(record.failures),
+        },
+        "latency": latencies,
+        "latency_added": {name: _added(latencies, name) for name in ("change", "after")},
+        # Of the step that took the longest.
+        "settled_after": max(step["settled_after"] for step in steps) if settled <= plan.end - QUIET else None,
+        "load": {name: _load(plan, record, name, windows[name]) for name in ("before", "after")},
+        "resources_refused": _refusals(record),
+        "connections": _connections(record, changed, plan.end),
+        "per_second": _per_second(plan, record),
+        "remarks": list(plan.remarks),
+    }
+
+
+# -- when it has settled
+
+
+def _settled_at(plan: Plan, record: Record) -> float:
+    """Return when the last thing happened that the last step, or its end, has caused."""
+    ends = [step.at + (step.lasts or 0.0) for step in plan.steps]
+    events = [at for at in _disturbances(plan, record) if at >= plan.steps[0].at and at < plan.end]
+    return min(max([*ends, *events]), plan.end)
+
+
+def _disturbances(plan: Plan, record: Record) -> Iterator[float]:
+    # Errors that there were before the first step are the hosts' usual ones.
+    usual = {(failure.code, failure.message) for failure in record.failures if failure.at < plan.steps[0].at}
+    yield from (move.at for move in record.moves)
+    yield from (each.at for each in record.failures if (each.code, each.message) not in usual)
+    yield from record.opened
+    yield from (at for at, _ in record.closed)
+    yield from (at for at, _ in record.unconnected)
+    yield from record.configured
+
+
+def _step(plan: Plan, record: Record, number: int) -> dict[str, Any]:
+    step = plan.steps[number]
+    until = plan.steps[number + 1].at if number + 1 < len(plan.steps) else plan.end
+    events = [at for at in _disturbances(plan, record) if step.at <= at < until]
+    end = step.at + step.lasts if step.lasts is not None else step.at
+    return {
+        "at": _rounded(step.at),
+        "what": step.label,
+        "until": _rounded(end),
+        "moved": len({(each.client, each.session) for each in record.moves if step.at <= each.at < until}),
+        "failed": sum(step.at <= each.at < until for each in record.failures),
+        "connections_opened": sum(step.at <= at < until for at in record.opened),
+        "settled_after": _rounded(max(events, default=step.at) - step.at),
+    }
+
+
+# -- sessions
+
+
+def _moves(moves: Iterable[Any]) -> list[dict[str, Any]]:
+    """Return the moves by their ways and reasons, the most frequent first."""
+    counted = Counter((move.before, move.after, move.reason, move.cause) for move in moves)
+    return [
+        {"from": before, "to": after, "reason": reason, "cause": cause, "moves": count}
+        for (before, after, reason, cause), count in sorted(counted.items(), key=lambda each: (-each[1], each[0]))
+    ]
+
+
+def _sessions_by_host(plan: Plan, record: Record, changed: float) -> dict[str, Any]:
+    where: dict[tuple[int, int], str] = {}
+    before: dict[str, int] = {}
+    for at, client, session, host in record.pins:
+        if at >= changed and not before:
+            before = _counted(plan, where)
+        if at < plan.end:
+            where[client, session] = host
+    return {"before": before or _counted(plan, where), "after": _counted(plan, where)}
+
+
+def _counted(plan: Plan, where: dict[tuple[int, int], str]) -> dict[str, int]:
+    counts = Counter(where.values())
+    return {address: counts[address] for address in plan.addresses if counts[address]}
+
+
+# -- calls
+
+
+def _errors(failures: Iterable[Any]) -> list[dict[str, Any]]:
+    """Return the errors by status and message, the most frequent first."""
+    first: dict[tuple[str, str], float] = {}
+    counts: Counter[tuple[str, str]] = Counter()
+    for failure in failures:
+        key = failure.code, failure.message
+        counts[key] += 1
+        first.setdefault(key, failure.at)
+    return [
+        {"code": code, "message": message, "calls": count, "first_at": _rounded(first[code, message])}
+        for (code, message), count in sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+    ]
+
+
+def _latency(record: Record, window: tuple[float, float]) -> dict[str, float | None]:
+    """Return percentiles of the calls that began in the window, in milliseconds; None if there are none."""
+    begin, end = window
+    times = sorted(seconds for at, seconds in record.calls if begin <= at < end)
+    found: dict[str, float | None] = {"calls": len(times), "mean": _ms(sum(times) / len(times)) if times else None}
+    return found | {name: _ms(_percentile(times, share)) if times else None for name, share in _PERCENTILES.items()}
+
+
+def _percentile(times: Sequence[float], share: float) -> float:
+    return times[max(0, math.ceil(share * len(times)) - 1)]
+
+
+def _added(latencies: dict[str, dict[str, float | None]], window: str) -> dict[str, float | None]:
+    before, now = latencies["before"], latencies[window]
+    return {
+        name: None if (old := before[name]) is None or (new := now[name]) is None else _rounded(new - old)
+        for name in ("mean", *_PERCENTILES)
+    }
+
+
+# -- hosts
+
+
+def _load(plan: Plan, record: Record, name: str, window: tuple[float, float]) -> dict[str, Any]:
+    """Return the calls a second of each host in the window's whole seconds, and how even they are.
+
+    A host without calls counts if the resources of that window have it.
+    """
+    served = plan.resources
+    for step in plan.steps if name == "after" else ():
+        served = step.resources or served
+    listed = _listed(plan, served)
+    begin, end = math.ceil(window[0]), math.floor(window[1])
+    if begin >= end or end >= len(record.host_calls):
+        begin, end = min(begin, len(record.host_calls) - 1), len(record.host_calls) - 1
+    seconds = max(1, end - begin)
+    calls = [last - first for first, last in zip(record.host_calls[begin], record.host_calls[end], strict=True)]
+    by_host = {
+        address: _rounded(count / seconds)
+        for address, count in zip(plan.addresses, calls, strict=True)
+        if count or address in listed
+    }
+    return {"by_host": by_host, **evenness(list(by_host.values()))}
+
+
+def _listed(plan: Plan, resources: Iterable[Resource]) -> frozenset[str]:
+    resources = tuple(resources)
+    named = (f"{plan.names[name][0]}:{port}" for name, port in named_addresses(resources))
+    return frozenset((*addresses(resources), *named))
+
+
+def evenness(loads: Sequence[float]) -> dict[str, Any]:
+    """Return the number of hosts, of those with calls, the greatest load as a multiple of the mean, and Jain's index.
+
+    Both are 1 if all hosts have as many calls; the index is 1/n if one of n hosts has all.
+    """
+    if not any(loads):
+        return {"hosts": len(loads), "with_calls": 0, "peak_to_mean": None, "fairness": None}
+    mean = sum(loads) / len(loads)
+    fairness = sum(loads) ** 2 / (len(loads) * sum(load * load for load in loads))
+    return {
+        "hosts": len(loads),
+        "with_calls": sum(load > 0 for load in loads),
+        "peak_to_mean": _rounded(max(loads) / mean),
+        "fairness": _rounded(fairness),
+    }
+
+
+# -- the control plane and connections
+
+
+def _refusals(record: Record) -> list[dict[str, Any]]:
+    """Return what clients refused (NACK), with the number of clients that did."""
+    clients: dict[tuple[str, str], set[int]] = {}
+    for refusal in record.refusals:
+        clients.setdefault((refusal.type, refusal.error), set()).add(refusal.client)
+    return [{"type": type, "error": error, "clients": len(who)} for (type, error), who in sorted(clients.items())]
+
+
+def _connections(record: Record, changed: float, end: float) -> dict[str, Any]:
+    closed = Counter(why for at, why in record.closed if changed <= at < end)
+    failed = Counter(why for at, why in record.unconnected if changed <= at < end)
+    return {
+        "opened_before": sum(at < changed for at in record.opened),
+        "opened": sum(at >= changed for at in record.opened),
+        "closed": dict(sorted(closed.items())),
+        "failed": dict(sorted(failed.items())),
+    }
+
+
+# -- over time
+
+
+def _per_second(plan: Plan, record: Record) -> dict[str, list[Any]]:
+    """Return for each second the calls that succeeded and failed, the moves, and the median and p99 in milliseconds."""
+    length = math.ceil(plan.end)
+    times: list[list[float]] = [[] for _ in range(length)]
+    for at, seconds in record.calls:
+        if at < length:
+            times[int(at)].append(seconds)
+    for each in times:
+        each.sort()
+    failed = Counter(int(each.at) for each in record.failures)
+    moved = Counter(int(each.at) for each in record.moves)
+    opened = Counter(int(at) for at in record.opened)
+    return {
+        "ok": [len(each) for each in times],
+        "failed": [failed[second] for second in range(length)],
+        "moved": [moved[second] for second in range(length)],
+        "connections_opened": [opened[second] for second in range(length)],
+        "p50": [_ms(_percentile(each, 0.5)) if each else None for each in times],
+        "p99": [_ms(_percentile(each, 0.99)) if each else None for each in times],
+    }
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1000, 3)
+
+
+def _rounded(number: float) -> float:
+    return round(number, 3)
+
+
+__all__ = ["WARM_UP", "Report", "evenness", "make_report"]

@@ -1,0 +1,69 @@
+"""Runs a plan: the mesh, its clients, and the steps at their times."""
+
+from __future__ import annotations
+
+import trio
+
+from trxds.cli.control_plane import ServedResources
+from trxds.testing.simulation.echo_host import Behaviour
+from trxds.testing.simulation.simulation import LATENCY, Simulation
+
+from .actions import ACTIONS, RehearsalMesh
+from .plan import HostBehaviour, Plan, Step
+from .record import Record
+from .report import Report, make_report
+from .traffic import run_client
+
+SAMPLE_INTERVAL = 1.0
+"""Seconds between two looks at the calls of each host."""
+
+
+def rehearse(plan: Plan) -> Report:
+    """Run the plan, and return its report. Not in Trio."""
+    mesh = Simulation(plan.seed, latency=LATENCY)
+
+    async def scenario(mesh: Simulation) -> Report:
+        record = await _play(mesh, plan)
+        return make_report(plan, record, mesh.traffic.digest)
+
+    return mesh.run(scenario)
+
+
+async def _play(mesh: Simulation, plan: Plan) -> Record:
+    record = Record()
+    mesh.network.names.update(plan.names)
+    for address in plan.addresses:
+        mesh.add_host(address, _behaviour(plan.behaviours.get(address, plan.behaviour)))
+    target = RehearsalMesh(mesh, ServedResources(mesh.plane))
+    target.replace(plan.resources)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_sample, mesh, plan, record)
+        for number in range(1, plan.load.clients + 1):
+            nursery.start_soon(run_client, mesh, plan, number, record)
+        for step in plan.steps:
+            await trio.sleep_until(step.at)
+            ACTIONS[step.action].do(target, step)
+            if step.lasts is not None:
+                nursery.start_soon(_undo_later, target, step)
+    return record
+
+
+async def _undo_later(target: RehearsalMesh, step: Step) -> None:
+    assert step.lasts is not None
+    undo = ACTIONS[step.action].undo
+    await trio.sleep_until(step.at + step.lasts)
+    if undo is not None:
+        await undo(target, step)
+
+
+async def _sample(mesh: Simulation, plan: Plan, record: Record) -> None:
+    """Note how many calls each host has had, each second."""
+    number = 0
+    while number * SAMPLE_INTERVAL <= plan.end:
+        await trio.sleep_until(number * SAMPLE_INTERVAL)
+        record.host_calls.append(tuple(mesh.hosts[address].calls for address in plan.addresses))
+        number += 1
+
+
+def _behaviour(of: HostBehaviour) -> Behaviour:
+    return Behaviour(of.latency, of.p99, of.error_rate, capacity=of.capacity)
