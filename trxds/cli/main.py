@@ -21,6 +21,7 @@ from trxds.generate.stubs import Options
 from trxds.resolver.as_plain_data import as_plain_data
 from trxds.transport.connect import TcpNetwork, connect_error
 
+from .call.command import call
 from .check import check_file, check_servers
 from .control_plane import host_and_port, serve_file
 from .cookie import as_lines, read_cookie
@@ -50,7 +51,7 @@ def main(context: click.Context) -> None:
         context.color = False
 
 
-for _command in COMMANDS:
+for _command in (*COMMANDS, call):
     main.add_command(_command)
 
 
