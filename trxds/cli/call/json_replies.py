@@ -19,7 +19,7 @@ from google.protobuf.struct_pb2 import Struct
 
 _ANY = "google.protobuf.Any"
 _STRUCT_URL = "type.googleapis.com/google.protobuf.Struct"
-_UNKNOWN = {"@type", "@bytes"}
+_UNKNOWN = ("@type", "@bytes")
 _C1 = re.compile("[\x7f-\x9f]")  # JSON allows these characters as they are, and terminals obey some of them
 
 
@@ -97,6 +97,6 @@ def _show_hidden(data: Any) -> Any:
     if not isinstance(data, dict):
         return data
     inside = data.get("value")
-    if data.get("@type") == _STRUCT_URL and isinstance(inside, dict) and inside.keys() == _UNKNOWN:
-        return inside
+    if data.get("@type") == _STRUCT_URL and isinstance(inside, dict) and inside.keys() == set(_UNKNOWN):
+        return {key: inside[key] for key in _UNKNOWN}  # a Struct has no order
     return {key: _show_hidden(each) for key, each in data.items()}

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
-from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
@@ -17,7 +16,7 @@ from trxds.cli.exit_codes import FAILURE, UNREACHABLE
 from trxds.resources.proto_pool import load_proto_pool
 
 from .printable import printable
-from .schema import CallError, add_files, bundled_file, find_symbol
+from .schema import CallError, add_files, bundled_file, find_symbol, new_pool
 
 T = TypeVar("T")
 
@@ -49,7 +48,7 @@ class ReflectionSchema:
     """
 
     def __init__(self, channel: trxds.Channel, metadata: Iterable[tuple[str, str | bytes]], timeout: float) -> None:
-        self.pool = DescriptorPool()
+        self.pool = new_pool()
         self._channel = channel
         self._metadata = tuple(metadata)
         self._timeout = timeout

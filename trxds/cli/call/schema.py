@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import Protocol
 
+from google.protobuf import struct_pb2
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, MethodDescriptor, ServiceDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
@@ -50,7 +51,7 @@ class FileSchema:
 
     def __init__(self, files: FileDescriptorSet, source: str) -> None:
         """Raises `CallError` if files are missing in the set, or contradict each other; `source` is its name."""
-        self.pool = DescriptorPool()
+        self.pool = new_pool()
         found = {file.name: file for file in files.file}
         missing = [name for file in files.file for name in file.dependency if name not in found]
         found |= {name: file for name in missing if (file := bundled_file(name)) is not None}
@@ -76,6 +77,13 @@ def read_descriptor_set(data: bytes, source: str) -> FileSchema:
     if not files.file:
         raise CallError(f"{source} is no descriptor set; make one with protoc --include_imports --descriptor_set_out")
     return FileSchema(files, source)
+
+
+def new_pool() -> DescriptorPool:
+    """Return a pool that has the file of `google.protobuf.Struct`, as which unknown messages are shown."""
+    pool = DescriptorPool()
+    pool.AddSerializedFile(struct_pb2.DESCRIPTOR.serialized_pb)
+    return pool
 
 
 def add_files(pool: DescriptorPool, files: Mapping[str, FileDescriptorProto]) -> None:
