@@ -41,6 +41,12 @@ async def test_a_cookie_is_decoded_and_judged(autojump_clock):
         assert "session by cookie" in str(told)
 
 
+async def test_a_cookie_that_no_session_filter_reads_is_explained(autojump_clock):
+    async with Mesh.run(3, sessions=False) as mesh:
+        told = await explained(mesh, ("cookie", f"session={b64(mesh.hosts[1] + ';cart')}"))
+        assert "\nnot sticky: the route has no stateful session filter; add " in str(told)
+
+
 async def test_the_explain_command_sends_no_rpc(autojump_clock):
     async with Mesh.run(1) as mesh:
         await explained(mesh)

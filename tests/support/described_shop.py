@@ -119,8 +119,8 @@ class Cart:
             yield Item(sku=each.sku.upper())
 
 
-def reflection(version="v1", *, one_by_one=False, without: Collection[str] = ()):
-    """The handler of server reflection, by its path.
+def reflection(version="v1", *, pool=POOL, one_by_one=False, without: Collection[str] = ()):
+    """The handler of server reflection for what the pool has, by its path.
 
     `one_by_one`: a file comes without what it imports; `without`: files that the server does not have.
     """
@@ -128,26 +128,29 @@ def reflection(version="v1", *, one_by_one=False, without: Collection[str] = ())
     async def answer(call):
         async for message in call:
             request = ReflectionRequest.FromString(message)
-            await call.send(_response(request, one_by_one, without).SerializeToString())
+            await call.send(_response(request, pool, one_by_one, without).SerializeToString())
 
     return {f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo": answer}
 
 
-def _response(request, one_by_one, without):
+def _response(request, pool, one_by_one, without):
     response = ReflectionResponse(original_request=request)
     if request.list_services:
         for name in ("shop.Cart", "grpc.reflection.v1.ServerReflection"):
             response.list_services_response.service.add(name=name)
         return response
     try:
-        name = request.file_by_filename or POOL.FindFileContainingSymbol(request.file_containing_symbol).name
-        if name in without:
-            raise KeyError(name)
-        wanted = [FILES[name], *([] if one_by_one else [FILES[each] for each in FILES[name].dependency])]
+        if name := request.file_by_filename:
+            file = pool.FindFileByName(name)
+        else:
+            file = pool.FindFileContainingSymbol(request.file_containing_symbol)
+        if file.name in without:
+            raise KeyError(file.name)
     except KeyError:
         response.error_response.error_code, response.error_response.error_message = StatusCode.NOT_FOUND, "not found"
         return response
-    response.file_descriptor_response.file_descriptor_proto.extend(each.SerializeToString() for each in wanted)
+    wanted = (file, *(() if one_by_one else file.dependencies))
+    response.file_descriptor_response.file_descriptor_proto.extend(each.serialized_pb for each in wanted)
     return response
 
 

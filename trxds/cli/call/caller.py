@@ -193,7 +193,7 @@ class Caller:
         self._output.failure(error, details, explanation)
 
     def _summary(self, caller: trxds.Channel | trxds.Session) -> str:
-        hosts = ", ".join(f"{count} to {host or 'no host'}" for host, count in self.hosts.most_common())
+        hosts = ", ".join(f"{count} to {host or 'no host'}" for host, count in sorted(self.hosts.items()))
         where = " of one session" if isinstance(caller, trxds.Session) else ""
         failed = f"; {len(self.errors)} failed" if self.errors else ""
         return f"{plural(self._plan.repeat, 'call')}{where}: {hosts}{failed}"
