@@ -31,7 +31,7 @@ to use when, with real output.
 | `TRXDS_ADMIN_TOKEN` | `--token` |
 | `TRXDS_LOG` | the [log](../logs.md) on stderr: `TRXDS_LOG=xds,lb` |
 | `TRXDS_SESSION_TOKEN` | `--session-token` of `trxds call` |
-| `GRPC_XDS_BOOTSTRAP`, `GRPC_XDS_BOOTSTRAP_CONFIG` | the bootstrap of `explain` and `call`: a path, or the JSON itself |
+| `GRPC_XDS_BOOTSTRAP`, `GRPC_XDS_BOOTSTRAP_CONFIG` | the bootstrap of `explain` and `call`: a path, or the JSON |
 | `NO_COLOR` | no colours, also on a terminal |
 
 ## Completion in a shell
