@@ -159,6 +159,20 @@ async def test_a_call_that_takes_too_long_ends_by_its_timeout(capsys, autojump_c
     assert capsys.readouterr().err.startswith("DEADLINE_EXCEEDED")
 
 
+async def test_a_call_that_waits_for_ready_waits_with_its_reflection_too(capsys, autojump_clock):
+    async with described_mesh() as mesh, trio.open_nursery() as nursery:
+        (host,) = mesh.hosts
+        mesh.network.refuse(host)
+        assert await call_in(mesh, ADD) == 3
+        nursery.start_soon(come_back, mesh, host)
+        assert await call_in(mesh, ADD, wait_for_ready=True) == 0
+
+
+async def come_back(mesh, host):
+    await trio.sleep(3)
+    mesh.network.restore(host)
+
+
 async def test_of_several_calls_the_failures_are_counted(capsys, autojump_clock):
     async with described_mesh(2) as mesh:
         assert await call_in(mesh, ADD, data='{"sku": "nothing"}', repeat=4, is_explained=False) == 1
@@ -180,7 +194,7 @@ async def test_metadata_and_tokens_are_in_no_error(capsys, autojump_clock):
         with pytest.raises(CallError) as refused:
             await call_in(mesh, ADD, data="{", metadata=metadata)
         said.append(repr(refused.value))
-        with pytest.raises(CallError, match="--session-token: ") as refused:
+        with pytest.raises(CallError, match="--session-token or --session-key: ") as refused:
             await call_in(mesh, ADD, session=SessionPlan(True, "trxds1.s3cret", b"k3yk3yk3yk3yk3yk3y"))
         said.append(repr(refused.value))
         mesh.route(xds.route("cart", prefix="/nowhere"))

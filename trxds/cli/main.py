@@ -156,7 +156,9 @@ def check(bootstrap: Path, connect: bool, target: str | None, within: float) -> 
 @main.command()
 @click.argument("target")
 @click.argument("method", metavar="/package.Service/Method")
-@click.option("-H", "headers", multiple=True, metavar="KEY:VALUE", help="Metadata; KEY-bin:BASE64; may be repeated.")
+@click.option(
+    "-H", "headers", multiple=True, metavar="KEY:VALUE", help="Metadata; KEY-bin:BASE64; @FILE has lines of it."
+)
 @click.option("--cookie", "cookies", multiple=True, metavar="NAME=VALUE", help="A cookie of the call; may be repeated.")
 @click.option("--bootstrap", type=click.Path(exists=True, dir_okay=False), help="Otherwise GRPC_XDS_BOOTSTRAP has it.")
 @click.option(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
 import subprocess
 import sys
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ import pytest
 import trio
 from click.testing import CliRunner
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from support.certificates import Files
 from support.described_shop import CART, FILES, Cart, reflection
 
 from trxds import StatusCode
@@ -122,7 +124,7 @@ def test_a_descriptor_set_that_cannot_be_used_is_named_with_the_remedy(content, 
         (["-I", "."], "-I is for --proto; name a .proto file too"),
         (["--credentials", "insecure", "--roots", __file__], "--roots: is for TLS; say --credentials tls, or xds"),
         (["--certificate", __file__], "TLS: certificate and private_key need each other"),
-        (["--session-token", "s3cret"], "--session-token: "),
+        (["--session-token", "s3cret"], "--session-token or --session-key: "),
         (["-d", "@/nowhere"], "-d: /nowhere: No such file or directory"),
         (["--timeout", "0"], "--timeout"),
         (["--bootstrap", __file__], "bootstrap cannot be used with the target"),
@@ -171,6 +173,20 @@ async def test_a_target_without_a_control_plane_is_sticky_by_its_service_config(
     file.write_text('{"statefulSession": {"cookie": {"name": "cart"}}}')
     done = await in_thread(shop.address, "shop.Cart/Add", "--session", "-v", "--service-config", file)
     assert (done.exit_code, f"session by cart: on {shop.address}" in done.stderr) == (0, True)
+
+
+async def test_a_host_with_tls_is_reached_by_the_files_of_its_roots(tmp_path):
+    files = Files(tmp_path, "cart.example")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(files.path("server-cert"), files.path("server-key"))
+    context.set_alpn_protocols(["h2"])
+    async with serve(reflection(), tls=context) as server:
+        server.add_service(CART, Cart("here"))
+        options = "--roots", files.path("roots"), "--server-name", "cart.example"
+        done = await in_thread(server.address, "shop.Cart/Add", *options)
+        assert (done.exit_code, done.stdout) == (0, '{\n  "sku": "@here"\n}\n')
+        done = await in_thread(server.address, "shop.Cart/Add", "--credentials", "tls")
+        assert (done.exit_code, "certificate verify failed" in done.stderr) == (3, True)
 
 
 @asynccontextmanager

@@ -64,11 +64,11 @@ class Caller:
             text = f"{method_name(self._method)} takes one request, and -d has {len(prepared) or 'none'}"
             raise CallError(f"{text}{'' if prepared else '; {} is an empty one'}", USAGE)
         for _ in range(plan.repeat):
-            error = await self._call(caller, prepared)
+            host, error = await self._call(caller, prepared)
+            self.hosts[host] += 1
             if error is not None:
                 self.errors.append(error)
                 await self._show_failure(caller, error, is_first=len(self.errors) == 1)
-            self.hosts[error.peer if error is not None else self._last_peer] += 1
         if plan.is_explained and not self.errors:
             self._output.explanation(await caller.explain(self.path, plan.metadata))
         if plan.repeat > 1:
@@ -104,8 +104,10 @@ class Caller:
 
     # -- one call
 
-    async def _call(self, caller: trxds.Channel | trxds.Session, prepared: list[Message] | None) -> RpcError | None:
-        """Make a call; return its failure."""
+    async def _call(
+        self, caller: trxds.Channel | trxds.Session, prepared: list[Message] | None
+    ) -> tuple[str, RpcError | None]:
+        """Make a call; return the host that had it, empty for none, and its failure."""
         method, plan = self._method, self._plan
         callable_method = caller.method(
             self.path,
@@ -114,19 +116,18 @@ class Caller:
             client_streaming=method.client_streaming,
             server_streaming=method.server_streaming,
         )
-        self._last_peer = ""
         try:
             opened = callable_method.open(
                 timeout=plan.timeout, metadata=plan.metadata, wait_for_ready=plan.wait_for_ready
             )
             async with opened as call:
                 await self._exchange(call, prepared)
-                self._last_peer = call.peer
                 self._output.metadata("trailing metadata", call.trailing_metadata)
+                host = call.peer
         except RpcError as error:
             self._output.metadata("trailing metadata", error.trailing_metadata)
-            return error
-        return None
+            return error.peer, error
+        return host, None
 
     async def _exchange(self, call: trxds.Call[Any, Any], prepared: list[Message] | None) -> None:
         failures: list[Exception] = []  # and not raised within, where they would become groups

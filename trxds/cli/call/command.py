@@ -31,7 +31,12 @@ _FILE = click.Path(exists=True, dir_okay=False)
     "-d", "--data", metavar="JSON", help="The request, or several: JSON, @FILE, or - for stdin.  [default: {}]"
 )
 @click.option(
-    "-H", "--metadata", "headers", multiple=True, metavar="KEY:VALUE", help="Metadata; KEY-bin:BASE64; may be repeated."
+    "-H",
+    "--metadata",
+    "headers",
+    multiple=True,
+    metavar="KEY:VALUE",
+    help="Metadata; KEY-bin:BASE64; @FILE has lines of it; may be repeated.",
 )
 @click.option("--cookie", "cookies", multiple=True, metavar="NAME=VALUE", help="A cookie of the call; may be repeated.")
 @click.option(

@@ -47,11 +47,18 @@ class ReflectionSchema:
     `metadata` goes with each question, because routes and servers may want it; `timeout` in seconds is for each stream.
     """
 
-    def __init__(self, channel: trxds.Channel, metadata: Iterable[tuple[str, str | bytes]], timeout: float) -> None:
+    def __init__(
+        self,
+        channel: trxds.Channel,
+        metadata: Iterable[tuple[str, str | bytes]],
+        timeout: float,
+        wait_for_ready: bool | None = None,
+    ) -> None:
         self.pool = new_pool()
         self._channel = channel
         self._metadata = tuple(metadata)
         self._timeout = timeout
+        self._wait_for_ready = wait_for_ready
         self._paths = PATHS
 
     async def services(self) -> list[str]:
@@ -101,7 +108,10 @@ class ReflectionSchema:
                 path, ReflectionRequest, ReflectionResponse, client_streaming=True, server_streaming=True
             )
             try:
-                async with method.open(timeout=self._timeout, metadata=self._metadata) as call:
+                opened = method.open(
+                    timeout=self._timeout, metadata=self._metadata, wait_for_ready=self._wait_for_ready
+                )
+                async with opened as call:
                     answer = await use(call)
             except RpcError as error:
                 if error.status.code is not StatusCode.UNIMPLEMENTED:

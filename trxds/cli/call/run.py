@@ -64,7 +64,7 @@ async def run_plan(plan: Plan, output: Output) -> int:
 
 
 async def _run_on(channel: trxds.Channel, plan: Plan, output: Output) -> int:
-    schema = plan.schema or ReflectionSchema(channel, plan.calls.metadata, plan.within)
+    schema = plan.schema or ReflectionSchema(channel, plan.calls.metadata, plan.within, plan.calls.wait_for_ready)
     try:
         # Any method: it waits for the configuration, and says what is missing if none comes.
         await channel.explain(PATHS[0], plan.calls.metadata, plan.within)
@@ -104,7 +104,7 @@ async def _run_in_session(channel: trxds.Channel, caller: Caller, plan: Plan, ou
         try:
             session = await stack.enter_async_context(channel.session(wanted.token, key=wanted.key))
         except (SessionTokenError, ValueError) as error:
-            raise CallError(f"--session-token: {error}", USAGE) from None
+            raise CallError(f"--session-token or --session-key: {error}", USAGE) from None
         explanation = await session.explain(caller.path, plan.calls.metadata)
         if explanation.unsticky:
             output.note(f"warning: the session is not sticky: {explanation.unsticky}")
