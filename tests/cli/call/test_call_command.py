@@ -118,6 +118,7 @@ def test_a_descriptor_set_that_cannot_be_used_is_named_with_the_remedy(content, 
     ("options", "words"),
     [
         (["--list", "--describe"], "--list and --describe cannot be used together; leave one out"),
+        (["--list", "-d", "{}"], "-d is for a call; name METHOD, without --list and --describe"),
         (["-H", "secret"], "-H number 1 has no colon; write KEY:VALUE"),
         (["-H", "key:a\nb"], "metadata 'key': its value has a line end at position 1"),
         (["-H", "k-bin:***"], "-H k-bin: the value of a -bin key is base64"),

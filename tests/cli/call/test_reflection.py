@@ -145,6 +145,12 @@ async def test_a_packed_type_of_a_request_is_asked_for(autojump_clock):
         assert await call_in(mesh, ADD, data=data) == 0
 
 
+async def test_a_request_for_a_service_is_a_wrong_command_line(autojump_clock):
+    async with described_mesh() as mesh:
+        with pytest.raises(CallError, match=r"shop.Cart is a service, and -d is for a method; it has shop.Cart/Add, "):
+            await call_in(mesh, "shop.Cart", data="{}")
+
+
 # -- listing and describing
 
 

@@ -160,6 +160,8 @@ def call(
     """
     if lists and describes:
         raise click.UsageError("--list and --describe cannot be used together; leave one out")
+    if data is not None and (lists or describes or not method):
+        raise click.UsageError("-d is for a call; name METHOD, without --list and --describe")
     try:
         metadata = md.check(call_metadata(headers, cookies))
     except ValueError as error:

@@ -17,6 +17,8 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.struct_pb2 import Struct
 
+MAX_DEPTH = 50  # of packed messages inside of each other; protobuf has no limit for them, and Python's stack has one
+
 _ANY = "google.protobuf.Any"
 _STRUCT_URL = "type.googleapis.com/google.protobuf.Struct"
 _UNKNOWN = ("@type", "@bytes")
@@ -32,24 +34,27 @@ def as_json(data: Any, indent: int | None = 2) -> str:
 
 def reply_data(message: Message, pool: DescriptorPool, with_defaults: bool = False) -> Any:
     """Return the message in JSON's types; a packed message that the pool does not know has `@type` and `@bytes`."""
-    for packed in packed_messages(message):
-        if _class_of(packed, pool) is None:
-            _hide(packed)
+    _hide_unknown(message, pool)
     data = json_format.MessageToDict(message, always_print_fields_with_no_presence=with_defaults, descriptor_pool=pool)
     return _show_hidden(data)
 
 
 def detail_data(packed: AnyProto, pool: DescriptorPool) -> Any:
     """Return one of the details of an error; Google's own types of details need not be in the pool."""
-    known = pool if _class_of(packed, pool) is not None else descriptor_pool.Default()
+    known = pool if _unpacked(packed, pool) is not None else descriptor_pool.Default()
     return reply_data(packed, known)
 
 
-def unknown_types(message: Message, pool: DescriptorPool) -> set[str]:
+def unknown_types(message: Message, pool: DescriptorPool, depth: int = MAX_DEPTH) -> set[str]:
     """Return the full names of the packed messages that the pool does not know."""
-    return {
-        packed.type_url.rpartition("/")[2] for packed in packed_messages(message) if _class_of(packed, pool) is None
-    }
+    found: set[str] = set()
+    for packed in packed_messages(message):
+        inside = _unpacked(packed, pool)
+        if inside is None:
+            found.add(packed.type_url.rpartition("/")[2])
+        elif depth:
+            found |= unknown_types(inside, pool, depth - 1)
+    return found
 
 
 def packed_messages(message: Message) -> Iterator[Any]:
@@ -74,14 +79,24 @@ def _messages(field: FieldDescriptor, value: Any) -> Iterator[Message]:
         yield value
 
 
-def _class_of(packed: Any, pool: DescriptorPool) -> type[Message] | None:
-    """Return the class of a packed message, if it and those inside of it can be shown."""
+def _unpacked(packed: Any, pool: DescriptorPool) -> Message | None:
+    """Return a packed message; None if the pool does not know its type, or its bytes are none of it."""
     try:
         kind = GetMessageClass(pool.FindMessageTypeByName(packed.type_url.rpartition("/")[2]))
-        inside = kind.FromString(packed.value)
+        return kind.FromString(packed.value)
     except (KeyError, DecodeError):
         return None
-    return kind if all(_class_of(each, pool) for each in packed_messages(inside)) else None
+
+
+def _hide_unknown(message: Message, pool: DescriptorPool, depth: int = MAX_DEPTH) -> None:
+    """Hide the packed messages that cannot be shown, also those inside of others."""
+    for packed in packed_messages(message):
+        inside = _unpacked(packed, pool) if depth else None
+        if inside is None:
+            _hide(packed)
+        elif any(packed_messages(inside)):
+            _hide_unknown(inside, pool, depth - 1)
+            packed.value = inside.SerializeToString()
 
 
 def _hide(packed: Any) -> None:

@@ -73,7 +73,7 @@ async def _run_on(channel: trxds.Channel, plan: Plan, output: Output) -> int:
     if plan.action != "call":
         return await _show(plan, schema, output)
     symbol = await find(schema, plan.symbol)
-    if isinstance(symbol, ServiceDescriptor):
+    if isinstance(symbol, ServiceDescriptor) and plan.calls.data is None:
         output.listing([method_name(each) for each in symbol.methods])
         return SUCCESS
     caller = Caller(schema, as_method(symbol), plan.calls, output)

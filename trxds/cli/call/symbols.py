@@ -39,6 +39,9 @@ async def find(schema: Schema, text: str) -> Symbol:
 
 def as_method(symbol: Symbol) -> MethodDescriptor:
     """Return the symbol if it is a method; `CallError` for another."""
+    if isinstance(symbol, ServiceDescriptor):
+        methods = ", ".join(method_name(each) for each in symbol.methods)
+        raise CallError(f"{symbol.full_name} is a service, and -d is for a method; it has {methods}", USAGE)
     if not isinstance(symbol, MethodDescriptor):
         raise CallError(f"{symbol.full_name} is no method; --describe shows what it is", USAGE)
     return symbol
