@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 
@@ -46,7 +47,8 @@ async def python_server() -> AsyncIterator[Call]:
 def server(request: pytest.FixtureRequest) -> Server:
     if request.param == "grpcio":
         if importlib.util.find_spec("grpc_reflection") is None:
-            pytest.skip("grpcio-reflection is not installed")
+            missing = "grpcio-reflection is not installed; it is one of the development packages"
+            pytest.fail(missing) if "CI" in os.environ else pytest.skip(missing)
         return python_server
     request.getfixturevalue("go_programs")
     return go_server
