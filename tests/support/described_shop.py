@@ -167,7 +167,7 @@ async def described_mesh(hosts=1, handlers=None, **more) -> AsyncIterator[Mesh]:
 
 async def call_in(mesh, symbol="", *, data=None, action="call", output=None, session=None, **more):
     """What `trxds call` does with these options, in the mesh; the exit status."""
-    options = {"bootstrap": mesh.bootstrap, "network": mesh.network}
+    options = {"bootstrap": mesh.bootstrap, "network": mesh.network} | more.pop("options", {})
     own = {name: more.pop(name) for name in ("schema", "target", "within") if name in more}
     if "metadata" in more:
         more["metadata"] = md.check(more["metadata"])

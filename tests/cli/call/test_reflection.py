@@ -145,6 +145,21 @@ async def test_a_packed_type_of_a_request_is_asked_for(autojump_clock):
         assert await call_in(mesh, ADD, data=data) == 0
 
 
+@pytest.mark.parametrize(("data", "code"), [('{"sku": "a"}', 0), ('{"sku": "nothing"}', 1)])
+async def test_a_service_config_may_hedge_all_calls_and_so_reflection_too(data, code, autojump_clock):
+    hedging = {"maxAttempts": 2, "hedgingDelay": "0.5s"}
+    config = {
+        "loadBalancingConfig": [{"round_robin": {}}],
+        "methodConfig": [{"name": [{}], "hedgingPolicy": hedging}],
+    }
+    async with described_mesh(2) as mesh:
+        options = {"bootstrap": None, "service_config": config}
+        target = f"ipv4:{','.join(mesh.hosts)}"
+        assert await call_in(mesh, ADD, data=data, target=target, options=options) == code
+        with pytest.raises(CallError, match=r"there is no 'shop.Crat'"):
+            await call_in(mesh, "shop.Crat/Add", target=target, options=options)
+
+
 async def test_a_request_for_a_service_is_a_wrong_command_line(autojump_clock):
     async with described_mesh() as mesh:
         with pytest.raises(CallError, match=r"shop.Cart is a service, and -d is for a method; it has shop.Cart/Add, "):

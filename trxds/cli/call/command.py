@@ -71,7 +71,9 @@ _FILE = click.Path(exists=True, dir_okay=False)
     metavar="TOKEN",
     help="Continue the session of this token.",
 )
-@click.option("--session-key", type=click.File("rb"), metavar="FILE", help="The file with the key that signs tokens.")
+@click.option(
+    "--session-key", type=click.File("rb"), metavar="FILE", help="The file whose bytes are the key that signs tokens."
+)
 @click.option("--print-token", is_flag=True, help="Print the session's token at the end. It is a credential.")
 @click.option(
     "--repeat", type=click.IntRange(min=1), default=1, metavar="N", help="Make the call so many times, and count hosts."
@@ -205,8 +207,7 @@ def _schema(protos: tuple[str, ...], includes: tuple[str, ...], descriptor_set: 
 
 
 def _session(in_session: bool, token: str | None, key: Any, shows_token: bool) -> SessionPlan:
-    # A file of a key ends in a line end if an editor wrote it, as those of tokens do.
-    secret = key.read().rstrip(b"\r\n") if key is not None else None
+    secret = key.read() if key is not None else None
     return SessionPlan(in_session or token is not None or shows_token, token, secret, shows_token)
 
 

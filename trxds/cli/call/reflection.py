@@ -80,14 +80,12 @@ class ReflectionSchema:
     async def _load(self, symbol: str, call: Exchange) -> None:
         files = _files(await _exchange(call, file_containing_symbol=symbol))
         asked: set[str] = set()
-        while missing := self._imports(files.values()) - files.keys() - asked:
+        while missing := {name for file in files.values() for name in file.dependency} - files.keys() - asked:
             for name in missing:
                 asked.add(name)
                 try:
-                    # All of the answer: servers may send what a file imports with it, or not.
-                    files |= {
-                        k: v for k, v in _files(await _exchange(call, file_by_filename=name)).items() if k not in files
-                    }
+                    # Servers may send what a file imports with it, or not.
+                    files = _files(await _exchange(call, file_by_filename=name)) | files
                 except _NotFoundError:
                     bundled = bundled_file(name)
                     files |= {name: bundled} if bundled is not None else {}
@@ -97,9 +95,6 @@ class ReflectionSchema:
             add_files(self.pool, files)
         except CallError as error:
             raise CallError(f"server reflection: {printable(str(error))}; {REMEDY}") from None
-
-    def _imports(self, files: Iterable[FileDescriptorProto]) -> set[str]:
-        return {name for file in files for name in file.dependency}
 
     async def _ask(self, use: Callable[[Exchange], Awaitable[T]]) -> T:
         """Use a stream of the newest version that the server has."""
