@@ -41,6 +41,12 @@ async def test_a_cookie_is_decoded_and_judged(autojump_clock):
         assert "session by cookie" in str(told)
 
 
+async def test_a_cookie_that_no_session_filter_reads_is_explained(autojump_clock):
+    async with Mesh.run(3, sessions=False) as mesh:
+        told = await explained(mesh, ("cookie", f"session={b64(mesh.hosts[1] + ';cart')}"))
+        assert "\nnot sticky: the route has no stateful session filter; add " in str(told)
+
+
 async def test_the_explain_command_sends_no_rpc(autojump_clock):
     async with Mesh.run(1) as mesh:
         await explained(mesh)
@@ -93,6 +99,17 @@ def test_a_binary_header_is_base64_as_on_the_wire():
     done = run("explain", "xds:///shop", METHOD, "-H", "trace-bin:***", "--bootstrap", __file__)
     assert done.exit_code == 2
     assert "the value of a -bin key is base64" in done.output
+
+
+def test_headers_come_from_a_file_whose_lines_are_in_no_error(tmp_path):
+    file = tmp_path / "headers"
+    file.write_text("authorization: Bearer s3cret\n\nuser: 7\n")
+    assert call_metadata([f"@{file}", "x:1"], []) == [("authorization", "Bearer s3cret"), ("user", "7"), ("x", "1")]
+    file.write_text("user: 7\ns3cret\n")
+    with pytest.raises(ValueError, match=f"-H @{file}: line 2 has no colon; write KEY:VALUE"):
+        call_metadata([f"@{file}"], [])
+    with pytest.raises(ValueError, match="-H @/nowhere: No such file or directory"):
+        call_metadata(["@/nowhere"], [])
 
 
 async def test_the_tls_of_a_cluster_counts_in_an_explanation_with_xds_credentials(autojump_clock):

@@ -6,7 +6,7 @@ import click
 import pytest
 import trio
 
-from trxds.cli.running.pages import RUOK, XDS, health_rows, session_lines, tree_lines
+from trxds.cli.running.pages import RUOK, XDS, health_rows, host_lines, session_lines, tree_lines
 from trxds.cli.running.show import News, Sheets, draw_latest
 from trxds.cli.running.taps import Filter, event_line
 from trxds.cli.running.words import age, columns
@@ -266,3 +266,52 @@ async def test_the_last_state_is_drawn_however_fast_they_come(autojump_clock):
     assert drawn[0] == 0
     assert drawn[-1] == 24
     assert len(drawn) <= 4
+
+
+# -- sessions by host
+
+
+def endpoint(*addresses, cluster="cart", health="HEALTHY", **more):
+    row = {"channel": "shop", "address": addresses[0], "cluster": cluster, "health": health, "state": "READY"}
+    return row | more
+
+
+def by_host(endpoints, *hosts, cluster="cart"):
+    """The lines for sessions on these hosts, without the head, in words."""
+    state = state_of()
+    state["endpoints"] = {f"shop/{row['cluster']}/{row['address']}": row for row in endpoints}
+    state["sessions"] = {
+        f"shop/{number}": {"channel": "shop", "cluster": cluster, "host": host} for number, host in enumerate(hosts)
+    }
+    return [click.unstyle(line).split() for line in list(host_lines(state, 0.0))[1:]]
+
+
+def test_sessions_on_each_address_of_an_endpoint_are_on_one_host():
+    both = endpoint("a:1", "b:1", addresses=["a:1", "b:1"], fair_share=0.25)
+    assert by_host([both], "b:1", "a:1", "b:1") == [
+        ["a:1,", "b:1", "shop", "cart", "HEALTHY", "READY", "3", "100%", "25%"]
+    ]
+
+
+def test_a_host_without_sessions_is_shown_with_its_fair_share_and_a_removed_one_without():
+    left = endpoint("a:1", addresses=["a:1"], fair_share=1.0)
+    assert by_host([left], "gone:1") == [
+        ["a:1", "shop", "cart", "HEALTHY", "READY", "0", "0%", "100%"],
+        ["gone:1", "shop", "cart", "removed", "-", "1", "100%", "-"],
+    ]
+
+
+def test_clusters_that_share_an_address_have_each_their_own_health():
+    rows = [endpoint("a:1", fair_share=1.0), endpoint("a:1", cluster="v2", health="DRAINING", fair_share=0.0)]
+    assert by_host(rows, "a:1") == [["a:1", "shop", "cart", "HEALTHY", "READY", "1", "100%", "100%"]]
+    assert by_host(rows, "a:1", cluster="v2") == [["a:1", "shop", "v2", "DRAINING", "READY", "1", "100%", "0%"]]
+
+
+def test_a_session_of_an_aggregate_is_on_the_endpoint_of_its_cluster():
+    assert by_host([endpoint("a:1", fair_share=1.0)], "a:1", cluster="all") == [
+        ["a:1", "shop", "all", "HEALTHY", "READY", "1", "100%", "-"]
+    ]
+
+
+def test_a_program_with_an_older_trxds_says_no_fair_share():
+    assert by_host([endpoint("a:1")], "a:1") == [["a:1", "shop", "cart", "HEALTHY", "READY", "1", "100%", "-"]]

@@ -30,7 +30,8 @@ to use when, with real output.
 | `TRXDS_ADMIN` | ADDRESS, in the commands that ask a running program |
 | `TRXDS_ADMIN_TOKEN` | `--token` |
 | `TRXDS_LOG` | the [log](../logs.md) on stderr: `TRXDS_LOG=xds,lb` |
-| `GRPC_XDS_BOOTSTRAP`, `GRPC_XDS_BOOTSTRAP_CONFIG` | the bootstrap of `trxds explain`: a path, or the JSON itself |
+| `TRXDS_SESSION_TOKEN` | `--session-token` of `trxds call` |
+| `GRPC_XDS_BOOTSTRAP`, `GRPC_XDS_BOOTSTRAP_CONFIG` | the bootstrap of `explain` and `call`: a path, or the JSON |
 | `NO_COLOR` | no colours, also on a terminal |
 
 ## Completion in a shell

@@ -12,13 +12,14 @@ import trxds
 from trxds.testing import ManagementServer
 from trxds.testing import resources as xds
 
-SERVER = Path(__file__).parent.parent / "peers" / "grpcio_server.py"
+PEERS = Path(__file__).parent.parent / "peers"
+SERVER = PEERS / "grpcio_server.py"
 
 
 @asynccontextmanager
-async def grpcio_server(*arguments):
+async def grpcio_server(*arguments, program=SERVER):
     """The address of a grpcio server that lives as long as the block; what it logs of bad clients is not shown."""
-    command = [sys.executable, str(SERVER), *arguments]
+    command = [sys.executable, str(program), *arguments]
     quiet = {"stderr": subprocess.DEVNULL} if arguments else {}
     async with trio.open_nursery() as nursery:
         process = await nursery.start(

@@ -160,6 +160,9 @@ def test_a_call_that_a_thread_leaves_early_is_cancelled_at_the_server(world, cha
 
 def test_a_channel_for_threads_explains_where_a_call_would_go(channel):
     assert "cart" in str(channel.explain("/shop.Cart/Echo"))
+    with channel.session() as session:
+        session.method("/shop.Cart/Echo")(b"x")
+        assert session.explain("/shop.Cart/Echo").host == session.host
 
 
 def test_many_threads_call_a_channel_at_once(channel):

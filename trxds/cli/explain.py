@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 import click
@@ -33,17 +34,34 @@ CREDENTIALS: Mapping[str, ChannelCredentials] = MappingProxyType(
 def call_metadata(headers: Iterable[str], cookies: Iterable[str]) -> list[tuple[str, str | bytes]]:
     """Return the metadata for KEY:VALUE headers and NAME=VALUE cookies. Values of -bin keys are base64.
 
-    Raises `ValueError` for a text that is malformed.
+    A header may be @FILE, with one in each line. Raises `ValueError` for a text that is malformed, or no such file.
     """
-    pairs = [_pair(number, each) for number, each in enumerate(headers, 1)]
+    pairs = [_pair(place, each) for place, each in _lines_of(headers)]
     together = "; ".join(cookies)
     return [*pairs, ("cookie", together)] if together else pairs
 
 
-def _pair(number: int, header: str) -> tuple[str, str | bytes]:
+def _lines_of(headers: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield each KEY:VALUE, and what errors call it; it may be a secret, and in a file others do not see it."""
+    for number, header in enumerate(headers, 1):
+        if not header.startswith("@"):
+            yield f"-H number {number}", header
+            continue
+        try:
+            text = Path(header[1:]).read_text("utf-8")
+        except OSError as error:
+            raise ValueError(f"-H {header}: {error.strerror or error}") from None
+        except UnicodeDecodeError:
+            raise ValueError(f"-H {header} is no UTF-8 text") from None
+        for line_number, line in enumerate(text.split("\n"), 1):
+            if line.strip():
+                yield f"-H {header}: line {line_number}", line
+
+
+def _pair(place: str, header: str) -> tuple[str, str | bytes]:
     key, colon, value = (part.strip() for part in header.partition(":"))
     if not colon:
-        raise ValueError(f"-H number {number} has no colon; write KEY:VALUE")
+        raise ValueError(f"{place} has no colon; write KEY:VALUE")
     if not key.lower().endswith("-bin"):
         return key.lower(), value
     try:

@@ -21,6 +21,7 @@ from trxds.generate.stubs import Options
 from trxds.resolver.as_plain_data import as_plain_data
 from trxds.transport.connect import TcpNetwork, connect_error
 
+from .call.command import call
 from .check import check_file, check_servers
 from .control_plane import host_and_port, serve_file
 from .cookie import as_lines, read_cookie
@@ -51,7 +52,7 @@ def main(context: click.Context) -> None:
         context.color = False
 
 
-for _command in (*COMMANDS, rehearse):
+for _command in (*COMMANDS, call, rehearse):
     main.add_command(_command)
 
 
@@ -156,7 +157,9 @@ def check(bootstrap: Path, connect: bool, target: str | None, within: float) -> 
 @main.command()
 @click.argument("target")
 @click.argument("method", metavar="/package.Service/Method")
-@click.option("-H", "headers", multiple=True, metavar="KEY:VALUE", help="Metadata; KEY-bin:BASE64; may be repeated.")
+@click.option(
+    "-H", "headers", multiple=True, metavar="KEY:VALUE", help="Metadata; KEY-bin:BASE64; @FILE has lines of it."
+)
 @click.option("--cookie", "cookies", multiple=True, metavar="NAME=VALUE", help="A cookie of the call; may be repeated.")
 @click.option("--bootstrap", type=click.Path(exists=True, dir_okay=False), help="Otherwise GRPC_XDS_BOOTSTRAP has it.")
 @click.option(

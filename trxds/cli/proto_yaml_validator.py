@@ -46,10 +46,17 @@ class YamlNode:
 
 
 class ProtoValidator:
-    """Validates one document. `value_of` returns the plain Python value of a node."""
+    """Validates one document. `value_of` returns the plain Python value of a node.
 
-    def __init__(self, loader: yaml.SafeLoader) -> None:
+    `pool` has the messages that may be packed; None is the default pool. `mapping` is the document's word for one.
+    """
+
+    def __init__(
+        self, loader: yaml.SafeLoader, pool: descriptor_pool.DescriptorPool | None = None, mapping: str = "a mapping"
+    ) -> None:
         self._loader = loader
+        self._pool = pool
+        self._mapping = mapping
 
     def value_of(self, node: yaml.Node) -> Any:
         return self._loader.construct_object(node, deep=True)
@@ -57,13 +64,13 @@ class ProtoValidator:
     def packed(self, place: YamlNode) -> Iterator[Problem]:
         """Validate an Any in proto-JSON form: the message's fields are beside its `@type`."""
         if not isinstance(place.node, yaml.MappingNode):
-            yield place.problem("must be a mapping with '@type'")
+            yield place.problem(f"must be {self._mapping} with '@type'")
             return
         kind = next((value for key, value in place.node.value if key.value == "@type"), None)
         if kind is None:
             yield place.problem("'@type' is missing")
             return
-        message = find_message(str(kind.value))
+        message = find_message(str(kind.value), self._pool)
         if message is None:
             yield place.below("@type", kind).problem(f"unknown type {kind.value!r}")
         elif _is_plain(message):
@@ -75,7 +82,7 @@ class ProtoValidator:
         elif not _is_plain(message):
             yield from self._parsed_alone(place, message)
         elif not isinstance(place.node, yaml.MappingNode):
-            yield place.problem(f"must be a mapping, the fields of {message.full_name}")
+            yield place.problem(f"must be {self._mapping}, the fields of {message.full_name}")
         else:
             yield from self._fields(place, message, skip)
 
@@ -105,7 +112,7 @@ class ProtoValidator:
 
     def _map(self, place: YamlNode, value_field: FieldDescriptor) -> Iterator[Problem]:
         if not isinstance(place.node, yaml.MappingNode):
-            yield place.problem("must be a mapping")
+            yield place.problem(f"must be {self._mapping}")
             return
         for key, value in place.node.value:
             yield from self._single(place.below(str(key.value), value), value_field)
@@ -130,9 +137,10 @@ class ProtoValidator:
         yield from _refusal(place, message, self.value_of(place.node), message.fields_by_name.get("value"))
 
 
-def find_message(type_url: str) -> Descriptor | None:
+def find_message(type_url: str, pool: descriptor_pool.DescriptorPool | None = None) -> Descriptor | None:
+    """Return the message of a type URL; None if the pool, the default one for None, does not have it."""
     try:
-        return descriptor_pool.Default().FindMessageTypeByName(type_url.rpartition("/")[2])
+        return (pool or descriptor_pool.Default()).FindMessageTypeByName(type_url.rpartition("/")[2])
     except KeyError:
         return None
 

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+import trio
+
+from trxds.core import metadata as md
 from trxds.core.metadata import Metadata
 from trxds.core.random_copies import RandomCopies
 from trxds.lb.pick import PickArgs, Trace
@@ -17,22 +20,49 @@ from trxds.resolver.config_selector import Selector
 from trxds.resolver.route_explanation import Explanation
 from trxds.session_affinity.stateful_session_filter import StatefulSession
 
+from .call_protocol import Pairs
+from .call_scope import CallScope
+from .channel_state import ChannelState
 from .fault_injection_filter import Fault
 from .filter_protocol import Filter
+from .method import checked_path
+from .open_session import OpenSession, why_not_sticky
 
 
-def explain(selector: Selector, tree: TreeNode, path: str, metadata: Metadata, now: float) -> Explanation:
-    """Return the explanation of a call that would start now; `now` is seconds on Trio's clock."""
+async def explain_call(
+    state: ChannelState, method: str, pairs: Pairs, timeout: float | None, session: OpenSession | None = None
+) -> Explanation:
+    """Wait for a configuration as a call does, and explain a call that starts then, in the session if there is one."""
+    metadata, path = md.check(pairs), checked_path(method)
+    scope = CallScope(state.lifecycle, path, state.now(), timeout, state.first_wait)
+    selector, tree = await scope.run_with_deadline(state.data_plane.wait_settled)
+    # Only now, as a call does: the session may have got its host meanwhile.
+    sent = metadata if session is None else session.cookies.metadata.fill(metadata, path)
+    explanation, call = explain(selector, tree, path, sent, trio.current_time())
+    has_session = session is not None or sent.first("cookie") is not None
+    # Without steps a fault ended the call before the chain did, and nothing is known of the filters behind it.
+    if not has_session or call is None or call.override is not None or not explanation.steps:
+        return explanation
+    return replace(explanation, unsticky=why_not_sticky(state.lifecycle.target, call))
+
+
+def explain(
+    selector: Selector, tree: TreeNode, path: str, metadata: Metadata, now: float
+) -> tuple[Explanation, PickArgs | None]:
+    """Return the explanation of a call that would start now, and the pick that it explains, if any.
+
+    `now` is seconds on Trio's clock.
+    """
     # Copies draw the numbers that the next RPC will draw, and leave the generators as they are.
     copies = RandomCopies()
     explanation, found = selector.explain(path, metadata, copies)
     if found is None:
-        return explanation
+        return explanation, None
     call = PickArgs(path, metadata, found.route, found.cluster.name, hash=found.hash, now=now, trace=Trace(copies))
     explanation = _add_filters(explanation, found.cluster.filters, call)
     if explanation.outcome:
-        return explanation
-    return replace(explanation, steps=tuple(explain_pick(tree, call)))
+        return explanation, call
+    return replace(explanation, steps=tuple(explain_pick(tree, call))), call
 
 
 def _add_filters(explanation: Explanation, chain: Iterable[Filter], call: PickArgs) -> Explanation:

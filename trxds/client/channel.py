@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal
 
 import trio
 
-from trxds.core import metadata as md
 from trxds.core.connectivity import Connectivity
 from trxds.core.determinism import new_random
 from trxds.core.event_loop import check_in_trio
@@ -38,9 +37,8 @@ from .admin_endpoint import admin_endpoint, checked_admin
 from .admin_view import AdminView
 from .background_services import run_with_services
 from .call_credentials import CallCredentials
-from .call_explanation import explain
+from .call_explanation import explain_call
 from .call_protocol import Pairs
-from .call_scope import CallScope
 from .call_settings import CallSettings
 from .channel_log import ChannelLog
 from .channel_state import ChannelState
@@ -51,7 +49,6 @@ from .fork import mark_after_fork
 from .health_check import make_health_check
 from .interceptors import Interceptor
 from .locations import Locations
-from .method import checked_path
 from .non_xds_channel import ServiceConfigSource, non_xds_setup
 from .open_session import FIRST_WITHIN
 from .session import Session, SessionPool
@@ -207,14 +204,11 @@ class Channel(MethodFactory):
         """Explain where a call of `method` would go now: route, cluster, time limit, filters, policies, host.
 
         It waits for a configuration as a call does, up to `timeout` seconds; it sends nothing and connects nothing. It
-        sees only those cookies of a session that `metadata` has. Raises `RpcError` if there is no configuration in time
-        (the message says what is missing) or the channel closes, and `ValueError` for a method that is not of the form
-        /package.Service/Method. Always a checkpoint.
+        sees only those cookies of a session that `metadata` has; `Session.explain` sees all. Raises `RpcError` if there
+        is no configuration in time (the message says what is missing) or the channel closes, and `ValueError` for a
+        method that is not of the form /package.Service/Method. Always a checkpoint.
         """
-        pairs, state = md.check(metadata), self._state
-        scope = CallScope(state.lifecycle, checked_path(method), state.now(), timeout, state.first_wait)
-        selector, tree = await scope.run_with_deadline(state.data_plane.wait_settled)
-        return explain(selector, tree, method, pairs, trio.current_time())
+        return await explain_call(self._state, method, metadata, timeout)
 
     def admin_view(self) -> AdminView:
         """Return the admin surface's view of the channel; not for programs, because it changes between releases."""

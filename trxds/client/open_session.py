@@ -56,7 +56,7 @@ class UnstickyMethods:
     def add(self, call: PickArgs) -> str:
         """Note that no session filter takes part in the call; return the reason, with the remedy."""
         # Worked out anew for each call: another configuration may have another reason.
-        why = _why_not_sticky(self._target, call)
+        why = why_not_sticky(self._target, call)
         if call.path in self.reasons or len(self.reasons) < MAX_METHODS:
             self.reasons[call.path] = why
         if call.path not in self._logged and len(self._logged) < MAX_METHODS:
@@ -65,7 +65,8 @@ class UnstickyMethods:
         return why
 
 
-def _why_not_sticky(target: str, call: PickArgs) -> str:
+def why_not_sticky(target: str, call: PickArgs) -> str:
+    """Return why no session filter takes part in a call, with the remedy."""
     route = call.route
     chains = (each.filters for each in route.clusters if each.name == call.cluster) if route is not None else ()
     for each in (each for chain in chains for each in chain if isinstance(each, StatefulSession)):

@@ -6,10 +6,13 @@ from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from trxds.lb.override_host.repin_reason import RepinReason
+from trxds.resolver.route_explanation import Explanation
 from trxds.session_affinity.session_events import SessionDraining
 from trxds.session_affinity.session_hosts import CookieKey, SessionHost
 from trxds.session_affinity.session_token import Key, SessionTokenError
 
+from .call_explanation import explain_call
+from .call_protocol import Pairs
 from .channel_state import ChannelState
 from .interceptors import Interceptor
 from .move import BoundSession, Move
@@ -134,6 +137,15 @@ class Session(MethodFactory):
         return self._open_session.export(key)
 
     # -- where it goes
+
+    async def explain(self, method: str, metadata: Pairs = (), timeout: float | None = None) -> Explanation:
+        """Explain where a call of the session would go now, with the cookies that it would send.
+
+        The rest is as in `Channel.explain`. Raises `trio.ClosedResourceError` after the session's end.
+        """
+        if self._open_session.closed:
+            raise self._open_session.not_open_error()
+        return await explain_call(self._state, method, metadata, timeout, self._open_session)
 
     @asynccontextmanager
     async def moving(self, cookie: CookieKey | None = None) -> AsyncIterator[tuple[BoundCalls, BoundCalls]]:

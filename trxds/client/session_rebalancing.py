@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import trio
 
 from trxds.lb.endpoint_set import Endpoints
+from trxds.lb.fair_share import fair_shares
 from trxds.lb.override_host.repin_reason import RepinReason
-from trxds.resolver.snapshot import ClusterConfig, ClusterEntries
-from trxds.resources.endpoint import Endpoint, HealthStatus, Locality
+from trxds.resolver.snapshot import ClusterEntries
+from trxds.resources.endpoint import Endpoint
 from trxds.session_affinity.session import SessionCookies
 from trxds.session_affinity.session_hosts import CookieKey, SessionHost
 
@@ -42,33 +43,18 @@ def check_rebalancing(per_second: float, idle_for: float, tolerance: float) -> N
 def shares(entries: object, cluster: str, ready: frozenset[str]) -> list[tuple[tuple[str, ...], float]]:
     """Return the addresses of each host that takes new sessions of the cluster, and its fair share; their sum is 1.
 
-    These are the READY hosts of the most preferred priority that has one, without DRAINING ones (A56). Localities have
-    their weights, and the hosts of a locality equal shares, as with round robin (A28).
+    `ready` are the addresses with a connection (`lb/fair_share.py`).
     """
+    found = fair_shares(_priorities(entries, cluster), lambda endpoint: not ready.isdisjoint(endpoint.addresses))
+    return [(endpoint.addresses, share) for endpoint, share in found]
+
+
+def _priorities(entries: object, cluster: str) -> Iterator[list[tuple[int, Sequence[Endpoint]]]]:
     if isinstance(entries, Endpoints):  # a target without a control plane
-        return _even(_serving(entries.all, ready), 1.0)
-    leaves = entries.leaves(cluster) if isinstance(entries, ClusterEntries) else ()
-    for localities in _priorities(leaves):
-        serving = [(each.weight, hosts) for each in localities if (hosts := _serving(each.endpoints, ready))]
-        if serving:
-            total = sum(weight for weight, _ in serving)
-            return [host for weight, hosts in serving for host in _even(hosts, weight / total)]
-    return []
-
-
-def _priorities(leaves: Iterable[ClusterConfig]) -> Iterator[tuple[Locality, ...]]:
-    for leaf in leaves:
-        yield from leaf.endpoints.priorities if leaf.endpoints is not None else ()
-
-
-def _serving(endpoints: Iterable[Endpoint], ready: frozenset[str]) -> list[Endpoint]:
-    return [
-        each for each in endpoints if each.health is not HealthStatus.DRAINING and not ready.isdisjoint(each.addresses)
-    ]
-
-
-def _even(endpoints: list[Endpoint], share: float) -> list[tuple[tuple[str, ...], float]]:
-    return [(each.addresses, share / len(endpoints)) for each in endpoints]
+        yield [(1, entries.all)]
+    for leaf in entries.leaves(cluster) if isinstance(entries, ClusterEntries) else ():
+        for localities in leaf.endpoints.priorities if leaf.endpoints is not None else ():
+            yield [(each.weight, each.endpoints) for each in localities]
 
 
 # -- the sessions above it

@@ -82,7 +82,7 @@ class Explanation:
     A refusal that `may_change` depends on the state of the configuration: an RPC that waits for ready waits for another
     one. `faults` are the effects of fault filters, which may end the RPC. `sessions` are what session filters read, and
     may choose another cluster than `chosen` has. `steps` are the policies that the RPC passes, from the root of the
-    tree to its `outcome`.
+    tree to its `outcome`. `unsticky` says why no session filter takes part, if the RPC has a session or a cookie.
     """
 
     method: str
@@ -94,6 +94,7 @@ class Explanation:
     faults: tuple[FaultStep, ...] = ()
     sessions: tuple[SessionStep, ...] = ()
     steps: tuple[TraceStep, ...] = ()
+    unsticky: str = ""
 
     @property
     def outcome(self) -> Outcome | None:
@@ -133,6 +134,8 @@ class Explanation:
             yield from self.chosen.lines()
         yield from map(str, self.faults)
         yield from map(str, self.sessions)
+        if self.unsticky:
+            yield f"not sticky: {self.unsticky}"
         yield from map(str, self.steps)
         if self.refusal is not None:
             yield str(self.refusal)

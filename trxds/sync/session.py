@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 
 import trxds
+from trxds.client.call_protocol import Pairs
 from trxds.session_affinity.session_token import Key
 
 from .hand_over import ContextBridge, HandOver
@@ -114,6 +115,10 @@ class Session(MethodFactory):
             self._session.release(cookie)
 
         self._hand_over.wait(release)
+
+    def explain(self, method: str, metadata: Pairs = (), timeout: float | None = None) -> trxds.Explanation:
+        """Explain where a call of the session would go now; see `trxds.Session.explain`."""
+        return self._hand_over.wait(partial(self._session.explain, method, metadata, timeout))
 
     def export(self, *, key: Key | None = None) -> str:
         """Return the session as a token, a credential; see `trxds.Session.export`."""

@@ -103,7 +103,20 @@ async def test_the_snapshot_has_endpoints_with_their_health_status(autojump_cloc
             "weight": 1,
             "ejected": False,
             "sessions": 0,
+            "addresses": [mesh.hosts[0]],
+            "fair_share": 0.5,
         }
+
+
+async def test_a_draining_endpoint_has_no_fair_share_and_the_others_have_it_all(autojump_clock):
+    async with watched(hosts=3) as (mesh, _, eyes):
+        first, second, third = mesh.hosts
+        heavy = xds.locality(first, second, zone="a", health={second: "DRAINING"}) | {"load_balancing_weight": 3}
+        mesh.endpoints("cart", heavy, xds.locality(third, zone="b"))
+        expected = {first: 0.75, second: 0.0, third: 0.25}
+        await eyes.see(
+            lambda state: {row["address"]: row["fair_share"] for row in state["endpoints"].values()} == expected
+        )
 
 
 async def test_the_snapshot_has_connections_to_hosts_and_the_control_plane(autojump_clock):

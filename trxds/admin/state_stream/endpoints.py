@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from typing import NamedTuple
 
 from trxds.core.connectivity import Connectivity
 from trxds.core.status import OK
 from trxds.lb.endpoint_set import Endpoints
+from trxds.lb.fair_share import fair_shares
 from trxds.lb.interfaces import SubchannelInterface
 from trxds.lb.policy_node_snapshot import NodeSnapshot
 from trxds.resolver.snapshot import AggregateConfig, ClusterConfig, ClusterEntry
@@ -17,14 +20,37 @@ from trxds.resources.endpoint import Endpoint, LocalityId
 from .messages import EndpointRow
 
 
+class _Place(NamedTuple):
+    """The endpoints of a locality, in one priority."""
+
+    priority: int
+    locality: str
+    weight: int
+    endpoints: Sequence[Endpoint]
+
+
 @dataclass(slots=True)
 class _Cluster:
     """A cluster in use. `names` are its own and those of the aggregates above it: a session may know it by any."""
 
     names: set[str]
-    places: Sequence[tuple[int, str, Sequence[Endpoint]]]  # priority, locality
+    places: Sequence[_Place]
     hosts: dict[str, SubchannelInterface] = field(default_factory=dict)
     ejected: set[str] = field(default_factory=set)
+
+    def host(self, endpoint: Endpoint) -> SubchannelInterface | None:
+        """Return the connection of an endpoint, which has one at a time (A61)."""
+        return next((self.hosts[address] for address in endpoint.addresses if address in self.hosts), None)
+
+    def is_ready(self, endpoint: Endpoint) -> bool:
+        """Return whether an endpoint is connected."""
+        host = self.host(endpoint)
+        return host is not None and host.state is Connectivity.READY
+
+    def fair_shares(self) -> dict[Endpoint, float]:
+        """Return the fair share of each endpoint that takes new sessions."""
+        priorities = groupby(self.places, lambda each: each.priority)
+        return dict(fair_shares(([(at.weight, at.endpoints) for at in each] for _, each in priorities), self.is_ready))
 
 
 def endpoints(
@@ -36,9 +62,10 @@ def endpoints(
     """
     on = Counter(sessions)
     for name, cluster in _clusters(target, tree).items():
-        for priority, locality, group in cluster.places:
-            for endpoint in group:
-                row = _row(channel, name, cluster, priority, locality, endpoint, on)
+        fair = cluster.fair_shares()
+        for at in cluster.places:
+            for endpoint in at.endpoints:
+                row = _row(channel, name, cluster, at, endpoint, on, fair.get(endpoint, 0.0))
                 yield f"{channel}/{name}/{row['address']}", row
 
 
@@ -46,24 +73,25 @@ def _row(
     channel: str,
     name: str,
     cluster: _Cluster,
-    priority: int,
-    locality: str,
+    at: _Place,
     endpoint: Endpoint,
     on: Counter[tuple[str, str]],
+    fair_share: float,
 ) -> EndpointRow:
-    addresses = endpoint.addresses
-    host = next((cluster.hosts[address] for address in addresses if address in cluster.hosts), None)
+    addresses, host = endpoint.addresses, cluster.host(endpoint)
     return {
         "channel": channel,
         "address": addresses[0],
         "cluster": name,
-        "priority": priority,
-        "locality": locality,
+        "priority": at.priority,
+        "locality": at.locality,
         "health": _health(endpoint, host),
         "state": None if host is None else host.state.name,
         "weight": endpoint.weight,
         "ejected": not cluster.ejected.isdisjoint(addresses),
         "sessions": sum(on[address, known] for address in addresses for known in cluster.names) if on else 0,
+        "addresses": list(addresses),
+        "fair_share": round(fair_share, 4),
     }
 
 
@@ -109,7 +137,7 @@ def _begun(
         case ClusterEntry(cluster=ClusterConfig(its, assignment)):
             priorities = assignment.priorities if assignment is not None else ()
             places = [
-                (number, place(locality.id), locality.endpoints)
+                _Place(number, place(locality.id), locality.weight, locality.endpoints)
                 for number, localities in enumerate(priorities)
                 for locality in localities
             ]
@@ -117,7 +145,7 @@ def _begun(
             cluster.names |= names
             return cluster
     if above is None and not names and isinstance(seen.endpoints, Endpoints):  # there is no control plane
-        return found.setdefault(target, _Cluster({target}, [(0, "", seen.endpoints.all)]))
+        return found.setdefault(target, _Cluster({target}, [_Place(0, "", 1, seen.endpoints.all)]))
     return above
 
 

@@ -87,6 +87,8 @@ class EndpointRow(TypedDict):
     weight: int
     ejected: bool  # by outlier detection
     sessions: int  # that are on it
+    addresses: list[str]  # all of them
+    fair_share: float  # of its cluster's sessions, from 0 to 1, if they were spread evenly
 
 
 class ConnectionRow(TypedDict):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from trxds.admin.state_stream.messages import Row, State
 from trxds.core.policy_names import short_policy_name
@@ -141,9 +141,14 @@ def _not_sticky(state: State) -> Iterator[str]:
         yield from (f"warning: {channel}: {each}" for each in row.get("warnings", ()) if "not sticky" in each)
 
 
+_Host: TypeAlias = tuple[str, str, str]  # channel, cluster, first address
+
+
 def host_lines(state: State, now: float) -> Iterator[str]:
-    """The sessions of each host, and its share of those of its cluster."""
-    counts = Counter((row["channel"], row["cluster"], row["host"]) for row in state["sessions"].values() if row["host"])
+    """The sessions of each host, its share of those of its cluster, and the share that would be fair."""
+    endpoints = _Endpoints(state["endpoints"].values())
+    on_hosts = (row for row in state["sessions"].values() if row["host"])
+    counts = Counter(endpoints.host(row["channel"], row["cluster"], row["host"]) for row in on_hosts)
     if not counts:
         yield "no sessions are on any host"
         yield from _not_sticky(state)
@@ -151,20 +156,45 @@ def host_lines(state: State, now: float) -> Iterator[str]:
     totals: Counter[tuple[str, str]] = Counter()
     for (channel, cluster, _), count in counts.items():
         totals[channel, cluster] += count
-    endpoints = {(row["channel"], row["address"]): row for row in state["endpoints"].values()}
-    hosts = dict.fromkeys(counts) | dict.fromkeys(
-        (row["channel"], row["cluster"], row["address"])
-        for row in state["endpoints"].values()
-        if (row["channel"], row["cluster"]) in totals
-    )
-    lines = [("HOST", "CHANNEL", "CLUSTER", "HEALTH", "STATE", "SESSIONS", "SHARE")]
-    for channel, cluster, host in sorted(hosts):
-        row, count = endpoints.get((channel, host)), counts[channel, cluster, host]
-        health, connected = (row["health"], row["state"] or "not connected") if row is not None else ("removed", "-")
-        share = count / totals[channel, cluster]
-        lines.append((host, channel, cluster, health, connected, str(count), f"{share:.0%}"))
+    hosts = counts.keys() | {host for host in endpoints.hosts if host[:2] in totals}
+    lines: list[tuple[str, ...]] = [("HOST", "CHANNEL", "CLUSTER", "HEALTH", "STATE", "SESSIONS", "SHARE", "FAIR")]
+    lines += [_host_line(host, endpoints.find(*host), counts[host], totals[host[:2]]) for host in sorted(hosts)]
     yield from columns(lines)
     yield from _not_sticky(state)
+
+
+def _host_line(host: _Host, row: Row | None, count: int, total: int) -> tuple[str, ...]:
+    channel, cluster, address = host
+    numbers = str(count), f"{count / total:.0%}"
+    if row is None:
+        return (address, channel, cluster, "removed", "-", *numbers, "-")
+    # A program with an older trxds has neither; the endpoints of an aggregate have their share of its clusters only.
+    fair = row.get("fair_share") if row["cluster"] == cluster else None
+    state = row["state"] or "not connected"
+    addresses = ", ".join(row.get("addresses", (address,)))
+    return (addresses, channel, cluster, row["health"], state, *numbers, "-" if fair is None else f"{fair:.0%}")
+
+
+class _Endpoints:
+    """The rows of endpoints by each of their addresses: a session may be on any (A61)."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self.hosts: list[_Host] = []
+        self._rows: dict[tuple[str, str, str], Row] = {}
+        for row in rows:
+            self.hosts.append((row["channel"], row["cluster"], row["address"]))
+            for address in row.get("addresses", (row["address"],)):
+                self._rows[row["channel"], row["cluster"], address] = row
+                self._rows.setdefault((row["channel"], "", address), row)
+
+    def find(self, channel: str, cluster: str, address: str) -> Row | None:
+        """Return the endpoint. Sessions of an aggregate name it, and endpoints one of its clusters."""
+        return self._rows.get((channel, cluster, address)) or self._rows.get((channel, "", address))
+
+    def host(self, channel: str, cluster: str, address: str) -> _Host:
+        """Return the host of a session by its first address; a removed one by the session's."""
+        row = self.find(channel, cluster, address)
+        return channel, cluster, address if row is None else row["address"]
 
 
 def _session(key: str, row: Row, now: float) -> Sequence[str]:

@@ -1,4 +1,4 @@
-// Backend is a server of grpc-go: the interop TestService, whose answers name the backend.
+// Backend is a server of grpc-go: the interop TestService, whose answers name the backend, and server reflection.
 //
 //	backend -name blue [-max_age 200ms] [-max_streams 2]
 //
@@ -23,6 +23,7 @@ import (
 	testpb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/stats"
 )
 
@@ -96,6 +97,7 @@ func main() {
 	}
 	server := grpc.NewServer(options...)
 	testpb.RegisterTestServiceServer(server, &testService{interop.NewTestServer(), *name})
+	reflection.Register(server)
 
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
