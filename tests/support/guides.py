@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import textwrap
 from pathlib import Path
@@ -27,3 +28,11 @@ def blocks(guide: str, language: str) -> list[str]:
 def documents(guide: str) -> list[list[dict[str, Any]]]:
     """The YAML documents of each block, of all its YAML blocks."""
     return [list(yaml.safe_load_all(block)) for block in blocks(guide, "yaml")]
+
+
+def python_value(guide: str, name: str) -> Any:
+    """The value of a constant in the guide's first Python block."""
+    for node in ast.parse(blocks(guide, "python")[0]).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
+            return ast.literal_eval(node.value)
+    raise LookupError(name)
