@@ -171,6 +171,20 @@ async def test_channels_with_one_xds_client_share_the_agent(tmp_path: Path) -> N
         assert OVERLAP not in peer.log
 
 
+async def test_istiod_itself_serves_several_clients_with_one_bootstrap(tmp_path: Path) -> None:
+    async with (
+        mesh(tmp_path, count=2, bootstrap=direct) as shop,
+        trxds.open_channel(TARGET, bootstrap=direct(shop.istio)) as second,
+    ):
+        for channel in (shop.channel, second):
+            while set(await spread(channel, 4)) != set(shop.addresses):
+                pass
+        shop.istio.put(service_entry(PLAIN, shop.addresses[1]))
+        for channel in (shop.channel, second):
+            while shop.addresses[0] in await spread(channel, 4):
+                pass
+
+
 async def test_calls_go_on_while_istiod_is_away_and_follow_it_when_it_is_back(tmp_path: Path) -> None:
     async with hosts(2) as found:
         one, other = found.addresses
@@ -266,6 +280,13 @@ async def test_a_session_stays_on_one_host_of_a_subset(tmp_path: Path) -> None:
                 homes.append(await spread(session, 6))
         assert {len(home) for home in homes} == {1}
         assert len(set[str]().union(*homes)) == 3
+
+
+async def test_a_session_stays_on_one_host_of_a_traffic_split(tmp_path: Path) -> None:
+    async with mesh(tmp_path, *SPLIT, service=STICKY, **FILTER_ON) as shop:
+        for _ in range(4):
+            async with shop.channel.session(require=True) as session:
+                assert len(await spread(session, 8)) == 1
 
 
 async def test_a_session_by_a_header_stays_on_one_host(tmp_path: Path) -> None:

@@ -197,6 +197,20 @@ async def test_a_session_stays_on_a_deleted_pod_until_that_ends_and_moves_once(a
         assert len(moved) == 1 and pod not in moved
 
 
+async def test_a_session_moves_from_a_pod_that_sleeps_when_dns_is_asked_again(autojump_clock):
+    async with service(3) as pods, pods.channel() as channel:
+        await ask(channel)
+        await settled()
+        async with channel.session(require=True) as session, trio.open_nursery() as nursery:
+            leaving = await ask(session)
+            nursery.start_soon(pods.delete_pod, leaving)
+            await trio.sleep(CACHED + 1)
+            assert await ask(session) == leaving
+            pods.mesh.servers[pods.ready[0]].goaway()
+            await settled()
+            assert await ask(session) != leaving
+
+
 async def test_the_sessions_of_other_pods_stay_when_a_pod_is_deleted(autojump_clock):
     async with service(3) as pods, pods.channel() as channel:
         await ask(channel)
