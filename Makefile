@@ -17,6 +17,7 @@ READY := $(VENV)/.ready
 NODE_PEER := .peers/node/.ready
 ENVOY_PEER := .peers/envoy/.ready
 GO_PEERS := .peers/go/.ready
+ISTIO_PEER := .peers/istio/.ready
 PEERS := $(NODE_PEER) $(ENVOY_PEER) $(GO_PEERS)
 FUZZ_READY := $(VENV)/.fuzz
 DOCS_READY := $(VENV)/.docs
@@ -26,7 +27,7 @@ GO_TOOLS := connectrpc.com/conformance/cmd/connectconformance github.com/summerw
 CONFORMANCE := ../shared/conformance
 STAGE := 5
 
-.PHONY: demo test test-fast test-all test-long dist-test peers lint bench bench-plots fuzz structure protos docs screenshots conformance clean
+.PHONY: demo test test-fast test-all test-long dist-test peers peer-istio lint bench bench-plots fuzz structure protos docs screenshots conformance clean
 
 demo: $(READY)
 	$(VENV)/bin/trxds demo
@@ -50,6 +51,10 @@ test-long: $(READY)
 # The programs that others wrote, and the tests with them that take too long for `make test`.
 peers: $(READY) $(PEERS)
 	$(VENV)/bin/python -m pytest -q -rs -n auto --dist loadfile -m "long or not long" tests/peers
+
+# Istio's control plane and agent, and the tests with them. The build costs eight minutes of processor time, so nothing else needs it.
+peer-istio: $(READY) $(ISTIO_PEER)
+	$(VENV)/bin/python -m pytest -q -rs -m "long or not long" tests/peers/test_istio.py
 
 lint: $(READY)
 	$(VENV)/bin/ruff check .
@@ -127,6 +132,11 @@ $(GO_PEERS): tests/peers/go/go.mod tests/peers/go/go.sum $(wildcard tests/peers/
 	@if ! command -v go >/dev/null; then echo "Go is not installed: the tests with the Go peers are left out"; \
 		elif go build -C tests/peers/go -buildvcs=false -o $(CURDIR)/$(@D)/ ./... $(GO_TOOLS) 2>$(@D)/build.log; then touch $@; \
 		else tail -n 5 $(@D)/build.log; echo "the Go peers cannot be built here: the tests with them are left out"; fi
+
+$(ISTIO_PEER): tests/peers/istio/go.mod tests/peers/istio/go.sum tests/peers/istio/main.go
+	@mkdir -p $(@D)
+	go build -C tests/peers/istio -buildvcs=false -o $(CURDIR)/$(@D)/ .
+	@touch $@
 
 $(FUZZ_READY): $(READY)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,fuzz]'

@@ -23,8 +23,9 @@ from trxds.testing import Call, ManagementServer, resources, serve
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SERVICE = "cart.shop.svc.cluster.local"  # of the guides for Kubernetes
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 PATH = re.compile(r"`((?:trxds|tests|examples|docs)/[\w./]+\.\w+)(?:::\w+)?`")
 TEST = re.compile(r"`(tests/[\w./]+\.py)::(\w+)`")
@@ -57,6 +58,7 @@ async def documented_world() -> AsyncIterator[dict[str, str]]:
         plane.put(
             resources.listener("greeter", routes="r"),
             resources.listener("shop", routes="r", filters=[resources.stateful_session()]),
+            resources.listener(f"{SERVICE}:50051", routes="r", filters=[resources.stateful_session()]),
             resources.routes("r", resources.route("c")),
             resources.cluster("c"),
             resources.endpoints("c", resources.locality(first.address, second.address)),
@@ -66,6 +68,7 @@ async def documented_world() -> AsyncIterator[dict[str, str]]:
             **os.environ,
             "GRPC_XDS_BOOTSTRAP_CONFIG": bootstrap,
             "GREETER": f"dns:///{first.address}",
+            "CART": f"dns:///{first.address}",
             "METRICS_PORT": "0",
         }
 

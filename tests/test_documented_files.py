@@ -36,7 +36,7 @@ from trxds.testing import ManagementServer, MemoryNetwork, serve, unary
 from trxds.testing import resources as xds
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^ *```(.*)$", re.MULTILINE)
 RUN = {"python", "proto"}  # by tests/test_docs.py, wherever they are
 READ = {
@@ -51,6 +51,14 @@ READ = {
     ("security.md", "text"),
     ("testing.md", "toml"),  # by tests/testing/test_pytest_plugin.py
     ("writing-a-policy.md", "json"),
+    ("call-from-the-shell.md", "console"),  # by tests/cli/call/test_documented_calls.py
+    ("rehearse-a-change.md", "console"),  # by tests/cli/test_rehearsal_document.py
+    ("rehearse-a-change.md", "yaml"),
+    ("go-control-plane.md", "go"),  # by tests/peers/test_go_control_plane_guide.py
+    ("go-control-plane.md", "json"),
+    ("istio.md", "json"),  # by tests/peers/test_istio.py
+    ("istio.md", "yaml"),
+    ("kubernetes.md", "yaml"),  # by tests/test_how_to_guides.py
 }
 
 
