@@ -51,7 +51,7 @@ def _row(
 ) -> EndpointRow:
     addresses = endpoint.addresses
     host = next((cluster.hosts[address] for address in addresses if address in cluster.hosts), None)
-    return {
+    row: EndpointRow = {
         "channel": channel,
         "address": addresses[0],
         "cluster": name,
@@ -63,6 +63,9 @@ def _row(
         "ejected": not cluster.ejected.isdisjoint(addresses),
         "sessions": sum(on[address, known] for address in addresses for known in cluster.names) if on else 0,
     }
+    if len(addresses) > 1:
+        row["more_addresses"] = list(addresses[1:])
+    return row
 
 
 def _clusters(target: str, tree: Sequence[NodeSnapshot]) -> dict[str, _Cluster]:
