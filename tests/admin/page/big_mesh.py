@@ -158,9 +158,9 @@ class BigMesh:
             for _ in range(20):
                 nursery.start_soon(meet)
 
-    async def call(self):
+    async def call(self, seed):
         """Sessions and others, in turn and at random."""
-        drawn = random.Random(1)
+        drawn = random.Random(seed)
         while True:
             await trio.sleep(self.pace or 0.1)
             if not self.pace:
@@ -205,8 +205,8 @@ async def run(started: SimpleQueue, **options):
             mesh.page = trxds.admin.page_url(mesh.address)
             mesh.over = trio.Event()
             async with trio.open_nursery() as callers:
-                callers.start_soon(mesh.call)
-                callers.start_soon(mesh.call)
+                callers.start_soon(mesh.call, 1)
+                callers.start_soon(mesh.call, 2)
                 started.put((mesh, trio.lowlevel.current_trio_token()))
                 await mesh.over.wait()
                 callers.cancel_scope.cancel()

@@ -48,7 +48,7 @@ function timelineView(app) {
       const from = to - Number(span.value);
       const width = Math.max(200, (stage.clientWidth || 900) - 2 * CHART.padding - CHART.left - CHART.right);
       const byTime = secondsByTime(model.seconds, channel);
-      const numberedMarks = eventsOf(model.marks, channel).map((mark, index) => ({ ...mark, number: index + 1 }));
+      const numberedMarks = clientEventsOf(model, model.marks, channel).map((mark, index) => ({ ...mark, number: index + 1 }));
       chart = { ...layoutChart(byTime, numberedMarks, { from, to, width, height: CHART.height }), from, to, width };
       drawChart(drawing, chart, cursor);
       set(drawing, { "aria-label": `Last ${span.selectedOptions[0].textContent}: ${chartInWords(chart.seconds, chart.marks)} Left and right read single seconds.` });
