@@ -192,7 +192,9 @@ async def test_names_that_are_markup_are_shown_as_what_they_are(browser):
     second = {"kind": "per_second_stats", "time": 0, "requests": 1, "errors": {HOSTILE: 1}, "p50": 0, "p99": 0}
     mark = {"kind": "config_applied", "time": 0, "text": HOSTILE}
     shown = {**row, "metadata": {HOSTILE: HOSTILE}, "state": HOSTILE}
-    events = [{**shown, **event} for event in (pick, {**resource, **ads}, second, mark)]
+    calls = {"kind": "per_second_calls", "time": 0, "method": HOSTILE, "requests": 1, "errors": {HOSTILE: 1}}
+    calls["times"] = {HOSTILE: 1}
+    events = [{**shown, **event} for event in (pick, {**resource, **ads}, second, mark, calls)]
     async with page_of(states) as url, open_tab(browser, url) as tab:
         await tab.until(LIVE)
         states.say(events=events)
