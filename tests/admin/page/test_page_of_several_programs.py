@@ -19,10 +19,14 @@ pytestmark = pytest.mark.slow
 @asynccontextmanager
 async def small_program(address):
     """A program with one channel and one session, at a unix socket, which no browser could open."""
-    async with Mesh.run(2) as mesh, mesh.channel() as channel, trxds.admin.serve(channel, address=address):
-        async with channel.session() as session:
-            await ask(session)
-            yield
+    async with (
+        Mesh.run(2) as mesh,
+        mesh.channel() as channel,
+        trxds.admin.serve(channel, address=address),
+        channel.session() as session,
+    ):
+        await ask(session)
+        yield
 
 
 async def served_until(scope, address, task_status):

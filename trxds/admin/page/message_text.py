@@ -12,7 +12,8 @@ from typing import Any
 from google.protobuf import descriptor_pool, json_format, message_factory
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
-from udpa.annotations.sensitive_pb2 import sensitive
+
+from ..protos import sensitive
 
 HIDDEN = "(hidden)"
 

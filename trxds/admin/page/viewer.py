@@ -123,10 +123,10 @@ class Viewer:
 
     async def _answer(self, kind: str, answer: str, number: int, question: Mapping[str, Any]) -> None:
         try:
-            told = await self._answers[kind](question)
+            found = await self._answers[kind](question)
         finally:
             self._asking = False
-        await self._send({answer: {"id": number, **told}})
+        await self._send({answer: {"id": number, **found}})
 
 
 async def serve_web_socket(stream: trio.abc.Stream, subscribe: OpenSubscription, answers: Mapping[str, Answer]) -> None:

@@ -54,12 +54,14 @@ class CallCounts:
                 "kind": "per_second_calls",
                 "time": float(at),
                 "channel": channel,
-                **destination._asdict(),  # type: ignore[typeddict-item]  # method, cluster, host
+                "method": to.method,
+                "cluster": to.cluster,
+                "host": to.host,
                 "requests": row.codes.total(),
                 "errors": {code: number for code, number in sorted(row.codes.items()) if code != StatusCode.OK.name},
                 "times": {f"{2 ** (each / _PER_OCTAVE):.3g}": number for each, number in sorted(row.buckets.items())},
             }
-            for destination, row in self._rows.items()
+            for to, row in self._rows.items()
         ]
 
 

@@ -226,13 +226,17 @@ function vitals(model, channel, now) {
     hosts: new Set(rowsOf(model, "endpoints", channel).map(({ row }) => row.address)).size,
     states,
     notReady: channels.filter(({ row }) => row.state !== "READY").map(({ key, row }) => `${key} ${row.state}`),
-    // What the alarm says is said once.
-    warnings: channels.flatMap(({ key, row }) => (row.warnings ?? []).filter((text) => !(row.outages ?? []).some((outage) => text.endsWith(outage))).map((text) => (channels.length > 1 ? `${key}: ${text}` : text))),
+    warnings: channels.flatMap(({ key, row }) => warningsOf(row).map((text) => (channels.length > 1 ? `${key}: ${text}` : text))),
     movedLately: sessions.filter(({ row }) => row.last_move && now - row.last_move.time < 60).length,
     draining: drainedHosts(model, channel).filter(({ gone }) => gone === null).length,
     mark: clientEventsOf(model, model.marks, channel).at(-1) ?? null,
     troubled: troubled.length,
   };
+}
+
+// A channel's warnings without those that the alarm gives.
+function warningsOf(row) {
+  return (row.warnings ?? []).filter((text) => !(row.outages ?? []).some((outage) => text.endsWith(outage)));
 }
 
 // Control planes that cannot be reached, each once: [{text, channels}].

@@ -5,7 +5,7 @@ const sizeOf = (section) => (model, channel) => count(rowsOf(model, section, cha
 const VIEWS = [
   { id: "channels", title: "Channels", make: channelsView, badge: sizeOf("channels") },
   { id: "sessions", title: "Sessions", make: sessionsView, badge: sizeOf("sessions") },
-  { id: "hosts", title: "Hosts", make: hostsView, badge: (model, channel) => count(vitals(model, channel, 0).hosts) },
+  { id: "hosts", title: "Hosts", make: hostsView, badge: (model, channel, now) => count(now.hosts) },
   { id: "errors", title: "Errors", make: errorsView, badge: errorsBadge },
   { id: "tree", title: "Tree", make: treeView, badge: sizeOf("nodes") },
   { id: "endpoints", title: "Endpoints", make: endpointsView, badge: sizeOf("endpoints") },
@@ -19,8 +19,7 @@ const SAID_EVERY = 5; // seconds between two announcements
 const HUES = 6; // colours of channels, in style.css
 const TYPED_FOR = 400; // milliseconds of silence after which a filter's text goes into the address
 
-function resourcesBadge(model, channel) {
-  const { troubled } = vitals(model, channel, 0);
+function resourcesBadge(model, channel, { troubled }) {
   return troubled > 0 ? `${count(troubled)} bad` : count(rowsOf(model, "resources", channel).length);
 }
 
@@ -112,8 +111,9 @@ function startPage() {
       const alarms = alarmsOf(app.model, feeds);
       paintAlarms(byId("alarms"), alarms);
       document.title = `${alarms.length > 0 ? "▲ " : ""}${current.title}${channel && `, ${channel}`} · trxds live`;
-      paintVitals(byId("vitals"), vitals(app.model, channel, app.now()), app.now());
-      tabs.paint(app.model, channel);
+      const signs = vitals(app.model, channel, app.now());
+      paintVitals(byId("vitals"), signs, app.now());
+      tabs.paint(app.model, channel, signs);
       made.get(current.id).paint(app.model, channel, app.now());
     }
     for (const feed of feeds.values()) for (; feed.unshown > 0; feed.unshown -= 1) feed.link.send({ shown: 1 });
@@ -262,8 +262,8 @@ function makeTabs(list, open) {
       const [left, right] = [chosen.offsetLeft - list.offsetLeft, chosen.offsetLeft - list.offsetLeft + chosen.offsetWidth];
       if (left < list.scrollLeft || right > list.scrollLeft + list.clientWidth) list.scrollLeft = left - 24;
     },
-    paint(model, channel) {
-      for (const view of VIEWS) write(badges.get(view.id), view.badge(model, channel));
+    paint(model, channel, signs) {
+      for (const view of VIEWS) write(badges.get(view.id), view.badge(model, channel, signs));
     },
   };
 }

@@ -7,7 +7,7 @@ function channelsView(app) {
   const rateOfChannel = (key) => rates.get(key) ?? { rate: 0, errorRate: 0, p50: null, p99: null };
   const planesOf = (model, key) => rowsOf(model, "control_planes", key).filter(({ row }) => row.kind === "ads").map(({ row }) => row);
   const planeText = (planes) => planes.map((row) => `${row.server} ${row.state} ${row.error}`).join("; ");
-  const troubles = (row) => [row.error, ...(row.outages ?? []), ...(row.warnings ?? [])].filter(Boolean).join("\n");
+  const troubles = (row) => [row.error, row.outages?.length ? "the control plane is lost" : "", ...warningsOf(row)].filter(Boolean).join("\n");
   const table = new Table({
     label: "Channels",
     empty: "The program has no channel here.",

@@ -45,7 +45,7 @@ function sessionsView(app) {
     element: el("div", {}, viewHead("Sessions", "Which host each session is on, and why it last moved.", filter), table.element),
     paint(model, channel) {
       hosts = new Map(rowsOf(model, "endpoints", channel).map(({ row }) => [`${row.channel}\n${row.address}`, row]));
-      table.paint(matching(rowsOf(model, "sessions", channel), filter.value));
+      table.paint(matching(rowsOf(model, "sessions", channel), filter.value), app.isOneChannel());
     },
   };
 }
