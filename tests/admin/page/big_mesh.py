@@ -26,6 +26,7 @@ PLANE = "control-plane.mesh:18000"
 CARTS = "outbound|443||cart-{}.shop.svc.cluster.local"  # as Istio names clusters: they differ in the middle alone
 METHODS = {"shop": "/shop.v1.Cart/Add", "billing": "/billing.v1.Invoices/Issue", "search": "/search.v1.Search/Find"}
 TARGETS = ("shop", "shop", "billing", "search")  # two channels have the same target
+PACE = 0.02  # seconds between two calls of a task; 0 stops them
 SESSIONS = (250, 100, 150, 100)  # by channel
 SLOW, FAILING, SHARED = "10.0.1.9:50051", "10.0.1.10:50051", "10.0.1.1:50051"
 
@@ -74,7 +75,7 @@ class BigMesh:
         self.channels = []
         self.sessions = []
         self.page = self.address = ""
-        self.pace = 0.02  # seconds between two calls; 0 stops them
+        self.pace = PACE
         self.draining = set()
         self.removed = set()
         self._serving = trio.CancelScope()

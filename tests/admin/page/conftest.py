@@ -12,7 +12,14 @@ def browser():
 
 
 @pytest.fixture(scope="session")
-def mesh():
-    """The program with 4 channels, 12 clusters and 600 sessions, for all tests that only look at it."""
+def big_program():
     with big_mesh.running() as program:
         yield program
+
+
+@pytest.fixture
+def mesh(big_program):
+    """The program with 4 channels, 12 clusters and 600 sessions; it makes calls only while a test looks at it."""
+    big_program.mesh.pace = big_mesh.PACE
+    yield big_program
+    big_program.mesh.pace = 0

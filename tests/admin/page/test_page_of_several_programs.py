@@ -11,7 +11,8 @@ import trxds.admin
 from trxds.admin import Admin
 from trxds.cli.running.page_relay import named_programs, serve_programs
 
-from .test_page_in_chromium import rows, show
+from .fake_state_stream import FakeStateStream
+from .test_page_in_chromium import VIEWS, page_of, rows, show
 
 pytestmark = pytest.mark.slow
 
@@ -71,3 +72,26 @@ async def test_several_programs_are_on_one_page_and_each_is_told_apart(browser, 
             await tab.run("location.hash = 'channels'")
             assert len(await tab.until(f"{rows('Channels')}.length && {rows('Channels')}")) == 5
             assert tab.problems == []
+
+
+class OlderProgram(FakeStateStream):
+    """A program whose version knows neither hosts' calls, nor control planes, nor texts of resources."""
+
+    def __init__(self):
+        channel = {"target": "xds:///shop", "state": "READY", "calls": 1, "failed": 0, "open": 0, "error": ""}
+        resource = {"channel": "shop", "type": "CDS", "name": "cart", "state": "acked", "version": "1", "since": 0}
+        resources = {"shop/CDS/cart": {**resource, "server": "", "error": ""}}
+        super().__init__(channels={"shop": channel}, resources=resources)
+
+
+async def test_a_program_of_an_older_version_is_shown_as_far_as_it_tells(browser, monkeypatch):
+    hello = {"version": "0.0.1", "program": "old", "pid": 1}
+    monkeypatch.setattr("trxds.admin.page.viewer._hello", lambda answers: hello)
+    async with page_of(OlderProgram()) as url, open_tab(browser, url) as tab:
+        for view in VIEWS:
+            await show(tab, view)
+        await tab.run("location.hash = 'resources?open=shop%2FCDS%2Fcart'")
+        text = await tab.until("document.querySelector('.diff .trouble')?.innerText")
+        assert text == "trxds 0.0.1 in old does not answer this"
+        assert await tab.run("document.body.dataset.link") == "live"
+        assert tab.problems == []

@@ -195,14 +195,15 @@ WIDE = """[...document.querySelectorAll('#panel td, #panel th')].filter((cell) =
     && cell.scrollWidth > cell.clientWidth + 1).map((cell) => cell.innerText)"""
 
 
-@pytest.mark.parametrize("width", [1024, 1280])
-async def test_every_view_fits_into_the_window(browser, mesh, width):
-    async with open_tab(browser, mesh.page, width=width) as tab:
+async def test_every_view_fits_into_the_window(browser, mesh):
+    async with open_tab(browser, mesh.page) as tab:
         await tab.until(SESSIONS_KNOWN)
         for view in VIEWS:
             await show(tab, view)
-            assert (view, await tab.run("panel.scrollWidth - panel.clientWidth")) == (view, 0)
-            assert (view, await tab.run(WIDE)) == (view, [])
+            for width in (1280, 1024):
+                await tab.size(width, 800)
+                assert (view, width, await tab.run("panel.scrollWidth - panel.clientWidth")) == (view, width, 0)
+                assert (view, width, await tab.run(WIDE)) == (view, width, [])
 
 
 async def test_every_view_can_be_used_at_390_pixels(browser, mesh):
@@ -313,22 +314,29 @@ async def test_a_lost_control_plane_is_an_alarm_until_it_is_back(browser, mesh):
 # -- keyboard and screen reader
 
 
-FEW = {"sessions": "search/1", "picks": "Suggest"}  # axe takes its time for each row
+FEW = {"sessions": "search/1"}  # axe takes its time for each row
 
 
-@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)], ids=["wide and light", "narrow and dark"])
-async def test_axe_finds_nothing_wrong_with_any_view(browser, mesh, width, dark):
+@pytest.mark.parametrize(
+    ("views", "width", "dark"),
+    [(VIEWS, 1280, False), (("sessions", "tree", "picks"), 390, True)],
+    ids=["wide and light", "narrow and dark"],
+)
+async def test_axe_finds_nothing_wrong_with_any_view(browser, mesh, views, width, dark):
     script = axe.script()
+    mesh.mesh.pace = 0.3
     async with open_tab(browser, at(mesh, "channels?channel=search"), width=width, dark=dark) as tab:
         await tab.until("document.querySelector('#vitals').innerText.includes('100')")
         await tab.run(script)
-        for view in VIEWS:
+        for view in views:
             await show(tab, view)
             if view in FEW:
                 await look_for(tab, FEW[view])
             assert (view, await axe.violations(tab)) == (view, [])
+        if dark:
+            return
         await tab.run("location.hash = 'resources?channel=search&open=search%2FCDS%2Fsearch-index'")
         await tab.until("document.querySelector('.diff li')")
-        assert await axe.violations(tab) == []
+        # One fault of our own, or nobody would know whether axe finds any.
         await tab.run("panel.append(document.createElement('button'))")
         assert [rule for rule, *_ in await axe.violations(tab)] == ["button-name"]

@@ -134,13 +134,14 @@ async def serve_web_socket(stream: trio.abc.Stream, subscribe: OpenSubscription,
     async with trio.open_nursery() as nursery:
         request = await wrap_server_stream(nursery, stream, max_message_size=MAX_QUESTION_SIZE)
         socket = await request.accept(subprotocol=SUBPROTOCOL)
-        await Viewer(socket, subscribe, answers, _hello()).run()
+        await Viewer(socket, subscribe, answers, _hello(answers)).run()
         nursery.cancel_scope.cancel()
 
 
-def _hello() -> Mapping[str, Any]:
-    """Return the first message, which names the program for somebody with two pages open."""
-    return {"version": VERSION, "program": os.path.basename(sys.argv[0]) or "python", "pid": os.getpid()}
+def _hello(answers: Mapping[str, Answer]) -> Mapping[str, Any]:
+    """Return the first message. It names the program, and the questions that this version of it answers."""
+    program = os.path.basename(sys.argv[0]) or "python"
+    return {"version": VERSION, "program": program, "pid": os.getpid(), "answers": list(answers)}
 
 
 def _parsed(message: str | bytes) -> Any:

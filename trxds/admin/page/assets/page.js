@@ -46,9 +46,15 @@ function startPage() {
     // A question about something whose key it is, to the program that has it.
     ask(kind, key, question) {
       const { program, key: its } = programOf([...feeds.keys()], key);
+      const feed = feeds.get(program);
+      // By `trxds live` a page may show a program of an older version.
+      if (feed?.hello && !(feed.hello.answers ?? ["explain"]).includes(kind)) {
+        answered(kind, { id: question.id, error: `trxds ${feed.hello.version} in ${feed.hello.program} does not answer this` });
+        return true;
+      }
       const session = question.session && { session: programOf([program], question.session).key };
       const about = kind === "resource" ? { key: its } : { channel: its };
-      return feeds.get(program)?.link.send({ [kind]: { ...question, ...about, ...session } }) ?? false;
+      return feed?.link.send({ [kind]: { ...question, ...about, ...session } }) ?? false;
     },
   };
   const feeds = new Map(); // by name: {link, state, why, since, unshown, hello}
@@ -131,11 +137,16 @@ function startPage() {
   function received(feed, message) {
     if (message.programs) return relayed(feed, message.programs);
     if (message.hello) return hello(feed, message.hello);
-    if (message.explained) return made.get("picks")?.explained(message.explained);
-    if (message.resource) return made.get("resources")?.answered(message.resource);
+    if (message.explained) return answered("explain", message.explained);
+    if (message.resource) return answered("resource", message.resource);
     feed.unshown += 1;
     take(held ?? app.model, ofProgram(feed.name, message), Date.now() / 1000 + app.skew, feed.name);
     schedule();
+  }
+
+  function answered(kind, told) {
+    if (kind === "explain") made.get("picks")?.explained(told);
+    else made.get("resources")?.answered(told);
   }
 
   // What served the page is no program, and reads several of them for us.
