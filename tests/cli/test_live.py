@@ -75,6 +75,16 @@ async def test_questions_of_the_page_are_answered_by_the_program():
         assert (told["explained"]["id"], told["explained"]["verdict"]) == (7, "goes")
 
 
+async def test_nothing_but_the_page_is_served_over_http():
+    async with served("127.0.0.1:1") as url:
+        host, port = url.removeprefix("http://").partition("/")[0].split(":")
+        for path, status in (("/", "200 OK"), ("/explain", "404 Not Found"), ("/state", "404 Not Found")):
+            async with await trio.open_tcp_stream(host, int(port)) as stream:
+                await stream.send_all(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+                head = (await stream.receive_some()).decode()
+                assert head.startswith(f"HTTP/1.1 {status}\r\n")
+
+
 async def test_the_programs_own_token_is_the_command_s_and_never_the_page_s():
     secret = "the-token-of-the-program"
     async with program(secret) as address, served(address, token=secret) as url:

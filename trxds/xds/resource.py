@@ -71,7 +71,7 @@ class Resource:
     since: str = ""
     value: object | None = None
     accepted: UpdateMetadata | None = None  # the update that has `value`
-    previous: UpdateMetadata | None = None  # the last accepted one with other bytes, for operators
+    previous: UpdateMetadata | None = None  # the accepted one before, with other bytes or dropped; for operators
     failed: UpdateMetadata | None = None  # the update or event that `failure` is about
     failure: ResourceFailure | None = None
     absent: bool = False
@@ -135,6 +135,8 @@ class Resource:
         # `parsed` is cleared so that the same bytes are news when they come again.
         self.state, self.failed, self.failure, self.parsed = state, update, failure, None
         if drop:
+            if self.accepted is not None:
+                self.previous = _kept(self.accepted)
             self.value = self.accepted = None
         # A value that is kept stays in use (A53, A88), so the resource is not absent for watchers.
         self.absent = absent and self.value is None

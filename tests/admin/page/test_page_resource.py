@@ -9,8 +9,9 @@ from support.mesh import Mesh, ask
 
 from trxds.admin.page.message_text import HIDDEN, message_data
 from trxds.admin.page.resource_request import MAX_SHOWN_SIZE, show_resource
+from trxds.resources.types import CDS, Parsed
 from trxds.testing import resources as xds
-from trxds.xds.resource import MAX_KEPT_SIZE
+from trxds.xds.resource import MAX_KEPT_SIZE, CacheState, Resource, ResourceFailure, UpdateMetadata
 
 
 async def shown(channel, key):
@@ -103,3 +104,24 @@ def test_private_keys_are_hidden():
 def test_a_type_that_the_program_does_not_know_is_named():
     told = message_data("type.googleapis.com/a.B", b"12345")
     assert told == {"@type": "type.googleapis.com/a.B", "bytes": "5 bytes that this program cannot read"}
+
+
+def update(version):
+    return UpdateMetadata(version, ("type", version.encode()), at=0.0)
+
+
+def test_a_resource_that_was_dropped_is_the_version_before():
+    resource = Resource(CDS, "cart")
+    resource.accept(update("1"), Parsed("cart", object()))
+    resource.fail(CacheState.DOES_NOT_EXIST, update(""), ResourceFailure("server a", "gone"))
+    assert (resource.accepted, resource.previous) == (None, update("1"))
+    resource.accept(update("2"), Parsed("cart", object()))
+    assert (resource.accepted, resource.previous) == (update("2"), update("1"))
+
+
+def test_a_resource_that_is_refused_keeps_the_version_before_and_the_one_in_use():
+    resource = Resource(CDS, "cart")
+    for version in ("1", "2"):
+        resource.accept(update(version), Parsed("cart", object()))
+    resource.fail(CacheState.NACKED, update("3"), ResourceFailure("server a", "wrong"), drop=False)
+    assert (resource.accepted, resource.previous) == (update("2"), update("1"))
