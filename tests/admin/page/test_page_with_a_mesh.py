@@ -1,5 +1,7 @@
 """The page on a mesh of a real size: 4 channels, 12 clusters, 600 sessions; hosts that several of them share."""
 
+from itertools import pairwise
+
 import pytest
 import trio
 from support import axe
@@ -215,6 +217,11 @@ async def test_every_view_can_be_used_at_390_pixels(browser, mesh):
             assert (view, await tab.run("panel.scrollWidth - panel.clientWidth")) == (view, 0)
             box = await tab.run(f"document.querySelector('#tab-{view}').getBoundingClientRect().toJSON()")
             assert (view, box["left"] >= 0, box["right"] <= 390) == (view, True, True)
+        await show(tab, "timeline")
+        ticks = "[...document.querySelectorAll('.tick[text-anchor=middle]')]"
+        boxes = f"{ticks}.map((each) => each.getBoundingClientRect())"
+        edges = await tab.run(f"{boxes}.map((box) => [box.left, box.right])")
+        assert len(edges) > 1 and all(one[1] < next[0] for one, next in pairwise(edges))
         await show(tab, "hosts")
         title = "getComputedStyle(document.querySelector('td'), '::before').content"
         assert await tab.run(title) == '"Host"'
