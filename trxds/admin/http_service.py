@@ -16,6 +16,7 @@ from .explain_request import answer_explain
 from .http import HttpError, HttpRequest, error_response, response, send_json_lines
 from .page.explain_request import explain
 from .page.page_bundle import PageBundle, read_page_bundle
+from .page.resource_request import show_resource
 from .page.viewer import serve_web_socket
 from .replay_stream import ReplayStream
 from .state_stream.json_lines import pieces
@@ -81,7 +82,8 @@ class HttpService:
         elif is_upgrade(request):
             stream.rewind()  # the WebSocket library wants to see the handshake itself
             subscribe = partial(self._states.subscribe, metadata=self._states.shows_metadata)
-            await serve_web_socket(stream, subscribe, partial(explain, self._channels))
+            answers = {"explain": partial(explain, self._channels), "resource": partial(show_resource, self._channels)}
+            await serve_web_socket(stream, subscribe, answers)
         else:
             await self._send_state(http, stream, request)
 

@@ -16,7 +16,9 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Protocol
 
+import h11
 import trio
 
 from trxds.server.server import Server, ServerListener
@@ -107,10 +109,16 @@ def _listen_error(error: OSError) -> str:
     return f"cannot listen there: {error.strerror or error}"
 
 
+class HttpAnswers(Protocol):
+    """The HTTP/1.1 side of an admin surface: it answers one request of a connection, or refuses it."""
+
+    async def answer(self, http: h11.Connection, stream: ReplayStream, request: HttpRequest | HttpError) -> None: ...
+
+
 class AdminConnections:
     """The connections of one admin surface, of every protocol. Its limits apply before the protocol is known."""
 
-    def __init__(self, admin: Admin, grpc: Server, http: HttpService) -> None:
+    def __init__(self, admin: Admin, grpc: Server, http: HttpAnswers) -> None:
         self._admin = admin
         self._grpc = grpc
         self._http = http

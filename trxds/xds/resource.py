@@ -7,18 +7,20 @@ time, so nothing has to be kept in step.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from trxds.core.resource_status import ResourceStatus, resource_error
 from trxds.core.status import Status
 from trxds.resources.types import Parsed, ResourceType
 
-from .discovery_response import Raw
+from .discovery_response import NO_BYTES, Raw
 from .resource_update import ResourceUpdate
 
 Key: TypeAlias = tuple[ResourceType, str]
 Changes: TypeAlias = dict[Key, ResourceUpdate]
+
+MAX_KEPT_SIZE = 256 * 1024  # bytes of the version before, which only operators read
 
 
 class CacheState(enum.Enum):
@@ -69,6 +71,7 @@ class Resource:
     since: str = ""
     value: object | None = None
     accepted: UpdateMetadata | None = None  # the update that has `value`
+    previous: UpdateMetadata | None = None  # the accepted one before, with other bytes or dropped; for operators
     failed: UpdateMetadata | None = None  # the update or event that `failure` is about
     failure: ResourceFailure | None = None
     absent: bool = False
@@ -105,6 +108,9 @@ class Resource:
 
     def accept(self, update: UpdateMetadata, parsed: Parsed) -> None:
         """Take a valid version of the resource."""
+        # State of the world sends all resources with each change, so most updates have the bytes of the last one.
+        if self.accepted is not None and self.accepted.raw != update.raw:
+            self.previous = _kept(self.accepted)
         self.state, self.value, self.accepted, self.parsed = CacheState.ACKED, parsed.value, update, parsed
         self.since = update.when
         self.failed, self.failure, self.absent = None, None, False
@@ -129,6 +135,8 @@ class Resource:
         # `parsed` is cleared so that the same bytes are news when they come again.
         self.state, self.failed, self.failure, self.parsed = state, update, failure, None
         if drop:
+            if self.accepted is not None:
+                self.previous = _kept(self.accepted)
             self.value = self.accepted = None
         # A value that is kept stays in use (A53, A88), so the resource is not absent for watchers.
         self.absent = absent and self.value is None
@@ -136,7 +144,7 @@ class Resource:
     def forget(self) -> None:
         """Return to the state before the first request."""
         self.state, self.value, self.failure, self.parsed = CacheState.REQUESTED, None, None, None
-        self.accepted = self.failed = self.last_published = None
+        self.accepted = self.previous = self.failed = self.last_published = None
         self.absent, self.since = False, ""
 
     def request_again(self) -> None:
@@ -190,3 +198,8 @@ def differs(state: ResourceUpdate, published: ResourceUpdate | None) -> bool:
     if published is None or state.value is not published.value:
         return True
     return (state.error, state.absent, state.ambient) != (published.error, published.absent, published.ambient)
+
+
+def _kept(update: UpdateMetadata) -> UpdateMetadata:
+    """Return the update without its bytes if these are too many to keep them for operators alone."""
+    return update if len(update.raw[1]) <= MAX_KEPT_SIZE else replace(update, raw=NO_BYTES)

@@ -198,3 +198,149 @@ test("metadata is read line by line, and a value may have colons", () => {
 test("durations are said with two figures at most", () => {
   assert.deepEqual([0.3, 4.9, 61, 3700, 90000].map(page.age), ["now", "4 s", "1 min", "1 h 1 min", "1 d 1 h"]);
 });
+
+test("the views, the channel, the filter and what is open are in the address and come back from it", () => {
+  const place = { view: "resources", channel: "shop#2", find: "a & b", open: "shop/CDS/outbound|443||cart", by: "" };
+  assert.deepEqual(plain(page.placeFrom(page.hashOf(place), ["sessions", "resources"])), place);
+  assert.equal(page.hashOf({ view: "tree", channel: "", find: "", open: "", by: "" }), "#tree");
+  assert.equal(page.placeFrom("#nonsense", ["sessions"]).view, "sessions");
+});
+
+const calls = (more = {}) => ({ kind: "per_second_calls", time: 100, channel: "shop", method: "/s/M", cluster: "blue", host: "10.0.0.1:1", requests: 10, errors: {}, times: { 0.105: 10 }, ...more });
+
+test("rates and latencies of a host are taken over the last seconds, of all channels or of one", () => {
+  const model = modelWith({});
+  told(model, [], [calls(), calls({ time: 101, channel: "other", errors: { UNAVAILABLE: 4 }, times: { 0.105: 1, 1: 9 } })]);
+  const all = page.ratesBy(model.callStats, "host", "", 110).get("10.0.0.1:1");
+  assert.deepEqual([all.rate, all.errorRate], [2, 0.4]);
+  assert.ok(Math.abs(all.p50 - 0.096) < 0.001 && Math.abs(all.p99 - 0.917) < 0.001, JSON.stringify(all));
+  assert.equal(page.ratesBy(model.callStats, "host", "shop", 110).get("10.0.0.1:1").rate, 1);
+  assert.equal(page.ratesBy(model.callStats, "host", "", 200).size, 0);
+});
+
+test("errors are summed by method, host and status, or by one of them, with the last message", () => {
+  const model = modelWith({});
+  told(model, [], [
+    { kind: "call_ended", channel: "shop", call: 1, method: "/s/M", host: "10.0.0.1:1", status: "UNAVAILABLE", message: "down", seconds: 0 },
+    calls({ errors: { UNAVAILABLE: 2, ABORTED: 1 } }),
+    calls({ time: 105, host: "10.0.0.2:1", errors: { UNAVAILABLE: 5 } }),
+  ]);
+  const rows = (by) => page.errorRows(model.callStats, "", by).map(({ row }) => [row.host, row.status, row.count, row.total, row.message]);
+  assert.deepEqual(plain(rows("")), [["10.0.0.1:1", "UNAVAILABLE", 2, 10, "down"], ["10.0.0.1:1", "ABORTED", 1, 10, ""], ["10.0.0.2:1", "UNAVAILABLE", 5, 10, ""]]);
+  assert.deepEqual(plain(rows("status")), [[null, "UNAVAILABLE", 7, 20, ""], ["10.0.0.1:1", "ABORTED", 1, 10, ""]]);
+  assert.deepEqual(plain(page.errorRows(model.callStats, "other", "")), []);
+});
+
+test("no more kinds of errors are kept than can be looked at", () => {
+  const model = modelWith({});
+  for (let number = 0; number < 1100; number += 1) told(model, [], [calls({ method: `/s/${number}`, errors: { ABORTED: 1 } })]);
+  assert.equal(page.errorRows(model.callStats, "", "").length, 1000);
+});
+
+test("a host of two channels and two clusters is one host with the sessions of all", () => {
+  const model = modelWith({
+    endpoints: { a: endpoint({ cluster: "blue" }), b: endpoint({ cluster: "green" }), c: endpoint({ channel: "other", health: "DRAINING" }) },
+    sessions: { "shop/1": session(), "other/1": session({ channel: "other" }) },
+  });
+  const [{ row }] = page.hostRows(model, "", 0);
+  assert.deepEqual([plain(row.channels), plain(row.clusters), row.health, row.sessions], [["other", "shop"], ["blue", "green"], "DRAINING", 2]);
+  assert.equal(page.vitals(model, "", 0).hosts, 1);
+  assert.equal(page.hostRows(model, "shop", 0)[0].row.sessions, 1);
+});
+
+test("a session on a host's second address is on that host", () => {
+  const model = modelWith({ endpoints: { a: endpoint({ addresses: ["10.0.0.1:1", "[::1]:1"] }) }, sessions: { "shop/1": session({ host: "[::1]:1" }) } });
+  assert.deepEqual(plain(page.hostRows(model, "", 0).map(({ key, row }) => [key, row.sessions])), [["10.0.0.1:1", 1]]);
+});
+
+test("a draining host is on the board once, with what is left on it", () => {
+  const drains = endpoint({ health: "DRAINING" });
+  const model = modelWith({ endpoints: { a: drains, b: { ...drains, channel: "other" } }, sessions: { "shop/1": session() } });
+  const [host] = page.drainedHosts(model, "");
+  assert.deepEqual([host.left, [...host.channels].length, page.vitals(model, "", 0).draining], [1, 2, 1]);
+});
+
+test("an xDS client that channels share is a part of each", () => {
+  const channel = (client) => ({ target: "", state: "READY", client, outages: [], warnings: [], calls: 0, failed: 0, open: 0, error: "" });
+  const model = modelWith({
+    channels: { a: channel("a"), b: channel("a"), c: channel("c") },
+    resources: { "a/CDS/x": { channel: "a", state: "acked" } },
+    connections: { "a/1": { channel: "a", kind: "ads", calls: 0 }, "a/2": { channel: "a", kind: "data", calls: 0 } },
+  });
+  const of = (section, channel) => page.rowsOf(model, section, channel).map(({ key }) => key);
+  assert.deepEqual([of("resources", "b"), of("connections", "b"), of("resources", "c")].map(plain), [["a/CDS/x"], ["a/1"], []]);
+});
+
+test("a control plane that two clients have lost is one outage, since the first lost it", () => {
+  const row = (at) => ({ state: "READY", outages: [`server plane:1: cannot reach the xDS server since 2026-01-01T00:00:0${at}Z: refused`] });
+  const model = modelWith({ channels: { a: row(2), b: row(1) } });
+  const [outage, ...more] = page.outages(model);
+  assert.deepEqual([plain(outage.channels), outage.text.includes("00:01Z"), more.length], [["a", "b"], true, 0]);
+});
+
+test("what is said of an outage is not a warning as well", () => {
+  const outage = "server plane:1: cannot be reached";
+  const channel = { target: "", state: "READY", calls: 0, failed: 0, open: 0, error: "", outages: [outage], warnings: [`the control plane is lost; ${outage}`, "other"] };
+  assert.deepEqual(plain(page.vitals(modelWith({ channels: { a: channel } }), "", 0).warnings), ["other"]);
+});
+
+test("the differences of two texts are the lines that were taken away and added", () => {
+  const lines = page.diffLines("a\nb\nc\nd", "a\nx\nc\nd\ne").map(({ sign, text }) => `${sign}${text}`);
+  assert.deepEqual(plain(lines), [" a", "-b", "+x", " c", " d", "+e"]);
+  assert.deepEqual(plain(page.diffLines("a", "a").map(({ sign }) => sign)), [" "]);
+});
+
+test("of many lines that are the same only those near a difference are shown", () => {
+  const text = (middle) => [...Array(10).fill("same"), middle, ...Array(10).fill("same")].join("\n");
+  const shown = page.withoutSame(page.diffLines(text("a"), text("b")));
+  assert.deepEqual(plain(shown.map(({ sign }) => sign).join("")), "…   -+   …");
+  assert.equal(shown[0].text, "7 lines unchanged");
+});
+
+test("two long texts are compared at their ends, and replaced in between", () => {
+  const text = (word) => ["first", ...Array.from({ length: 4000 }, (_, number) => `${word} ${number}`), "last"].join("\n");
+  const lines = page.diffLines(text("a"), text("b"));
+  assert.deepEqual([lines.length, lines[0].sign, lines.at(-1).sign], [8002, " ", " "]);
+});
+
+test("names that are too long keep the part in which they differ", () => {
+  const name = (version) => `outbound|443||cart-${version}.shop.svc.cluster.local`;
+  const labels = page.labelsOf([name("v1"), name("v2"), "checkout"]);
+  assert.deepEqual([labels.get(name("v1")).includes("cart-v1"), labels.get(name("v2")).includes("cart-v2"), labels.get("checkout")], [true, true, "checkout"]);
+  assert.ok([...labels.values()].every((label) => label.length <= 30));
+});
+
+test("a folded box shows its first policy, and counts those below", () => {
+  const { boxes } = page.layoutTree(tree, () => 0, () => true, { folds: new Map([["b", true]]) });
+  assert.deepEqual(plain(boxes.map(({ lines, hidden }) => [lines, hidden])), [[["r"], 0], [["b"], 3], [["g"], 0]]);
+});
+
+test("a large tree is folded below its root, which is at the top", () => {
+  const children = Array.from({ length: 12 }, (_, number) => `c${number}`);
+  const many = new Map([["r", node("root", null, children)], ...children.flatMap((key) => [[key, node(`root/${key}`, "r", [`${key}x`])], [`${key}x`, node(`root/${key}/x`, key, [])]])]);
+  const { boxes } = page.layoutTree(many, () => 0);
+  assert.deepEqual([boxes[0].y, boxes[0].folded, boxes.slice(1).every(({ folded }) => folded)], [0, false, true]);
+  assert.ok(page.layoutTree(many, () => 0, () => true, { unfolded: true }).boxes.every(({ folded }) => !folded));
+});
+
+test("in a narrow window the boxes stand one below the other", () => {
+  const { boxes, width } = page.layoutTree(tree, () => 0, () => true, { narrow: true });
+  boxes.slice(1).forEach((box, at) => assert.ok(box.y >= boxes[at].y + boxes[at].height));
+  assert.ok(width < 340);
+});
+
+test("the keys of two programs are told apart, and lead back to each", () => {
+  const message = { snapshot: { channels: { shop: { client: "shop" } }, nodes: { "shop/a": { channel: "shop", parent: null, children: ["shop/a/b"] } } }, events: [{ channel: "shop", session: "shop/1" }] };
+  const made = page.ofProgram("cart", message);
+  assert.deepEqual(plain(made.snapshot), { channels: { "cart: shop": { client: "cart: shop" } }, nodes: { "cart: shop/a": { channel: "cart: shop", parent: null, children: ["cart: shop/a/b"] } } });
+  assert.deepEqual(plain(made.events), [{ channel: "cart: shop", session: "cart: shop/1" }]);
+  assert.deepEqual(plain(page.programOf(["", "car", "cart"], "cart: shop/CDS/x")), { program: "cart", key: "shop/CDS/x" });
+  assert.equal(page.ofProgram("", message), message);
+});
+
+test("a snapshot of one program leaves the rows of the others", () => {
+  const model = page.newModel();
+  const snapshot = (key) => ({ number: 1, snapshot: { sessions: { [key]: session() } } });
+  for (const [program, key] of [["a", "x/1"], ["b", "x/1"], ["a", "x/2"]]) page.take(model, page.ofProgram(program, snapshot(key)), 0, program);
+  assert.deepEqual(keys(model, "sessions").sort(), ["a: x/2", "b: x/1"]);
+});

@@ -1,7 +1,7 @@
-"""Pictures of the eight views for the documents: `make screenshots` writes them into docs/images.
+"""Pictures of the views for the documents: `make screenshots` writes them into docs/images.
 
-The shop is busy, one of its hosts drains and another has gone; a cluster of the control plane's was refused, and a
-few calls ask for a method that nobody has.
+Most show the demo's shop: it is busy, one of its hosts drains and another has gone; a cluster of the control plane's
+was refused, and a few calls ask for a method that nobody has. Those of views that sum up show a mesh of a real size.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from support import chromium
 import trxds
 from trxds.testing.resources import cluster
 
+from . import big_mesh
 from .shop import open_shop
 
 HEIGHTS = {
@@ -25,10 +26,12 @@ HEIGHTS = {
     "endpoints": 560,
     "resources": 500,
     "ads": 640,
-    "picks": 760,
+    "picks": 900,
     "connections": 500,
     "timeline": 800,
 }
+MESH_HEIGHTS = {"channels": 460, "hosts": 620, "errors": 460}
+CHANGED = "recommendations"  # a cluster of the mesh
 OVER = "[...document.querySelectorAll('tbody tr')].slice(0, 8).every((row) => row.innerText.includes(' ms'))"
 
 
@@ -42,6 +45,44 @@ async def take(devtools: str, folder: Path, sessions: int, strangers: int, secon
         await tab.look(dark=True)
         await _show(tab, "tree")
         return [*taken, await _write(tab, folder / "live-dark.png")]
+
+
+async def take_mesh(devtools: str, folder: Path, program: big_mesh.Program, seconds: float) -> list[Path]:
+    """Pictures of what sums up, of a resource with its differences, of a telephone, and of a lost control plane."""
+    async with chromium.open_tab(devtools, program.page) as tab:
+        await tab.until("document.querySelectorAll('tbody tr').length > 100")
+        await _do(program, program.mesh.drain, big_mesh.SHARED)
+        await trio.sleep(seconds)
+        taken = []
+        for view, height in MESH_HEIGHTS.items():
+            await tab.size(1280, height)
+            await tab.click(f"#tab-{view}")
+            await tab.until(f"document.querySelector('#tab-{view}').ariaSelected === 'true'")
+            taken.append(await _write(tab, folder / f"live-{view}.png"))
+        statuses = ("UNKNOWN", "HEALTHY", "DRAINING")
+        await _do(program, program.mesh.put, cluster(CHANGED, override_statuses=statuses, idle_timeout=60))
+        await tab.size(1280, 620)
+        await tab.run(f"location.hash = 'resources?channel=shop&open=shop%2FCDS%2F{CHANGED}'")
+        await tab.until("document.querySelector('.diff li[data-sign=\"+\"]')")
+        taken.append(await _write(tab, folder / "live-resource.png"))
+        await tab.size(390, 844)
+        await tab.run("location.hash = 'hosts'")
+        await tab.until("document.querySelector('#tab-hosts').ariaSelected === 'true'")
+        taken.append(await _write(tab, folder / "live-phone.png"))
+        return taken
+
+
+async def take_alarm(devtools: str, folder: Path, program: big_mesh.Program) -> Path:
+    """A picture of the channels of a mesh whose control plane is lost."""
+    async with chromium.open_tab(devtools, f"{program.page}#channels", height=460) as tab:
+        await _do(program, program.mesh.lose_control_plane)
+        await tab.until("[...document.querySelectorAll('tbody tr.marked')].length === 4")
+        await trio.sleep(2)  # for calls to be counted
+        return await _write(tab, folder / "live-alarm.png")
+
+
+async def _do(program: big_mesh.Program, method, *arguments) -> None:
+    await trio.to_thread.run_sync(program.do, method, *arguments)
 
 
 async def _happen(shop, tab, seconds: float) -> None:
@@ -70,7 +111,7 @@ async def _show(tab, view: str) -> None:
     await tab.run("freeze.ariaPressed === 'true' && freeze.click()")
     await tab.click(f"#tab-{view}")
     if view == "picks":
-        await tab.click("td button")
+        await tab.click("td button[aria-label*='of session']")
         await tab.until("document.querySelector('.steps')")
         await tab.until(f"{OVER} && (document.querySelector('#freeze').click(), true)")
     if view == "timeline":
@@ -87,6 +128,12 @@ def main(folder: str) -> None:
     with chromium.running(chromium.program()) as devtools:
         for path in trio.run(take, devtools, Path(folder), 12, 8, 45):
             print(path, path.stat().st_size)
+        with big_mesh.running() as program:
+            for path in (
+                *trio.run(take_mesh, devtools, Path(folder), program, 15),
+                trio.run(take_alarm, devtools, Path(folder), program),
+            ):
+                print(path, path.stat().st_size)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import trio
-from support.mesh import METHOD, Mesh
+from support.mesh import METHOD, Mesh, ask
 
 from trxds.admin.page.explain_request import explain
 from trxds.testing import resources as xds
@@ -30,6 +30,25 @@ async def test_a_cookie_is_read_as_the_call_would_have_it(autojump_clock):
         told = await explain({"shop": channel}, question(metadata=[["Cookie", "session=rubbish"]]))
         [session] = [line["text"] for line in told["lines"] if line["about"] == "session"]
         assert "rubbish" not in session and "session" in session
+
+
+async def test_the_question_about_a_session_s_pick_has_the_session_and_changes_nothing_of_it(autojump_clock):
+    async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
+        host = await ask(session)
+        for _ in range(3):
+            told = await explain({"shop": channel}, question() | {"session": "shop/1"})
+            assert (told["verdict"], told["host"]) == ("goes", host)
+        [line] = [line["text"] for line in told["lines"] if line["about"] == "session"]
+        assert f"names {host}" in line
+        assert await ask(session) == host
+
+
+async def test_a_question_about_a_session_that_is_over_says_so(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        async with channel.session() as session:
+            await ask(session)
+        told = await explain({"shop": channel}, question() | {"session": "shop/1"})
+        assert told["error"] == "there is no session shop/1 any more; ask without a session, or about one that is open"
 
 
 async def test_routes_that_do_not_match_say_why_and_the_call_fails(autojump_clock):

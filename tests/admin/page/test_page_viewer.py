@@ -172,7 +172,7 @@ async def test_the_state_stream_of_the_page_opens_only_with_the_token():
 async def test_a_viewer_gets_hello_then_a_snapshot_then_changes():
     states = FakeStateStream(sessions={"shop/1": {"host": "a"}})
     async with browser(served(states)) as page:
-        assert (await page.hears())["hello"].keys() == {"version", "program", "pid", "now"}
+        assert (await page.hears())["hello"].keys() == {"version", "program", "pid", "now", "answers"}
         assert (await page.hears())["snapshot"]["sessions"] == {"shop/1": {"host": "a"}}
         states.say({"section": "sessions", "key": "shop/1", "value": None})
         assert (await page.hears())["changes"] == [{"section": "sessions", "key": "shop/1", "value": None}]

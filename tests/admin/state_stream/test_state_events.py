@@ -1,6 +1,6 @@
 """What a viewer is told as it happens: picks, ends of calls, the talk with the control plane, marks, seconds."""
 
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 import trio
@@ -10,17 +10,21 @@ from trio.testing import wait_all_tasks_blocked
 import trxds
 from trxds import RpcError
 from trxds.admin import state_stream
+from trxds.admin.state_stream.call_counts import MAX_ROWS, CallCounts, Destination
 from trxds.admin.state_stream.config_applied import config_applied_events
 from trxds.admin.state_stream.events import MAX_EVENTS, Events
 from trxds.admin.state_stream.subscription import MAX_UNREAD, MAX_UNREAD_EVENTS, Interest, Subscription
 from trxds.testing import resources as xds
 
+NOWHERE = Destination("", "", "")
+
 
 class Ears:
     """One viewer who keeps the events."""
 
-    def __init__(self, view):
+    def __init__(self, view, stream=None):
         self.view = view
+        self.stream = stream
         self.heard = []
 
     async def hear(self, kind, times=1, **fields):
@@ -43,7 +47,15 @@ async def listening(hosts=2, opened_with=None, **view):
         await wait_all_tasks_blocked()
         async with state_stream.open(channel, **(opened_with or {})) as opened, opened.subscribe(**view) as viewed:
             await anext(viewed)
-            yield mesh, channel, Ears(viewed)
+            yield mesh, channel, Ears(viewed, opened)
+
+
+def channel_events(ears):
+    return ears.stream._events
+
+
+async def ask_path(channel, path):
+    return await channel.method(path)(b"")
 
 
 async def test_a_pick_event_has_method_cluster_and_host(autojump_clock):
@@ -246,13 +258,59 @@ def test_percentiles_are_of_one_second_and_one_channel():
     now = 10.0
     events = Events(lambda: now)
     for number in range(100):
-        events.call_ended("shop", "OK", number / 100)
-    events.call_ended("cart", "UNAVAILABLE", 9.0)
+        events.call_ended("shop", NOWHERE, "OK", number / 100)
+    events.call_ended("cart", NOWHERE, "UNAVAILABLE", 9.0)
     assert events.take() == []
     now = 11.2
     told = {event["channel"]: (event["time"], event["requests"], event["p50"], event["p99"]) for event in events.take()}
     assert told == {"shop": (10.0, 100, 0.5, 0.99), "cart": (10.0, 1, 9.0, 9.0)}
     assert events.take() == []
+
+
+async def test_calls_of_a_second_are_counted_by_method_host_and_status(autojump_clock):
+    async with listening(events=["per_second_calls"]) as (mesh, channel, ears):
+        host = await ask(channel)
+        mesh.servers[host].fallback = None
+        for _ in range(2):
+            with suppress(RpcError):
+                await ask(channel)
+        told = await ears.hear("per_second_calls", host=host)
+        assert (told["channel"], told["method"], told["cluster"]) == ("shop", METHOD, "cart")
+        assert (told["requests"], told["errors"]) == (2, {"UNIMPLEMENTED": 1})
+        assert sum(told["times"].values()) == 2
+
+
+async def test_a_call_without_a_host_is_counted_by_its_method(autojump_clock):
+    async with listening(events=["per_second_calls"]) as (mesh, channel, ears):
+        mesh.route(xds.route("cart", prefix="/shop.Cart/"))
+        await wait_all_tasks_blocked()
+        with suppress(RpcError):
+            await ask_path(channel, "/shop.Other/Get")
+        told = await ears.hear("per_second_calls", host="")
+        assert (told["method"], told["errors"]) == ("/shop.Other/Get", {"UNAVAILABLE": 1})
+
+
+def test_latencies_are_counted_by_bounds_that_are_a_fifth_apart():
+    counts = CallCounts()
+    for seconds in (0.1, 0.11, 0.12, 0.0):
+        counts.note(NOWHERE, "OK", seconds)
+    [event] = counts.to_json(7, "shop")
+    assert event["times"] == {"1.13e-06": 1, "0.105": 1, "0.125": 2}
+
+
+def test_a_second_has_a_bounded_number_of_methods_and_hosts():
+    counts = CallCounts()
+    for number in range(MAX_ROWS + 7):
+        counts.note(Destination(f"/s/{number}", "", ""), "OK", 0.1)
+    rows = counts.to_json(7, "shop")
+    assert (len(rows), rows[-1]["method"], rows[-1]["requests"]) == (MAX_ROWS + 1, "", 7)
+
+
+async def test_calls_are_counted_by_host_only_while_a_viewer_wants_it(autojump_clock):
+    async with listening(events=["call_ended"]) as (_, channel, ears):
+        await ask(channel)
+        await ears.hear("call_ended")
+        assert not channel_events(ears).counts_destinations
 
 
 # -- who listens, and who does not

@@ -78,6 +78,8 @@ async def test_the_snapshot_has_a_channel_with_its_state_and_calls(autojump_cloc
             "open": 0,
             "error": "",
             "warnings": [],
+            "client": "shop",
+            "outages": [],
         }
 
 

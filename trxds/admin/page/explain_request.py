@@ -1,4 +1,4 @@
-"""The page's one question: where would this call go? `channel.explain` answers it and sends nothing."""
+"""The page's first question: where would this call go? `channel.explain` answers it and sends nothing."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import trio
 
+from trxds.core.metadata import Metadata, Value
 from trxds.core.policy_names import short_policy_name
 from trxds.core.status import RpcError
 from trxds.resolver.pick_outcomes import PickDropped, PickFailed, PickQueued
@@ -23,7 +24,10 @@ class BadQuestion(Exception):
 
 
 async def explain(channels: Mapping[str, Source], question: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn `{"channel", "method", "metadata": [[key, value], ...]}` into what the page shows, or into `{"error"}`."""
+    """Turn `{"channel", "method", "metadata": [[key, value], ...]}` into what the page shows, or into `{"error"}`.
+
+    With `"session"`, the key of an open session, the call has its cookies and session headers too.
+    """
     try:
         channel, method, metadata = _read(channels, question)
         return to_json(await channel.explain(method, metadata, EXPLAIN_TIMEOUT))
@@ -31,13 +35,28 @@ async def explain(channels: Mapping[str, Source], question: Mapping[str, Any]) -
         return {"error": str(error)}
 
 
-def _read(channels: Mapping[str, Source], question: Mapping[str, Any]) -> tuple[Source, str, list[tuple[str, str]]]:
+def _read(channels: Mapping[str, Source], question: Mapping[str, Any]) -> tuple[Source, str, list[tuple[str, Value]]]:
     match question:
         case {"channel": str(key), "method": str(method), "metadata": list(pairs)} if all(map(_is_pair, pairs)):
             if key not in channels:
                 raise BadQuestion(f"there is no channel {key!r}; there are {', '.join(channels)}")
-            return channels[key], method, [(name.lower(), value) for name, value in pairs]
+            metadata: list[tuple[str, Value]] = [(name.lower(), value) for name, value in pairs]
+            session = question.get("session")
+            return channels[key], method, _in_session(key, channels[key], session, method, metadata)
     raise BadQuestion("a question has a channel, a method and metadata, a list of pairs of texts")
+
+
+def _in_session(
+    key: str, channel: Source, session: Any, method: str, metadata: list[tuple[str, Value]]
+) -> list[tuple[str, Value]]:
+    """Return the metadata with that of the session, if there is one. The values stay in this program."""
+    if not session:
+        return metadata
+    for each in tuple(channel.admin_view().sessions):
+        if session == f"{key}/{each.number}":
+            # A copy: the question must not change the session's cookies, not even remove expired ones.
+            return list(each.metadata.copy().fill(Metadata(metadata), method))
+    raise BadQuestion(f"there is no session {session} any more; ask without a session, or about one that is open")
 
 
 def _is_pair(pair: Any) -> bool:

@@ -35,19 +35,27 @@ _POLICY_VIOLATION = 1008
 OpenSubscription: TypeAlias = Callable[[], AbstractAsyncContextManager[AsyncIterator[Message]]]
 """Opens a subscription to the state stream: a snapshot, then changes, at its viewer's own pace."""
 
-Explain: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
+Answer: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
 """Answers a question of the page."""
 
 
 class Viewer:
-    """The connection of one page. `hello` is its first message; `explain` answers one question at a time."""
+    """The connection of one page.
+
+    `hello` is its first message. `answers` has a function for each kind of question, `explain` and `resource`; one
+    question is answered at a time.
+    """
 
     def __init__(
-        self, socket: WebSocketConnection, subscribe: OpenSubscription, explain: Explain, hello: Mapping[str, Any]
+        self,
+        socket: WebSocketConnection,
+        subscribe: OpenSubscription,
+        answers: Mapping[str, Answer],
+        hello: Mapping[str, Any],
     ) -> None:
         self._socket = socket
         self._subscribe = subscribe
-        self._explain = explain
+        self._answers = answers
         self._hello = hello
         self._credit = trio.Semaphore(MAX_UNSHOWN, max_value=MAX_UNSHOWN)
         self._asking = False
@@ -98,34 +106,42 @@ class Viewer:
             match _parsed(await self._socket.get_message()):
                 case {"shown": int()} if self._credit.value < MAX_UNSHOWN:
                     self._credit.release()
-                case {"explain": {"id": int(number)}} if self._asking:
-                    await self._send({"explained": {"id": number, "error": "one question at a time, please"}})
                 case {"explain": {"id": int(number)} as question}:
-                    self._asking = True
-                    nursery.start_soon(self._answer, number, question, name="admin/page/explain")
+                    await self._ask(nursery, "explain", "explained", number, question)
+                case {"resource": {"id": int(number)} as question}:
+                    await self._ask(nursery, "resource", "resource", number, question)
                 case _:
                     return await self._socket.aclose(_POLICY_VIOLATION, "this page may look and ask, no more")
 
-    async def _answer(self, number: int, question: Mapping[str, Any]) -> None:
+    async def _ask(
+        self, nursery: trio.Nursery, kind: str, answer: str, number: int, question: Mapping[str, Any]
+    ) -> None:
+        if self._asking:
+            return await self._send({answer: {"id": number, "error": "one question at a time, please"}})
+        self._asking = True
+        nursery.start_soon(self._answer, kind, answer, number, question, name=f"admin/page/{kind}")
+
+    async def _answer(self, kind: str, answer: str, number: int, question: Mapping[str, Any]) -> None:
         try:
-            explanation = await self._explain(question)
+            found = await self._answers[kind](question)
         finally:
             self._asking = False
-        await self._send({"explained": {"id": number, **explanation}})
+        await self._send({answer: {"id": number, **found}})
 
 
-async def serve_web_socket(stream: trio.abc.Stream, subscribe: OpenSubscription, explain: Explain) -> None:
+async def serve_web_socket(stream: trio.abc.Stream, subscribe: OpenSubscription, answers: Mapping[str, Answer]) -> None:
     """Serve one page on a stream whose first bytes are the WebSocket's handshake."""
     async with trio.open_nursery() as nursery:
         request = await wrap_server_stream(nursery, stream, max_message_size=MAX_QUESTION_SIZE)
         socket = await request.accept(subprotocol=SUBPROTOCOL)
-        await Viewer(socket, subscribe, explain, _hello()).run()
+        await Viewer(socket, subscribe, answers, _hello(answers)).run()
         nursery.cancel_scope.cancel()
 
 
-def _hello() -> Mapping[str, Any]:
-    """Return the first message, which names the program for somebody with two pages open."""
-    return {"version": VERSION, "program": os.path.basename(sys.argv[0]) or "python", "pid": os.getpid()}
+def _hello(answers: Mapping[str, Answer]) -> Mapping[str, Any]:
+    """Return the first message. It names the program, and the questions that this version of it answers."""
+    program = os.path.basename(sys.argv[0]) or "python"
+    return {"version": VERSION, "program": program, "pid": os.getpid(), "answers": list(answers)}
 
 
 def _parsed(message: str | bytes) -> Any:

@@ -27,6 +27,7 @@ from trxds.core.observe import (
 from trxds.core.status import Status, StatusCode
 from trxds.resources.types import RESOURCE_TYPES
 
+from .call_counts import CallCounts, Destination
 from .messages import PerSecondStats
 
 MAX_EVENTS = 2000  # events in a message
@@ -42,6 +43,8 @@ class Events:
         self._events: list[Mapping[str, Any]] = []
         self._missed = 0
         self._seconds: dict[tuple[int, str], _SecondStats] = {}
+        self.counts_destinations = False  # whether a viewer wants counts by method and host
+        self._destinations: dict[tuple[int, str], CallCounts] = {}
 
     def note(self, event: Mapping[str, Any]) -> None:
         if len(self._events) < MAX_EVENTS:
@@ -49,9 +52,11 @@ class Events:
         else:
             self._missed += 1
 
-    def call_ended(self, channel: str, code: str, seconds: float) -> None:
+    def call_ended(self, channel: str, to: Destination, code: str, seconds: float) -> None:
         """Count a call that has ended."""
         key = int(self.now()), channel
+        if self.counts_destinations:
+            self._destinations.setdefault(key, CallCounts()).note(to, code, seconds)
         if key not in self._seconds:
             self._seconds[key] = _SecondStats()
         self._seconds[key].note(code, seconds)
@@ -65,6 +70,8 @@ class Events:
         present = int(self.now())
         for key in [key for key in self._seconds if key[0] < present]:
             events.append(self._seconds.pop(key).to_json(*key))
+            if key in self._destinations:
+                events += self._destinations.pop(key).to_json(*key)
         return events
 
 
@@ -194,7 +201,8 @@ class _Call(CallObserver):
 
     def ended(self, status: Status) -> None:
         seconds = trio.current_time() - self._began
-        self._events.call_ended(self._channel, status.code.name, seconds)
+        to = Destination(self._call.path, self.cluster, self.host)
+        self._events.call_ended(self._channel, to, status.code.name, seconds)
         event = self._call_event("call_ended")
         self._events.note({**event, "status": status.code.name, "message": status.text, "seconds": round(seconds, 6)})
 

@@ -17,8 +17,17 @@ Row: TypeAlias = Mapping[str, Any]
 Section: TypeAlias = Mapping[str, Row]
 State: TypeAlias = Mapping[str, Section]  # by the names of SECTIONS
 
-SECTIONS = ("channels", "nodes", "endpoints", "connections", "resources", "sessions")
-EVENTS = ("pick", "call_ended", "session", "ads", "config_applied", "per_second_stats", "missed")
+SECTIONS = ("channels", "nodes", "endpoints", "connections", "resources", "sessions", "control_planes")
+EVENTS = (
+    "pick",
+    "call_ended",
+    "session",
+    "ads",
+    "config_applied",
+    "per_second_stats",
+    "per_second_calls",
+    "missed",
+)
 
 
 @final
@@ -58,6 +67,8 @@ class ChannelRow(TypedDict):
     open: int  # under way
     error: str  # why there is no configuration, if there is none
     warnings: list[str]  # what is wrong though calls can be made: with the configuration, the control plane, hosts
+    client: str  # the channel under whose key its xDS client is shown; empty without a control plane
+    outages: list[str]  # the control planes that cannot be reached, since when and why
 
 
 class NodeRow(TypedDict):
@@ -101,6 +112,17 @@ class ConnectionRow(TypedDict):
     since: float  # when it was connected
     streams: int  # open now
     calls: int  # all that began
+
+
+class ControlPlaneRow(TypedDict):
+    """The channel to one xDS server: `shop/ads/10.0.0.5:18000`. A client that channels share appears once."""
+
+    channel: str
+    kind: str  # ads, lrs
+    server: str
+    state: str  # IDLE, CONNECTING, READY, TRANSIENT_FAILURE; the last one also for the time until the next attempt
+    since: float | None  # of the state; null if it was never another one
+    error: str  # why the last stream ended, until the next one is open
 
 
 class ResourceRow(TypedDict):
@@ -217,6 +239,24 @@ class PerSecondStats(TypedDict):
     errors: Mapping[str, int]
     p50: float
     p99: float
+
+
+class PerSecondCalls(TypedDict):
+    """One channel's calls of a method to a host that ended in one second; where there were none, nothing.
+
+    `host` and `cluster` are empty for calls that had no host. With more than 500 pairs of method and host in a second
+    the calls of further ones are together, with an empty method.
+    """
+
+    kind: Literal["per_second_calls"]
+    time: float
+    channel: str
+    method: str
+    cluster: str
+    host: str
+    requests: int
+    errors: Mapping[str, int]  # by status
+    times: Mapping[str, int]  # the number of calls by an upper bound of their seconds; bounds are 19 % apart
 
 
 class MissedEvents(TypedDict):

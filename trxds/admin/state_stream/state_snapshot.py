@@ -6,7 +6,7 @@ milliseconds apart.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import trio
@@ -17,6 +17,7 @@ from trxds.lb.policy_node_snapshot import NodeSnapshot
 
 from ..channel_source import KeyedChannel
 from .connections import begun, connections
+from .control_planes import control_planes
 from .endpoints import endpoints
 from .messages import SECTIONS, ChannelRow, Row, Section, State
 from .resources import resources
@@ -37,6 +38,7 @@ class Sampler:
 
     def __init__(self, channels: Sequence[KeyedChannel]) -> None:
         self._channels = channels
+        self._owners = {id(each.view.client): each.key for each in channels if each.is_owner}
         self._numbers = IdAllocator()
         self._clock = Clock.now()
 
@@ -63,8 +65,9 @@ class Sampler:
         key, state, pool = channel.key, channel.view, channel.view.pool
         client = state.client if channel.is_owner else None
         open_ = tuple(state.sessions)
-        lines = [(line.kind, line.traffic) for line in client.xds_channels] if client is not None else []
-        yield "channels", [(key, _channel(channel))]
+        xds_channels = tuple(client.xds_channels) if client is not None else ()
+        lines = [(line.kind, line.traffic) for line in xds_channels]
+        yield "channels", [(key, _channel(channel, self._owners))]
         yield "nodes", nodes(key, tree, begun(pool))
         on = [(session.host, session.cluster) for session in open_ if session.host]
         yield "endpoints", endpoints(key, state.target, tree, on)
@@ -72,9 +75,10 @@ class Sampler:
         if client is not None:
             yield "resources", resources(key, client, self.epoch)
         yield "sessions", sessions(key, open_, self.epoch)
+        yield "control_planes", control_planes(key, xds_channels, self.epoch)
 
 
-def _channel(channel: KeyedChannel) -> ChannelRow:
+def _channel(channel: KeyedChannel, owners: Mapping[int, str]) -> ChannelRow:
     state, calls = channel.view, channel.view.calls
     return {
         "target": state.target,
@@ -84,6 +88,8 @@ def _channel(channel: KeyedChannel) -> ChannelRow:
         "open": calls.started - calls.succeeded - calls.failed,
         "error": "" if state.problem is None else state.problem.message,
         "warnings": list(state.warnings),
+        "client": "" if state.client is None else owners[id(state.client)],
+        "outages": [] if state.client is None else list(state.client.outages),
     }
 
 

@@ -132,6 +132,7 @@ class StateStream:
     def _hook(self) -> None:
         """Add observers to the channels if a viewer wants events, or remove them. Synchronous."""
         wanted = self._wants(_SHOWN_EVENTS)
+        self._events.counts_destinations = self._wants({"per_second_calls"})
         if wanted and not self._watchers:
             for channel in self._channels:
                 self._watch_by(channel.view.observers, CallWatcher(channel.key, self._events))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,7 +10,12 @@ from functools import partial
 from typing import Any, TypeVar
 
 import click
+import trio
 
+from trxds.admin.address import Admin
+from trxds.transport.connect import connect_error
+
+from .page_relay import NamedProgram, named_programs, serve_programs
 from .pages import HOSTS, LB, RUOK, SESSIONS, XDS, Page, tree_lines
 from .program import Program, is_address
 from .show import run, show_on, show_once, show_tap
@@ -119,4 +125,33 @@ def tap(
     sys.exit(run(show_tap, Program(address, token), wanted, metadata, count, as_json))
 
 
-COMMANDS = (lb, ruok, sessions, tap, xds)
+@click.command()
+@click.argument("programs", nargs=-1, required=True, metavar="[NAME=]ADDRESS...")
+@click.option("--token", envvar="TRXDS_ADMIN_TOKEN", default="", help="If the programs want one.", show_envvar=True)
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The page's, on loopback; 0 takes a free one.")
+def live(programs: tuple[str, ...], token: str, port: int) -> None:
+    """Serve one live page for the running programs at these addresses, until interrupted.
+
+    NAME is how the page calls a program; without it that is its address. The printed URL has a token of its own,
+    without which nobody on this machine can read the page.
+    """
+    try:
+        named = named_programs(programs, token)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="ADDRESS") from error
+    try:
+        trio.run(_serve_live, named, Admin(f"127.0.0.1:{port}", secrets.token_urlsafe()))
+    except* KeyboardInterrupt:
+        click.echo("stopped")
+    except* OSError as errors:
+        text = f"{connect_error(errors)}; take another port with --port, or 0 for a free one"
+        raise click.ClickException(f"127.0.0.1:{port}: {text}") from None
+
+
+async def _serve_live(named: tuple[NamedProgram, ...], admin: Admin) -> None:
+    async with serve_programs(named, admin) as url:
+        click.echo(url)
+        await trio.sleep_forever()
+
+
+COMMANDS = (lb, live, ruok, sessions, tap, xds)

@@ -70,7 +70,7 @@ class Program:
 
     @asynccontextmanager
     async def _answer(self, target: str) -> AsyncIterator[HttpResponse]:
-        async with await self._connect() as stream:
+        async with await self.connect() as stream:
             answer = HttpResponse(stream, self.address)
             try:
                 with trio.fail_after(_TIMEOUT):
@@ -83,7 +83,8 @@ class Program:
                 raise UnreachableError(f"{self.address}: {error}") from error
             yield answer
 
-    async def _connect(self) -> trio.abc.Stream:
+    async def connect(self) -> trio.abc.Stream:
+        """Return a connection to the program's admin surface. Raises `UnreachableError`."""
         try:
             with trio.fail_after(_TIMEOUT):
                 return await TcpNetwork().connect(self.address)

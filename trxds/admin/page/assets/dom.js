@@ -37,8 +37,17 @@ function chip(word, tone = toneOf(word)) {
   return el("span", { class: "chip", "data-tone": tone }, el("span", { "aria-hidden": "true" }, SHAPES[tone]), word);
 }
 
+const UNBROKEN = 24; // characters of a name that stay in one line
+
 function mono(text) {
-  return el("span", { class: "mono" }, text);
+  return el("span", { class: text.length > UNBROKEN ? "mono" : "mono unbroken" }, ...breakable(text));
+}
+
+// A text that may go on in the next line after a separator, and in a part that is too long anywhere.
+function breakable(text) {
+  if (text.length <= UNBROKEN) return [text];
+  const parts = text.split(/(?<=[/.|:,\s_-])/).flatMap((part) => part.match(new RegExp(`.{1,${UNBROKEN}}`, "gsu")) ?? []);
+  return parts.flatMap((part, at) => (at === 0 ? [part] : [el("wbr"), part]));
 }
 
 function quiet(text) {

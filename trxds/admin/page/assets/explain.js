@@ -12,11 +12,11 @@ function explainForm(app) {
     autocomplete: "off",
   });
   const metadata = el("textarea", { id: "explain-metadata", rows: "2", placeholder: "key: value, one in a line", spellcheck: "false" });
+  const session = el("input", { id: "explain-session", placeholder: "none; or as in the picks", spellcheck: "false", autocomplete: "off" });
   const answer = el("div", { class: "answer", "aria-live": "polite" });
   const form = el(
     "form",
-    { class: "explain", "aria-label": "Explain a call" },
-    el("h3", {}, "Explain a call"),
+    { "aria-label": "Explain a call" },
     el("label", { for: "explain-channel" }, "Channel"),
     channel,
     el("label", { for: "explain-method" }, "Method"),
@@ -24,16 +24,21 @@ function explainForm(app) {
     methods,
     el("label", { for: "explain-metadata" }, "Metadata"),
     metadata,
+    el("label", { for: "explain-session" }, "Session, whose cookies the call has"),
+    session,
     el("button", { type: "submit" }, "Explain"),
     answer,
   );
+  // Beside the picks where there is room, and else above them, folded until it is wanted.
+  const element = el("details", { class: "explain" }, el("summary", {}, "Explain a call"), form);
+  element.open = matchMedia("(min-width: 1500px)").matches;
   let number = 0;
 
   function send() {
     number += 1;
     answer.replaceChildren(quiet("asked …"));
-    const question = { id: number, channel: channel.value, method: method.value, metadata: metadataFrom(metadata.value) };
-    if (!app.send({ explain: question })) answer.replaceChildren(quiet("not connected"));
+    const question = { id: number, method: method.value, metadata: metadataFrom(metadata.value), session: session.value.trim() };
+    if (!app.ask("explain", channel.value, question)) answer.replaceChildren(quiet("not connected"));
   }
 
   form.addEventListener("submit", (event) => {
@@ -42,12 +47,15 @@ function explainForm(app) {
   });
 
   return {
-    element: form,
-    ask(key, path, pairs) {
+    element,
+    ask(key, path, pairs, its) {
+      element.open = true;
       channel.value = key;
       method.value = path;
+      session.value = its ?? "";
       metadata.value = pairs.map(([name, value]) => `${name}: ${value}`).join("\n");
       send();
+      element.scrollIntoView({ block: "nearest" });
     },
     paint(model) {
       options(channel, [...model.sections.channels.keys()]);

@@ -4,8 +4,10 @@ const PROTOCOL = "trxds.admin";
 const AGAIN = [0.5, 1, 2, 5]; // seconds until the next try
 
 class FeedLink {
-  constructor({ token, message, state }) {
+  // `program` is the number of a program at a relay; null asks the program that served the page.
+  constructor({ token, program = null, message, state }) {
     this.token = token;
+    this.program = program;
     this.message = message;
     this.state = state; // told "connecting", "live", "lost"
     this.tries = 0;
@@ -13,11 +15,11 @@ class FeedLink {
   }
 
   open() {
-    this.state("connecting", "");
+    if (this.tries === 0) this.state("connecting", "");
     const url = new URL("state", location.href);
     url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
     url.hash = "";
-    url.search = "";
+    url.search = this.program === null ? "" : `?program=${this.program}`;
     this.socket = new WebSocket(url, this.token ? [PROTOCOL, `token.${this.token}`] : [PROTOCOL]);
     this.socket.addEventListener("message", (event) => {
       this.tries = 0;

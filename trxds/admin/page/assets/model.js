@@ -1,7 +1,7 @@
 // What the page knows of the program: the last snapshot with the changes since, and the events it was there for. Pure:
 // it takes messages and times, and touches no element.
 
-const SECTIONS = ["channels", "nodes", "endpoints", "connections", "resources", "sessions"];
+const SECTIONS = ["channels", "nodes", "endpoints", "connections", "resources", "sessions", "control_planes"];
 const COUNTED = { channels: "calls", nodes: "picks", connections: "calls", sessions: "calls" };
 const KEPT = { picks: 500, ads: 500, marks: 200, seconds: 1800 }; // events
 const DRAINED_FOR = 120; // seconds that a drained host stays on the board
@@ -18,6 +18,7 @@ function newModel() {
     pickOf: new Map(), // call -> its last pick
     meters: new Map(), // section and key -> {at, count, rate}
     drains: new Map(), // key of an endpoint -> {since, most, row, gone}
+    callStats: newCallStats(),
     news: [], // what to tell who cannot see it
   };
 }
@@ -26,17 +27,18 @@ function emptySections() {
   return Object.fromEntries(SECTIONS.map((name) => [name, new Map()]));
 }
 
-// A snapshot replaces everything, changes are applied.
-function take(model, message, now) {
-  if (message.snapshot) takeSnapshot(model, message.snapshot, now);
+// A snapshot replaces everything of its program, changes are applied.
+function take(model, message, now, program = "") {
+  if (message.snapshot) takeSnapshot(model, message.snapshot, now, program);
   for (const { section, key, value } of message.changes ?? []) put(model, section, key, value, now);
   for (const event of message.events ?? []) happened(model, event);
 }
 
-function takeSnapshot(model, snapshot, now) {
+function takeSnapshot(model, snapshot, now, program) {
+  const start = keyIn(program, " ").trimEnd();
   for (const name of SECTIONS) {
     const rows = snapshot[name] ?? {};
-    for (const key of model.sections[name].keys()) if (!(key in rows)) put(model, name, key, null, now);
+    for (const key of model.sections[name].keys()) if (key.startsWith(start) && !Object.hasOwn(rows, key)) put(model, name, key, null, now);
     for (const [key, row] of Object.entries(rows)) put(model, name, key, row, now);
   }
 }
@@ -86,6 +88,10 @@ function happened(model, event) {
       break;
     case "call_ended":
       finished(model, event);
+      noteMessage(model.callStats, event);
+      break;
+    case "per_second_calls":
+      countCalls(model.callStats, event);
       break;
     case "ads":
       keep(model.ads, event, KEPT.ads);
@@ -140,6 +146,7 @@ function beat(model, now) {
       alive.set(name, metered(model.meters.get(name), row[counter], now));
     }
   model.meters = alive;
+  forgetOldCalls(model.callStats, now);
   for (const [key, drain] of model.drains)
     if (drain.gone !== null && now - drain.gone > DRAINED_FOR) model.drains.delete(key);
 }
@@ -160,7 +167,20 @@ function rateOf(model, section, key) {
 // Rows of a section, or events, that are of a channel; "" stands for all of them.
 function rowsOf(model, section, channel) {
   const rows = [...model.sections[section]].map(([key, row]) => ({ key, row }));
-  return channel === "" ? rows : rows.filter(({ key, row }) => (row.channel ?? key) === channel);
+  if (channel === "") return rows;
+  // An xDS client that channels share is shown under one of them, and is a part of each.
+  const client = model.sections.channels.get(channel)?.client;
+  const isOf = ({ key, row }) => (row.channel ?? key) === channel || (client && row.channel === client && isOfClient(section, row));
+  return rows.filter(isOf);
+}
+
+function isOfClient(section, row) {
+  return section === "resources" || section === "control_planes" || (section === "connections" && row.kind !== "data");
+}
+
+// Events of the talk with the control plane, and what it brought about.
+function clientEventsOf(model, events, channel) {
+  return eventsOf(events, model.sections.channels.get(channel)?.client || channel);
 }
 
 function eventsOf(events, channel) {
@@ -203,12 +223,33 @@ function vitals(model, channel, now) {
     p99: last?.p99 ?? null,
     open: channels.reduce((sum, { row }) => sum + row.open, 0),
     sessions: sessions.length,
-    warnings: channels.flatMap(({ row }) => row.warnings ?? []),
+    hosts: new Set(rowsOf(model, "endpoints", channel).map(({ row }) => row.address)).size,
+    states,
+    notReady: channels.filter(({ row }) => row.state !== "READY").map(({ key, row }) => `${key} ${row.state}`),
+    warnings: channels.flatMap(({ key, row }) => warningsOf(row).map((text) => (channels.length > 1 ? `${key}: ${text}` : text))),
     movedLately: sessions.filter(({ row }) => row.last_move && now - row.last_move.time < 60).length,
-    draining: [...model.drains.values()].filter(({ row, gone }) => gone === null && (!channel || row.channel === channel)).length,
-    mark: eventsOf(model.marks, channel).at(-1) ?? null,
+    draining: drainedHosts(model, channel).filter(({ gone }) => gone === null).length,
+    mark: clientEventsOf(model, model.marks, channel).at(-1) ?? null,
     troubled: troubled.length,
   };
+}
+
+// A channel's warnings without those that the alarm gives.
+function warningsOf(row) {
+  return (row.warnings ?? []).filter((text) => !(row.outages ?? []).some((outage) => text.endsWith(outage)));
+}
+
+// Control planes that cannot be reached, each once: [{text, channels}].
+function outages(model) {
+  const found = new Map();
+  for (const [key, row] of model.sections.channels)
+    for (const text of row.outages ?? []) {
+      // Two clients find out at different times that one control plane is lost.
+      const what = text.replace(/ since \S+:/, "");
+      const outage = found.get(what) ?? { text, channels: [] };
+      found.set(what, { text: text < outage.text ? text : outage.text, channels: [...outage.channels, key] });
+    }
+  return [...found.values()];
 }
 
 const WORST_FIRST = ["TRANSIENT_FAILURE", "CONNECTING", "IDLE", "SHUTDOWN", "READY"];

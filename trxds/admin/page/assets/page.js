@@ -1,51 +1,102 @@
-// The page put together: tabs, the line of vital signs, one painting for each frame, and what is said aloud.
+// The page put together: the address, tabs, the alarms, the line of vital signs, one painting for each frame, and what
+// is said aloud.
 
+const sizeOf = (section) => (model, channel) => count(rowsOf(model, section, channel).length);
 const VIEWS = [
-  { id: "sessions", title: "Sessions", make: sessionsView, badge: (model, channel) => count(rowsOf(model, "sessions", channel).length) },
-  { id: "tree", title: "Tree", make: treeView, badge: (model, channel) => count(rowsOf(model, "nodes", channel).length) },
-  { id: "endpoints", title: "Endpoints", make: endpointsView, badge: (model, channel) => count(rowsOf(model, "endpoints", channel).length) },
+  { id: "channels", title: "Channels", make: channelsView, badge: sizeOf("channels") },
+  { id: "sessions", title: "Sessions", make: sessionsView, badge: sizeOf("sessions") },
+  { id: "hosts", title: "Hosts", make: hostsView, badge: (model, channel, now) => count(now.hosts) },
+  { id: "errors", title: "Errors", make: errorsView, badge: errorsBadge },
+  { id: "tree", title: "Tree", make: treeView, badge: sizeOf("nodes") },
+  { id: "endpoints", title: "Endpoints", make: endpointsView, badge: sizeOf("endpoints") },
   { id: "resources", title: "Resources", make: resourcesView, badge: resourcesBadge },
   { id: "ads", title: "ADS log", make: adsView, badge: (model) => (model.nacks > 0 ? plural(model.nacks, "NACK") : "") },
   { id: "picks", title: "Picks", make: picksView, badge: () => "" },
-  { id: "connections", title: "Connections", make: connectionsView, badge: (model, channel) => count(rowsOf(model, "connections", channel).length) },
-  { id: "timeline", title: "Timeline", make: timelineView, badge: (model, channel) => (eventsOf(model.marks, channel).length ? plural(eventsOf(model.marks, channel).length, "mark") : "") },
+  { id: "connections", title: "Connections", make: connectionsView, badge: sizeOf("connections") },
+  { id: "timeline", title: "Timeline", make: timelineView, badge: (model, channel) => (clientEventsOf(model, model.marks, channel).length ? plural(clientEventsOf(model, model.marks, channel).length, "mark") : "") },
 ];
 const SAID_EVERY = 5; // seconds between two announcements
+const HUES = 6; // colours of channels, in style.css
+const TYPED_FOR = 400; // milliseconds of silence after which a filter's text goes into the address
 
-function resourcesBadge(model, channel) {
-  const { troubled } = vitals(model, channel, 0);
+function resourcesBadge(model, channel, { troubled }) {
   return troubled > 0 ? `${count(troubled)} bad` : count(rowsOf(model, "resources", channel).length);
+}
+
+function errorsBadge(model, channel) {
+  const errors = errorRows(model.callStats, channel, "").reduce((sum, { row }) => sum + row.count, 0);
+  return errors > 0 ? count(errors) : "";
 }
 
 function startPage() {
   const byId = (id) => document.getElementById(id);
-  const [panel, channelBox, freeze, link] = ["panel", "channel", "freeze", "link"].map(byId);
+  const [panel, channelBox, freeze] = ["panel", "channel", "freeze"].map(byId);
+  const token = takeToken();
+  const viewIds = VIEWS.map(({ id }) => id);
   const app = {
     model: newModel(),
+    place: placeFrom(location.hash, viewIds),
     skew: 0, // seconds that the program's clock is ahead of ours
     frozenAt: null,
     now: () => app.frozenAt ?? Date.now() / 1000 + app.skew,
     repaint: () => schedule(),
-    send: (message) => feed.send(message),
+    go: (change) => go({ ...app.place, find: made.get(current.id).filter?.value ?? "", ...change }),
+    isOneChannel: () => app.place.channel !== "" || app.model.sections.channels.size < 2,
+    hueOf: (channel) => Math.max(0, [...app.model.sections.channels.keys()].indexOf(channel)) % HUES,
+    // A question about something whose key it is, to the program that has it.
+    ask(kind, key, question) {
+      const { program, key: its } = programOf([...feeds.keys()], key);
+      const feed = feeds.get(program);
+      // By `trxds live` a page may show a program of an older version.
+      if (feed?.hello && !(feed.hello.answers ?? ["explain"]).includes(kind)) {
+        answered(kind, { id: question.id, error: `trxds ${feed.hello.version} in ${feed.hello.program} does not answer this` });
+        return true;
+      }
+      const session = question.session && { session: programOf([program], question.session).key };
+      const about = kind === "resource" ? { key: its } : { channel: its };
+      return feed?.link.send({ [kind]: { ...question, ...about, ...session } }) ?? false;
+    },
   };
-  const tabs = makeTabs(byId("tabs"), (view) => show(view));
+  const feeds = new Map(); // by name: {link, state, why, since, unshown, hello}
+  const tabs = makeTabs(byId("tabs"), (view, pushes) => go({ ...app.place, view: view.id, find: "", open: "", by: "" }, pushes));
   const made = new Map(); // id of a view -> {element, paint}
   let current = null;
   let scheduled = false;
-  let unshown = 0; // messages that came since the last painting
-  let channel = "";
+  let typed = null; // the timer of a filter's text on its way into the address
   let saidAt = -Infinity;
   let held = null; // while frozen, what keeps coming
 
-  function show(view) {
-    if (!made.has(view.id)) made.set(view.id, view.make(app));
+  // -- the address: what is shown has one, so that it can be sent to somebody, and Back goes back
+
+  function go(place, pushes = true) {
+    clearTimeout(typed);
+    const hash = hashOf(place);
+    if (hash !== hashOf(app.place) || location.hash === "") history[pushes && location.hash !== "" ? "pushState" : "replaceState"](null, "", hash);
+    arrive(place);
+  }
+
+  function arrive(place) {
+    const view = VIEWS.find(({ id }) => id === place.view);
+    if (!made.has(view.id)) made.set(view.id, watched(view.make(app)));
+    const { element, filter } = made.get(view.id);
+    app.place = place;
+    if (filter && filter.value !== place.find && document.activeElement !== filter) filter.value = place.find;
+    if (current !== view) panel.replaceChildren(element);
     current = view;
-    panel.replaceChildren(made.get(view.id).element);
     set(panel, { "aria-labelledby": `tab-${view.id}` });
-    history.replaceState(null, "", `#${view.id}`);
-    document.title = `${view.title} · trxds live`;
+    tabs.mark(view);
     paint();
   }
+
+  function watched(view) {
+    view.filter?.addEventListener("input", () => {
+      clearTimeout(typed);
+      typed = setTimeout(() => go({ ...app.place, find: view.filter.value }, false), TYPED_FOR);
+    });
+    return view;
+  }
+
+  // -- painting
 
   function schedule() {
     if (scheduled) return;
@@ -58,35 +109,74 @@ function startPage() {
   function paint() {
     scheduled = false;
     if (current !== null && !document.hidden) {
-      options(channelBox, ["", ...app.model.sections.channels.keys()]);
+      const { channel } = app.place;
+      options(channelBox, ["", ...new Set([...app.model.sections.channels.keys(), ...(channel ? [channel] : [])])]);
       channelBox.firstElementChild.textContent = "all";
-      channelBox.parentElement.hidden = app.model.sections.channels.size < 2;
-      paintVitals(byId("vitals"), vitals(app.model, channel, app.now()), app.now());
-      tabs.paint(app.model, channel);
+      channelBox.value = channel;
+      channelBox.parentElement.hidden = app.model.sections.channels.size < 2 && channel === "";
+      const alarms = alarmsOf(app.model, feeds);
+      paintAlarms(byId("alarms"), alarms);
+      document.title = `${alarms.length > 0 ? "▲ " : ""}${current.title}${channel && `, ${channel}`} · trxds live`;
+      const signs = vitals(app.model, channel, app.now());
+      paintVitals(byId("vitals"), signs, app.now());
+      tabs.paint(app.model, channel, signs);
       made.get(current.id).paint(app.model, channel, app.now());
     }
-    for (; unshown > 0; unshown -= 1) feed.send({ shown: 1 });
+    for (const feed of feeds.values()) for (; feed.unshown > 0; feed.unshown -= 1) feed.link.send({ shown: 1 });
   }
 
-  function received(message) {
-    if (message.hello) return hello(message.hello);
-    if (message.explained) return made.get("picks")?.explained(message.explained);
-    unshown += 1;
-    take(held ?? app.model, message, Date.now() / 1000 + app.skew);
+  // -- the programs
+
+  function join(name, program) {
+    const feed = { name, state: "connecting", why: "", since: null, unshown: 0, hello: null };
+    feed.link = new FeedLink({ token, program, message: (message) => received(feed, message), state: (state, why) => linkState(feed, state, why) });
+    feeds.set(name, feed);
+    feed.link.open();
+  }
+
+  function received(feed, message) {
+    if (message.programs) return relayed(feed, message.programs);
+    if (message.hello) return hello(feed, message.hello);
+    if (message.explained) return answered("explain", message.explained);
+    if (message.resource) return answered("resource", message.resource);
+    feed.unshown += 1;
+    take(held ?? app.model, ofProgram(feed.name, message), Date.now() / 1000 + app.skew, feed.name);
     schedule();
   }
 
-  function hello(told) {
-    app.skew = told.now - Date.now() / 1000;
-    write(byId("program"), `${told.program}, process ${told.pid}, trxds ${told.version}`);
+  function answered(kind, told) {
+    if (kind === "explain") made.get("picks")?.explained(told);
+    else made.get("resources")?.answered(told);
   }
 
-  function linkState(state, why) {
-    const words = { connecting: "connecting", live: "live", lost: "not connected" };
-    set(link, { "data-tone": { connecting: "busy", live: "good", lost: "bad" }[state], title: why });
-    write(link, state === "lost" ? `${words[state]}: ${why}` : words[state]);
-    if (state === "lost") app.model.news.push({ about: "channel", text: "the page has lost the program" });
-    document.body.dataset.link = state;
+  // What served the page is no program, and reads several of them for us.
+  function relayed(feed, names) {
+    feed.isRelay = true;
+    names.forEach((name, number) => {
+      if (!feeds.has(name)) join(name, number);
+    });
+  }
+
+  function hello(feed, told) {
+    feed.hello = told;
+    if (feed.name === "") app.skew = told.now - Date.now() / 1000;
+    const programs = [...feeds.values()].filter((each) => each.hello !== null);
+    write(byId("program"), programs.map(({ name, hello }) => `${name && `${name}: `}${hello.program}, process ${hello.pid}, trxds ${hello.version}`).join(" · "));
+  }
+
+  function linkState(feed, state, why) {
+    if (state === "lost" && feed.state !== "lost") {
+      feed.since = Date.now() / 1000;
+      app.model.news.push({ about: "channel", text: `the page has lost the program${feed.name && ` ${feed.name}`}` });
+    }
+    Object.assign(feed, { state, why });
+    const states = [...feeds.values()].map((each) => each.state);
+    const worst = ["lost", "connecting", "live"].find((each) => states.includes(each));
+    const link = byId("link");
+    set(link, { "data-tone": { connecting: "busy", live: "good", lost: "bad" }[worst] });
+    write(link, { connecting: "connecting", live: "live", lost: "not connected" }[worst]);
+    document.body.dataset.link = worst;
+    schedule();
   }
 
   function toggleFreeze() {
@@ -111,15 +201,16 @@ function startPage() {
     write(byId("said"), announcement(app.model.news.splice(0)));
   }
 
-  const feed = new FeedLink({ token: takeToken(), message: received, state: linkState });
   freeze.addEventListener("click", toggleFreeze);
-  channelBox.addEventListener("change", () => {
-    channel = channelBox.value;
-    schedule();
-  });
+  channelBox.addEventListener("change", () => app.go({ channel: channelBox.value }));
   byId("skip").addEventListener("click", (event) => {
     event.preventDefault();
     panel.focus();
+  });
+  addEventListener("popstate", () => {
+    clearTimeout(typed);
+    document.activeElement?.blur?.();
+    arrive(placeFrom(location.hash, viewIds));
   });
   document.addEventListener("visibilitychange", schedule);
   addEventListener("resize", schedule);
@@ -128,8 +219,28 @@ function startPage() {
     say();
     schedule();
   }, 1000);
-  tabs.open(VIEWS.find(({ id }) => `#${id}` === location.hash) ?? VIEWS[0]);
-  feed.open();
+  go(app.place);
+  join("", null);
+}
+
+// What nobody may overlook: a program or a control plane that is lost.
+function alarmsOf(model, feeds) {
+  const lost = [...feeds.values()].filter(({ state }) => state === "lost").map(({ name, why, since }) => ({
+    title: name ? `Not connected to ${name}` : "Not connected",
+    text: `since ${clock(since)}: ${why}. What is shown of it is from then.`,
+  }));
+  const planes = outages(model).map(({ text, channels }) => ({
+    title: "Control plane lost",
+    text: `${text}. ${channels.length === 1 ? `Channel ${channels[0]} uses` : `Channels ${channels.join(", ")} use`} what it sent before.`,
+  }));
+  return [...lost, ...planes];
+}
+
+function paintAlarms(element, alarms) {
+  const said = JSON.stringify(alarms);
+  if (element.dataset.said === said) return;
+  element.dataset.said = said;
+  element.replaceChildren(...alarms.map(({ title, text }) => el("p", {}, chip(title, "bad"), " ", text)));
 }
 
 // Tabs by the pattern that screen readers know: one of them is in the order of Tab, the arrow keys go to the others.
@@ -140,15 +251,10 @@ function makeTabs(list, open) {
     badges.set(view.id, badge);
     const attributes = { id: `tab-${view.id}`, role: "tab", "aria-controls": "panel", "aria-selected": "false", tabindex: "-1" };
     const made = el("button", { type: "button", ...attributes }, el("span", {}, view.title), badge);
-    made.addEventListener("click", () => choose(view));
+    made.addEventListener("click", () => open(view, true));
     return made;
   });
   list.append(...buttons);
-
-  function choose(view) {
-    VIEWS.forEach((each, index) => set(buttons[index], { "aria-selected": String(each === view), tabindex: each === view ? "0" : "-1" }));
-    open(view);
-  }
 
   list.addEventListener("keydown", (event) => {
     const at = buttons.indexOf(document.activeElement);
@@ -157,23 +263,29 @@ function makeTabs(list, open) {
     event.preventDefault();
     const next = (steps[event.key] + buttons.length) % buttons.length;
     buttons[next].focus();
-    choose(VIEWS[next]);
+    open(VIEWS[next], false);
   });
 
   return {
-    open: choose,
-    paint(model, channel) {
-      for (const view of VIEWS) write(badges.get(view.id), view.badge(model, channel));
+    mark(view) {
+      VIEWS.forEach((each, index) => set(buttons[index], { "aria-selected": String(each === view), tabindex: each === view ? "0" : "-1" }));
+      const chosen = buttons[VIEWS.indexOf(view)];
+      const [left, right] = [chosen.offsetLeft - list.offsetLeft, chosen.offsetLeft - list.offsetLeft + chosen.offsetWidth];
+      if (left < list.scrollLeft || right > list.scrollLeft + list.clientWidth) list.scrollLeft = left - 24;
+    },
+    paint(model, channel, signs) {
+      for (const view of VIEWS) write(badges.get(view.id), view.badge(model, channel, signs));
     },
   };
 }
 
 function paintVitals(list, told, now) {
   const signs = [
-    ["Channel", told.state ? [told.state.replaceAll("_", " "), toneOf(told.state)] : ["–", null], told.error],
+    channelSign(told),
     ["Requests", [perSecond(told.requests), null], `${plural(told.open, "call")} open`],
     ["Errors", [perSecond(told.failed), told.failed > 0 ? "bad" : null], ""],
-    ["Latency p50", [millis(told.p50), null], `p99 ${millis(told.p99)}`],
+    ["Latency p50", [millis(told.p50), null], `p99 ${millis(told.p99)}`, told.states.length > 1 ? "of the slowest channel" : ""],
+    ["Hosts", [count(told.hosts), null], ""],
     ["Sessions", [count(told.sessions), null], told.movedLately ? `${count(told.movedLately)} moved lately` : "none moved lately"],
     ...(told.warnings.length > 0 ? [["Warnings", [plural(told.warnings.length, "warning"), "warn"], told.warnings.join("\n")]] : []),
     ["Draining", [plural(told.draining, "host"), told.draining > 0 ? "warn" : null], ""],
@@ -183,10 +295,15 @@ function paintVitals(list, told, now) {
   if (list.dataset.said === said) return;
   list.dataset.said = said;
   list.replaceChildren(
-    ...signs.map(([name, [value, tone], more]) =>
-      el("div", {}, el("dt", {}, name), el("dd", {}, tone ? chip(value, tone) : value), el("dd", { class: "quiet", title: more }, more)),
+    ...signs.map(([name, [value, tone], more, title = more]) =>
+      el("div", {}, el("dt", {}, name), el("dd", {}, tone ? chip(value, tone) : value), el("dd", { class: "quiet", title }, more)),
     ),
   );
+}
+
+function channelSign({ state, states, notReady, error }) {
+  if (states.length < 2) return ["Channel", state ? [state.replaceAll("_", " "), toneOf(state)] : ["–", null], error];
+  return ["Channels", [`${states.length - notReady.length} of ${states.length}`, toneOf(state)], notReady.join(", ") || error || "READY"];
 }
 
 startPage();

@@ -1,6 +1,7 @@
 // Requests, errors and latency over time, with a mark wherever another configuration came into force.
 
 const CHART = { height: 150, left: 56, right: 84, top: 22, gap: 34, foot: 22, padding: 16 };
+const LABEL_WIDTH = 80; // pixels that a time of day needs, with room around it
 const SPANS = [["1 min", 60], ["5 min", 300], ["15 min", 900]];
 
 function timelineView(app) {
@@ -48,7 +49,7 @@ function timelineView(app) {
       const from = to - Number(span.value);
       const width = Math.max(200, (stage.clientWidth || 900) - 2 * CHART.padding - CHART.left - CHART.right);
       const byTime = secondsByTime(model.seconds, channel);
-      const numberedMarks = eventsOf(model.marks, channel).map((mark, index) => ({ ...mark, number: index + 1 }));
+      const numberedMarks = clientEventsOf(model, model.marks, channel).map((mark, index) => ({ ...mark, number: index + 1 }));
       chart = { ...layoutChart(byTime, numberedMarks, { from, to, width, height: CHART.height }), from, to, width };
       drawChart(drawing, chart, cursor);
       set(drawing, { "aria-label": `Last ${span.selectedOptions[0].textContent}: ${chartInWords(chart.seconds, chart.marks)} Left and right read single seconds.` });
@@ -119,7 +120,7 @@ function endLabels(top, chart) {
 }
 
 function timeLabels(chart, bottom) {
-  const every = (chart.to - chart.from) / 5;
+  const every = (chart.to - chart.from) / Math.max(1, Math.min(5, Math.floor(chart.width / LABEL_WIDTH)));
   const first = Math.ceil(chart.from / every) * every;
   const labels = [];
   for (let time = first; time <= chart.to; time += every)

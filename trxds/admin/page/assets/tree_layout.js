@@ -1,48 +1,96 @@
 // Where the nodes of the load balancing tree stand. Pure: rows in, numbers out.
 //
 // Policies that have one child each stand in one box, line by line: a mesh's tree is deep, and only where it branches
-// is there anything to see. Boxes go from left to right, one column for each branching.
+// is there anything to see. A box stands level with the first of those below it, so that the root is at the top. Boxes
+// go from left to right, one column for each branching; in a narrow window they stand one below the other. A box that
+// is folded shows its first policy, and how much is not shown.
 
-const BOX = { width: 236, head: 24, line: 20, gapX: 44, gapY: 14, foot: 6 };
+const BOX = { width: 300, head: 24, line: 20, gapX: 44, gapY: 10, foot: 6, indent: 18 };
 const MOST_CHILDREN = 12; // of one node; the busiest
+const MOST_OPEN_BOXES = 12; // in a larger tree everything below the roots is folded at first
+const LABEL_LENGTH = 30; // characters
 
-// `nodes` is a Map of key to row; `rate` gives picks a second; `wanted` says which branches may be left out.
-function layoutTree(nodes, rate, wanted = () => true) {
-  const boxes = [];
-  const edges = [];
+// `nodes` is a Map of key to row; `rate` gives picks a second; `wanted` says which branches may be left out; `folds` is
+// a Map of the reader's own choices, from the key of a box to whether it is folded.
+function layoutTree(nodes, rate, wanted = () => true, { folds = new Map(), narrow = false, unfolded = false } = {}) {
+  const many = !unfolded && countBoxes(nodes) > MOST_OPEN_BOXES;
+  const isFolded = (key, depth) => !unfolded && (folds.get(key) ?? (many && depth > 0));
+  const plan = { nodes, rate, wanted, isFolded, narrow, boxes: [], edges: [] };
   let bottom = 0;
   for (const [key, row] of nodes) {
     if (row.parent !== null && nodes.has(row.parent)) continue;
-    bottom = place(nodes, rate, wanted, key, 0, bottom, boxes, edges).bottom + BOX.gapY;
+    bottom = place(plan, key, 0, bottom).bottom + BOX.gapY;
   }
-  const right = Math.max(0, ...boxes.map((box) => box.x + BOX.width));
-  return { boxes, edges, width: right, height: Math.max(0, bottom - BOX.gapY) };
+  const right = Math.max(0, ...plan.boxes.map((box) => box.x + BOX.width));
+  return { boxes: plan.boxes, edges: plan.edges, width: right, height: Math.max(0, bottom - BOX.gapY), narrow };
 }
 
-function place(nodes, rate, wanted, key, depth, top, boxes, edges) {
-  const lines = chainFrom(nodes, key);
-  const box = { key, lines, x: depth * (BOX.width + BOX.gapX), y: top, more: 0, height: heightOf(lines.length) };
-  boxes.push(box);
-  const { shown, more } = childrenOf(nodes, rate, wanted, lines.at(-1));
-  box.more = more;
-  if (more > 0) box.height += BOX.line;
-  let bottom = top;
-  const below = [];
-  for (const child of shown) {
-    const placed = place(nodes, rate, wanted, child, depth + 1, bottom, boxes, edges);
-    below.push(placed.box);
+function place(plan, key, depth, top) {
+  const { nodes, rate, wanted, narrow } = plan;
+  const chain = chainFrom(nodes, key);
+  const { shown, more } = childrenOf(nodes, rate, wanted, chain.at(-1));
+  const foldable = chain.length > 1 || shown.length > 0;
+  const folded = foldable && plan.isFolded(key, depth);
+  const box = { key, depth, foldable, folded, lines: folded ? [key] : chain, hidden: 0, more: 0, y: top };
+  box.x = depth * (narrow ? BOX.indent : BOX.width + BOX.gapX);
+  if (folded) box.hidden = below(nodes, key).size - 1;
+  else box.more = more;
+  box.height = heightOf(box.lines.length) + (box.more > 0 ? BOX.line : 0);
+  plan.boxes.push(box);
+  let bottom = narrow ? top + box.height + BOX.gapY : top;
+  for (const child of folded ? [] : shown) {
+    const placed = place(plan, child, depth + 1, bottom);
+    plan.edges.push({ from: box, to: placed.box, rate: rate(child), warm: nodes.get(child).warm, narrow });
     bottom = placed.bottom + BOX.gapY;
   }
-  if (below.length > 0) {
-    const middle = (below[0].y + below.at(-1).y + below.at(-1).height) / 2;
-    box.y = Math.max(top, middle - box.height / 2);
-  }
-  for (const child of below) edges.push({ from: box, to: child, rate: rate(child.key), warm: nodes.get(child.key).warm });
   return { box, bottom: Math.max(bottom - BOX.gapY, box.y + box.height) };
 }
 
 function heightOf(lines) {
   return BOX.head + lines * BOX.line + BOX.foot;
+}
+
+// How many boxes there are if none is folded.
+function countBoxes(nodes) {
+  let boxes = 0;
+  for (const row of nodes.values()) {
+    const parent = nodes.get(row.parent);
+    if (parent === undefined || parent.children.length !== 1 || parent.warm !== row.warm) boxes += 1;
+  }
+  return boxes;
+}
+
+// A node and all nodes below it.
+function below(nodes, key, found = new Set()) {
+  found.add(key);
+  for (const child of nodes.get(key)?.children ?? []) if (nodes.has(child) && !found.has(child)) below(nodes, child, found);
+  return found;
+}
+
+// Names that fit into a box and stay different: of those that are too long the part is kept in which they differ.
+function labelsOf(names, most = LABEL_LENGTH) {
+  const clipped = new Map(names.map((name) => [name, middleClipped(name, most)]));
+  const labels = new Map(clipped);
+  for (const name of clipped.keys()) {
+    const same = names.filter((other) => other !== name && clipped.get(other) === clipped.get(name));
+    if (same.length === 0) continue;
+    const at = Math.min(...same.map((other) => firstDifference(name, other)));
+    const from = Math.max(0, Math.min(at - Math.floor(most / 3), name.length - most + 1));
+    labels.set(name, `…${name.slice(from, from + most - 2)}${from + most - 2 < name.length ? "…" : ""}`);
+  }
+  return labels;
+}
+
+function middleClipped(name, most) {
+  if (name.length <= most) return name;
+  const tail = Math.floor((most - 1) / 2);
+  return `${name.slice(0, most - 1 - tail)}…${name.slice(-tail)}`;
+}
+
+function firstDifference(one, other) {
+  let at = 0;
+  while (at < one.length && one[at] === other[at]) at += 1;
+  return at;
 }
 
 function chainFrom(nodes, key) {
@@ -63,9 +111,10 @@ function childrenOf(nodes, rate, wanted, key) {
 }
 
 // A line from box to box; each leaves and arrives level.
-function edgePath({ from, to }) {
-  const [x1, y1] = [from.x + BOX.width, from.y + from.height / 2];
-  const [x2, y2] = [to.x, to.y + to.height / 2];
+function edgePath({ from, to, narrow }) {
+  if (narrow) return `M${from.x + 8} ${from.y + from.height}V${to.y + 12}H${to.x}`;
+  const [x1, y1] = [from.x + BOX.width, from.y + 12];
+  const [x2, y2] = [to.x, to.y + 12];
   const bend = (x2 - x1) / 2;
   return `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}`;
 }
@@ -83,13 +132,9 @@ function readingOrder(layout) {
 // A node and all above it, for whoever looks for a part of the tree by a text.
 function branchesWith(nodes, text) {
   const found = new Set();
-  const below = (key) => {
-    found.add(key);
-    for (const child of nodes.get(key)?.children ?? []) if (!found.has(child)) below(child);
-  };
   for (const [key, row] of nodes)
     if (`${row.path} ${row.policy} ${row.state}`.toLowerCase().includes(text)) {
-      below(key);
+      below(nodes, key, found);
       for (let up = row.parent; up !== null && nodes.has(up); up = nodes.get(up).parent) found.add(up);
     }
   return found;

@@ -12,9 +12,10 @@ function adsView(app) {
         key: "direction",
         title: "Direction",
         said: (row) => row.direction,
-        cell: (row) => el("span", {}, el("span", { "aria-hidden": "true" }, row.direction === "sent" ? "↑ " : "↓ "), row.direction),
+        cell: (row) => el("span", { class: "unbroken" }, el("span", { "aria-hidden": "true" }, row.direction === "sent" ? "↑ " : "↓ "), row.direction),
       },
       { key: "type", title: "Type", cell: (row) => row.type },
+      channelColumn(app),
       {
         key: "answer",
         title: "Answer",
@@ -40,8 +41,9 @@ function adsView(app) {
     ],
   });
   return {
+    filter,
     element: el("div", {}, viewHead("ADS log", "What client and control plane say to each other, newest first.", filter), table.element),
-    paint: (model, channel) => table.paint(matching(newestFirst(eventsOf(model.ads, channel)), filter.value)),
+    paint: (model, channel) => table.paint(matching(newestFirst(clientEventsOf(model, model.ads, channel)), filter.value), app.isOneChannel()),
   };
 }
 
@@ -74,13 +76,15 @@ function picksView(app) {
       {
         key: "explain",
         title: "",
+        label: "Explain",
         said: () => "",
         cell: (row) =>
-          button("Explain", () => form.ask(row.channel, row.method, shownMetadata(row.metadata)), {
+          button("Explain", () => form.ask(row.channel, row.method, shownMetadata(row.metadata), row.session), {
             class: "small",
-            "aria-label": `Explain ${row.method}`,
+            "aria-label": `Explain ${row.method}${row.session ? ` of session ${row.session}` : ""}`,
           }),
       },
+      channelColumn(app),
       { key: "method", title: "Method", said: (row) => row.method, cell: (row) => mono(row.method) },
       { key: "cluster", title: "Cluster", cell: (row) => row.cluster || "–" },
       { key: "host", title: "Host", said: (row) => row.host, cell: (row) => mono(row.host || "none") },
@@ -88,6 +92,7 @@ function picksView(app) {
       {
         key: "status",
         title: "Result",
+        wide: true,
         said: (row) => row.status + row.message + row.why,
         cell: (row) => statusOf(row),
       },
@@ -95,9 +100,10 @@ function picksView(app) {
   });
   const split = el("div", { class: "split" }, table.element, form.element);
   return {
+    filter,
     element: el("div", {}, viewHead("Picks", "Where each call went, newest first; and where a call would go.", filter), split),
     paint(model, channel) {
-      table.paint(matching(newestFirst(eventsOf(model.picks, channel)), filter.value).slice(0, 100));
+      table.paint(matching(newestFirst(eventsOf(model.picks, channel)), filter.value).slice(0, 100), app.isOneChannel());
       form.paint(model);
     },
     explained: form.explained,
@@ -113,7 +119,7 @@ function statusOf(row) {
   const told = row.status === "" ? quiet("under way") : el("span", {}, chip(row.status, toneOfStatus(row.status)), quiet(` ${millis(row.seconds)}`));
   const [, reason] = whyAndReason(row);
   const note = row.message || (reason in REASONS ? "" : reason);
-  return note ? el("span", { class: "two" }, told, el("span", { class: "note" }, quiet(note))) : told;
+  return note ? el("span", { class: "two" }, told, quiet(note)) : told;
 }
 
 // What brought the call to its host, and for whom; what takes more than a few words is told with the result.

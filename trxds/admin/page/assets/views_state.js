@@ -1,4 +1,4 @@
-// The views that show what is: sessions, endpoints, resources, connections.
+// The views that show what is: sessions, endpoints, connections.
 
 function sessionsView(app) {
   const filter = filterBox("Filter sessions", app.repaint);
@@ -10,7 +10,7 @@ function sessionsView(app) {
     order: { column: "session", down: false },
     rowClass: (row) => (row.last_move && app.now() - row.last_move.time < 10 ? "fresh" : ""),
     columns: [
-      { key: "session", title: "Session", cell: (row, key) => key, sort: (row, key) => key },
+      { key: "session", title: "Session", said: (row, key) => `${key} ${app.hueOf(row.channel)}`, cell: (row, key) => channelTag(app, row.channel, key), sort: (row, key) => key },
       { key: "cluster", title: "Cluster", cell: (row) => row.cluster || "–", sort: (row) => row.cluster },
       { key: "host", title: "Host", said: (row) => row.host, cell: (row) => mono(row.host || "none yet"), sort: (row) => row.host },
       {
@@ -41,10 +41,11 @@ function sessionsView(app) {
     ],
   });
   return {
+    filter,
     element: el("div", {}, viewHead("Sessions", "Which host each session is on, and why it last moved.", filter), table.element),
     paint(model, channel) {
       hosts = new Map(rowsOf(model, "endpoints", channel).map(({ row }) => [`${row.channel}\n${row.address}`, row]));
-      table.paint(matching(rowsOf(model, "sessions", channel), filter.value));
+      table.paint(matching(rowsOf(model, "sessions", channel), filter.value), app.isOneChannel());
     },
   };
 }
@@ -75,7 +76,8 @@ function endpointsView(app) {
     order: { column: "cluster", down: false },
     rowClass: (row) => (row.health === "DRAINING" || row.ejected ? "marked" : ""),
     columns: [
-      { key: "cluster", title: "Cluster", cell: (row) => row.cluster, sort: (row) => `${row.cluster} ${row.priority} ${row.locality} ${row.address}` },
+      channelColumn(app),
+      { key: "cluster", title: "Cluster", cell: (row) => row.cluster, sort: (row) => `${row.cluster} ${row.channel} ${row.priority} ${row.locality} ${row.address}` },
       { key: "priority", title: "Priority", numeric: true, cell: (row) => String(row.priority), sort: (row) => row.priority },
       { key: "locality", title: "Locality", cell: (row) => row.locality || "–", sort: (row) => row.locality },
       { key: "address", title: "Address", said: (row) => row.address, cell: (row) => mono(row.address), sort: (row) => row.address },
@@ -111,21 +113,22 @@ function endpointsView(app) {
     ],
   });
   return {
+    filter,
     element: el(
       "div",
       {},
-      viewHead("Endpoints", "Who could serve, and which hosts are being emptied.", filter),
+      viewHead("Endpoints", "Who could serve, by cluster, and which hosts are being emptied.", filter),
       boardPart,
       table.element,
     ),
     paint(model, channel, now) {
-      const drains = [...model.drains].filter(([, { row }]) => !channel || row.channel === channel);
-      boardPart.hidden = drains.length === 0;
-      board.replaceChildren(...drains.map(([key, drain]) => drainCard(key, drain, now)));
+      const drained = drainedHosts(model, channel);
+      boardPart.hidden = drained.length === 0;
+      board.replaceChildren(...drained.map((host) => drainCard(host, now)));
       const rows = rowsOf(model, "endpoints", channel);
       most = Math.max(1, ...rows.map(({ row }) => row.sessions));
       totals = sessionsByCluster(rows);
-      table.paint(matching(rows, filter.value));
+      table.paint(matching(rows, filter.value), app.isOneChannel());
     },
   };
 }
@@ -142,54 +145,18 @@ function sessionsByCluster(rows) {
   return totals;
 }
 
-function drainCard(key, { since, most, row, gone }, now) {
-  const left = row.sessions;
+// One host, in however many clusters of however many channels it drains.
+function drainCard({ address, channels, clusters, localities, since, gone, most, left }, now) {
   const meter = barred(left, most === 0 ? 0 : left / most, "warn");
   const word = gone !== null ? "removed" : left === 0 ? "empty" : "DRAINING";
   return el(
     "article",
-    { class: "card", "aria-label": `${row.address} of ${row.cluster}` },
-    el("p", { class: "cardhead" }, mono(row.address), chip(word, { removed: "calm", empty: "good", DRAINING: "warn" }[word])),
-    el("p", { class: "quiet" }, `${row.cluster}, ${row.locality || "no locality"}, for ${age((gone ?? now) - since)}`),
+    { class: "card", "aria-label": address },
+    el("p", { class: "cardhead" }, mono(address), chip(word, { removed: "calm", empty: "good", DRAINING: "warn" }[word])),
+    el("p", { class: "quiet" }, `${[...clusters].join(", ")}; ${[...localities].join(", ") || "no locality"}; for ${age((gone ?? now) - since)}`),
+    ...(channels.size > 1 ? [el("p", { class: "quiet" }, `in ${plural(channels.size, "channel")}: ${[...channels].join(", ")}`)] : []),
     el("p", {}, meter, quiet(` of ${plural(most, "session")} left`)),
   );
-}
-
-function resourcesView(app) {
-  const filter = filterBox("Filter resources", app.repaint);
-  const badFirst = (row) => (toneOf(row.state) === "bad" ? 0 : toneOf(row.state) === "good" ? 2 : 1);
-  const order = { LDS: 0, RDS: 1, CDS: 2, EDS: 3 };
-  const table = new Table({
-    label: "Resources",
-    empty: "No resource is asked for: no channel has a control plane.",
-    order: { column: "state", down: false },
-    rowClass: (row) => (toneOf(row.state) === "bad" ? "marked" : ""),
-    columns: [
-      { key: "type", title: "Type", cell: (row) => row.type, sort: (row) => `${order[row.type] ?? 9} ${row.name}` },
-      { key: "name", title: "Name", said: (row) => row.name, cell: (row) => mono(row.name), sort: (row) => row.name },
-      {
-        key: "state",
-        title: "State",
-        said: (row) => row.state,
-        cell: (row) => chip(row.state.replaceAll("_", " "), toneOf(row.state)),
-        sort: (row) => `${badFirst(row)} ${order[row.type] ?? 9} ${row.name}`,
-      },
-      { key: "version", title: "Version in use", said: (row) => row.version, cell: (row) => mono(row.version || "none"), sort: (row) => row.version },
-      {
-        key: "since",
-        title: "Since",
-        numeric: true,
-        cell: (row) => (row.since === null ? "–" : ago(app.now() - row.since)),
-        sort: (row) => -(row.since ?? 0),
-      },
-      { key: "server", title: "Server", said: (row) => row.server, cell: (row) => mono(row.server), sort: (row) => row.server },
-      { key: "error", title: "Error", wide: true, cell: (row) => row.error || "–", sort: (row) => row.error },
-    ],
-  });
-  return {
-    element: el("div", {}, viewHead("Resources", "What the control plane gave, and what was refused. Trouble stands first.", filter), table.element),
-    paint: (model, channel) => table.paint(matching(rowsOf(model, "resources", channel), filter.value)),
-  };
 }
 
 function connectionsView(app) {
@@ -202,6 +169,7 @@ function connectionsView(app) {
     rowClass: (row) => (row.state === "DRAINING" ? "marked" : ""),
     columns: [
       { key: "kind", title: "To", cell: (row) => kinds[row.kind] ?? row.kind, sort: (row) => `${kinds[row.kind] ?? row.kind} ${row.address}` },
+      channelColumn(app),
       { key: "address", title: "Address", said: (row) => row.address, cell: (row) => mono(row.address), sort: (row) => row.address },
       { key: "state", title: "State", said: (row) => row.state, cell: (row) => chip(row.state), sort: (row) => row.state },
       { key: "since", title: "Age", numeric: true, cell: (row) => age(app.now() - row.since), sort: (row) => -row.since },
@@ -217,7 +185,8 @@ function connectionsView(app) {
     ],
   });
   return {
+    filter,
     element: el("div", {}, viewHead("Connections", "Each transport, to hosts and to control planes.", filter), table.element),
-    paint: (model, channel) => table.paint(matching(rowsOf(model, "connections", channel), filter.value)),
+    paint: (model, channel) => table.paint(matching(rowsOf(model, "connections", channel), filter.value), app.isOneChannel()),
   };
 }

@@ -53,8 +53,8 @@ function count(number) {
   return number.toLocaleString("en").replaceAll(",", "\u202f");
 }
 
-function plural(number, one) {
-  return `${count(number)} ${one}${number === 1 ? "" : "s"}`;
+function plural(number, one, many = `${one}s`) {
+  return `${count(number)} ${number === 1 ? one : many}`;
 }
 
 // The time of day of seconds since 1970.
