@@ -8,16 +8,15 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, cont
 from functools import partial, wraps
 from typing import Any, Literal, ParamSpec, TypeVar
 
-import trio
-
 import trxds
 from trxds.client.call_protocol import Pairs
+from trxds.portal.hand_over import serve
+from trxds.portal.trio_thread import TrioThread
 from trxds.session_affinity.session_token import Key
 
 from .hand_over import ContextBridge, HandOver
 from .session import Session, SessionPool
 from .stub import MethodFactory
-from .trio_thread import TrioThread
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -134,7 +133,7 @@ def _for_threads(
         if kwargs.get("xds") is not None:
             raise ValueError("xds= is a client in another thread's Trio; leave it out, this channel has its own")
         # Not TrioThread[HandOver](...): typing imports a module for that, which fails when the interpreter ends.
-        thread: TrioThread[HandOver] = TrioThread(partial(_serve, partial(opening, *args, **kwargs)))
+        thread: TrioThread[HandOver] = TrioThread(partial(serve, partial(opening, *args, **kwargs), HandOver))
         hand_over = thread.start()
         try:
             yield Channel(hand_over, hand_over.channel)
@@ -142,23 +141,6 @@ def _for_threads(
             thread.stop()
 
     return opened
-
-
-async def _serve(
-    opening: Callable[[], AbstractAsyncContextManager[trxds.Channel]],
-    leaving: trio.Event,
-    *,
-    task_status: trio.TaskStatus[HandOver],
-) -> None:
-    async with opening() as channel, trio.open_nursery() as nursery:
-        hand_over = HandOver(channel, nursery)
-        task_status.started(hand_over)
-        try:
-            await leaving.wait()
-        finally:
-            # The functions end before the channel, with the error of calls whose channel closes.
-            hand_over.closed = True
-            nursery.cancel_scope.cancel(reason="the channel is closed")
 
 
 open_channel = _for_threads(trxds.open_channel)
