@@ -56,14 +56,14 @@ from .session_pool import SessionTable, checked_pool_options, run_table
 from .session_rebalancing import TOLERANCE, Rebalancer
 from .shared_xds_client import BootstrapSource, SharedXdsClient, xds_setup
 from .state_iterator import StateIterator
-from .stub import MethodFactory
+from .stub import CallerMethodFactory
 from .transport_security import make_pool
 
 if TYPE_CHECKING:
     from trxds.admin.address import Admin
 
 
-class Channel(MethodFactory):
+class Channel(CallerMethodFactory):
     """A channel makes calls to one target. `open_channel` opens it; any task can use it while that block lasts."""
 
     def __init__(self, state: ChannelState, pool: SubchannelPool, interceptors: Sequence[Interceptor] = ()) -> None:

@@ -12,6 +12,7 @@ import trxds
 from trxds.client.call_protocol import Pairs
 from trxds.portal.hand_over import serve
 from trxds.portal.trio_thread import TrioThread
+from trxds.portal.views import ChannelView
 from trxds.session_affinity.session_token import Key
 
 from .hand_over import ContextBridge, HandOver
@@ -22,18 +23,12 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class Channel(MethodFactory):
+class Channel(MethodFactory, ChannelView):
     """A channel makes calls to one target, in any thread, while the block of its `open_channel` lasts."""
 
-    @property
-    def target(self) -> str:
-        """Return the target that the channel was opened with."""
-        return self._hand_over.channel.target
-
-    @property
-    def state(self) -> trxds.Connectivity | None:
-        """Return the channel's connectivity state; see `trxds.Channel.state`."""
-        return self._hand_over.channel.state
+    def __init__(self, hand_over: HandOver) -> None:
+        MethodFactory.__init__(self, hand_over, hand_over.channel)
+        ChannelView.__init__(self, hand_over.channel)
 
     def wait_for_state_change(self, last: trxds.Connectivity | None) -> trxds.Connectivity | None:
         """Wait until the state is not `last`, and return it; see `trxds.Channel.wait_for_state_change`."""
@@ -120,9 +115,6 @@ class Channel(MethodFactory):
         self._hand_over.start(future, partial(function, self._hand_over.channel, *args))
         return future
 
-    def __repr__(self) -> str:
-        return f"<trxds.sync {self._hand_over.channel!r}>"
-
 
 def _for_threads(
     opening: Callable[P, AbstractAsyncContextManager[trxds.Channel]],
@@ -136,7 +128,7 @@ def _for_threads(
         thread: TrioThread[HandOver] = TrioThread(partial(serve, partial(opening, *args, **kwargs), HandOver))
         hand_over = thread.start()
         try:
-            yield Channel(hand_over, hand_over.channel)
+            yield Channel(hand_over)
         finally:
             thread.stop()
 
