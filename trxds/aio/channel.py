@@ -10,7 +10,7 @@ from typing import Any, Literal, ParamSpec, TypeVar
 import trxds
 from trxds.client.call_protocol import Pairs
 from trxds.portal import hand_over as portal
-from trxds.portal.trio_thread import TrioThread
+from trxds.portal.hand_over import channel_thread
 from trxds.portal.views import ChannelView
 from trxds.session_affinity.session_token import Key
 
@@ -129,10 +129,7 @@ def _for_asyncio(
     @asynccontextmanager
     @wraps(opening)
     async def opened(*args: P.args, **kwargs: P.kwargs) -> AsyncIterator[Channel]:
-        if kwargs.get("xds") is not None:
-            raise ValueError("xds= is a client in another thread's Trio; leave it out, this channel has its own")
-        serve = partial(portal.serve, partial(opening, *args, **kwargs), portal.HandOver)
-        thread: TrioThread[portal.HandOver] = TrioThread(serve)
+        thread = channel_thread(portal.HandOver, opening, *args, **kwargs)
         hand_over = await start(thread)
         try:
             yield Channel(hand_over)

@@ -306,14 +306,12 @@ async def open_channel(
 
     Raises `ValueError` for a malformed target, an unknown compression, the name of a built-in policy, a bad service
     config, a time out of range or an `admin` address that other machines could reach, `BootstrapError` for a bad
-    bootstrap, and `RuntimeError` outside of Trio (asyncio programs use `trxds.sync`), all before anything runs;
+    bootstrap, and `RuntimeError` outside of Trio (asyncio programs use `trxds.aio`), all before anything runs;
     `OSError` if `admin` cannot be listened on. When the block has been left, no task and no socket of the channel
     remains. Leaving is always a checkpoint; entering is one only with `admin`, as
     with a nursery.
     """
-    check_in_trio(
-        "trxds.open_channel", "use trxds.sync.open_channel, whose futures asyncio.wrap_future makes awaitable"
-    )
+    check_in_trio("trxds.open_channel", "use trxds.aio.open_channel", "use trxds.sync.open_channel")
     network = network or TcpNetwork()
     admin_address, host_credentials = checked_admin(admin), checked_credentials(credentials)
     non_xds_target, observers = parse_non_xds_target(target), Observers(log=ChannelLog(target, trio.current_time))

@@ -8,14 +8,15 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 import trio
 
 import trxds
 
-from .trio_thread import is_ending
+from .trio_thread import TrioThread, is_ending
 
+P = ParamSpec("P")
 T = TypeVar("T")
 H = TypeVar("H", bound="HandOver")
 
@@ -128,14 +129,27 @@ def _set_outcome(outcome: Outcome, result: Any = None, error: BaseException | No
         outcome.set_result(result)
 
 
-async def serve(
+def channel_thread(
+    make: Callable[[trxds.Channel, trio.Nursery], H],
+    opening: Callable[P, AbstractAsyncContextManager[trxds.Channel]],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> TrioThread[H]:
+    """Return the thread of the channel that `opening` opens; it starts with the `HandOver` that `make` makes of it."""
+    if kwargs.get("xds") is not None:
+        raise ValueError("xds= is a client in another thread's Trio; leave it out, this channel has its own")
+    # Not TrioThread[H](...): typing imports a module for that, which fails when the interpreter ends.
+    thread: TrioThread[H] = TrioThread(partial(_serve, partial(opening, *args, **kwargs), make))
+    return thread
+
+
+async def _serve(
     opening: Callable[[], AbstractAsyncContextManager[trxds.Channel]],
     make: Callable[[trxds.Channel, trio.Nursery], H],
     leaving: trio.Event,
     *,
     task_status: trio.TaskStatus[H],
 ) -> None:
-    """Open a channel in Trio's thread, and start with the `HandOver` that `make` makes of it."""
     async with opening() as channel, trio.open_nursery() as nursery:
         hand_over = make(channel, nursery)
         task_status.started(hand_over)

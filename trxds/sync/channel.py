@@ -10,8 +10,7 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 import trxds
 from trxds.client.call_protocol import Pairs
-from trxds.portal.hand_over import serve
-from trxds.portal.trio_thread import TrioThread
+from trxds.portal.hand_over import channel_thread
 from trxds.portal.views import ChannelView
 from trxds.session_affinity.session_token import Key
 
@@ -122,10 +121,7 @@ def _for_threads(
     @contextmanager
     @wraps(opening)
     def opened(*args: P.args, **kwargs: P.kwargs) -> Iterator[Channel]:
-        if kwargs.get("xds") is not None:
-            raise ValueError("xds= is a client in another thread's Trio; leave it out, this channel has its own")
-        # Not TrioThread[HandOver](...): typing imports a module for that, which fails when the interpreter ends.
-        thread: TrioThread[HandOver] = TrioThread(partial(serve, partial(opening, *args, **kwargs), HandOver))
+        thread = channel_thread(HandOver, opening, *args, **kwargs)
         hand_over = thread.start()
         try:
             yield Channel(hand_over)
