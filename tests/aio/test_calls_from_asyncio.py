@@ -138,6 +138,39 @@ async def test_a_stream_raises_after_the_messages_before_the_failure(world):
     assert came == [b"one"]
 
 
+def not_four(payload):
+    if payload == b"4":
+        raise ValueError("no four, please")
+    return payload
+
+
+@in_asyncio
+async def test_messages_that_arrive_together_come_in_order_and_before_the_failure(world):
+    came = []
+    async with world.channel() as channel:
+        double = channel.method("/shop.Cart/Two", bytes, not_four, client_streaming=True, server_streaming=True)
+        with pytest.raises(RpcError, match="cannot be parsed: no four, please"):
+            async with double.open() as call:
+                for number in range(6):
+                    await call.send(b"%d" % number)
+                async for message in call:
+                    came.append(int(message))
+    assert came == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+@in_asyncio
+async def test_cancelling_drops_messages_that_have_arrived(world):
+    async with world.channel() as channel:
+        double = channel.method("/shop.Cart/Two", client_streaming=True, server_streaming=True)
+        async with double.open() as call:
+            for _ in range(10):
+                await call.send(b"a")
+            assert await call.receive() == b"a"
+            assert call.cancel()
+            with pytest.raises(RpcError, match="CANCELLED: cancelled by the client"):
+                await call.receive()
+
+
 @in_asyncio
 async def test_requests_come_from_an_iterable_or_an_async_one(world):
     async def numbers():
@@ -229,11 +262,16 @@ async def test_a_cancelled_task_cancels_its_call_at_the_server(world):
 
 @in_asyncio
 async def test_asyncio_s_own_timeout_cancels_a_call(world):
+    async def expire():
+        await world.until(world.began)
+        limit.reschedule(0)
+
     async with world.channel() as channel:
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05):
+            async with asyncio.timeout(None) as limit:
+                expiring = asyncio.create_task(expire())
                 await channel.method("/shop.Cart/Hang")(b"")
-        await world.until(world.began)
+        await expiring
         await world.until(world.ended)
 
 
