@@ -162,14 +162,7 @@ class Mailbox:
         self._incoming.append(result)
         if not self._is_waking:
             self._is_waking = True
-            if self.waiting <= 1 or self._trio.closed:
-                self._wake()
-            else:
-                self._trio.nursery.start_soon(self._wake_after_others, name="aio/wake")
-
-    async def _wake_after_others(self) -> None:
-        # Other tasks that Trio runs in this turn have their results first.
-        self._wake()
+            self._trio.call_before_io_wait(self._wake)
 
     def _wake(self) -> None:
         try:

@@ -31,6 +31,20 @@ class Outcome(Protocol):
     def set_exception(self, exception: BaseException | None, /) -> None: ...
 
 
+class _BeforeIoWait(trio.abc.Instrument):
+    """Calls functions once, when Trio has run all tasks that could run, and is about to wait for the network."""
+
+    def __init__(self) -> None:
+        self.functions: list[Callable[[], object]] = []
+
+    def before_io_wait(self, timeout: float) -> None:
+        """Call the functions; Trio calls this."""
+        if self.functions:
+            functions, self.functions = self.functions, []
+            for function in functions:
+                function()
+
+
 class HandOver:
     """A `HandOver` runs functions of other threads in Trio, in a nursery of its own next to anyio's portal.
 
@@ -45,6 +59,7 @@ class HandOver:
         self._token = trio.lowlevel.current_trio_token()
         self._thread = threading.get_ident()
         self._process = os.getpid()
+        self._before_io_wait: _BeforeIoWait | None = None
 
     @property
     def is_forked(self) -> bool:
@@ -95,6 +110,19 @@ class HandOver:
             self.nursery.start_soon(self._run, outcome, function, name="portal/call")
         else:
             _set_outcome(outcome, error=self.closed_error())
+
+    def call_before_io_wait(self, function: Callable[[], object]) -> None:
+        """Call a function that does not raise when the tasks that can run now have run; at once if the channel closes.
+
+        It is the time to wake another thread: earlier it would contend for the interpreter with the tasks.
+        """
+        if self.closed:
+            function()
+            return
+        if self._before_io_wait is None:
+            self._before_io_wait = _BeforeIoWait()
+            trio.lowlevel.add_instrument(self._before_io_wait)
+        self._before_io_wait.functions.append(function)
 
     def close(self) -> None:
         """Cancel the functions that run, and let no other begin."""
