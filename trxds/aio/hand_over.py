@@ -2,8 +2,9 @@
 
 It is the only file that knows asyncio, and it uses the public methods of event loops alone, so any loop will do.
 
-A function goes to Trio with all others that its loop begins in the same iteration, and so do the results that come
-back: one wake-up for many of them. With fifty calls at a time that saves a third of the CPU of one wake-up for each.
+A function goes to Trio with all others that its loop hands over in the same iteration, and a result comes back with
+those of the same turn of Trio. Each side wakes the other when it is about to wait itself, because until then the two
+threads would contend for the interpreter.
 """
 
 from __future__ import annotations
@@ -52,11 +53,7 @@ class Result(Generic[T]):
         if not self._is_there:
             if self._waiter.done():  # a task that waited was cancelled
                 self._waiter = self._mailbox.loop.create_future()
-            self._mailbox.waiting += 1
-            try:
-                await self._waiter
-            finally:
-                self._mailbox.waiting -= 1
+            await self._waiter
         if self._error is not None:
             try:
                 raise self._error
@@ -111,7 +108,6 @@ class Mailbox:
 
     def __init__(self, trio: hand_over.HandOver, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self.waiting = 0  # tasks; only the loop's thread changes it
         self._trio = trio
         self._outgoing: deque[tuple[Callable[..., object], Result[Any] | None]] = deque()
         self._is_sending = False
@@ -123,11 +119,7 @@ class Mailbox:
     def send(self, function: Callable[[], object], result: Result[Any] | None = None) -> None:
         """Call a function that does not raise in Trio's thread; `result` gets the error if Trio has ended."""
         self._outgoing.append((function, result))
-        if self._is_sending:
-            return
-        if not self.waiting:
-            self._send_all()
-        else:
+        if not self._is_sending:
             self._is_sending = True
             self.loop.call_soon(self._send_all)
 
