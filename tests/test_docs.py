@@ -21,7 +21,7 @@ from trxds.testing import Call, ManagementServer, resources, serve
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs").glob("how-to/*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 PATH = re.compile(r"`((?:trxds|tests|examples|docs)/[\w./]+\.\w+)(?:::\w+)?`")
