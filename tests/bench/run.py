@@ -65,6 +65,8 @@ def columns(address: str, concurrency: int) -> list[Column]:
         Column("trxds xds, cookie", "client_trxds.py", "xds:///sticky", cookie=True),
         Column("trxds sync xds", "client_trxds_sync.py", "xds:///plain", few=True),
         Column("trxds sync xds, cookie", "client_trxds_sync.py", "xds:///sticky", cookie=True, few=True),
+        Column("trxds aio xds", "client_trxds_aio.py", "xds:///plain"),
+        Column("trxds aio xds, cookie", "client_trxds_aio.py", "xds:///sticky", cookie=True),
         Column("grpcio aio xds", "client_grpcio_aio.py", "xds:///plain"),
         Column("grpcio aio xds, cookie", "client_grpcio_aio.py", "xds:///sticky", cookie=True),
         Column("grpcio sync xds", "client_grpcio_sync.py", "xds:///plain", few=True),

@@ -35,6 +35,8 @@ def test_the_bench_prints_every_client() -> None:
         "trxds xds, cookie",
         "trxds sync xds",
         "trxds sync xds, cookie",
+        "trxds aio xds",
+        "trxds aio xds, cookie",
         "grpcio aio xds",
         "grpcio aio xds, cookie",
         "grpcio sync xds",

@@ -22,6 +22,7 @@ from typing import assert_type
 from google.protobuf.wrappers_pb2 import Int64Value, StringValue
 
 import trxds
+import trxds.aio
 import trxds.sync
 
 
@@ -65,6 +66,29 @@ async def inferred(channel: trxds.Channel) -> None:
 def in_threads(channel: trxds.sync.Channel, compression: trxds.Compression) -> None:
     assert_type(channel.unary_unary("/Echo/Echo", bytes, bytes)(b"", compression=compression), bytes)
     assert_type(channel.method("/Texts/Measure", StringValue, Int64Value)(StringValue()), Int64Value)
+
+
+async def in_asyncio(channel: trxds.aio.Channel) -> None:
+    assert_type(await channel.unary_unary("/Echo/Echo", bytes, bytes)(b"", timeout=1), bytes)
+    measure = channel.method("/Texts/Measure", StringValue, Int64Value)
+    assert_type(await measure.with_call(StringValue()), tuple[Int64Value, trxds.CompletedCall])
+    async with trxds.aio.open_channel("xds:///shop", max_receive_size=1) as opened, opened.session() as session:
+        assert_type(opened, trxds.aio.Channel)
+        assert_type(session, trxds.aio.Session)
+        assert_type(session.unary_unary("/Numbers/Double", text, number), trxds.UnaryUnary[int, int])
+        async with session.unary_stream("/Numbers/Count", text, number).open(2) as replies:
+            assert_type([reply async for reply in replies], list[int])
+        async with session.stream_stream("/Numbers/Double", text, number).open() as call:
+            assert_type(await call.send(2), bool)
+            assert_type(await call.receive(), int | None)
+        assert_type([event async for event in session.events()], list[trxds.SessionEvent])
+
+
+async def not_right_in_asyncio(channel: trxds.aio.Channel) -> None:
+    await channel.unary_unary("/Echo/Echo", bytes, bytes)(2)  # wrong
+    await channel.unary_stream("/Numbers/Count", text, number)(2)  # wrong
+    async with trxds.aio.open_channel("xds:///shop", max_size=1):  # wrong
+        pass
 
 
 async def not_right(channel: trxds.Channel) -> None:

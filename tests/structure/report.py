@@ -18,7 +18,9 @@ import source
 import walks
 
 # Rooms that a program which only calls services does not need.
-EDGES = frozenset({"cli", "feed", "live", "admin", "generate", "interop", "testing", "sync", "__main__.py"})
+EDGES = frozenset(
+    {"cli", "feed", "live", "admin", "generate", "interop", "testing", "portal", "sync", "aio", "__main__.py"}
+)
 MAX_METHODS, MAX_ATTRIBUTES = 25, 15
 
 

@@ -81,6 +81,33 @@ def test_a_stream_of_a_thread_raises_after_the_messages_before_the_failure(chann
     assert came == [b"one"]
 
 
+def not_four(payload):
+    if payload == b"4":
+        raise ValueError("no four, please")
+    return payload
+
+
+def test_messages_that_arrive_together_come_in_order_and_before_the_failure(channel):
+    double = channel.method("/shop.Cart/Two", bytes, not_four, client_streaming=True, server_streaming=True)
+    came = []
+    with pytest.raises(RpcError, match="cannot be parsed: no four, please"), double.open() as call:
+        for number in range(6):
+            call.send(b"%d" % number)
+        for message in call:
+            came.append(int(message))
+    assert came == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_cancelling_drops_messages_that_have_arrived(channel):
+    with channel.method("/shop.Cart/Two", client_streaming=True, server_streaming=True).open() as call:
+        for _ in range(10):
+            call.send(b"a")
+        assert call.receive() == b"a"
+        assert call.cancel()
+        with pytest.raises(RpcError, match="CANCELLED: cancelled by the client"):
+            call.receive()
+
+
 def test_the_requests_of_a_client_stream_are_taken_in_the_caller_s_thread(channel):
     threads = set()
 

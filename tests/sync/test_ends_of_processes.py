@@ -13,7 +13,7 @@ BEGIN = """
 import atexit, contextlib, gc, os, socket, sys, threading, time
 import trio
 import trxds.sync
-from trxds.sync import trio_thread
+from trxds.portal import trio_thread
 
 silent = socket.create_server(("127.0.0.1", 0))  # takes connections, and says nothing
 target = f"ipv4:127.0.0.1:{silent.getsockname()[1]}"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import trio
 from trio.lowlevel import checkpoint, checkpoint_if_cancelled
@@ -13,7 +13,7 @@ from trxds.core.metadata import EMPTY, Metadata
 from trxds.core.status import CANCELLED, Status
 from trxds.transport.client_stream import ClientStream
 
-from .call_protocol import ResponseStream
+from .call_protocol import CallProtocol, ResponseStream
 from .hedging import HedgingState
 from .replay_buffer import ReplayBuffer
 from .rpc import Rpc
@@ -272,3 +272,17 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
 
     def __repr__(self) -> str:
         return f"<Call {self._rpc!r}>"
+
+
+def receive_arrived(call: CallProtocol[Any, Res], limit: int) -> Iterator[Res]:
+    """Yield messages that have arrived already, at most `limit`; synchronous, after a `receive` that returned one.
+
+    None for a method with one reply, or if an interceptor put another object in the call's place.
+    """
+    if not isinstance(call, Call) or call._one_reply or call._status is not None:
+        return
+    attempt = call._rpc.attempt
+    stream = attempt.stream if attempt is not None else None
+    while limit and stream is not None and (payload := stream.receive_nowait()) is not None:
+        limit -= 1
+        yield call._rpc.parse(payload, call._deserialize)

@@ -56,14 +56,14 @@ from .session_pool import SessionTable, checked_pool_options, run_table
 from .session_rebalancing import TOLERANCE, Rebalancer
 from .shared_xds_client import BootstrapSource, SharedXdsClient, xds_setup
 from .state_iterator import StateIterator
-from .stub import MethodFactory
+from .stub import CallerMethodFactory
 from .transport_security import make_pool
 
 if TYPE_CHECKING:
     from trxds.admin.address import Admin
 
 
-class Channel(MethodFactory):
+class Channel(CallerMethodFactory):
     """A channel makes calls to one target. `open_channel` opens it; any task can use it while that block lasts."""
 
     def __init__(self, state: ChannelState, pool: SubchannelPool, interceptors: Sequence[Interceptor] = ()) -> None:
@@ -306,14 +306,12 @@ async def open_channel(
 
     Raises `ValueError` for a malformed target, an unknown compression, the name of a built-in policy, a bad service
     config, a time out of range or an `admin` address that other machines could reach, `BootstrapError` for a bad
-    bootstrap, and `RuntimeError` outside of Trio (asyncio programs use `trxds.sync`), all before anything runs;
+    bootstrap, and `RuntimeError` outside of Trio (asyncio programs use `trxds.aio`), all before anything runs;
     `OSError` if `admin` cannot be listened on. When the block has been left, no task and no socket of the channel
     remains. Leaving is always a checkpoint; entering is one only with `admin`, as
     with a nursery.
     """
-    check_in_trio(
-        "trxds.open_channel", "use trxds.sync.open_channel, whose futures asyncio.wrap_future makes awaitable"
-    )
+    check_in_trio("trxds.open_channel", "use trxds.aio.open_channel", "use trxds.sync.open_channel")
     # The environment is about real hosts, and a network of a test has none.
     find_proxy = proxy_finder(http_proxy if network is None else http_proxy or "", os.environ)
     network = network or TcpNetwork()

@@ -208,12 +208,7 @@ class Method(Generic[Req, Res]):
         self, opened: AbstractAsyncContextManager[Call[Req, Res]], requests: Any
     ) -> tuple[Res, CompletedCall]:
         async with opened as call:
-            # `aclosing`: a server that ends the call early leaves the generator suspended, and it may hold resources.
-            async with aclosing(_iterate(requests)) as each:
-                async for request in each:
-                    if not await call.send(request):
-                        break
-            call.done_sending()
+            await send_all(call, requests)
             return await receive_only_reply(call)
         raise swallowed_error(self.path)
 
@@ -229,6 +224,16 @@ def streams_replies_error(path: str) -> TypeError:
 def swallowed_error(path: str) -> RuntimeError:
     """Return the error for an interceptor that caught its call's exception and raised none, so there is no reply."""
     return RuntimeError(f"{path}: an interceptor swallowed the exception of its call; raise it again, or an RpcError")
+
+
+async def send_all(call: CallProtocol[Req, Any], requests: Iterable[Req] | AsyncIterable[Req]) -> None:
+    """Send every request, until the server reads nothing any more, and `done_sending`. It runs on any event loop."""
+    # `aclosing`: a server that ends the call early leaves the generator suspended, and it may hold resources.
+    async with aclosing(_iterate(requests)) as each:
+        async for request in each:
+            if not await call.send(request):
+                break
+    call.done_sending()
 
 
 async def receive_only_reply(call: CallProtocol[Any, Res]) -> tuple[Res, CompletedCall]:

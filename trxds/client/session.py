@@ -19,10 +19,10 @@ from .move import BoundSession, Move
 from .open_session import OpenSession
 from .session_event_stream import SessionEvents
 from .session_pool import SessionTable
-from .stub import MethodFactory
+from .stub import CallerMethodFactory
 
 
-class BoundCalls(MethodFactory):
+class BoundCalls(CallerMethodFactory):
     """Calls that go to one host of a session and to no other: each of the two that `Session.moving` gives.
 
     If the host cannot be used, they fail with UNAVAILABLE.
@@ -46,7 +46,7 @@ class BoundCalls(MethodFactory):
         return f"<BoundCalls to {self.host}>"
 
 
-class Session(MethodFactory):
+class Session(CallerMethodFactory):
     """The calls of one session: they share a cookie jar, and so meet one host while it can be used (A55).
 
     Made by `Channel.session` and `SessionPool.session`; usable from any task while that block is open.

@@ -100,7 +100,8 @@ async def open_xds_client(
     Raises `ValueError` for the name of a built-in policy, `BootstrapError` for a bad bootstrap, and `RuntimeError`
     outside of Trio, before anything runs. Leaving is always a checkpoint, and entering is none.
     """
-    check_in_trio("trxds.open_xds_client", "use trxds.sync.open_channel, which has an xDS client of its own")
+    remedies = (f"use trxds.{each}.open_channel, which has an xDS client of its own" for each in ("aio", "sync"))
+    check_in_trio("trxds.open_xds_client", *remedies)
     observers = Observers(log=ChannelLog("shared xDS client", trio.current_time))
     observe(observers, telemetry, "#shared", lambda address, backend="": NOWHERE)
     log_decisions(observers, "shared xDS client")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias, TypeVar, overload
@@ -52,18 +53,8 @@ def _method_of(method: MethodDescriptor, caller: MethodFactory) -> Method[Any, A
     )
 
 
-class MethodFactory:
+class MethodFactory(ABC):
     """A `MethodFactory` makes methods that can be called: it is a channel, or a session of one."""
-
-    def __init__(
-        self,
-        state: ChannelState,
-        interceptors: Sequence[Interceptor] = (),
-        session: OpenSession | None = None,
-    ) -> None:
-        self._state = state
-        self._interceptors = interceptors
-        self._session = session
 
     def stub(self, service: ServiceDescriptor) -> Any:
         """Return the methods of a service, as attributes; `TypeError` for anything but its protobuf descriptor."""
@@ -171,6 +162,30 @@ class MethodFactory:
     def stream_stream(self, path: str, request_type: Any, response_type: Any) -> Any:
         """Return a method with a stream of requests and a stream of replies; see `method`."""
         return self._method(path, request_type, response_type, client_streaming=True, server_streaming=True)
+
+    @abstractmethod
+    def _method(
+        self,
+        path: str,
+        request_type: Any,
+        response_type: Any,
+        client_streaming: bool = False,
+        server_streaming: bool = False,
+    ) -> Method[Any, Any]: ...
+
+
+class CallerMethodFactory(MethodFactory):
+    """A `CallerMethodFactory` makes methods whose calls run in the Trio task of their caller."""
+
+    def __init__(
+        self,
+        state: ChannelState,
+        interceptors: Sequence[Interceptor] = (),
+        session: OpenSession | None = None,
+    ) -> None:
+        self._state = state
+        self._interceptors = interceptors
+        self._session = session
 
     def _method(
         self,

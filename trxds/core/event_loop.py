@@ -11,13 +11,17 @@ import sys
 import trio
 
 
-def check_in_trio(function: str, remedy: str) -> None:
-    """Raise `RuntimeError` unless the caller is a Trio task; the message names the `function` and the `remedy`."""
+def check_in_trio(function: str, in_asyncio: str, otherwise: str = "") -> None:
+    """Raise `RuntimeError` unless the caller is a Trio task; the message names the `function` and the remedy."""
     if trio.lowlevel.in_trio_task():
         return
     if _is_in_asyncio():
-        raise RuntimeError(f"{function} runs on Trio, and this task runs on asyncio; {remedy} (docs/threads.md)")
-    raise RuntimeError(f"{function} runs on Trio, and no Trio runs here; begin with trio.run(main), or {remedy}")
+        raise RuntimeError(
+            f"{function} runs on Trio, and this task runs on asyncio; {in_asyncio} (docs/how-to/asyncio.md)"
+        )
+    raise RuntimeError(
+        f"{function} runs on Trio, and no Trio runs here; begin with trio.run(main), or {otherwise or in_asyncio}"
+    )
 
 
 def _is_in_asyncio() -> bool:

@@ -4,7 +4,7 @@
         say_hello = channel.method("/helloworld.Greeter/SayHello")
         print(say_hello(b"you", timeout=2))
 
-Trio runs in a thread of its own (`trio_thread.py`) as long as the block lasts. A call is a task there and a future
+Trio runs in a thread of its own (`trxds/portal`) as long as the block lasts. A call is a task there and a future
 here; a thread that stops waiting, because of Ctrl-C for example, cancels its call.
 """
 

@@ -11,6 +11,8 @@ from typing import Any, Generic, Protocol, TypeVar, Unpack, cast, overload
 import trxds
 from trxds.client.call_protocol import CallOptions
 from trxds.client.method import receive_only_reply
+from trxds.portal.incoming import Incoming, receive_batch
+from trxds.portal.views import CallView, View
 
 from .hand_over import ContextBridge, HandOver
 
@@ -18,16 +20,26 @@ Req = TypeVar("Req")
 Res = TypeVar("Res")
 
 
-class ResponseStream(Generic[Res]):
+class ResponseStream(CallView, Generic[Res]):
     """The receiving side of an open call; see `trxds.Call`. Every method raises `RpcError` when the call has failed."""
 
     def __init__(self, hand_over: HandOver, call: trxds.Call[Any, Res]) -> None:
+        super().__init__(call)
         self._hand_over = hand_over
         self._call = call
+        self._incoming: Incoming[Res] = Incoming()
+        self._is_cancelled = False
 
     def receive(self) -> Res | None:
         """Wait for the next message and return it; None when the server has ended the call with OK."""
-        return self._hand_over.wait(self._call.receive)
+        if self._is_cancelled:
+            self._incoming.discard()
+        if self._incoming.is_empty:
+            batch = self._hand_over.wait(partial(receive_batch, self._call))
+            if batch is None:
+                return None
+            self._incoming.put(batch)
+        return self._incoming.take()
 
     def wait_initial_metadata(self) -> trxds.Metadata:
         """Wait for the server's initial metadata; empty for a trailers-only response."""
@@ -40,6 +52,7 @@ class ResponseStream(Generic[Res]):
         async def cancel() -> bool:
             return self._call.cancel()
 
+        self._is_cancelled = True  # so that messages which have arrived are dropped
         return self._hand_over.wait(cancel)
 
     def __iter__(self) -> Iterator[Res]:
@@ -50,29 +63,6 @@ class ResponseStream(Generic[Res]):
         if reply is None:
             raise StopIteration
         return reply
-
-    @property
-    def initial_metadata(self) -> trxds.Metadata | None:
-        """Return the server's initial metadata; None until it has arrived."""
-        return self._call.initial_metadata
-
-    @property
-    def trailing_metadata(self) -> trxds.Metadata:
-        """Return the metadata that came with the status; empty before the call's end."""
-        return self._call.trailing_metadata
-
-    @property
-    def status(self) -> trxds.Status | None:
-        """Return the call's status; None until `receive` has returned None, or the only reply, or until `cancel`."""
-        return self._call.status
-
-    @property
-    def peer(self) -> str:
-        """Return the address of the host that has the call; empty while there is none."""
-        return self._call.peer
-
-    def __repr__(self) -> str:
-        return f"<trxds.sync {self._call!r}>"
 
 
 class Call(ResponseStream[Res], Generic[Req, Res]):
@@ -98,10 +88,11 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         return self._hand_over.wait(partial(receive_only_reply, self._call))
 
 
-class Method(Generic[Req, Res]):
+class Method(View[trxds.Method[Req, Res]]):
     """One method of a service: `trxds.Method` without the `await`."""
 
     def __init__(self, hand_over: HandOver, method: trxds.Method[Req, Res]) -> None:
+        super().__init__(method)
         self.path = method.path
         self._hand_over = hand_over
         self._method = method
@@ -150,9 +141,6 @@ class Method(Generic[Req, Res]):
                     break
             call.done_sending()
             return call._receive_only_reply()
-
-    def __repr__(self) -> str:
-        return f"<trxds.sync {self._method!r}>"
 
 
 class _OneRequest(Protocol[Req, Res]):

@@ -8,33 +8,26 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, cont
 from functools import partial, wraps
 from typing import Any, Literal, ParamSpec, TypeVar
 
-import trio
-
 import trxds
 from trxds.client.call_protocol import Pairs
+from trxds.portal.hand_over import channel_thread
+from trxds.portal.views import ChannelView
 from trxds.session_affinity.session_token import Key
 
 from .hand_over import ContextBridge, HandOver
 from .session import Session, SessionPool
 from .stub import MethodFactory
-from .trio_thread import TrioThread
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class Channel(MethodFactory):
+class Channel(MethodFactory, ChannelView):
     """A channel makes calls to one target, in any thread, while the block of its `open_channel` lasts."""
 
-    @property
-    def target(self) -> str:
-        """Return the target that the channel was opened with."""
-        return self._hand_over.channel.target
-
-    @property
-    def state(self) -> trxds.Connectivity | None:
-        """Return the channel's connectivity state; see `trxds.Channel.state`."""
-        return self._hand_over.channel.state
+    def __init__(self, hand_over: HandOver) -> None:
+        MethodFactory.__init__(self, hand_over, hand_over.channel)
+        ChannelView.__init__(self, hand_over.channel)
 
     def wait_for_state_change(self, last: trxds.Connectivity | None) -> trxds.Connectivity | None:
         """Wait until the state is not `last`, and return it; see `trxds.Channel.wait_for_state_change`."""
@@ -121,9 +114,6 @@ class Channel(MethodFactory):
         self._hand_over.start(future, partial(function, self._hand_over.channel, *args))
         return future
 
-    def __repr__(self) -> str:
-        return f"<trxds.sync {self._hand_over.channel!r}>"
-
 
 def _for_threads(
     opening: Callable[P, AbstractAsyncContextManager[trxds.Channel]],
@@ -131,34 +121,14 @@ def _for_threads(
     @contextmanager
     @wraps(opening)
     def opened(*args: P.args, **kwargs: P.kwargs) -> Iterator[Channel]:
-        if kwargs.get("xds") is not None:
-            raise ValueError("xds= is a client in another thread's Trio; leave it out, this channel has its own")
-        # Not TrioThread[HandOver](...): typing imports a module for that, which fails when the interpreter ends.
-        thread: TrioThread[HandOver] = TrioThread(partial(_serve, partial(opening, *args, **kwargs)))
+        thread = channel_thread(HandOver, opening, *args, **kwargs)
         hand_over = thread.start()
         try:
-            yield Channel(hand_over, hand_over.channel)
+            yield Channel(hand_over)
         finally:
             thread.stop()
 
     return opened
-
-
-async def _serve(
-    opening: Callable[[], AbstractAsyncContextManager[trxds.Channel]],
-    leaving: trio.Event,
-    *,
-    task_status: trio.TaskStatus[HandOver],
-) -> None:
-    async with opening() as channel, trio.open_nursery() as nursery:
-        hand_over = HandOver(channel, nursery)
-        task_status.started(hand_over)
-        try:
-            await leaving.wait()
-        finally:
-            # The functions end before the channel, with the error of calls whose channel closes.
-            hand_over.closed = True
-            nursery.cancel_scope.cancel(reason="the channel is closed")
 
 
 open_channel = _for_threads(trxds.open_channel)

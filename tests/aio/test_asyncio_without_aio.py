@@ -1,4 +1,4 @@
-"""The recipe for asyncio in docs/threads.md works with cancellation and errors, and an error names it."""
+"""An asyncio program meets Trio: futures of `trxds.sync`, guest mode, and errors that name `trxds.aio`."""
 
 import asyncio
 
@@ -6,28 +6,34 @@ import pytest
 import trio
 
 import trxds
+import trxds.sync
 from trxds import RpcError
 from trxds.testing import serve
 
 
-def test_a_cancelled_asyncio_task_cancels_its_call(world, channel):
-    async def main():
+def for_threads(world):
+    return trxds.sync.open_channel("xds:///shop", **world.options({}))
+
+
+def test_a_cancelled_asyncio_task_cancels_its_call(world):
+    async def main(channel):
         hang = channel.method("/shop.Cart/Hang").future(b"")
         await asyncio.to_thread(world.wait, world.began)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
                 await asyncio.wrap_future(hang)
 
-    asyncio.run(main())
+    with for_threads(world) as channel:
+        asyncio.run(main(channel))
     world.wait(world.ended)
 
 
-def test_an_asyncio_task_gets_the_rpc_error_itself(channel):
-    async def main():
+def test_an_asyncio_task_gets_the_rpc_error_itself(world):
+    async def main(channel):
         await asyncio.wrap_future(channel.method("/shop.Cart/Fail").future(b""))
 
-    with pytest.raises(RpcError, match="no such cart"):
-        asyncio.run(main())
+    with for_threads(world) as channel, pytest.raises(RpcError, match="no such cart"):
+        asyncio.run(main(channel))
 
 
 async def enter(block):
@@ -42,9 +48,9 @@ OPENINGS = {
 
 
 @pytest.mark.parametrize("name", OPENINGS)
-def test_an_asyncio_task_that_opens_a_trio_channel_is_told_of_trxds_sync(name):
+def test_an_asyncio_task_that_opens_a_trio_channel_is_told_of_trxds_aio(name):
     with pytest.raises(
-        RuntimeError, match=rf"trxds\.{name} runs on Trio, and this task runs on asyncio; use trxds\.sync"
+        RuntimeError, match=rf"trxds\.{name} runs on Trio, and this task runs on asyncio; use trxds\.aio"
     ):
         asyncio.run(enter(OPENINGS[name]()))
 

@@ -1,0 +1,327 @@
+"""This file lets an asyncio task await a function in Trio's thread, or stay in an `async with` block there.
+
+It is the only file that knows asyncio, and it uses the public methods of event loops alone, so any loop will do.
+
+A function goes to Trio with all others that its loop hands over in the same iteration, and a result comes back with
+those of the same turn of Trio. Each side wakes the other when it is about to wait itself, because until then the two
+threads would contend for the interpreter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import weakref
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, suppress
+from contextvars import copy_context
+from functools import partial
+from types import TracebackType
+from typing import Any, Generic, TypeVar, cast
+
+from trxds.portal import hand_over
+from trxds.portal.hand_over import HeldBlock
+from trxds.portal.trio_thread import TrioThread
+
+T = TypeVar("T")
+_log = logging.getLogger("trxds.aio")
+
+
+class Result(Generic[T]):
+    """The result of a function in Trio, for one task of an event loop.
+
+    A task that stops waiting loses nothing: another `wait` returns the same result.
+    """
+
+    __slots__ = ("_error", "_is_cancelled", "_is_there", "_mailbox", "_on_cancel", "_value", "_waiter")
+
+    def __init__(self, mailbox: Mailbox) -> None:
+        self._mailbox = mailbox
+        self._is_cancelled = False
+        self._on_cancel: Callable[[Any], object] | None = None
+        self._value: T | None = None
+        self._error: BaseException | None = None
+        self._is_there = False
+        self._waiter: asyncio.Future[None] = mailbox.loop.create_future()
+
+    # -- in the loop's thread
+
+    async def wait(self) -> T:
+        """Wait for the result, and return it or raise it."""
+        if not self._is_there:
+            if self._waiter.done():  # a task that waited was cancelled
+                self._waiter = self._mailbox.loop.create_future()
+            await self._waiter
+        if self._error is not None:
+            try:
+                raise self._error
+            finally:
+                self._error = None  # its traceback has this frame: without this they would be a cycle
+        return cast(T, self._value)
+
+    def cancel(self) -> None:
+        """Cancel the function in Trio, if it has not ended."""
+        self._is_cancelled = True
+        if self._on_cancel is not None:
+            self._on_cancel(self)
+
+    def fail(self, error: BaseException) -> None:
+        """Raise the error from `wait`, because the function did not begin."""
+        self._error = error
+        self.deliver()
+
+    def deliver(self) -> None:
+        """Wake the task that waits, if any."""
+        self._is_there = True
+        if not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # -- in Trio's thread, as `Outcome` has it
+
+    def cancelled(self) -> bool:
+        """Return whether nobody wants the result any more."""
+        return self._is_cancelled
+
+    def add_done_callback(self, fn: Callable[[Any], object], /) -> None:
+        """Have `cancel` call `fn`."""
+        self._on_cancel = fn
+
+    def set_running_or_notify_cancel(self) -> bool:
+        """Return whether the result is wanted."""
+        return not self._is_cancelled
+
+    def set_result(self, result: T, /) -> None:
+        """Send the result to the loop."""
+        self._value = result
+        self._mailbox.post(self)
+
+    def set_exception(self, exception: BaseException | None, /) -> None:
+        """Send the exception to the loop."""
+        self._error = exception
+        self._mailbox.post(self)
+
+
+class Mailbox:
+    """What goes between one event loop and Trio's thread, in both directions and in order."""
+
+    def __init__(self, trio: hand_over.HandOver, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._trio = trio
+        self._outgoing: deque[tuple[Callable[..., object], Result[Any] | None]] = deque()
+        self._is_sending = False
+        self._incoming: deque[Result[Any]] = deque()
+        self._is_waking = False
+
+    # -- in the loop's thread
+
+    def send(self, function: Callable[[], object], result: Result[Any] | None = None) -> None:
+        """Call a function that does not raise in Trio's thread; `result` gets the error if Trio has ended."""
+        self._outgoing.append((function, result))
+        if not self._is_sending:
+            self._is_sending = True
+            self.loop.call_soon(self._send_all)
+
+    def _send_all(self) -> None:
+        self._is_sending = False
+        try:
+            self._trio.call_soon(self._begin_all)
+        except Exception as error:
+            while self._outgoing:
+                _, result = self._outgoing.popleft()
+                if result is not None:
+                    result.fail(error)
+
+    def _deliver_all(self) -> None:
+        self._is_waking = False
+        while self._incoming:
+            self._incoming.popleft().deliver()
+
+    # -- in Trio's thread
+
+    def _begin_all(self) -> None:
+        while self._outgoing:
+            function, _ = self._outgoing.popleft()
+            try:
+                function()
+            except Exception:
+                # It may be the program's, of an interceptor's call for example, and Trio would end with it.
+                _log.exception("a function that asyncio handed over failed")
+
+    def post(self, result: Result[Any]) -> None:
+        """Deliver a result in the loop's thread."""
+        self._incoming.append(result)
+        if not self._is_waking:
+            self._is_waking = True
+            self._trio.call_before_io_wait(self._wake)
+
+    def _wake(self) -> None:
+        try:
+            self.loop.call_soon_threadsafe(self._deliver_all)
+        except RuntimeError:
+            self._incoming.clear()  # the loop is closed, and nobody waits
+
+
+class HandOver:
+    """A `HandOver` runs functions of asyncio tasks in Trio; `trio` is its part in that thread.
+
+    Tasks of any number of event loops may use it. When nothing refers to it any more, its thread ends.
+    """
+
+    def __init__(self, thread: TrioThread[hand_over.HandOver], trio: hand_over.HandOver) -> None:
+        self.trio = trio
+        self._mailboxes: dict[asyncio.AbstractEventLoop, Mailbox] = {}
+        weakref.finalize(self, thread.ask_to_stop).atexit = False
+
+    async def wait(self, function: Callable[[], Awaitable[T]]) -> T:
+        """Run `function` in Trio, in this task's context, and return its result; cancelling the task cancels it."""
+        result = self.begin(function)
+        try:
+            return await result.wait()
+        except BaseException:
+            result.cancel()
+            raise
+
+    def begin(self, function: Callable[[], Awaitable[T]]) -> Result[T]:
+        """Begin to run `function` in Trio, in this task's context, and return its future result."""
+        mailbox = self._mailbox()
+        result: Result[T] = Result(mailbox)
+        mailbox.send(partial(copy_context().run, self.trio.begin, result, function), result)
+        return result
+
+    def call_soon(self, function: Callable[[], object]) -> None:
+        """Call a synchronous function in Trio's thread, before anything that is handed over later begins."""
+        self._mailbox().send(function)
+
+    def future(self) -> Result[Any]:
+        """Return a result that Trio's thread will set."""
+        return Result(self._mailbox())
+
+    def _mailbox(self) -> Mailbox:
+        loop = _running_loop(self.trio.channel.target)
+        mailbox = self._mailboxes.get(loop)
+        if mailbox is None:
+            self.trio.check_can_wait()  # in a fork the loop is another
+            for closed in [each for each in self._mailboxes if each.is_closed()]:
+                del self._mailboxes[closed]
+            mailbox = self._mailboxes[loop] = Mailbox(self.trio, loop)
+        return mailbox
+
+
+def _running_loop(target: str) -> asyncio.AbstractEventLoop:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError(
+            f"the channel to {target} is one of trxds.aio, and no asyncio runs here; "
+            "in Trio use trxds.open_channel, in other threads trxds.sync.open_channel"
+        ) from None
+
+
+class NextOf(Generic[T]):
+    """The next value of an iterator in Trio. A task that stops waiting loses none: the next `take` returns it."""
+
+    def __init__(self, hand_over: HandOver, function: Callable[[], Awaitable[T]]) -> None:
+        self._hand_over = hand_over
+        self._function = function
+        self._left: Result[T] | None = None
+
+    async def take(self) -> T:
+        """Wait for the next value and return it."""
+        result, self._left = self._left or self._hand_over.begin(self._function), None
+        try:
+            return await result.wait()
+        except asyncio.CancelledError:
+            self._left = result
+            raise
+
+    def discard(self) -> None:
+        """Forget the value that a cancelled task has left."""
+        self._left = None
+
+
+class ContextBridge(AbstractAsyncContextManager[T], Generic[T]):
+    """A `ContextBridge` enters an `async with` block for an asyncio task. A Trio task holds it: Trio's rule."""
+
+    def __init__(self, hand_over: HandOver, block: Callable[[], AbstractAsyncContextManager[T]]) -> None:
+        self._hand_over = hand_over
+        self._block = block
+
+    async def __aenter__(self) -> T:
+        self._ended = self._hand_over.future()
+        self._held = HeldBlock(self._block, self._ended)
+        try:
+            return cast(T, await self._hand_over.wait(partial(self._hand_over.trio.nursery.start, self._held.hold)))
+        except BaseException:
+            # The block may have been entered, and this task will not leave it.
+            self._hand_over.trio.run_sync_soon(self._held.cancel)
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        if self._hand_over.trio.is_unreachable:
+            return False
+        self._held.throw(error)
+        is_cancelled = isinstance(error, asyncio.CancelledError)
+        self._hand_over.call_soon(self._held.cancel if is_cancelled else self._held.leave)
+        await finish(self._ended.wait, self._cancel)
+        return self._held.swallows(error, traceback)
+
+    def _cancel(self) -> None:
+        self._hand_over.call_soon(self._held.cancel)
+
+
+async def finish(wait: Callable[[], Awaitable[T]], on_cancel: Callable[[], object]) -> T:
+    """Wait, also if this task is cancelled meanwhile; then call `on_cancel`, and raise the cancellation at the end."""
+    cancelled: asyncio.CancelledError | None = None
+    while True:
+        try:
+            value = await wait()
+        except asyncio.CancelledError as error:
+            cancelled = error
+            on_cancel()
+        except BaseException:
+            if cancelled is not None:
+                raise cancelled from None
+            raise
+        else:
+            break
+    if cancelled is not None:
+        raise cancelled
+    return value
+
+
+async def start(thread: TrioThread[hand_over.HandOver]) -> HandOver:
+    """Start Trio's thread, without stopping the event loop."""
+    starting = _in_thread(thread.start)
+    try:
+        # A start cannot be cancelled; it takes milliseconds, because it waits for nobody.
+        return HandOver(thread, await finish(partial(asyncio.shield, starting), lambda: None))
+    except asyncio.CancelledError:
+        if starting.exception() is None:
+            await stop(thread)
+        raise
+
+
+async def stop(thread: TrioThread[hand_over.HandOver]) -> None:
+    """Stop Trio's thread, and wait for its end without stopping the event loop."""
+    await finish(partial(asyncio.shield, _in_thread(thread.stop)), lambda: None)
+
+
+def _in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
+    """Call a function in a thread of its own, because those of the loop's executor may all be busy."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def run() -> None:
+        try:
+            settle = partial(future.set_result, function())
+        except BaseException as error:
+            settle = partial(future.set_exception, error)
+        with suppress(RuntimeError):  # the loop may be closed
+            loop.call_soon_threadsafe(settle)
+
+    threading.Thread(target=run, name="trxds-aio", daemon=True).start()
+    return future

@@ -1,0 +1,117 @@
+"""This file has the sessions of a channel for asyncio."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Hashable
+from contextlib import asynccontextmanager
+from functools import partial
+
+import trxds
+from trxds.client.call_protocol import Pairs
+from trxds.portal.views import BoundCallsView, SessionPoolView, SessionView
+from trxds.session_affinity.session_token import Key
+
+from .calls import MethodFactory
+from .hand_over import ContextBridge, HandOver, NextOf
+
+
+class SessionEvents:
+    """The async iterator of `Session.events`; see `trxds.SessionEvents`. A cancelled step loses no event."""
+
+    def __init__(self, hand_over: HandOver, session: trxds.Session) -> None:
+        self._session = session
+        self._events: trxds.SessionEvents | None = None
+        self._error: Exception | None = None
+        self._next = NextOf(hand_over, self._receive)
+        hand_over.call_soon(self._subscribe)
+
+    def __aiter__(self) -> SessionEvents:
+        return self
+
+    async def __anext__(self) -> trxds.SessionEvent:
+        event = await self._next.take()
+        if event is None:
+            raise StopAsyncIteration
+        return event
+
+    # -- in Trio's thread
+
+    def _subscribe(self) -> None:
+        try:
+            self._events = self._session.events()
+        except Exception as error:
+            self._error = error
+
+    async def _receive(self) -> trxds.SessionEvent | None:
+        if self._events is None:
+            assert self._error is not None
+            raise self._error
+        return await anext(self._events, None)
+
+    def __repr__(self) -> str:
+        return f"<trxds.aio events of {self._session!r}>"
+
+
+class BoundCalls(MethodFactory, BoundCallsView):
+    """Calls that go to one host of a session and to no other; see `trxds.BoundCalls`."""
+
+    def __init__(self, hand_over: HandOver, calls: trxds.BoundCalls) -> None:
+        MethodFactory.__init__(self, hand_over, calls)
+        BoundCallsView.__init__(self, calls)
+
+
+class Session(MethodFactory, SessionView):
+    """The calls of one session, from any asyncio task; see `trxds.Session`."""
+
+    def __init__(self, hand_over: HandOver, session: trxds.Session) -> None:
+        MethodFactory.__init__(self, hand_over, session)
+        SessionView.__init__(self, session)
+        self._session = session
+
+    def events(self) -> SessionEvents:
+        """Return an async iterator of the session's events from now on; see `trxds.Session.events`.
+
+        Its first step raises `trio.ClosedResourceError` if the session has ended.
+        """
+        return SessionEvents(self._hand_over, self._session)
+
+    async def wait_draining(self) -> trxds.SessionDraining:
+        """Wait until the session's host is declared DRAINING; see `trxds.Session.wait_draining`."""
+        return await self._hand_over.wait(self._session.wait_draining)
+
+    @asynccontextmanager
+    async def moving(self, cookie: trxds.CookieKey | None = None) -> AsyncIterator[tuple[BoundCalls, BoundCalls]]:
+        """Move the session to another host, with a block to hand state over; see `trxds.Session.moving`."""
+        async with ContextBridge(self._hand_over, partial(self._session.moving, cookie)) as (old, new):
+            yield BoundCalls(self._hand_over, old), BoundCalls(self._hand_over, new)
+
+    async def release(self, cookie: trxds.CookieKey | None = None) -> None:
+        """Give up the session's host, so that the next call chooses anew; see `trxds.Session.release`."""
+
+        async def release() -> None:
+            self._session.release(cookie)
+
+        await self._hand_over.wait(release)
+
+    async def explain(self, method: str, metadata: Pairs = (), timeout: float | None = None) -> trxds.Explanation:
+        """Explain where a call of the session would go now; see `trxds.Session.explain`."""
+        return await self._hand_over.wait(partial(self._session.explain, method, metadata, timeout))
+
+
+class SessionPool(SessionPoolView):
+    """A session for each user, from any asyncio task; see `trxds.SessionPool`."""
+
+    def __init__(self, hand_over: HandOver, pool: trxds.SessionPool) -> None:
+        super().__init__(pool)
+        self._hand_over = hand_over
+        self._pool = pool
+
+    @asynccontextmanager
+    async def session(
+        self, user: Hashable, /, token: str | None = None, *, key: Key | None = None
+    ) -> AsyncIterator[Session]:
+        """Open the session of a user, for a block of calls; see `trxds.SessionPool.session`."""
+        bridge = ContextBridge(self._hand_over, partial(self._pool.session, user, token, key=key))
+        del user, token, key  # they may be credentials: no traceback of what follows has them
+        async with bridge as session:
+            yield Session(self._hand_over, session)
