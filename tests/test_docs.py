@@ -21,19 +21,32 @@ from trxds.testing import Call, ManagementServer, resources, serve
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LEFT_OUT = re.compile(
+    r"^<!-- (?:not run: [^\n]+|run by tests/[\w/.]+) -->\n\n```\w+\n.*?^```$", re.MULTILINE | re.DOTALL
+)
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 PATH = re.compile(r"`((?:trxds|tests|examples|docs)/[\w./]+\.\w+)(?:::\w+)?`")
+RUN_BY = re.compile(r"^<!-- run by (tests/[\w/.]+) -->$", re.MULTILINE)
 TEST = re.compile(r"`(tests/[\w./]+\.py)::(\w+)`")
 
 
+def name_of(document: Path) -> str:
+    """Its path from docs/."""
+    return str(document.relative_to(ROOT / "docs")) if document.is_relative_to(ROOT / "docs") else document.name
+
+
 def blocks() -> list[pytest.param]:
-    """Every Python block, under the name of its document and its number among all that document's blocks."""
+    """Every Python block, under the name of its document and its number among all that document's blocks.
+
+    The files of the tutorial are run by tests/test_tutorial.py, with the servers that they need.
+    """
     return [
-        pytest.param(text, id=f"{document.name}-{number}")
+        pytest.param(text, id=f"{name_of(document)}-{number}")
         for document in DOCUMENTS
-        for number, (language, text) in enumerate(BLOCK.findall(document.read_text("utf-8")), 1)
+        if document.parent.name != "tutorial"
+        for number, (language, text) in enumerate(BLOCK.findall(LEFT_OUT.sub("", document.read_text("utf-8"))), 1)
         if language == "python"
     ]
 
@@ -139,14 +152,15 @@ def test_a_test_of_the_documents_passes(test: str, generated: Path, tmp_path: Pa
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_what_a_document_names_is_there(document: Path) -> None:
     text = document.read_text("utf-8")
-    named = {document.parent / link for link in LINK.findall(text)} | {ROOT / path for path in PATH.findall(text)}
+    named = {document.parent / link for link in LINK.findall(text)}
+    named |= {ROOT / path for path in (*PATH.findall(text), *RUN_BY.findall(text))}
     assert sorted(str(path) for path in named if not path.exists()) == []
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_a_test_that_a_document_names_is_there(document: Path) -> None:
     named = TEST.findall(document.read_text("utf-8"))
     assert [name for path, name in named if f"def {name}(" not in (ROOT / path).read_text("utf-8")] == []
