@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
+import pkgutil
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +14,8 @@ from typing import Any
 import pytest
 from google.protobuf import descriptor_pool
 
-import trxds.resources.protos  # registers the messages  # noqa: F401
+import trxds
+import trxds.resources.protos  # registers the messages
 from trxds.core.json_reader import JsonNode
 from trxds.lb.balancing_config import _LEAF_PARSERS, _PARENT_PARSERS, make_parser
 from trxds.resolver.service_config import examine as examine_service_config
@@ -34,6 +38,66 @@ def example_of(page: str) -> Any:
 
 def terms_of(page: str) -> set[str]:
     return set(CODE.findall(FENCED.sub("", text_of(page))))
+
+
+# -- the API
+
+PUBLIC = [
+    name
+    for name in (
+        "trxds",
+        *sorted(f"trxds.{each.name}" for each in pkgutil.iter_modules(trxds.__path__) if each.name != "__main__"),
+    )
+    if hasattr(importlib.import_module(name), "__all__")
+]
+ENTRIES = [
+    entry
+    for page in sorted((REFERENCE / "api").glob("*.md"))
+    for entry in re.findall(r"^::: (\S+)$", page.read_text("utf-8"), re.MULTILINE)
+]
+
+
+def exported() -> list[tuple[str, str]]:
+    return [(module, name) for module in PUBLIC for name in importlib.import_module(module).__all__]
+
+
+def test_the_public_modules_are_those_that_the_stability_promise_names() -> None:
+    (promise,) = re.findall(r"^- \*\*Public\*\* .*$", (ROOT / "docs" / "features.md").read_text("utf-8"), re.MULTILINE)
+    assert {name for name in CODE.findall(promise) if name.startswith("trxds")} == set(PUBLIC)
+
+
+def test_each_public_name_has_one_entry() -> None:
+    assert sorted(f"{module}.{name}" for module, name in exported()) == sorted(set(ENTRIES) - MORE_ENTRIES)
+    assert len(ENTRIES) == len(set(ENTRIES))
+
+
+MORE_ENTRIES = {"trxds.testing.resources", "trxds.testing.pytest", "trxds.admin.state_stream.open"}
+
+
+@pytest.mark.parametrize(("module", "name"), exported(), ids=lambda each: each)
+def test_a_public_name_says_what_it_is(module: str, name: str) -> None:
+    """A class or a function by its docstring, a value by the text after its definition, and its members likewise."""
+    named = getattr(importlib.import_module(module), name)
+    if not (inspect.isclass(named) or inspect.isroutine(named)):
+        assert defined_with_a_docstring(name), "a value without a text after its definition"
+        return
+    sentence = (inspect.getdoc(named) or "").partition("\n")[0]
+    assert sentence.endswith((".", ":", "`")) and not sentence.startswith(f"{name}("), sentence
+    for title, documented in sections_of(inspect.getdoc(named) or ""):
+        if title == "Args":
+            wanted = [each for each in inspect.signature(named).parameters if each != "self"]
+            assert documented == wanted, "the arguments, in the order of the signature"
+
+
+def defined_with_a_docstring(name: str) -> bool:
+    definition = re.compile(rf'^{name}(?:: [^=\n]+)? = (?:[^\n]*|\(\n(?: .*\n)*\))\n"""[A-Z]', re.MULTILINE)
+    return any(definition.search(file.read_text("utf-8")) for file in (ROOT / "trxds").rglob("*.py"))
+
+
+def sections_of(docstring: str) -> list[tuple[str, list[str]]]:
+    """The titles of a docstring's sections, and the names that they explain."""
+    found = re.findall(r"^(Args|Raises):\n((?:    .*\n?|\n(?=    ))+)", docstring, re.MULTILINE)
+    return [(title, re.findall(r"^    (\w[\w.]*): ", body, re.MULTILINE)) for title, body in found]
 
 
 # -- JSON: the example has all fields, and the parser reads no other

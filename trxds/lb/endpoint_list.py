@@ -25,7 +25,8 @@ from .policy import Decision, PolicyInputs
 from .state import aggregate
 
 T = TypeVar("T")
-Key: TypeAlias = str | frozenset[str]  # an endpoint is identified by the set of its addresses (A61)
+Key: TypeAlias = str | frozenset[str]
+"""The identity of an endpoint: the set of its addresses (A61), or its only one."""
 
 READY = Connectivity.READY
 _CONNECTING = FixedPicker(QUEUE, "none is READY, and some may come to be", "an endpoint to connect")
@@ -245,6 +246,7 @@ class EndpointList:
         self._first_pass: set[Key] | None = set()
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
+        """Return the decision: the endpoints' hosts, and a picker of those that are READY."""
         if inputs.endpoints.all is not self._last_endpoints:
             self._update_endpoints(inputs.endpoints.all)
         states = self._states.values()
@@ -262,6 +264,7 @@ class EndpointList:
         )
 
     def describe(self) -> str:
+        """Return how many endpoints are in which state, for explanations."""
         return count_states(endpoint.state for endpoint in self._states.values())
 
     def _update_endpoints(self, endpoints: tuple[Endpoint, ...]) -> None:

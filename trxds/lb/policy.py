@@ -170,3 +170,4 @@ class ExitIdle(Protocol):
 
 PolicyFactory = Callable[[ChannelControl], Policy]
 CONNECTING = PolicyState(Connectivity.CONNECTING, QUEUE_PICKER)
+"""The report of a child that has none yet: RPCs wait."""

@@ -44,6 +44,7 @@ from .requests import content_subtype
 from .stream_owner import StreamOwner
 
 Handler: TypeAlias = Callable[["Call"], Awaitable[None]]
+"""An async function of one `Call`; `unary` and its like make one from a simpler function."""
 
 _log = logging.getLogger("trxds.server")
 
