@@ -58,6 +58,8 @@ READ = {
     ("logs.md", "text"),  # by tests/stories/test_logged_decisions.py
     ("quick-start.md", "json"),
     ("bootstrap.md", "json"),
+    ("retries.md", "json"),  # by tests/test_how_to.py
+    ("retries.md", "yaml"),
     ("service-config.md", "json"),  # by tests/test_reference.py
     ("README.md", "yaml"),  # by tests/peers/test_documented_session.py
     ("quick-start.md", "yaml"),

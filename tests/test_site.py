@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 ROOT = Path(__file__).parent.parent
@@ -62,6 +64,16 @@ def test_the_decisions_are_listed_on_a_page_of_their_own() -> None:
 def linked(page: str, name: str) -> set[str]:
     """The pages of that name which a page links to."""
     return set(re.findall(rf"\]\(({name}\.md)\)", (ROOT / "docs" / page).read_text("utf-8")))
+
+
+@pytest.mark.parametrize("picture", sorted((DOCS / "images").glob("*.svg")), ids=lambda picture: picture.name)
+def test_a_drawn_picture_needs_nothing_from_outside_and_says_what_it_shows(picture: Path) -> None:
+    text = picture.read_text("utf-8")
+    root = ElementTree.fromstring(text)
+    described = [child.text for child in root if child.tag.endswith(("title", "desc"))]
+    assert len(described) == 2 and all(described)
+    assert not re.search(r"<script|<image|href=|@import|url\((?!#)", text)
+    assert "prefers-color-scheme: dark" in text
 
 
 def test_a_link_out_of_docs_becomes_a_page_of_the_site() -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -20,7 +19,7 @@ from typing import Any
 
 import pytest
 import yaml
-from support.programs import Programs
+from support.programs import Programs, free_ports
 
 from trxds.testing.resources import bootstrap
 
@@ -72,14 +71,6 @@ def comparable(lines: Sequence[str]) -> list[str]:
 
 def translated(text: str, ports: Mapping[str, str]) -> str:
     return re.sub(r"\b(" + "|".join(ports) + r")\b", lambda found: ports[found[0]], text)
-
-
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 @dataclass
