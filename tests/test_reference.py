@@ -67,10 +67,11 @@ def test_the_public_modules_are_those_that_the_stability_promise_names() -> None
 
 
 def test_each_public_name_has_one_entry() -> None:
-    assert sorted(f"{module}.{name}" for module, name in exported()) == sorted(set(ENTRIES) - MORE_ENTRIES)
-    assert len(ENTRIES) == len(set(ENTRIES))
+    entries = [NOT_THE_MODULE.get(entry, entry) for entry in ENTRIES if entry not in MORE_ENTRIES]
+    assert sorted(entries) == sorted(f"{module}.{name}" for module, name in exported())
 
 
+NOT_THE_MODULE = {"trxds.otel.telemetry.telemetry": "trxds.otel.telemetry"}
 MORE_ENTRIES = {"trxds.testing.resources", "trxds.testing.pytest", "trxds.admin.state_stream.open"}
 
 

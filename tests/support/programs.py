@@ -28,6 +28,7 @@ for line in sys.stdin:
     if not child:
         file = os.open(order["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(file, 1), os.dup2(file, 2)
+        sys.stdout.reconfigure(line_buffering=True)  # as on a terminal
         status = 1
         try:
             name, *sys.argv = order["command"]
