@@ -7,12 +7,13 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import trio
+from support.programs import Programs
 
 from trxds.generate.protoc import generate
 from trxds.generate.stubs import Options
@@ -94,18 +95,20 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def programs(generated: Path) -> Iterator[Programs]:
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(generated)))}
+    with Programs.run(generated, environ, "-W", "error") as programs:
+        yield programs
+
+
 @pytest.mark.parametrize("program", PROGRAMS)
-async def test_a_program_of_the_documents_runs(program: str, generated: Path) -> None:
+async def test_a_program_of_the_documents_runs(program: str, programs: Programs, tmp_path: Path) -> None:
+    file, output, errors = (tmp_path / name for name in ("program.py", "output", "errors"))
+    file.write_text(program, "utf-8")
     async with documented_world() as environ:
-        with trio.fail_after(30):
-            done = await trio.run_process(
-                [sys.executable, "-W", "error", "-c", program],
-                env={**environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(generated)))},
-                capture_stdout=True,
-                capture_stderr=True,
-                check=False,
-            )
-    assert (done.returncode, done.stderr.decode()) == (0, "")
+        done = await trio.to_thread.run_sync(programs.finish, ["python", str(file)], output, errors, environ)
+    assert (done, errors.read_text("utf-8")) == (0, "")
 
 
 async def test_the_recipe_for_prometheus_serves_grpcs_metrics() -> None:

@@ -16,18 +16,22 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
+NOTHING: Mapping[str, str] = MappingProxyType({})
 _FORKER = """
-import json, os, runpy, sys
-import trxds, trxds.testing, trxds.admin.server
+import asyncio, atexit, json, os, runpy, signal, sys, threading
+import trxds, trxds.admin, trxds.policies, trxds.sync, trxds.testing
 from trxds.cli.main import main
 
 for line in sys.stdin:
     order = json.loads(line)
     child = os.fork()
     if not child:
-        file = os.open(order["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(file, 1), os.dup2(file, 2)
+        for number, name in ((1, order["output"]), (2, order["errors"])):
+            os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND), number)
+        os.environ.update(order["environ"])
+        signal.alarm(60 if order["wait"] else 0)  # seconds; a program that hangs fails its test
         sys.stdout.reconfigure(line_buffering=True)  # as on a terminal
         status = 1
         try:
@@ -37,6 +41,8 @@ for line in sys.stdin:
                 main()
             else:
                 runpy.run_path(sys.argv[0], run_name="__main__")
+            threading._shutdown()
+            atexit._run_exitfuncs()
             status = 0
         except SystemExit as exit:
             status = exit.code or 0
@@ -51,15 +57,16 @@ for line in sys.stdin:
 
 @dataclass(frozen=True)
 class Programs:
-    """Commands `trxds ...` and `python FILE ...` in one folder; output and errors go into a file."""
+    """Commands `trxds ...` and `python FILE ...` in one folder. Their output goes into a file, their errors too."""
 
     _forker: subprocess.Popen[str]
 
     @classmethod
     @contextlib.contextmanager
-    def run(cls, folder: Path, environ: Mapping[str, str]) -> Iterator[Programs]:
+    def run(cls, folder: Path, environ: Mapping[str, str], *options: str) -> Iterator[Programs]:
+        """Begin; `options` are those of the interpreter."""
         forker = subprocess.Popen(
-            [sys.executable, "-c", _FORKER],
+            [sys.executable, *options, "-c", _FORKER],
             cwd=folder,
             env=environ,
             stdin=subprocess.PIPE,
@@ -71,24 +78,28 @@ class Programs:
             assert forker.stdin is not None
             forker.stdin.close()
 
-    def finish(self, command: Sequence[str], output: Path) -> int:
-        """Run it, and return its exit status."""
-        return self._order(command, output, wait=True)
+    def finish(
+        self, command: Sequence[str], output: Path, errors: Path | None = None, environ: Mapping[str, str] = NOTHING
+    ) -> int:
+        """Run it, and return its exit status; `environ` is added to its environment."""
+        return self._order(command, output, errors, environ, wait=True)
 
     @contextlib.contextmanager
     def started(self, command: Sequence[str], output: Path) -> Iterator[None]:
         """Run it beside the block."""
-        process = self._order(command, output, wait=False)
+        process = self._order(command, output, None, NOTHING, wait=False)
         try:
             yield
         finally:
             os.kill(process, signal.SIGKILL)
 
-    def _order(self, command: Sequence[str], output: Path, *, wait: bool) -> int:
+    def _order(
+        self, command: Sequence[str], output: Path, errors: Path | None, environ: Mapping[str, str], *, wait: bool
+    ) -> int:
         assert self._forker.stdin is not None and self._forker.stdout is not None
-        print(
-            json.dumps({"command": command, "output": str(output), "wait": wait}), file=self._forker.stdin, flush=True
-        )
+        files = {"output": str(output), "errors": str(errors or output)}
+        order = {"command": list(command), **files, "environ": dict(environ), "wait": wait}
+        print(json.dumps(order), file=self._forker.stdin, flush=True)
         return int(self._forker.stdout.readline())
 
 
