@@ -16,6 +16,7 @@ from google.protobuf import descriptor_pool
 
 import trxds
 import trxds.resources.protos  # registers the messages
+from trxds.core import observe
 from trxds.core.json_reader import JsonNode
 from trxds.lb.balancing_config import _LEAF_PARSERS, _PARENT_PARSERS, make_parser
 from trxds.resolver.service_config import examine as examine_service_config
@@ -72,7 +73,12 @@ def test_each_public_name_has_one_entry() -> None:
 
 
 NOT_THE_MODULE = {"trxds.otel.telemetry.telemetry": "trxds.otel.telemetry"}
-MORE_ENTRIES = {"trxds.testing.resources", "trxds.testing.pytest", "trxds.admin.state_stream.open"}
+MORE_ENTRIES = {
+    "trxds.testing.resources",
+    "trxds.testing.pytest",
+    "trxds.admin.state_stream.open",
+    *(f"trxds.core.observe.{event}" for event in vars(observe) if inspect.isclass(vars(observe)[event])),
+}
 
 
 @pytest.mark.parametrize(("module", "name"), exported(), ids=lambda each: each)
@@ -88,6 +94,18 @@ def test_a_public_name_says_what_it_is(module: str, name: str) -> None:
         if title == "Args":
             wanted = [each for each in inspect.signature(named).parameters if each != "self"]
             assert documented == wanted, "the arguments, in the order of the signature"
+
+
+@pytest.mark.parametrize(("module", "name"), exported(), ids=lambda each: each)
+def test_each_member_of_a_public_class_says_what_it_is(module: str, name: str) -> None:
+    named = getattr(importlib.import_module(module), name)
+    members = vars(named) if inspect.isclass(named) and named.__module__.startswith("trxds") else {}
+    functions = {
+        member: value
+        for member, value in members.items()
+        if not member.startswith("_") and (inspect.isroutine(value) or isinstance(value, property))
+    }
+    assert [member for member, value in functions.items() if not inspect.getdoc(getattr(named, member))] == []
 
 
 def defined_with_a_docstring(name: str) -> bool:

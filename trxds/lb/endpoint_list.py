@@ -197,6 +197,7 @@ class EndpointState:
         return self.ready
 
     def wake_at(self, hosts: Mapping[str, SubchannelInterface], now: float) -> float:
+        """Return when to try the next address, in seconds on Trio's clock; `inf` if there is none to try."""
         if self._host is not None or not 0 < self._num_tried < len(self.addresses):
             return math.inf
         # A host that was not leased before may turn out to be in backoff: then the next one is due now.
