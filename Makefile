@@ -85,10 +85,11 @@ structure: $(READY)
 fuzz: $(FUZZ_READY)
 	cd tests && ../$(VENV)/bin/python -m fuzz.run
 
-# The site, in build/site; a link that leads nowhere or a page without a place is an error.
+# The site, in build/site; a link that leads nowhere or a page without a place is an error. Then its search is tried in Chromium.
 docs: $(DOCS_READY)
 	@# Not --quiet, which would hide the warnings from --strict as well.
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
+	$(VENV)/bin/python -m pytest -q -rs -m long tests/built_site
 	@echo "build/site/index.html"
 
 # The live page's views as docs/live.md shows them; needs Chromium, and pngquant makes them smaller if it is there.

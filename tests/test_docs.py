@@ -8,12 +8,13 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import trio
+from support.programs import Programs
 
 import trxds
 from trxds.generate.protoc import generate
@@ -26,17 +27,30 @@ ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SERVICE = "cart.shop.svc.cluster.local"  # of the guides for Kubernetes
+LEFT_OUT = re.compile(
+    r"^<!-- (?:not run: [^\n]+|run by tests/[\w/.]+) -->\n\n```\w+\n.*?^```$", re.MULTILINE | re.DOTALL
+)
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 PATH = re.compile(r"`((?:trxds|tests|examples|docs)/[\w./]+\.\w+)(?:::\w+)?`")
+RUN_BY = re.compile(r"^<!-- run by (tests/[\w/.]+) -->$", re.MULTILINE)
 TEST = re.compile(r"`(tests/[\w./]+\.py)::(\w+)`")
 
 
+def name_of(document: Path) -> str:
+    """Its path from docs/."""
+    return str(document.relative_to(ROOT / "docs")) if document.is_relative_to(ROOT / "docs") else document.name
+
+
 def blocks() -> list[pytest.param]:
-    """Every Python block, under the name of its document and its number among all that document's blocks."""
+    """Every Python block, under the name of its document and its number among all that document's blocks.
+
+    The files of the tutorial are run by tests/test_tutorial.py, with the servers that they need.
+    """
     return [
-        pytest.param(text, id=f"{document.name}-{number}")
+        pytest.param(text, id=f"{name_of(document)}-{number}")
         for document in DOCUMENTS
-        for number, (language, text) in enumerate(BLOCK.findall(document.read_text("utf-8")), 1)
+        if document.parent.name != "tutorial"
+        for number, (language, text) in enumerate(BLOCK.findall(LEFT_OUT.sub("", document.read_text("utf-8"))), 1)
         if language == "python"
     ]
 
@@ -86,6 +100,13 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def programs(generated: Path) -> Iterator[Programs]:
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(generated)))}
+    with Programs.run(generated, environ, "-W", "error") as programs:
+        yield programs
+
+
 async def test_the_calls_of_readmes_session_meet_one_host() -> None:
     text = (ROOT / "README.md").read_text("utf-8")
     (program,) = (block for language, block in BLOCK.findall(text) if language == "python")
@@ -95,17 +116,12 @@ async def test_the_calls_of_readmes_session_meet_one_host() -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-async def test_a_program_of_the_documents_runs(program: str, generated: Path) -> None:
+async def test_a_program_of_the_documents_runs(program: str, programs: Programs, tmp_path: Path) -> None:
+    file, output, errors = (tmp_path / name for name in ("program.py", "output", "errors"))
+    file.write_text(program, "utf-8")
     async with documented_world() as environ:
-        with trio.fail_after(30):
-            done = await trio.run_process(
-                [sys.executable, "-W", "error", "-c", program],
-                env={**environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(generated)))},
-                capture_stdout=True,
-                capture_stderr=True,
-                check=False,
-            )
-    assert (done.returncode, done.stderr.decode()) == (0, "")
+        done = await trio.to_thread.run_sync(programs.finish, ["python", str(file)], output, errors, environ)
+    assert (done, errors.read_text("utf-8")) == (0, "")
 
 
 async def test_the_recipe_for_prometheus_serves_grpcs_metrics() -> None:
@@ -152,14 +168,15 @@ def test_a_test_of_the_documents_passes(test: str, generated: Path, tmp_path: Pa
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_what_a_document_names_is_there(document: Path) -> None:
     text = document.read_text("utf-8")
-    named = {document.parent / link for link in LINK.findall(text)} | {ROOT / path for path in PATH.findall(text)}
+    named = {document.parent / link for link in LINK.findall(text)}
+    named |= {ROOT / path for path in (*PATH.findall(text), *RUN_BY.findall(text))}
     assert sorted(str(path) for path in named if not path.exists()) == []
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_a_test_that_a_document_names_is_there(document: Path) -> None:
     named = TEST.findall(document.read_text("utf-8"))
     assert [name for path, name in named if f"def {name}(" not in (ROOT / path).read_text("utf-8")] == []

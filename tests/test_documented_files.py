@@ -10,7 +10,6 @@ import base64
 import json
 import re
 import ssl
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -38,12 +37,30 @@ from trxds.testing import resources as xds
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^ *```(.*)$", re.MULTILINE)
+LEFT_OUT = re.compile(
+    r"^<!-- (?:not run: [^\n]+|run by tests/[\w/.]+) -->\n\n```\w+\n.*?^```$", re.MULTILINE | re.DOTALL
+)
+FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+INDENTED = re.compile(r"(?:^|\n)(?![ ]*[-*\d])[^\n]*\n\n((?: {4,}[^\n]+\n)+)")
 RUN = {"python", "proto"}  # by tests/test_docs.py, wherever they are
 READ = {
+    ("drain.md", "console"),  # the tutorial, by tests/test_tutorial.py
+    ("drain.md", "yaml"),
+    ("rollout.md", "console"),
+    ("rollout.md", "yaml"),
+    ("sticky-session.md", "console"),
+    ("sticky-session.md", "yaml"),
     ("state-stream.md", "console"),
+    ("generate.md", "console"),
     ("operating.md", "console"),
+    ("operating.md", "text"),  # by tests/cli/test_missing_references.py
+    ("routing.md", "text"),
     ("logs.md", "text"),  # by tests/stories/test_logged_decisions.py
     ("quick-start.md", "json"),
+    ("bootstrap.md", "json"),
+    ("retries.md", "json"),  # by tests/test_how_to.py
+    ("retries.md", "yaml"),
+    ("service-config.md", "json"),  # by tests/test_reference.py
     ("README.md", "yaml"),  # by tests/peers/test_documented_session.py
     ("quick-start.md", "yaml"),
     ("sessions.md", "yaml"),
@@ -70,10 +87,16 @@ def blocks(document: str, language: str) -> list[str]:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
 def test_every_block_is_of_a_kind_that_a_test_looks_at(document: Path) -> None:
-    fences = FENCE.findall(document.read_text("utf-8"))
+    """Blocks of other tests say `<!-- run by tests/... -->`; those of none have a reason, `<!-- not run: ... -->`."""
+    fences = FENCE.findall(LEFT_OUT.sub("", document.read_text("utf-8")))
     assert set(fences[1::2]) <= {""}, "a fence that does not close"
     unread = [language for language in fences[::2] if language not in RUN and (document.name, language) not in READ]
     assert unread == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS[1:], ids=lambda document: document.name)
+def test_a_block_is_fenced_so_that_it_says_what_it_is(document: Path) -> None:
+    assert INDENTED.findall(FENCED.sub("", document.read_text("utf-8"))) == []
 
 
 # -- files
@@ -101,6 +124,11 @@ def test_the_bootstraps_of_the_page_on_security_have_nothing_wrong_or_unusual(me
     first, providers = blocks("security.md", "json")
     for document in (json.loads(first), json.loads(first) | json.loads(providers)):
         assert check(json.dumps(document).replace("/var/run/mesh", str(mesh_files))).findings == ()
+
+
+def test_the_bootstrap_of_the_reference_has_nothing_wrong_or_unusual(mesh_files: Path) -> None:
+    (text,) = blocks("reference/bootstrap.md", "json")
+    assert check(text.replace("/var/run/mesh", str(mesh_files))).findings == ()
 
 
 def test_the_documented_resources_are_what_clients_take() -> None:
@@ -178,7 +206,7 @@ def test_check_says_what_the_document_shows(mesh_files: Path, monkeypatch: pytes
 
 def test_the_command_of_the_page_on_stubs_writes_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (ROOT / "docs" / "generate.md").read_text("utf-8")
-    (command,) = re.findall(r"^    trxds (generate .*)$", text, re.MULTILINE)
+    (command,) = re.findall(r"^\$ trxds (generate .*)$", text, re.MULTILINE)
     monkeypatch.chdir(tmp_path)
     Path("greeter.proto").write_text(blocks("generate.md", "proto")[0], "utf-8")
     done = CliRunner().invoke(main, command.split())
@@ -204,7 +232,7 @@ def shapes(value: Any) -> Any:
 
 async def test_an_explanation_comes_out_as_the_page_on_routing_shows_it(autojump_clock) -> None:
     text = (ROOT / "docs" / "routing.md").read_text("utf-8")
-    (shown,) = re.findall(r"^prints, for example,\n\n((?:    .*\n)+)", text, re.MULTILINE)
+    (shown,) = blocks("routing.md", "text")
     (question,) = re.findall(r"channel\.explain\((.*)\)\)$", text, re.MULTILINE)
     method, metadata = ast.literal_eval(question)
     async with Mesh.run(4) as mesh:
@@ -217,7 +245,7 @@ async def test_an_explanation_comes_out_as_the_page_on_routing_shows_it(autojump
             await wait_all_tasks_blocked()
             channel._state.data_plane.current.selector.random.seed(1)  # by which v1 is drawn, as on the page
             told = await channel.explain(method, metadata)
-    assert comparable(str(told)) == comparable(textwrap.dedent(shown))
+    assert comparable(str(told)) == comparable(shown)
 
 
 _PER_ROUTE = {

@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -27,8 +26,9 @@ IMPORTS = {
 def documented(library: str) -> str:
     """Its program, and the service that it calls."""
     text = (ROOT / "docs" / f"from-{library.replace('.', '-')}.md").read_text("utf-8")
-    (program,) = re.findall(rf"^A client of `?{re.escape(library)}`?:\n\n((?:    .*\n|\n)+)", text, re.MULTILINE)
-    return IMPORTS[library] + textwrap.dedent(program)
+    client = rf"^A client of `?{re.escape(library)}`?:\n\n<!-- .* -->\n\n```python\n(.*?)^```"
+    (program,) = re.findall(client, text, re.MULTILINE | re.DOTALL)
+    return IMPORTS[library] + str(program)
 
 
 @pytest.fixture(scope="module")

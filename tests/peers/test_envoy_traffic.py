@@ -162,7 +162,9 @@ async def test_a_session_of_envoys_stays_and_ours_leads_to_the_same_host() -> No
 
 
 async def test_a_session_of_ours_goes_on_as_one_of_envoys_only_from_its_next_cookie() -> None:
-    """Envoy takes "ip:port;cluster" for the name of a host, and there is none of that name (docs/sessions.md)."""
+    """Envoy takes "ip:port;cluster" for the name of a host, and there is none of that name
+    (docs/reference/sessions.md).
+    """
     async with both() as sight:
         first = await sight.ours.ask()
         assert await sight.ours.hosts(first.cookie) == {first.host}

@@ -1,4 +1,4 @@
-"""Session cookies are written in one form and read in several (A55, A60; docs/sessions.md)."""
+"""Session cookies are written in one form and read in several (A55, A60; docs/reference/sessions.md)."""
 
 import base64
 

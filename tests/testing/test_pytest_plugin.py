@@ -208,8 +208,8 @@ def test_the_report_of_a_failed_test_has_the_requests_to_the_control_plane(
     assert code == 1 and "2 failed, 1 passed" in output, output
     refused, idle = output.split("- Requests to trxds_plane -")[1:]
     documented = (ROOT / "docs" / "testing.md").read_text("utf-8")
-    (shown,) = re.findall(r"- Requests to trxds_plane -+\n((?: {8}.*\n)+)", documented)
-    assert re.sub(r"^ {4}", "", shown, flags=re.MULTILINE) in refused
+    (shown,) = re.findall(r"- Requests to trxds_plane -+\n((?: {4}.*\n)+)", documented)
+    assert shown in refused
     assert "    0.000 s  SUBSCRIBE LDS shop\n" in refused
     assert re.search(r"0\.\d{3} s  NACK CDS cart: .*lb_policy", refused)
     assert idle.strip("-\n").startswith("none\n")

@@ -46,10 +46,16 @@ async def serve(
 ) -> AsyncIterator[str]:
     """Serve these channels and shared xDS clients to operators while the block lasts; the value is the address.
 
-    `address` is `127.0.0.1:9901`, port 0 for a free one, or `unix:/run/shop.sock`; an `Admin` has further options.
-    `network` replaces sockets in tests. An exception of the block is raised as it is, not in a group. Raises
-    `ValueError` for an address that other machines can reach without a token or client certificates, and `OSError` if
-    nobody can listen there.
+    An exception of the block is raised as it is, not in a group.
+
+    Args:
+        sources: Channels of `open_channel`, and clients of `open_xds_client`.
+        address: `127.0.0.1:9901`, port 0 for a free one, or `unix:/run/shop.sock`; an `Admin` has further options.
+        network: It replaces sockets in tests.
+
+    Raises:
+        ValueError: Other machines can reach the address, and there is neither a token nor client certificates.
+        OSError: Nobody can listen there.
     """
     admin = address if isinstance(address, Admin) else Admin(address)
     if admin.tls is not None:

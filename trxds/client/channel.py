@@ -124,20 +124,25 @@ class Channel(CallerMethodFactory):
         """Open a session: one cookie jar, and one host for all calls in the block (A55).
 
         A session is sticky only if a stateful session filter takes part in its calls: from the control plane, or by
-        `affinity` or `statefulSession` for other targets. The log warns of methods for which there is none. With
-        `require=True` such calls fail with UNAVAILABLE, and are not retried.
-
-        Calls that begin while the session has no cookie wait for the response headers of its first call, at most
-        `first_within` seconds; `wait_for_first=False` switches that off. On a new channel the first call itself waits
-        for the other hosts: `spread_within` of `open_channel`.
-
-        A `token` of `Session.export` continues that session, also one of another process; None begins a new one, and so
-        does a token whose time is over. `key` is bytes, or several keys while you change them; the token must be signed
-        with one of them. `SessionTokenError`, a `ValueError`, says why a token cannot be used.
+        `affinity` or `statefulSession` for other targets. The log warns of methods for which there is none.
 
         With the block the session ends: calls that are under way end with CANCELLED, and later ones raise
-        `trio.ClosedResourceError`. Entering is always a checkpoint, and leaving is none. Raises `ValueError` for a
-        `first_within` that is no number of seconds from 0.
+        `trio.ClosedResourceError`. Entering is always a checkpoint, and leaving is none.
+
+        Args:
+            token: A text of `Session.export` continues that session, also one of another process. None begins a new
+                one, and so does a token whose time is over.
+            key: Bytes, or several keys while you change them; the token must be signed with one of them.
+            wait_for_first: Calls that begin while the session has no cookie wait for the response headers of its first
+                call; False switches that off. On a new channel the first call itself waits for the other hosts:
+                `spread_within` of `open_channel`.
+            first_within: The longest time of that wait, in seconds; `math.inf` is no bound.
+            require: Calls without a stateful session filter fail with UNAVAILABLE, and are not retried.
+
+        Raises:
+            SessionTokenError: The token cannot be used; the message says why.
+            ValueError: `first_within` is no number of seconds from 0.
+            trio.ClosedResourceError: The channel is closed.
         """
         if self._state.lifecycle.closed:
             raise self._state.lifecycle.not_open_error()
@@ -162,14 +167,21 @@ class Channel(CallerMethodFactory):
     ) -> AsyncIterator[SessionPool]:
         """Open a pool of sessions, one for each user, for as long as the block lasts (`SessionPool.session`).
 
-        The pool has at most `max` sessions. Beyond that the least recently used one ends, but never one that is in use:
-        if all are, `when_full` says whether another user waits or fails with RESOURCE_EXHAUSTED. A session that has not
-        been used for `idle` seconds ends; with None, never. `wait_for_first`, `first_within` and `require` are those of
-        `session`.
-
         With the block all its sessions end: calls that are under way end with CANCELLED. Entering is no checkpoint, and
-        leaving is always one. Raises `ValueError` for a `max` below 1, an `idle` or `first_within` that is no number of
-        seconds, and another `when_full`.
+        leaving is always one.
+
+        Args:
+            max: The largest number of sessions. Beyond that the least recently used one ends, but never one that is in
+                use.
+            idle: A session that has not been used for so many seconds ends; with None, never.
+            when_full: If all `max` sessions are in use, another user waits, or fails with RESOURCE_EXHAUSTED.
+            wait_for_first: As in `session`.
+            first_within: As in `session`, in seconds.
+            require: As in `session`.
+
+        Raises:
+            ValueError: `max` is below 1, `idle` or `first_within` is no number of seconds, or `when_full` is another.
+            trio.ClosedResourceError: The channel is closed.
         """
         if self._state.lifecycle.closed:
             raise self._state.lifecycle.not_open_error()
@@ -185,11 +197,18 @@ class Channel(CallerMethodFactory):
     ) -> AsyncIterator[None]:
         """Release idle sessions of hosts that have more than their fair share, for as long as the block lasts.
 
-        After a rollout sessions pile up on the oldest hosts. Sessions that made no call for `idle_for` seconds are
-        released, at most `per_second` a second; their next call chooses a host anew, so the state that their host had
-        is lost. A host may have `tolerance`, 0.1 for 10 %, more than its fair share, rounded up. Sessions in strict
-        mode are never released. Raises `ValueError` for numbers that make no sense. Entering is no checkpoint, and
-        leaving is always one.
+        After a rollout sessions pile up on the oldest hosts. The next call of a released session chooses a host anew,
+        so the state that its host had is lost. Sessions in strict mode are never released. Entering is no checkpoint,
+        and leaving is always one.
+
+        Args:
+            per_second: Release at most so many sessions in a second.
+            idle_for: Release only sessions that made no call for so many seconds.
+            tolerance: A host may have so much more than its fair share, rounded up; 0.1 is 10 %.
+
+        Raises:
+            ValueError: A number makes no sense.
+            trio.ClosedResourceError: The channel is closed.
         """
         if self._state.lifecycle.closed:
             raise self._state.lifecycle.not_open_error()
@@ -203,10 +222,17 @@ class Channel(CallerMethodFactory):
     async def explain(self, method: str, metadata: Pairs = (), timeout: float | None = None) -> Explanation:
         """Explain where a call of `method` would go now: route, cluster, time limit, filters, policies, host.
 
-        It waits for a configuration as a call does, up to `timeout` seconds; it sends nothing and connects nothing. It
-        sees only those cookies of a session that `metadata` has; `Session.explain` sees all. Raises `RpcError` if there
-        is no configuration in time (the message says what is missing) or the channel closes, and `ValueError` for a
-        method that is not of the form /package.Service/Method. Always a checkpoint.
+        It waits for a configuration as a call does; it sends nothing and connects nothing. Always a checkpoint.
+
+        Args:
+            method: The path, `/package.Service/Method`.
+            metadata: Pairs of key and value, as of a call. Of a session only the cookies that stand here are seen;
+                `Session.explain` sees all.
+            timeout: How long it waits for a configuration, in seconds; None is without a limit.
+
+        Raises:
+            RpcError: There is no configuration in time (the message says what is missing), or the channel closes.
+            ValueError: The method has another form.
         """
         return await explain_call(self._state, method, metadata, timeout)
 
@@ -260,56 +286,65 @@ async def open_channel(
 ) -> AsyncIterator[Channel]:
     """Open a channel to `target` for as long as the block lasts.
 
-    `xds:///NAME` is resolved by a control plane (A27). Targets without one are `dns:///HOST:PORT` (`dns:///` may be
-    left out), `ipv4:ADDRESS:PORT` or `ipv6:[ADDRESS]:PORT` (several, separated by commas), `unix:///PATH` and
-    `unix-abstract:NAME`; the port is 443 if there is none. For these `service_config`, gRPC's JSON as a string or a
-    mapping, sets the timeouts, retries and hedging of methods, and the load balancing policy (pick_first by default).
-    `affinity`, a `trxds.CookieAffinity`, makes their sessions sticky, whichever the policy is (`docs/sessions.md`).
-    `authority` replaces the target's own as `:authority`, and as the name that hosts prove by TLS. `user_agent`, as in
-    `shop/2.1`, follows trxds's own name and version in the header of that name.
+    When the block has been left, no task and no socket of the channel remains. Leaving is always a checkpoint; entering
+    is one only with `admin`, as with a nursery. It does not wait for a connection: the first calls do.
 
-    `bootstrap` is a path or the document itself; without it the environment variables GRPC_XDS_BOOTSTRAP (a path)
-    and GRPC_XDS_BOOTSTRAP_CONFIG (inline JSON) name it. `xds` is a shared client from `open_xds_client`, which then
-    takes `bootstrap` and `policies`. `interceptors` wrap every call, the first one outermost (`docs/calls.md`).
-    `compression`, `gzip` or `deflate`, applies to requests whose call does not name another; replies may be compressed
-    in either way, or not at all. `call_credentials` are added to every call. `max_send_size` and `max_receive_size`
-    limit a message, in uncompressed bytes, and `max_metadata_size` a response's headers or its trailers, in bytes as
-    HTTP/2 counts them (name, value and 32 for each field); a larger one ends its call with RESOURCE_EXHAUSTED.
+    Args:
+        target: `xds:///NAME` is resolved by a control plane (A27). Targets without one are `dns:///HOST:PORT`
+            (`dns:///` may be left out), `ipv4:ADDRESS:PORT` or `ipv6:[ADDRESS]:PORT` (several, separated by commas),
+            `unix:///PATH` and `unix-abstract:NAME`; the port is 443 if there is none.
+        service_config: For targets without a control plane: gRPC's JSON, as a text or a mapping. It sets timeouts,
+            retries and hedging of methods, and the load balancing policy (pick_first by default).
+        affinity: For targets without a control plane: sessions stay on one host, whichever the policy is.
+        authority: The `:authority` of calls, and the name that hosts prove by TLS, in place of the target's own.
+        user_agent: As in `shop/2.1`; it follows trxds's own name and version in the header of that name.
+        bootstrap: A path, or the document itself as a dict. Without it the environment variables GRPC_XDS_BOOTSTRAP (a
+            path) and GRPC_XDS_BOOTSTRAP_CONFIG (inline JSON) name it.
+        xds: A shared client from `open_xds_client`, which then takes `bootstrap` and `policies`.
+        interceptors: They wrap every call; the first one is the outermost (`docs/calls.md`).
+        compression: `gzip`, `deflate` or `identity`, for requests whose call does not name another. Replies may be
+            compressed in either way, or not at all.
+        call_credentials: They are added to every call.
+        max_send_size: The largest message to send, in uncompressed bytes; None is no limit.
+        max_receive_size: The largest message to receive, in uncompressed bytes; 4 MiB by default. A larger one ends its
+            call with RESOURCE_EXHAUSTED.
+        max_metadata_size: The largest headers, or trailers, of a response, in bytes as HTTP/2 counts them (name, value
+            and 32 for each field); 64 KiB by default. Larger ones end their call with RESOURCE_EXHAUSTED.
+        max_read_delay: Where many calls are in flight on a connection and their responses come one by one, reads are
+            delayed to coalesce them, for a quarter of the time of a quick call and so many seconds at most; 0.003 by
+            default. That saves a third of their CPU. 0 switches it off.
+        keepalive_time: After so many seconds (10 or more) without a byte from the host, a connection with calls sends a
+            PING (A8). None sends no PING; choose a time that your servers allow.
+        keepalive_timeout: If nothing comes within so many seconds after a PING, the connection is closed and its calls
+            fail with UNAVAILABLE; 20 by default.
+        keepalive_without_calls: Send a PING on connections without calls too.
+        idle_timeout: After so many seconds without a call (and up to an eighth more) the channel is IDLE: its
+            connections to hosts end, and the next call connects and resolves DNS again; xDS watches stay. 1800 by
+            default; None is never.
+        spread_within: On a new channel the first call of a session waits until all hosts have connected or failed, at
+            most so many seconds after the first is READY, so that sessions do not all stay on that one; 0.2 by default
+            (`docs/sessions.md`). 0 is no wait.
+        legacy_route_timeouts: Take a route's time limit from `timeout` (15 s if unset) and `max_grpc_timeout`, as the
+            first draft of A31 has it, instead of `max_stream_duration`.
+        sticky_aggregates: For xDS targets only: a session keeps its host in each cluster of an aggregate, also when a
+            more preferred cluster is back (`docs/sessions.md`).
+        credentials: For the hosts: `trxds.insecure()`, `trxds.tls(...)`, or `trxds.xds_credentials(fallback)` to let
+            the control plane decide (A29).
+        policies: Custom load balancing policies, by the name that a cluster or a service config uses (A52).
+        http_proxy: The HTTP CONNECT proxy for a `dns:` target and for control planes (A1), as in
+            `http://user:password@proxy.example:3128`. None takes it from the environment (`docs/security.md`); "" is
+            none.
+        telemetry: One or several objects that observe the channel: `trxds.otel.telemetry(...)`, say.
+        admin: `127.0.0.1:9901` or `unix:/run/shop.sock`: the address at which commands such as `trxds lb`, gRPC's own
+            tools and a browser see the channel's state; a `trxds.admin.Admin` has more options.
+        network: It replaces TCP, for tests.
 
-    After `keepalive_time` seconds (10 or more) without a byte from the host, a connection with calls sends a PING
-    (A8); `keepalive_without_calls` includes connections without calls. If nothing comes within `keepalive_timeout`
-    seconds, the connection is closed and its calls fail with UNAVAILABLE. None sends no PING; choose a time that your
-    servers allow.
-
-    Where many calls are in flight on a connection and their responses come one by one, reads are delayed to coalesce
-    them, for a quarter of the time of a quick call and `max_read_delay` seconds at most: that saves a third of their
-    CPU. 0 switches it off.
-
-    After `idle_timeout` seconds without a call (and up to an eighth more) the channel is IDLE: its connections to hosts
-    end, and the next call connects and resolves DNS again; xDS watches stay. None is never.
-
-    On a new channel the first call of a session waits until all hosts have connected or failed, at most `spread_within`
-    seconds after the first is READY, so that sessions do not all stay on that one (`docs/sessions.md`). 0 is no wait.
-
-    With `sticky_aggregates`, for xDS targets only, a session keeps its host in each cluster of an aggregate, also when
-    a more preferred cluster is back (`docs/sessions.md`).
-
-    `legacy_route_timeouts` takes a route's time limit from `timeout` (15 s if unset) and `max_grpc_timeout`, as the
-    first draft of A31 has it, instead of `max_stream_duration`. `credentials` are for the hosts: `trxds.insecure()`,
-    `trxds.tls(...)`, or `trxds.xds_credentials(fallback)` to let the control plane decide (A29). `policies` are custom
-    load balancing policies, by the name that a cluster or a service config uses (A52). `http_proxy`, as in
-    `http://user:password@proxy.example:3128`, is the HTTP CONNECT proxy for a `dns:` target and for control planes
-    (A1); None takes it from the environment (`docs/security.md`), and "" is none. `telemetry`, one or several,
-    observes the channel: `trxds.otel.telemetry(...)` (`docs/telemetry.md`). `admin`, `127.0.0.1:9901` or
-    `unix:/run/shop.sock`, is the address at which commands such as `trxds lb`, gRPC's own tools and a browser see the
-    channel's state (`docs/operating.md`); a `trxds.admin.Admin` has more options. `network` replaces TCP, for tests.
-
-    Raises `ValueError` for a malformed target, an unknown compression, the name of a built-in policy, a bad service
-    config, a time out of range or an `admin` address that other machines could reach, `BootstrapError` for a bad
-    bootstrap, and `RuntimeError` outside of Trio (asyncio programs use `trxds.aio`), all before anything runs;
-    `OSError` if `admin` cannot be listened on. When the block has been left, no task and no socket of the channel
-    remains. Leaving is always a checkpoint; entering is one only with `admin`, as
-    with a nursery.
+    Raises:
+        ValueError: The target is malformed, a compression is unknown, a policy has the name of a built-in one, the
+            service config is wrong, a time is out of range, or other machines could reach the `admin` address.
+        BootstrapError: The bootstrap is missing or wrong.
+        RuntimeError: The caller runs outside of Trio; asyncio programs use `trxds.aio`.
+        OSError: Nobody can listen at `admin`.
     """
     check_in_trio("trxds.open_channel", "use trxds.aio.open_channel", "use trxds.sync.open_channel")
     # The environment is about real hosts, and a network of a test has none.

@@ -42,11 +42,20 @@ def tls(
 ) -> Tls:
     """Return credentials with TLS for every host, whatever the control plane says.
 
-    Pass either a `context` for clients, whose ALPN protocols become "h2" alone, or PEM files: `roots` to trust (the
-    system's by default; a path, or the PEM text itself as bytes), and `certificate` with `private_key`, both paths, for
-    mutual TLS. Files are read again after `refresh_interval` seconds. Each host must prove the channel's target name,
-    or `server_name`. Raises `ValueError` for a context with files, for one of `certificate` and `private_key` without
-    the other, and for PEM that cannot be used; `TypeError` for an argument of another type.
+    Pass either a `context` or PEM files. Each host must agree to HTTP/2 by ALPN.
+
+    Args:
+        context: One for clients; its ALPN protocols become "h2" alone.
+        roots: The certificates to trust: a path, or the PEM text itself as bytes. The system's by default.
+        certificate: The path of the client's own certificate, for mutual TLS.
+        private_key: The path of its key.
+        refresh_interval: The files are read again after so many seconds.
+        server_name: The name that each host must prove, in place of the channel's target.
+
+    Raises:
+        ValueError: There are a context and files, one of `certificate` and `private_key` without the other, or PEM that
+            cannot be used.
+        TypeError: An argument has another type.
     """
     if context is not None:
         _check_context(context)

@@ -48,7 +48,10 @@ class CallDetails:
 
 
 Next: TypeAlias = Callable[[CallDetails], AbstractAsyncContextManager[CallProtocol[Any, Any]]]
+"""The next step of a call: `async with next(call) as stream` makes it, and raises the `RpcError` of its failure."""
+
 Interceptor: TypeAlias = Callable[[CallDetails, Next], AbstractAsyncContextManager[CallProtocol[Any, Any]]]
+"""A function of a call and the next step; it returns an async context manager whose value is the call for its user."""
 
 
 class ForwardingCall(ResponseStream[Res], Generic[Req, Res]):
@@ -61,9 +64,11 @@ class ForwardingCall(ResponseStream[Res], Generic[Req, Res]):
         self.call = call
 
     async def send(self, request: Req, *, compress: bool = True) -> bool:
+        """Send one message; see `Call.send`."""
         return await self.call.send(request, compress=compress)
 
     def done_sending(self) -> None:
+        """Close this side of the call; see `Call.done_sending`."""
         self.call.done_sending()
 
     async def receive(self) -> Res | None:
@@ -115,7 +120,7 @@ class FixedResponseCall(ResponseStream[Res]):
         return False
 
     def done_sending(self) -> None:
-        pass
+        """Do nothing: there is no server."""
 
     def cancel(self) -> bool:
         """Drop the other replies and set CANCELLED; return False if all have been received."""
@@ -125,6 +130,7 @@ class FixedResponseCall(ResponseStream[Res]):
         return True
 
     async def receive(self) -> Res | None:
+        """Return the next reply; None after the last one."""
         await trio.lowlevel.checkpoint()
         if self._status is CANCELLED:
             raise RpcError(CANCELLED, self._initial)

@@ -78,12 +78,22 @@ class Method(Generic[Req, Res]):
         compression: Compression | None = None,
         credentials: CallCredentials | None = None,
     ) -> Res:
-        """Make the call and return its one reply. A client-streaming method takes an iterable of requests.
+        """Make the call and return its one reply. Always a checkpoint.
 
-        Always a checkpoint. `timeout` in seconds counts from now; the caller's own Trio deadline applies as well.
-        With `wait_for_ready` the call waits for a host instead of failing while there is none; None leaves that to the
-        service config. `compression` of the requests, `gzip`, `deflate` or `identity`, replaces the channel's.
-        `credentials` are used in addition to the channel's. Raises `RpcError`.
+        Args:
+            request: The message, or an iterable of messages for a client-streaming method.
+            timeout: Seconds from now, over all attempts. The caller's own Trio deadline applies as well.
+            metadata: Pairs of key and value; the value of a key that ends in `-bin` is bytes.
+            wait_for_ready: Wait for a host instead of failing while there is none; None leaves that to the service
+                config.
+            compression: Of the requests: `gzip`, `deflate` or `identity`, in place of the channel's.
+            credentials: They are used in addition to the channel's.
+
+        Raises:
+            RpcError: The call did not end with OK.
+            TypeError: The method streams its replies.
+            ValueError: No header can carry the metadata, or the compression is unknown.
+            trio.ClosedResourceError: The channel or the session is closed.
         """
         if self.server_streaming:
             raise streams_replies_error(self.path)
@@ -138,7 +148,8 @@ class Method(Generic[Req, Res]):
         """Open a call of any kind. A `request` is sent as the first message; if requests do not stream, it is the last.
 
         Entering waits until the call has a stream; it raises `RpcError` if the call cannot have one. Entering is
-        always a checkpoint, and leaving is none (that of a hedged call is).
+        always a checkpoint, and leaving is none (that of a hedged call is). The options are those of calling the
+        method.
         """
         return self._open(
             partial(self._begin, request=request),

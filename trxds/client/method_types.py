@@ -49,7 +49,9 @@ class UnaryUnary(_OneRequest[Req, Res], Protocol[Req, Res]):
     """A method with one request and one reply: `reply = await method(request)`."""
 
     async def __call__(self, request: Req, **options: Unpack[CallOptions]) -> Res: ...
-    async def with_call(self, request: Req, **options: Unpack[CallOptions]) -> tuple[Res, CompletedCall]: ...
+    async def with_call(self, request: Req, **options: Unpack[CallOptions]) -> tuple[Res, CompletedCall]:
+        """Make the call; return its reply, and its metadata, status and peer."""
+        ...
 
 
 class UnaryStream(_OneRequest[Req, Res], Protocol[Req, Res]):
@@ -65,7 +67,9 @@ class StreamUnary(_ManyRequests[Req, Res], Protocol[Req, Res]):
     async def __call__(self, request: Iterable[Req] | AsyncIterable[Req], **options: Unpack[CallOptions]) -> Res: ...
     async def with_call(
         self, request: Iterable[Req] | AsyncIterable[Req], **options: Unpack[CallOptions]
-    ) -> tuple[Res, CompletedCall]: ...
+    ) -> tuple[Res, CompletedCall]:
+        """Make the call; return its reply, and its metadata, status and peer."""
+        ...
 
 
 class StreamStream(_ManyRequests[Req, Res], Protocol[Req, Res]):

@@ -249,11 +249,14 @@ class Observer:
     def closed(self) -> None:
         """The channel or client has closed; no other event follows."""
 
-    def session_opened(self, number: int) -> None: ...
+    def session_opened(self, number: int) -> None:
+        """A block of `channel.session()` has begun; `number` is its number in the channel."""
 
-    def session_closed(self, number: int) -> None: ...
+    def session_closed(self, number: int) -> None:
+        """A block of `channel.session()` has ended."""
 
-    def session_changed(self, changed: SessionChanged) -> None: ...
+    def session_changed(self, changed: SessionChanged) -> None:
+        """Something became of a session: it has a host, moved, or its host drains or is lost."""
 
     # -- the xDS client
 
@@ -266,11 +269,14 @@ class Observer:
     def xds_disconnected(self, server: str) -> None:
         """The server is not used any more: a better one responds (A71), or nothing is watched there."""
 
-    def xds_request_sent(self, request: XdsRequest) -> None: ...
+    def xds_request_sent(self, request: XdsRequest) -> None:
+        """A request was sent to a control plane: a subscription, an ACK or a NACK."""
 
-    def xds_response_received(self, response: XdsResponse) -> None: ...
+    def xds_response_received(self, response: XdsResponse) -> None:
+        """A response of a control plane has come, and was parsed."""
 
-    def xds_resource(self, resource: XdsResource) -> None: ...
+    def xds_resource(self, resource: XdsResource) -> None:
+        """A resource has a new state."""
 
     # -- connections to hosts
 
@@ -285,9 +291,11 @@ class Observer:
 
     # -- policies
 
-    def weights(self, weights: WrrUpdate) -> None: ...
+    def weights(self, weights: WrrUpdate) -> None:
+        """Weighted round robin has new weights (A58)."""
 
-    def outlier(self, outlier: OutlierEvent) -> None: ...
+    def outlier(self, outlier: OutlierEvent) -> None:
+        """Outlier detection found an endpoint (A50)."""
 
 
 class Locate(Protocol):

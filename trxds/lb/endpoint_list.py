@@ -25,7 +25,8 @@ from .policy import Decision, PolicyInputs
 from .state import aggregate
 
 T = TypeVar("T")
-Key: TypeAlias = str | frozenset[str]  # an endpoint is identified by the set of its addresses (A61)
+Key: TypeAlias = str | frozenset[str]
+"""The identity of an endpoint: the set of its addresses (A61), or its only one."""
 
 READY = Connectivity.READY
 _CONNECTING = FixedPicker(QUEUE, "none is READY, and some may come to be", "an endpoint to connect")
@@ -211,6 +212,7 @@ class EndpointState:
         return self.ready
 
     def wake_at(self, hosts: Mapping[str, SubchannelInterface], now: float) -> float:
+        """Return when to try the next address, in seconds on Trio's clock; `inf` if there is none to try."""
         if self._host is not None or not 0 < self._num_tried < len(self.addresses):
             return math.inf
         # A host that was not leased before may turn out to be in backoff: then the next one is due now.
@@ -260,6 +262,7 @@ class EndpointList:
         self._first_pass: set[Key] | None = set()
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
+        """Return the decision: the endpoints' hosts, and a picker of those that are READY."""
         if inputs.endpoints.all is not self._last_endpoints:
             self._update_endpoints(inputs.endpoints.all)
         states = self._states.values()
@@ -277,6 +280,7 @@ class EndpointList:
         )
 
     def describe(self) -> str:
+        """Return how many endpoints are in which state, for explanations."""
         return count_states(endpoint.state for endpoint in self._states.values())
 
     def _update_endpoints(self, endpoints: tuple[Endpoint, ...]) -> None:

@@ -118,6 +118,8 @@ class Drop:
 
 
 PickResult: TypeAlias = Complete | Queue | Fail | Drop
+"""What a picker returns."""
+
 QUEUE = Queue()
 
 
@@ -173,6 +175,7 @@ class Trace:
         self.random = (copies or RandomCopies()).of
 
     def note(self, why: str, chose: str = "", *, saw: str = "", waits_for: str = "", address: str = "") -> None:
+        """Note what a picker saw, what it chose (a child's name, or an address), and why."""
         self.notes.append(TraceNote(why, chose, saw, waits_for, address))
 
     def pick(self, picker: Picker, call: PickArgs) -> PickResult:
@@ -200,6 +203,7 @@ class FixedPicker(Explainable):
 
 
 QUEUE_PICKER = FixedPicker(QUEUE)
+"""The picker with which every RPC waits for the next one."""
 
 
 def transient_failure_picker(status: Status, why: str = "the result is the same for every RPC") -> FixedPicker:

@@ -126,8 +126,8 @@ class ChannelControl:
 
     `notify_policy` passes a value to the next decision, in `PolicyInputs.pick_events`. `acquire` leases an address,
     once however often it is called, until `release` or until the node ends. `lookup` returns the subchannel that
-    somebody in the channel leases, or None, without leasing it. Take random numbers from `random`. `limits` and
-    `loads` count the RPCs of a cluster for circuit breaking (A32) and LRS. `observers` are called with what the
+    somebody in the channel leases, or None, without leasing it. Take random numbers from `random`. `circuit_breakers`
+    and `loads` count the RPCs of a cluster for circuit breaking (A32) and LRS. `observers` are called with what the
     policy, at `path` in the tree, sees of its hosts.
     """
 
@@ -170,3 +170,4 @@ class ExitIdle(Protocol):
 
 PolicyFactory = Callable[[ChannelControl], Policy]
 CONNECTING = PolicyState(Connectivity.CONNECTING, QUEUE_PICKER)
+"""The report of a child that has none yet: RPCs wait."""

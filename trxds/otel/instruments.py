@@ -26,6 +26,7 @@ REASON = "reason"
 RESULT = "result"
 
 OPTIONAL_LABELS = frozenset({LOCALITY, BACKEND, CUSTOM, DISCONNECT, SECURITY})
+"""The labels that `telemetry(optional_labels=...)` may switch on."""
 
 # A66's buckets, in seconds.
 LATENCIES = (
@@ -272,3 +273,4 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     *(SESSIONS_ACTIVE, SESSIONS_CREATED, SESSIONS_REPINNED, SESSIONS_DRAINING, SESSIONS_LOST, SESSION_PICKS),
     RPC_DURATION,
 )
+"""Every instrument, in the order of `docs/reference/metrics.md`."""

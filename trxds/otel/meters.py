@@ -42,7 +42,7 @@ def enabled_instruments(enable: Iterable[str], disable: Iterable[str], labels: f
 def instruments_named(name: str) -> set[Instrument]:
     found = {each for each in INSTRUMENTS if each.name == name or each.name.startswith(f"{name}.")}
     if not found:
-        raise ValueError(f"no instrument has the name {name!r} or begins so; docs/telemetry.md has them all")
+        raise ValueError(f"no instrument has the name {name!r} or begins so; docs/reference/metrics.md has them all")
     return found
 
 

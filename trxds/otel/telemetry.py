@@ -45,22 +45,25 @@ def telemetry(
 ) -> tuple[Telemetry, ...]:
     """Make the value of `open_channel(telemetry=...)` and `open_xds_client(telemetry=...)`.
 
-    Any number of channels may share it.
+    Any number of channels may share it. The program's global providers are never used (A66).
 
-    Without `meter_provider` there are no metrics and without `tracer_provider` no spans; the program's global ones are
-    never used (A66). `propagator` writes the context of a trace into the metadata of each attempt, W3C's
-    `traceparent` if there is no other.
+    Args:
+        meter_provider: Where metrics go; without it there are none.
+        tracer_provider: Where spans go; without it there are none.
+        propagator: Writes the context of a trace into the metadata of each attempt; W3C's `traceparent` by default.
+        enable: Instruments to add to those that are on by default, each by its name or by the beginning of its name,
+            such as `grpc.xds_client`. `docs/reference/metrics.md` lists all of them.
+        disable: Instruments to take away, in the same way.
+        optional_labels: Labels that are recorded where an instrument has them, such as `grpc.lb.locality`.
+        methods: A function that is called with the path of a method whose messages are no protobuf classes, and says
+            whether `grpc.method` may be that path; otherwise the label is "other".
+        custom_label: A function that returns the `grpc.client.call.custom` of a call (A108), if that label is enabled.
+        semconv: Add the duration of calls by the name that OpenTelemetry's own conventions have for it, and add their
+            attributes to spans.
+        own_events: Add span events that no proposal defines; their names begin with `trxds.`.
 
-    `enable` adds instruments to those that are on by default, and `disable` takes some away, each by its name or by the
-    beginning of its name (`grpc.xds_client`); `docs/telemetry.md` lists all of them. `optional_labels` are recorded
-    where an instrument has them: `grpc.lb.locality`, say. `methods` is called with the path of a method whose messages
-    are no protobuf classes, and says whether `grpc.method` may be that path; otherwise the label is "other".
-    `custom_label` returns the `grpc.client.call.custom` of a call (A108), if that label is enabled.
-
-    `semconv` adds the duration of calls by the name that OpenTelemetry's own conventions have for it, and adds their
-    attributes to spans. `own_events` adds span events that no proposal defines; their names begin with `trxds.`.
-
-    Raises `ValueError` for an instrument or a label that does not exist.
+    Raises:
+        ValueError: An instrument or a label does not exist.
     """
     labels = frozenset(optional_labels)
     # A name with a typo would be a metric without its label, found out when somebody needs it.

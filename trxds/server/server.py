@@ -51,13 +51,20 @@ class ServerListener(Protocol):
 class Server:
     """A gRPC server. Run it by `serve`, or by `await nursery.start(server.run)`.
 
-    `handlers` maps paths (`/pkg.Service/Method`) to handlers; `fallback` takes all other calls, which otherwise end
-    UNIMPLEMENTED. Both may be changed at any time. `connections` are the open ones; `calls` are all calls so far, in
-    order, unless `remember_calls` is false. With `tls`, an SSL context for servers, clients must speak TLS; gRPC
-    clients need "h2" among its ALPN protocols.
+    `connections` are the open ones; `calls` are all calls so far, in order.
 
-    A client may have `max_concurrent_streams` open on a connection, and as many handlers run for it; None is no limit.
-    `max_receive_size` is the largest message in bytes. `limits` bounds what one client may cost the others.
+    Args:
+        handlers: Handlers by path (`/pkg.Service/Method`). They may be changed at any time.
+        fallback: It takes all other calls, which otherwise end UNIMPLEMENTED.
+        address: `127.0.0.1` and a free port by default; the server's `address` has the real one.
+        network: A `MemoryNetwork` in place of sockets.
+        max_concurrent_streams: A client may have so many streams open on a connection, and as many handlers run for it;
+            None is no limit.
+        max_receive_size: The largest message, in bytes; 4 MiB by default.
+        options: Settings of the wire, for tests of clients.
+        limits: What one client may cost the others.
+        tls: An SSL context for servers: clients must speak TLS. gRPC clients need "h2" among its ALPN protocols.
+        remember_calls: With False `calls` stays empty.
     """
 
     def __init__(

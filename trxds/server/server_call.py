@@ -44,6 +44,7 @@ from .requests import content_subtype
 from .stream_owner import StreamOwner
 
 Handler: TypeAlias = Callable[["Call"], Awaitable[None]]
+"""An async function of one `Call`; `unary` and its like make one from a simpler function."""
 
 _log = logging.getLogger("trxds.server")
 
@@ -256,15 +257,18 @@ class Call:
             self.refuse(Status(StatusCode.INTERNAL, "the client ended the request inside a message"))
 
     def refuse(self, problem: Status) -> None:
+        """End the call with this status, and cancel its handler."""
         self._send_status(problem)
         self._scope.cancel()
 
     def was_reset(self, code: int) -> None:
+        """Note that the client has reset the stream."""
         self.fail(Status(StatusCode.CANCELLED, f"the client reset the stream: {code_name(code)}"))
         # Rapid reset (CVE-2023-44487).
         self._connection.count_reset()
 
     def fail(self, status: Status) -> None:
+        """Note that the call cannot go on, and cancel its handler."""
         self._finish(status)
         self._scope.cancel()
 

@@ -70,3 +70,4 @@ class SessionEventsLost:
 
 
 SessionEvent: TypeAlias = SessionPinned | SessionMoved | SessionDraining | SessionHostLost | SessionEventsLost
+"""An item of `Session.events`."""

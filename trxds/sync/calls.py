@@ -160,8 +160,13 @@ class UnaryUnary(_OneRequest[Req, Res], Protocol[Req, Res]):
     """A method with one request and one reply: `reply = method(request)`."""
 
     def __call__(self, request: Req, **options: Unpack[CallOptions]) -> Res: ...
-    def with_call(self, request: Req, **options: Unpack[CallOptions]) -> tuple[Res, trxds.CompletedCall]: ...
-    def future(self, request: Req, **options: Unpack[CallOptions]) -> Future[Res]: ...
+    def with_call(self, request: Req, **options: Unpack[CallOptions]) -> tuple[Res, trxds.CompletedCall]:
+        """Make the call; return its reply, and its metadata, status and peer."""
+        ...
+
+    def future(self, request: Req, **options: Unpack[CallOptions]) -> Future[Res]:
+        """Start the call; return the future of its reply. Cancelling the future cancels the call."""
+        ...
 
 
 class UnaryStream(_OneRequest[Req, Res], Protocol[Req, Res]):
@@ -172,7 +177,9 @@ class StreamUnary(_ManyRequests[Req, Res], Protocol[Req, Res]):
     """A method with many requests and one reply: `reply = method(requests)`, or `open` to send one by one."""
 
     def __call__(self, request: Iterable[Req], **options: Unpack[CallOptions]) -> Res: ...
-    def with_call(self, request: Iterable[Req], **options: Unpack[CallOptions]) -> tuple[Res, trxds.CompletedCall]: ...
+    def with_call(self, request: Iterable[Req], **options: Unpack[CallOptions]) -> tuple[Res, trxds.CompletedCall]:
+        """Make the call; return its reply, and its metadata, status and peer."""
+        ...
 
 
 class StreamStream(_ManyRequests[Req, Res], Protocol[Req, Res]):

@@ -132,3 +132,8 @@ def _for_threads(
 
 
 open_channel = _for_threads(trxds.open_channel)
+"""Open a channel for as long as the block lasts: `with trxds.sync.open_channel(target) as channel`.
+
+Entering starts a thread in which Trio runs, and leaving ends it. It takes the arguments of `trxds.open_channel` and
+raises the same errors, but `xds` is a `ValueError`: each channel has an xDS client of its own.
+"""

@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias
 from trxds.core.status import Status, StatusCode
 
 Compression: TypeAlias = Literal["gzip", "deflate", "identity"]
+"""The encodings of messages; `identity` is no compression."""
 """The compression of requests, by gRPC's names; `identity` is none."""
 
 IDENTITY: Compression = "identity"

@@ -1,0 +1,79 @@
+"""The how-to guides whose programs need more than one process, followed step by step."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from support.mesh import Mesh
+from support.programs import Programs, free_ports
+
+import trxds
+from trxds.resources.context import ParseContext
+from trxds.resources.protos import from_json
+from trxds.resources.types import RDS
+from trxds.testing import resources
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parent.parent
+GUIDES = ROOT / "docs" / "how-to"
+
+
+def blocks(guide: str, language: str) -> list[str]:
+    text = (GUIDES / guide).read_text("utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+def test_the_guide_to_tls_leads_to_calls_over_tls(tmp_path: Path) -> None:
+    (script,) = blocks("tls.md", "sh")
+    subprocess.run(["sh", "-e"], input=script, text=True, cwd=tmp_path, check=True, capture_output=True)
+    (port,) = free_ports(1)
+    for program in blocks("tls.md", "python"):
+        name = program.partition("\n")[0].removeprefix("# ")
+        if name.endswith(".py"):
+            (tmp_path / name).write_text(program.replace("50443", str(port)), "utf-8")
+    output = tmp_path / "output"
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with (
+        Programs.run(tmp_path, environ) as programs,
+        programs.started(["python", "secure_host.py"], tmp_path / "host"),
+    ):
+        until(lambda: (tmp_path / "host").exists() and "serves" in (tmp_path / "host").read_text())
+        assert programs.finish(["python", "secure_client.py"], output) == 0, output.read_text()
+        assert output.read_text() == "b'added apples'\n"
+        assert programs.finish(["python", "mutual_client.py"], output) == 0, output.read_text()
+        assert output.read_text() == "b'added bread'\n"
+
+
+def until(condition) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+async def test_the_retry_policy_of_a_route_is_read_as_the_guide_says(autojump_clock) -> None:
+    (text,) = blocks("retries.md", "yaml")
+    table = resources.routes("r", *yaml.safe_load(text)["routes"])
+    parsed = RDS.read(from_json(table), ParseContext())
+    assert parsed.errors == ()
+    policy = parsed.value.virtual_hosts[0].routes[0].action.retry_policy
+    assert policy.max_attempts == 4 and policy.base_interval == 0.1 and policy.max_interval == 1
+    assert {code.name for code in policy.codes} == {"UNAVAILABLE", "RESOURCE_EXHAUSTED"}
+
+
+async def test_the_hedging_policy_of_the_guide_is_taken(autojump_clock) -> None:
+    (text,) = blocks("retries.md", "json")
+    async with (
+        Mesh.run(1) as mesh,
+        trxds.open_channel(f"ipv4:{mesh.hosts[0]}", service_config=text, network=mesh.network) as channel,
+    ):
+        await channel.method("/shop.Search/Find")(b"")
