@@ -11,10 +11,10 @@ import trxds
 from trxds.client.call_protocol import CallOptions
 from trxds.client.method import receive_only_reply, send_all, streams_replies_error, swallowed_error
 from trxds.core.status import CANCELLED
-from trxds.portal.incoming import Incoming, receive_batch
+from trxds.portal.receive_buffer import ReceiveBuffer, receive_batch
 from trxds.portal.views import CallView, View
 
-from .hand_over import ContextBridge, HandOver, NextOf
+from .hand_over import ContextBridge, HandOver, NextValue
 
 Req = TypeVar("Req")
 Res = TypeVar("Res")
@@ -30,8 +30,8 @@ class Call(CallView, trxds.CallProtocol[Req, Res]):
         super().__init__(call)
         self._hand_over = hand_over
         self._call = call
-        self._incoming: Incoming[Res] = Incoming()
-        self._next_batch = NextOf(hand_over, partial(receive_batch, call))
+        self._received: ReceiveBuffer[Res] = ReceiveBuffer()
+        self._next_batch = NextValue(hand_over, partial(receive_batch, call))
         self._is_cancelled = False
 
     async def send(self, request: Req, *, compress: bool = True) -> bool:
@@ -44,12 +44,12 @@ class Call(CallView, trxds.CallProtocol[Req, Res]):
 
     async def receive(self) -> Res | None:
         """Return the next message; None when the server has ended the call with OK; see `trxds.Call.receive`."""
-        if self._incoming.is_empty:
+        if self._received.is_empty:
             batch = await self._next_batch.take()
             if batch is None:
                 return None
-            self._incoming.put(batch)
-        return self._incoming.take()
+            self._received.put(batch)
+        return self._received.take()
 
     async def wait_initial_metadata(self) -> trxds.Metadata:
         """Wait for the server's initial metadata; empty for a trailers-only response."""
@@ -64,7 +64,7 @@ class Call(CallView, trxds.CallProtocol[Req, Res]):
             return False
         self._is_cancelled = True
         self._next_batch.discard()
-        self._incoming.discard()
+        self._received.discard()
         self._hand_over.call_soon(self._call.cancel)
         return True
 

@@ -15,7 +15,7 @@ from trxds.portal.views import ChannelView
 from trxds.session_affinity.session_token import Key
 
 from .calls import MethodFactory
-from .hand_over import ContextBridge, HandOver, NextOf, start, stop
+from .hand_over import ContextBridge, HandOver, NextValue, start, stop
 from .session import Session, SessionPool
 
 T = TypeVar("T")
@@ -37,17 +37,17 @@ class Channel(MethodFactory, ChannelView):
     async def states(self) -> AsyncIterator[trxds.Connectivity]:
         """Return an async iterator of the present state and each later one; see `trxds.Channel.states`."""
         states = self._channel.states()
-        step = NextOf(self._hand_over, partial(anext, states, None))
+        step = NextValue(self._hand_over, partial(anext, states, None))
         while (state := await step.take()) is not None:
             yield state
 
     async def try_to_connect(self) -> None:
         """Make the channel connect without a call, if it is IDLE."""
 
-        async def ask() -> None:
+        async def connect() -> None:
             self._channel.try_to_connect()
 
-        await self._hand_over.wait(ask)
+        await self._hand_over.wait(connect)
 
     @asynccontextmanager
     async def session(

@@ -35,16 +35,16 @@ class Result(Generic[T]):
     A task that stops waiting loses nothing: another `wait` returns the same result.
     """
 
-    __slots__ = ("_error", "_is_cancelled", "_is_there", "_mailbox", "_on_cancel", "_value", "_waiter")
+    __slots__ = ("_bridge", "_error", "_is_cancelled", "_is_there", "_on_cancel", "_value", "_waiter")
 
-    def __init__(self, mailbox: Mailbox) -> None:
-        self._mailbox = mailbox
+    def __init__(self, bridge: LoopBridge) -> None:
+        self._bridge = bridge
         self._is_cancelled = False
         self._on_cancel: Callable[[Any], object] | None = None
         self._value: T | None = None
         self._error: BaseException | None = None
         self._is_there = False
-        self._waiter: asyncio.Future[None] = mailbox.loop.create_future()
+        self._waiter: asyncio.Future[None] = bridge.loop.create_future()
 
     # -- in the loop's thread
 
@@ -52,7 +52,7 @@ class Result(Generic[T]):
         """Wait for the result, and return it or raise it."""
         if not self._is_there:
             if self._waiter.done():  # a task that waited was cancelled
-                self._waiter = self._mailbox.loop.create_future()
+                self._waiter = self._bridge.loop.create_future()
             await self._waiter
         if self._error is not None:
             try:
@@ -63,6 +63,8 @@ class Result(Generic[T]):
 
     def cancel(self) -> None:
         """Cancel the function in Trio, if it has not ended."""
+        if self._is_there:
+            return
         self._is_cancelled = True
         if self._on_cancel is not None:
             self._on_cancel(self)
@@ -95,15 +97,15 @@ class Result(Generic[T]):
     def set_result(self, result: T, /) -> None:
         """Send the result to the loop."""
         self._value = result
-        self._mailbox.post(self)
+        self._bridge.post(self)
 
     def set_exception(self, exception: BaseException | None, /) -> None:
         """Send the exception to the loop."""
         self._error = exception
-        self._mailbox.post(self)
+        self._bridge.post(self)
 
 
-class Mailbox:
+class LoopBridge:
     """What goes between one event loop and Trio's thread, in both directions and in order."""
 
     def __init__(self, trio: hand_over.HandOver, loop: asyncio.AbstractEventLoop) -> None:
@@ -171,7 +173,7 @@ class HandOver:
 
     def __init__(self, thread: TrioThread[hand_over.HandOver], trio: hand_over.HandOver) -> None:
         self.trio = trio
-        self._mailboxes: dict[asyncio.AbstractEventLoop, Mailbox] = {}
+        self._bridges: dict[asyncio.AbstractEventLoop, LoopBridge] = {}
         weakref.finalize(self, thread.ask_to_stop).atexit = False
 
     async def wait(self, function: Callable[[], Awaitable[T]]) -> T:
@@ -185,28 +187,29 @@ class HandOver:
 
     def begin(self, function: Callable[[], Awaitable[T]]) -> Result[T]:
         """Begin to run `function` in Trio, in this task's context, and return its future result."""
-        mailbox = self._mailbox()
-        result: Result[T] = Result(mailbox)
-        mailbox.send(partial(copy_context().run, self.trio.begin, result, function), result)
+        bridge = self._bridge()
+        result: Result[T] = Result(bridge)
+        bridge.send(partial(copy_context().run, self.trio.begin, result, function), result)
         return result
 
     def call_soon(self, function: Callable[[], object]) -> None:
         """Call a synchronous function in Trio's thread, before anything that is handed over later begins."""
-        self._mailbox().send(function)
+        self._bridge().send(function)
 
     def future(self) -> Result[Any]:
         """Return a result that Trio's thread will set."""
-        return Result(self._mailbox())
+        return Result(self._bridge())
 
-    def _mailbox(self) -> Mailbox:
+    def _bridge(self) -> LoopBridge:
         loop = _running_loop(self.trio.channel.target)
-        mailbox = self._mailboxes.get(loop)
-        if mailbox is None:
+        bridge = self._bridges.get(loop)
+        if bridge is None:
             self.trio.check_can_wait()  # in a fork the loop is another
-            for closed in [each for each in self._mailboxes if each.is_closed()]:
-                del self._mailboxes[closed]
-            mailbox = self._mailboxes[loop] = Mailbox(self.trio, loop)
-        return mailbox
+            for each in list(self._bridges):  # a copy: another loop's thread may add its own
+                if each.is_closed():
+                    self._bridges.pop(each, None)
+            bridge = self._bridges[loop] = LoopBridge(self.trio, loop)
+        return bridge
 
 
 def _running_loop(target: str) -> asyncio.AbstractEventLoop:
@@ -219,7 +222,7 @@ def _running_loop(target: str) -> asyncio.AbstractEventLoop:
         ) from None
 
 
-class NextOf(Generic[T]):
+class NextValue(Generic[T]):
     """The next value of an iterator in Trio. A task that stops waiting loses none: the next `take` returns it."""
 
     def __init__(self, hand_over: HandOver, function: Callable[[], Awaitable[T]]) -> None:

@@ -12,7 +12,7 @@ from trxds.portal.views import BoundCallsView, SessionPoolView, SessionView
 from trxds.session_affinity.session_token import Key
 
 from .calls import MethodFactory
-from .hand_over import ContextBridge, HandOver, NextOf
+from .hand_over import ContextBridge, HandOver, NextValue
 
 
 class SessionEvents:
@@ -22,7 +22,7 @@ class SessionEvents:
         self._session = session
         self._events: trxds.SessionEvents | None = None
         self._error: Exception | None = None
-        self._next = NextOf(hand_over, self._receive)
+        self._next = NextValue(hand_over, self._receive)
         hand_over.call_soon(self._subscribe)
 
     def __aiter__(self) -> SessionEvents:

@@ -134,6 +134,7 @@ class Status:
 
 
 OK = Status(StatusCode.OK)
+"""The status of a call that succeeded, and the health of a host that takes calls."""
 CANCELLED = Status(StatusCode.CANCELLED, "cancelled by the client")
 
 

@@ -11,7 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar, Unpack, cast, overload
 import trxds
 from trxds.client.call_protocol import CallOptions
 from trxds.client.method import receive_only_reply
-from trxds.portal.incoming import Incoming, receive_batch
+from trxds.portal.receive_buffer import ReceiveBuffer, receive_batch
 from trxds.portal.views import CallView, View
 
 from .hand_over import ContextBridge, HandOver
@@ -27,19 +27,19 @@ class ResponseStream(CallView, Generic[Res]):
         super().__init__(call)
         self._hand_over = hand_over
         self._call = call
-        self._incoming: Incoming[Res] = Incoming()
+        self._received: ReceiveBuffer[Res] = ReceiveBuffer()
         self._is_cancelled = False
 
     def receive(self) -> Res | None:
         """Wait for the next message and return it; None when the server has ended the call with OK."""
         if self._is_cancelled:
-            self._incoming.discard()
-        if self._incoming.is_empty:
+            self._received.discard()
+        if self._received.is_empty:
             batch = self._hand_over.wait(partial(receive_batch, self._call))
             if batch is None:
                 return None
-            self._incoming.put(batch)
-        return self._incoming.take()
+            self._received.put(batch)
+        return self._received.take()
 
     def wait_initial_metadata(self) -> trxds.Metadata:
         """Wait for the server's initial metadata; empty for a trailers-only response."""

@@ -31,7 +31,7 @@ async def receive_batch(call: trxds.CallProtocol[Any, Res]) -> Batch[Res] | None
     return messages, None
 
 
-class Incoming(Generic[Res]):
+class ReceiveBuffer(Generic[Res]):
     """The messages of one call that the other thread has, before it takes them one by one."""
 
     def __init__(self) -> None:
