@@ -2,6 +2,7 @@
 
 import json
 from contextlib import asynccontextmanager
+from socket import create_server
 
 import pytest
 import trio
@@ -183,3 +184,11 @@ def test_a_program_has_its_address_for_a_name_unless_it_is_given_one():
         ("127.0.0.1:9901", "127.0.0.1:9901"),
         ("cart", "127.0.0.1:9902"),
     ]
+
+
+def test_a_port_that_is_taken_is_an_error_with_a_remedy():
+    with create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = CliRunner().invoke(main, ["live", "127.0.0.1:1", "--port", str(port)])
+    assert done.exit_code == 1
+    assert f"127.0.0.1:{port}: " in done.output and "take another port with --port" in done.output

@@ -139,13 +139,15 @@ def live(programs: tuple[str, ...], token: str, port: int) -> None:
         named = named_programs(programs, token)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="ADDRESS") from error
+    problem = ""
     try:
         trio.run(_serve_live, named, Admin(f"127.0.0.1:{port}", secrets.token_urlsafe()))
     except* KeyboardInterrupt:
         click.echo("stopped")
     except* OSError as errors:
-        text = f"{connect_error(errors)}; take another port with --port, or 0 for a free one"
-        raise click.ClickException(f"127.0.0.1:{port}: {text}") from None
+        problem = f"127.0.0.1:{port}: {connect_error(errors)}; take another port with --port, or 0 for a free one"
+    if problem:  # not in an `except*`, which would make a group of it
+        raise click.ClickException(problem)
 
 
 async def _serve_live(named: tuple[NamedProgram, ...], admin: Admin) -> None:
