@@ -6,10 +6,13 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from ..recording.command import save_resources
+from ..recording.sources import from_program
 from .pages import HOSTS, LB, RUOK, SESSIONS, XDS, Page, tree_lines
 from .program import Program, is_address
 from .show import run, show_on, show_once, show_tap
@@ -68,11 +71,21 @@ def sessions(address: str, token: str, as_json: bool, watch: bool, by_host: bool
 
 @click.command()
 @_page
-def xds(address: str, token: str, as_json: bool, watch: bool) -> None:
+@click.option(
+    "--save",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the resources themselves to a file, without secrets, for `trxds rehearse`.",
+)
+def xds(address: str, token: str, as_json: bool, watch: bool, save: Path | None) -> None:
     """Show the xDS resources of the program at ADDRESS: state, version, age and error.
 
     Exits 1 if a resource has an error.
     """
+    if save is not None:
+        if watch or as_json:
+            raise click.UsageError("--save writes a file and shows nothing; leave --watch and --json out")
+        save_resources(save, f"the program at {address}", partial(from_program, address, token))
+        return
     _show(XDS, address, token, as_json, watch)
 
 
