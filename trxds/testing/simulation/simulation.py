@@ -19,7 +19,6 @@ from random import Random
 from typing import Any, TypeVar
 
 import trio
-from trio.testing import MockClock
 
 from trxds.client.channel import Channel, open_channel
 from trxds.core.determinism import SOURCES, Sources
@@ -89,6 +88,9 @@ class Simulation:
 
     def run(self, scenario: Callable[[Simulation], Awaitable[T]]) -> T:
         """Run the scenario to its end, and return its result. Not in Trio: it has a run of its own."""
+        # Here, because Trio's test tools import pytest, which programs with a test server do not need.
+        from trio.testing import MockClock
+
         runtime = self.random("runtime")
         sources = Sources(
             new_random=lambda: Random(runtime.getrandbits(64)),
