@@ -159,6 +159,14 @@ def test_an_exception_of_the_scenario_comes_out_as_it_is():
         Simulation().run(fails)
 
 
+def test_a_scenario_that_waits_in_vain_is_given_up():
+    async def waits(mesh):
+        await trio.sleep_forever()
+
+    with pytest.raises(trio.TooSlowError, match="not ended within 86400 s on its clock, which is max_time"):
+        Simulation().run(waits)
+
+
 # -- time
 
 

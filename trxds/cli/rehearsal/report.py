@@ -198,9 +198,8 @@ def _load(plan: Plan, record: Record, name: str, window: tuple[float, float]) ->
     for step in plan.steps if name == "after" else ():
         served = step.resources or served
     listed = _listed(plan, served)
-    begin, end = math.ceil(window[0]), math.floor(window[1])
-    if begin >= end or end >= len(record.host_calls):
-        begin, end = min(begin, len(record.host_calls) - 1), len(record.host_calls) - 1
+    end = min(math.floor(window[1]), len(record.host_calls) - 1)
+    begin = min(math.ceil(window[0]), end)  # the same second, if the window has no whole one
     seconds = max(1, end - begin)
     calls = [last - first for first, last in zip(record.host_calls[begin], record.host_calls[end], strict=True)]
     by_host = {
