@@ -240,6 +240,7 @@ def test_an_error_in_a_file_ends_the_command_with_its_line(files, run):
         (["AFTER", "--hosts", "10.9.9.9:1 latency=5ms"], "10.9.9.9:1 is no endpoint in any of the files"),
         (["AFTER", "--hosts", "latency=5ms p99=1ms"], "is no number of seconds from the latency"),
         (["AFTER", "--timeout", "soon"], "'soon' is no time"),
+        (["AFTER", "--keepalive", "5s"], "must be 10s or more"),
         (["AFTER", "AFTER", "--script", "AFTER"], "with --script there is one file"),
     ],
 )
