@@ -420,6 +420,28 @@ def test_a_host_that_comes_back_is_used_again():
     assert Simulation().run(scenario) == b"apples"
 
 
+def test_connections_that_a_server_has_not_accepted_are_reset_with_its_end():
+    async def scenario(mesh):
+        listener = mesh.network.listen(HOSTS[0])
+        stream = await mesh.network.of("client").connect(HOSTS[0])
+        await listener.aclose()
+        with pytest.raises(trio.BrokenResourceError):
+            await stream.receive_some()
+        with pytest.raises(ConnectionRefusedError):
+            await mesh.network.of("client").connect(HOSTS[0])
+
+    Simulation().run(scenario)
+
+
+def test_an_address_is_listened_at_once_only():
+    async def scenario(mesh):
+        mesh.add_host(HOSTS[0])
+        with pytest.raises(OSError, match="Address already in use"):
+            mesh.network.listen(HOSTS[0])
+
+    Simulation().run(scenario)
+
+
 def test_a_dead_control_plane_changes_nothing_until_it_is_back():
     async def scenario(mesh):
         hosts = add_hosts(mesh, *HOSTS[:2])
