@@ -135,6 +135,13 @@ def test_latency_that_a_step_adds_is_reported(files, run, tmp_path):
     assert report["latency_added"]["after"]["p50"] == pytest.approx(99.0)
 
 
+def test_a_window_without_a_whole_second_has_no_load(files, run):
+    before, after = files("before", resources(*HOSTS)), files("after", resources(*HOSTS[1:]))
+    load = json.loads(run(before, after, "--before", "500ms", "--after", "20s", "--json").stdout)["load"]
+    assert (load["before"]["hosts"], load["before"]["with_calls"]) == (4, 0)
+    assert load["after"]["with_calls"] == 3
+
+
 def test_evenness_is_one_if_all_hosts_have_as_much():
     assert evenness([3.0, 3.0]) == {"hosts": 2, "with_calls": 2, "peak_to_mean": 1.0, "fairness": 1.0}
     assert evenness([4.0, 0.0]) == {"hosts": 2, "with_calls": 1, "peak_to_mean": 2.0, "fairness": 0.5}
@@ -233,6 +240,7 @@ def test_an_error_in_a_file_ends_the_command_with_its_line(files, run):
         (["AFTER", "--hosts", "10.9.9.9:1 latency=5ms"], "10.9.9.9:1 is no endpoint in any of the files"),
         (["AFTER", "--hosts", "latency=5ms p99=1ms"], "is no number of seconds from the latency"),
         (["AFTER", "--timeout", "soon"], "'soon' is no time"),
+        (["AFTER", "--keepalive", "5s"], "must be 10s or more"),
         (["AFTER", "AFTER", "--script", "AFTER"], "with --script there is one file"),
     ],
 )

@@ -135,7 +135,7 @@ async def _nothing_to_see() -> AsyncIterator[Any]:
 def _page_message(data: bytes) -> None:
     page: Any = Page(_text(data))
     channels: Any = {"shop": Closed()}
-    trio.run(Viewer(page, _nothing_to_see, partial(explain, channels), {}).run)
+    trio.run(Viewer(page, _nothing_to_see, {"explain": partial(explain, channels)}, {}).run)
 
 
 def _program_answer(data: bytes) -> None:

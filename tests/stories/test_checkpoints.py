@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
-from support.mesh import PLANE, Mesh, ask
+from support.mesh import METHOD, PLANE, Mesh, ask
 from support.plain import hosts_in_memory
 
 import trxds
@@ -166,7 +166,13 @@ TRIED = {
         "Channel.wait_for_state_change",
         "Channel.states",
     },
-    "sessions": {"Channel.rebalance_sessions", "Session.moving", "Session.wait_draining", "SessionEvents.__anext__"},
+    "sessions": {
+        "Channel.rebalance_sessions",
+        "Session.explain",
+        "Session.moving",
+        "Session.wait_draining",
+        "SessionEvents.__anext__",
+    },
     "state_streams": {
         "state_stream.open",
         "state_stream.StateStream.subscribe",
@@ -184,6 +190,7 @@ TRIED = {
         "testing.MemoryNetwork.connect",
         "testing.MemoryNetwork.resolve",
     },
+    "simulations": {"testing.Simulation.serve", "testing.Simulation.open_channel"},
     "planes": {
         "testing.ManagementServer.serve",
         "testing.ManagementServer.wait_for",
@@ -281,6 +288,7 @@ async def test_checkpoints_of_sessions(probes, autojump_clock):
         mesh.endpoints("cart", xds.locality(*mesh.hosts, health={host: "DRAINING"}))
         await trio.sleep(1)
         await probes.always("Session.wait_draining", session.wait_draining())
+        await probes.always("Session.explain", session.explain(METHOD))
         await ask(session)
         mesh.endpoints("cart", mesh.hosts)
         await trio.sleep(1)
@@ -336,3 +344,12 @@ async def test_checkpoints_of_planes(probes, autojump_clock):
         await probes.always("testing.ManagementServer.wait_for_ack", plane.wait_for_ack("LDS"))
         await probes.always("testing.ManagementServer.wait_for_nack", plane.wait_for_nack("CDS"))
         await probes.always("testing.ManagementServer.wait_for_streams", plane.wait_for_streams(1))
+
+
+def test_checkpoints_of_simulations(probes):
+    async def scenario(mesh):
+        await probes.always("testing.Simulation.serve", mesh.serve("10.0.0.2:50051"))
+        async with probes.block("testing.Simulation.open_channel", mesh.open_channel("ipv4:10.0.0.2:50051")):
+            pass
+
+    testing.Simulation(seed=1).run(scenario)

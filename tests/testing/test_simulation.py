@@ -159,6 +159,14 @@ def test_an_exception_of_the_scenario_comes_out_as_it_is():
         Simulation().run(fails)
 
 
+def test_a_scenario_that_waits_in_vain_is_given_up():
+    async def waits(mesh):
+        await trio.sleep_forever()
+
+    with pytest.raises(trio.TooSlowError, match="not ended within 86400 s on its clock, which is max_time"):
+        Simulation().run(waits)
+
+
 # -- time
 
 
@@ -410,6 +418,28 @@ def test_a_host_that_comes_back_is_used_again():
             return await call(channel, timeout=1)
 
     assert Simulation().run(scenario) == b"apples"
+
+
+def test_connections_that_a_server_has_not_accepted_are_reset_with_its_end():
+    async def scenario(mesh):
+        listener = mesh.network.listen(HOSTS[0])
+        stream = await mesh.network.of("client").connect(HOSTS[0])
+        await listener.aclose()
+        with pytest.raises(trio.BrokenResourceError):
+            await stream.receive_some()
+        with pytest.raises(ConnectionRefusedError):
+            await mesh.network.of("client").connect(HOSTS[0])
+
+    Simulation().run(scenario)
+
+
+def test_an_address_is_listened_at_once_only():
+    async def scenario(mesh):
+        mesh.add_host(HOSTS[0])
+        with pytest.raises(OSError, match="Address already in use"):
+            mesh.network.listen(HOSTS[0])
+
+    Simulation().run(scenario)
 
 
 def test_a_dead_control_plane_changes_nothing_until_it_is_back():

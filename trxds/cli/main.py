@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -28,6 +29,8 @@ from .cookie import as_lines, read_cookie
 from .demo.run import run_demo, run_live
 from .demo.screen import show_page, show_verdict, watching
 from .explain import CREDENTIALS, call_metadata, explain_call, has_destination, show_in_program
+from .recording.command import save_resources
+from .recording.sources import from_control_plane
 from .rehearsal.command import rehearse
 from .running.commands import COMMANDS, checked
 from .running.program import Program
@@ -133,11 +136,18 @@ def plane(file: Path, port: int, host: str) -> None:
 @click.option("--connect", is_flag=True, help="Also ask its servers, and say what they answer.")
 @click.option("--target", metavar="xds:///NAME", help="With --connect: ask for the Listener of this target.")
 @click.option("--within", default=5.0, show_default=True, help="Seconds that a server has for its answer.")
-def check(bootstrap: Path, connect: bool, target: str | None, within: float) -> None:
+@click.option(
+    "--save",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="With --connect and --target: write the target's resources, without secrets, for `trxds rehearse`.",
+)
+def check(bootstrap: Path, connect: bool, target: str | None, within: float, save: Path | None) -> None:
     """Check the file BOOTSTRAP and print its errors and warnings, line by line.
 
     Exits 1 if there is an error in the file, or if a server does not answer as it should.
     """
+    if save is not None and not (connect and target):
+        raise click.UsageError("--save needs --connect and --target, whose resources it writes")
     report = check_file(bootstrap)
     for finding in report.findings:
         click.echo(f"{bootstrap}:{finding}")
@@ -151,6 +161,8 @@ def check(bootstrap: Path, connect: bool, target: str | None, within: float) -> 
             raise click.BadParameter(str(error), param_hint="--target") from error
         for uri, answer in answers.items():
             click.echo(f"{uri}: {'' if answer.is_good else 'error: '}{answer.text}")
+        if save is not None and target is not None and any(answer.is_good for answer in answers.values()):
+            save_resources(save, target, partial(from_control_plane, report.bootstrap, target, TcpNetwork(), within))
         sys.exit(0 if all(answer.is_good for answer in answers.values()) else 1)
 
 

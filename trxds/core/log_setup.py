@@ -13,6 +13,7 @@ from collections.abc import Mapping
 VARIABLE = "TRXDS_LOG"
 LOGGERS = (
     "admin",
+    "aio",
     "client",
     "lb",
     "observers",

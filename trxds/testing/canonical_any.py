@@ -21,12 +21,13 @@ def canonical(packed: protos.AnyProto) -> protos.AnyProto:
     except KeyError:
         return packed  # a type that nobody here knows
     message = message_factory.GetMessageClass(descriptor).FromString(packed.value)
-    for each in _anys(message):
+    for each in nested_anys(message):
         each.value = canonical(each).value
     return protos.AnyProto(type_url=packed.type_url, value=message.SerializeToString(deterministic=True))
 
 
-def _anys(message: Any) -> Iterator[Any]:
+def nested_anys(message: Any) -> Iterator[Any]:
+    """Yield the Anys in a message, and none of those in them."""
     for field, value in message.ListFields():
         if field.message_type is None:
             continue
@@ -38,7 +39,7 @@ def _anys(message: Any) -> Iterator[Any]:
             if each.DESCRIPTOR.full_name == "google.protobuf.Any":
                 yield each
             else:
-                yield from _anys(each)
+                yield from nested_anys(each)
 
 
 def _is_repeated(field: Any) -> bool:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from trxds.cli.resource_file import ResourceFile, read_resource_file
 from trxds.core.plural import plural
+from trxds.transport.keepalive import MIN_KEEPALIVE_TIME
 
 from . import mesh_of_files
 from .child import RehearsalError, run_in_child
@@ -64,6 +66,9 @@ _EXPECT_HELP = f"Exit 1 unless this holds: 'moved<=5% failed==0'. There are {', 
 )
 @click.option("--timeout", type=SECONDS, default="5s", show_default=True, help="Deadline of each call.")
 @click.option(
+    "--keepalive", type=SECONDS, help="The clients' keepalive_time, 10s or more.  [default: they send no PING]"
+)
+@click.option(
     "--before", "first", type=SECONDS, default="30s", show_default=True, help="When the first AFTER is served."
 )
 @click.option(
@@ -99,6 +104,7 @@ def rehearse(
     sessions: int,
     rps: float,
     timeout: float,
+    keepalive: float | None,
     first: float,
     rest: float,
     behaviours: tuple[str, ...],
@@ -117,7 +123,9 @@ def rehearse(
 
     Exits 1 if a file has errors, or an expectation does not hold.
     """
-    load = Load(clients, sessions, rps, timeout, targets, methods)
+    if keepalive is not None and keepalive < MIN_KEEPALIVE_TIME:
+        raise click.BadParameter(f"must be {MIN_KEEPALIVE_TIME:g}s or more", param_hint="--keepalive")
+    load = Load(clients, sessions, rps, timeout, keepalive, targets, methods)
     contents = [_read(file) for file in files]
     remarks = [f"{file}: {remark}" for file, content in zip(files, contents, strict=True) for remark in content.remarks]
     series = [tuple(content.resources.values()) for content in contents]
@@ -211,7 +219,7 @@ def _plan(
     if not targets:
         raise click.UsageError("BEFORE has no API listener, which clients ask for; name one by --target xds:///NAME")
     methods = load.methods or mesh_of_files.methods(resources)
-    load = Load(load.clients, load.sessions, load.rps, load.timeout, targets, methods)
+    load = replace(load, targets=targets, methods=methods)
     try:
         behaviour, single = parse_behaviours(behaviours, addresses)
     except ValueError as error:

@@ -38,12 +38,16 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The load of the rehearsal: clients, the sessions of each, and the calls that each makes in a second."""
+    """The load of the rehearsal: clients, the sessions of each, and the calls that each makes in a second.
+
+    `timeout` is each call's, and `keepalive` the clients' `keepalive_time`, both in seconds.
+    """
 
     clients: int = 20
     sessions: int = 1
     rps: float = 1.0
     timeout: float = 5.0
+    keepalive: float | None = None
     targets: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
 

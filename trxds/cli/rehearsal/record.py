@@ -73,7 +73,8 @@ class ClientObserver(Observer):
         record, now = self._record, self._now()
         if changed.kind in ("pinned", "moved"):
             record.pins.append((now, self._client, changed.session, changed.address))
-        if changed.kind == "moved":
+        # A session whose next route has another cluster may be on the same host there.
+        if changed.kind == "moved" and changed.before != changed.address:
             move = Move(
                 now, self._client, changed.session, changed.before, changed.address, changed.reason, changed.change
             )

@@ -2,7 +2,8 @@
 
 Times are seconds since the start. The time is cut into three windows: `before` the first step, the `change` until the
 mesh has settled, and `after`. It has settled when the last thing has happened that the steps caused: a session that
-moved, a call that failed, a connection that opened or ended, a response of the control plane.
+moved, a call that failed, a connection that opened or ended, a response of the control plane. If it does not settle,
+`after` is the second half of the time that follows the last step.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ def make_report(plan: Plan, record: Record, digest: str) -> Report:
     start = min(WARM_UP, plan.steps[0].at / 2)
     changed = plan.steps[0].at
     settled = _settled_at(plan, record)
-    windows = {"before": (start, changed), "change": (changed, settled), "after": (settled, plan.end)}
+    last = max(step.at + (step.lasts or 0.0) for step in plan.steps)
+    afterwards = settled if settled <= plan.end - QUIET else (last + plan.end) / 2
+    windows = {"before": (start, changed), "change": (changed, afterwards), "after": (afterwards, plan.end)}
     latencies = {name: _latency(record, window) for name, window in windows.items()}
     steps = [_step(plan, record, number) for number in range(len(plan.steps))]
     moved = [move for move in record.moves if move.at >= changed]
@@ -195,9 +198,8 @@ def _load(plan: Plan, record: Record, name: str, window: tuple[float, float]) ->
     for step in plan.steps if name == "after" else ():
         served = step.resources or served
     listed = _listed(plan, served)
-    begin, end = math.ceil(window[0]), math.floor(window[1])
-    if begin >= end or end >= len(record.host_calls):
-        begin, end = min(begin, len(record.host_calls) - 1), len(record.host_calls) - 1
+    end = min(math.floor(window[1]), len(record.host_calls) - 1)
+    begin = min(math.ceil(window[0]), end)  # the same second, if the window has no whole one
     seconds = max(1, end - begin)
     calls = [last - first for first, last in zip(record.host_calls[begin], record.host_calls[end], strict=True)]
     by_host = {

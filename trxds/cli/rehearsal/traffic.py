@@ -32,7 +32,9 @@ async def run_client(mesh: Simulation, plan: Plan, number: int, record: Record) 
     bootstrap = bootstrap_of(everything, node, delta=plan.delta)
     async with AsyncExitStack() as stack:
         channel = await stack.enter_async_context(
-            mesh.open_channel(target, client=node, bootstrap=bootstrap, telemetry=observer)
+            mesh.open_channel(
+                target, client=node, bootstrap=bootstrap, telemetry=observer, keepalive_time=load.keepalive
+            )
         )
         sessions = [await stack.enter_async_context(channel.session()) for _ in range(load.sessions)]
         callers: list[MethodFactory] = [*sessions] or [channel]

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -15,6 +16,8 @@ import trio
 from trxds.admin.address import Admin
 from trxds.transport.connect import connect_error
 
+from ..recording.command import save_resources
+from ..recording.sources import from_program
 from .page_relay import NamedProgram, named_programs, serve_programs
 from .pages import HOSTS, LB, RUOK, SESSIONS, XDS, Page, tree_lines
 from .program import Program, is_address
@@ -74,11 +77,21 @@ def sessions(address: str, token: str, as_json: bool, watch: bool, by_host: bool
 
 @click.command()
 @_page
-def xds(address: str, token: str, as_json: bool, watch: bool) -> None:
+@click.option(
+    "--save",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the resources themselves to a file, without secrets, for `trxds rehearse`.",
+)
+def xds(address: str, token: str, as_json: bool, watch: bool, save: Path | None) -> None:
     """Show the xDS resources of the program at ADDRESS: state, version, age and error.
 
     Exits 1 if a resource has an error.
     """
+    if save is not None:
+        if watch or as_json:
+            raise click.UsageError("--save writes a file and shows nothing; leave --watch and --json out")
+        save_resources(save, f"the program at {address}", partial(from_program, address, token))
+        return
     _show(XDS, address, token, as_json, watch)
 
 

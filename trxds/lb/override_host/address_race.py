@@ -119,7 +119,7 @@ class HappyEyeballs:
 
     def _release_losers(self) -> None:
         racing = {address for addresses in self._races for address in addresses}
-        for address in self._spares - racing:
+        for address in sorted(self._spares - racing):
             self._spares.remove(address)
             entry = self._table.get(address)
             if entry is not None and entry.is_spare:

@@ -89,7 +89,7 @@ class OverrideHost:
             picker,
             children={_CHILD: config.child},
             # The texts among the events are addresses of cookies' hosts that nobody has connected yet.
-            connect=(*next_hosts, *(address for address in inputs.pick_events if isinstance(address, str))),
+            connect=(*next_hosts, *sorted(address for address in inputs.pick_events if isinstance(address, str))),
             wake_at=min(
                 self._table.sweep_at, self._eyeballs.wake_at, self._first_pass.ends_at if in_first_pass else math.inf
             ),

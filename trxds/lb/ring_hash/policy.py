@@ -48,7 +48,7 @@ class RingHash:
             self._apply_update(inputs.config, inputs.endpoints)
         if not self._endpoints:
             return Decision(FAILURE, no_endpoints_picker(inputs.endpoints))
-        for key in self._endpoints.keys() & inputs.pick_events:
+        for key in sorted(self._endpoints.keys() & inputs.pick_events, key=str):
             self._exit_idle(key)
         self._update_states(inputs, now)
         state = aggregate(Counter(each.state for each in self._states.values()), len(self._endpoints))

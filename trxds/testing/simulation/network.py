@@ -6,10 +6,12 @@ Each client sees it by `of(client)`, so that a fault can concern one client, one
 from __future__ import annotations
 
 import errno
+import math
 import os
 import socket
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
@@ -293,19 +295,23 @@ class SimulatedListener(trio.abc.Listener[SimulatedStream]):
     def __init__(self, network: SimulatedNetwork, address: str) -> None:
         self._network = network
         self._address = address
-        self._arrivals, self._queue = trio.open_memory_channel[SimulatedStream](10_000)
+        self._arrivals, self._queue = trio.open_memory_channel[tuple[Connection, SimulatedStream]](math.inf)
 
     def deliver(self, connection: Connection) -> Endpoint:
         """Queue a new connection for `accept`."""
         stream = SimulatedStream(connection.to_client)
-        self._arrivals.send_nowait(stream)
+        self._arrivals.send_nowait((connection, stream))
         return stream
 
     async def accept(self) -> SimulatedStream:
-        return await self._queue.receive()
+        return (await self._queue.receive())[1]
 
     async def aclose(self) -> None:
         self._network.release(self._address)
         self._arrivals.close()
+        # As the system does with connections that nobody has accepted.
+        with suppress(trio.EndOfChannel, trio.WouldBlock, trio.ClosedResourceError):
+            while True:
+                self._queue.receive_nowait()[0].reset()
         self._queue.close()
         await trio.lowlevel.checkpoint()

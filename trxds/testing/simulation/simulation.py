@@ -19,7 +19,6 @@ from random import Random
 from typing import Any, TypeVar
 
 import trio
-from trio.testing import MockClock
 
 from trxds.client.channel import Channel, open_channel
 from trxds.core.determinism import SOURCES, Sources
@@ -41,6 +40,9 @@ PLANE_ADDRESS = "192.0.2.1:18000"
 LATENCY = 0.0005
 """Seconds that a byte takes from one end of a link to the other, unless a simulation says otherwise."""
 
+MAX_TIME = 86_400.0
+"""Seconds on its clock after which a simulation is given up, unless it says otherwise: a day."""
+
 START = 1_767_225_600.0
 """The time of day at the start of every simulation: 2026-01-01, 00:00 UTC."""
 
@@ -48,7 +50,8 @@ START = 1_767_225_600.0
 class Simulation:
     """A mesh in one process. Its methods, except `run`, are for the scenario that `run` runs.
 
-    `seed` decides everything that is random. `latency`, in seconds, is that of each link, one way.
+    `seed` decides everything that is random. `latency`, in seconds, is that of each link, one way. After `max_time`
+    seconds on its clock `run` raises `trio.TooSlowError`, because a scenario that waits in vain would never end.
     """
 
     plane: ManagementServer
@@ -60,11 +63,12 @@ class Simulation:
     network: SimulatedNetwork
     """The network, with its faults."""
 
-    def __init__(self, seed: int | str = 0, *, latency: float = LATENCY) -> None:
+    def __init__(self, seed: int | str = 0, *, latency: float = LATENCY, max_time: float = MAX_TIME) -> None:
         self.seed = seed
         self.hosts: dict[str, EchoHost] = {}
         """The hosts of `add_host` by their addresses."""
         self._latency = latency
+        self._max_time = max_time
         self._epoch = START
         self._timeline: Timeline
         self._nursery: trio.Nursery
@@ -89,6 +93,9 @@ class Simulation:
 
     def run(self, scenario: Callable[[Simulation], Awaitable[T]]) -> T:
         """Run the scenario to its end, and return its result. Not in Trio: it has a run of its own."""
+        # Here, because Trio's test tools import pytest, which programs with a test server do not need.
+        from trio.testing import MockClock
+
         runtime = self.random("runtime")
         sources = Sources(
             new_random=lambda: Random(runtime.getrandbits(64)),
@@ -114,7 +121,11 @@ class Simulation:
             self.plane = ManagementServer()
             self.plane_server = await self.serve(PLANE_ADDRESS, self.plane.handlers, remember_calls=False)
             try:
-                result.append(await scenario(self))
+                with trio.move_on_after(self._max_time) as limit:
+                    result.append(await scenario(self))
+                if limit.cancelled_caught:
+                    text = f"the scenario has not ended within {self._max_time:g} s on its clock, which is max_time"
+                    raise trio.TooSlowError(text)
             except Exception as error:
                 failure = error  # raised outside of the nursery, which would put it into a group
             self._nursery.cancel_scope.cancel()

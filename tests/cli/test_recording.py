@@ -1,0 +1,229 @@
+"""`--save` of `trxds check` and `trxds xds`: a file for rehearsals, which has no secret in it."""
+
+import stat
+from pathlib import Path
+
+import pytest
+import trio
+import yaml
+from click.testing import CliRunner
+
+import trxds
+from trxds.cli.main import main
+from trxds.cli.recording import file, sources
+from trxds.cli.recording.file import save
+from trxds.cli.resource_file import read_resource_file
+from trxds.resources import protos
+from trxds.testing import ManagementServer, MemoryNetwork
+from trxds.testing import resources as xds
+from trxds.xds.bootstrap import parse
+
+TYPES = "type.googleapis.com/envoy"
+SECRET = "hunter2-hunter2"
+
+
+def mesh():
+    return [
+        xds.listener("shop", routes="r", filters=[xds.stateful_session()]),
+        xds.routes("r", xds.route("cart")),
+        xds.cluster("cart"),
+        xds.endpoints("cart", xds.locality("10.0.0.2:50051")),
+    ]
+
+
+def saved(tmp_path, *resources):
+    path = tmp_path / "saved.yaml"
+    line = save(path, "a test", [protos.from_json(each) for each in resources])
+    return path.read_text(), line
+
+
+def read(text):
+    found = read_resource_file(text)
+    assert (found.problems, found.remarks) == ((), ())
+    return list(found.resources.values())
+
+
+def test_what_is_saved_is_what_rehearsals_read(tmp_path):
+    text, line = saved(tmp_path, *mesh(), *mesh())
+    assert [protos.from_json(each) for each in read(text)] == [protos.from_json(each) for each in mesh()]
+    assert line == f"{tmp_path}/saved.yaml: 4 resources; 0 fields left out"
+
+
+def test_the_file_says_what_it_is_and_that_secrets_are_left_out(tmp_path):
+    text, _ = saved(tmp_path, *mesh())
+    assert text.splitlines()[:3] == [
+        "# Recorded from a test by trxds.",
+        "# Credentials, private keys and inline secrets are left out:",
+        "# - none were found",
+    ]
+
+
+def test_only_its_owner_can_read_the_file_also_if_there_was_one(tmp_path):
+    (tmp_path / "saved.yaml").write_text("old")
+    (tmp_path / "saved.yaml").chmod(0o644)
+    saved(tmp_path, *mesh())
+    assert stat.S_IMODE((tmp_path / "saved.yaml").stat().st_mode) == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["saved.yaml"]
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
+    def no_room(*args, **more):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(file.yaml, "safe_dump", lambda *args, **more: "x")
+    monkeypatch.setattr(Path, "replace", no_room)
+    with pytest.raises(OSError, match="No space"):
+        saved(tmp_path, *mesh())
+    assert list(tmp_path.iterdir()) == []
+
+
+def tls(**context):
+    return {
+        "name": "tls",
+        "typed_config": {"@type": f"{TYPES}.extensions.transport_sockets.tls.v3.UpstreamTlsContext", **context},
+    }
+
+
+def with_secrets():
+    """Every place in which people put secrets that we know of."""
+    certificate = {"private_key": {"inline_string": SECRET}, "certificate_chain": {"inline_string": SECRET}}
+    cluster = xds.cluster("cart") | {
+        "transport_socket": tls(common_tls_context={"tls_certificates": [certificate]}),
+        "metadata": {"filter_metadata": {"pay": {"password": SECRET, "deep": [{"api_key": SECRET}], "region": "west"}}},
+    }
+    table = xds.routes("r", xds.route("cart"))
+    (host,) = table["virtual_hosts"]
+    host["request_headers_to_add"] = [{"header": {"key": "authorization", "value": SECRET}}]
+    host["routes"][0]["match"]["headers"] = [
+        {"name": "Authorization", "exact_match": SECRET},
+        {"name": "x-region", "exact_match": "west"},
+    ]
+    return [
+        xds.listener("shop", routes="r", filters=[xds.stateful_session()]),
+        table,
+        cluster,
+        xds.endpoints("cart", xds.locality("10.0.0.2:50051")),
+    ]
+
+
+def known(resources):
+    """Those that can be made with the messages that are installed here."""
+    made = []
+    for each in resources:
+        try:
+            made.append(protos.from_json(each))
+        except ValueError as error:
+            pytest.fail(f"the test's own resource is wrong: {error}")
+    return made
+
+
+def test_no_secret_is_in_the_file(tmp_path):
+    path = tmp_path / "saved.yaml"
+    packed = known(with_secrets())
+    assert all(SECRET.encode() in bytes(each.value) for each in packed[1:3])
+    save(path, "a test", packed)
+    text = path.read_text()
+    assert SECRET not in text
+    assert "west" in text, "what is no secret stays"
+    assert '# - CDS resource "cart": transport_socket\n' in text
+    assert '# - CDS resource "cart": metadata.filter_metadata.pay.password\n' in text
+    assert '# - RDS resource "r": virtual_hosts[0].routes[0].match.headers[0].exact_match\n' in text
+    data = yaml.safe_load(text)
+    (route,) = next(each for each in data if "virtual_hosts" in each)["virtual_hosts"][0]["routes"]
+    assert route["match"]["headers"] == [
+        {"name": "Authorization", "exact_match": "left-out"},
+        {"name": "x-region", "exact_match": "west"},
+    ]
+
+
+def test_a_name_with_a_line_end_stays_in_its_comment(tmp_path):
+    name = "cart\n- evil: true"
+    text, _ = saved(tmp_path, xds.cluster(name) | {"transport_socket": tls()})
+    assert not [line for line in text.splitlines() if line.startswith("- evil")]
+    assert yaml.safe_load(text)[0]["name"] == name
+
+
+def test_of_a_filter_that_nobody_knows_the_type_is_saved_and_nothing_else(tmp_path):
+    """A client ignores an optional one, and refuses another: so it does with what was saved."""
+    name = "type.googleapis.com/envoy.extensions.filters.http.oauth2.v3.OAuth2"
+    script = {"name": "login", "typed_config": {"@type": f"{TYPES}.config.route.v3.Route"}, "is_optional": True}
+    listener = protos.from_json(xds.listener("shop", routes="r", filters=[script]))
+    route = f"{TYPES}.config.route.v3.Route".encode()
+    unknown = name.encode() + b"\x12" + bytes([len(SECRET)]) + SECRET.encode()
+    assert route in listener.value
+    message = protos.Listener.FromString(listener.value)
+    manager = protos.HttpConnectionManager.FromString(message.api_listener.api_listener.value)
+    manager.http_filters[0].typed_config.MergeFromString(b"\x0a" + bytes([len(name)]) + unknown)
+    message.api_listener.api_listener.Pack(manager)
+    line = save(tmp_path / "saved.yaml", "a test", [protos.pack(message)])
+    text = (tmp_path / "saved.yaml").read_text()
+    assert SECRET not in text and name in text and line.endswith("1 resource; 1 field left out")
+    assert f'# - LDS resource "shop": the content of {name}\n' in text
+    assert read_resource_file(text).problems == ()
+
+
+# -- from where
+
+
+async def test_a_control_plane_is_asked_for_all_that_the_target_needs(autojump_clock, tmp_path):
+    network, plane = MemoryNetwork(), ManagementServer()
+    plane.put(*mesh(), xds.cluster("other"))
+    bootstrap = parse(xds.bootstrap("10.0.0.1:18000"))
+    async with plane.serve("10.0.0.1:18000", network):
+        found = await sources.from_control_plane(bootstrap, "xds:///shop", network, 5)
+    save(tmp_path / "saved.yaml", "it", found)
+    assert [protos.from_json(each) for each in read((tmp_path / "saved.yaml").read_text())] == [
+        protos.from_json(each) for each in mesh()
+    ]
+    assert network.attempts.keys() == {"10.0.0.1:18000"}, "no host was called"
+
+
+async def test_a_target_that_is_not_there_is_an_error(autojump_clock):
+    network, plane = MemoryNetwork(), ManagementServer()
+    async with plane.serve("10.0.0.1:18000", network):
+        with pytest.raises(sources.RecordError, match="xds:///shop: its resources did not come within 5 s"):
+            await sources.from_control_plane(parse(xds.bootstrap("10.0.0.1:18000")), "xds:///shop", network, 5)
+
+
+async def test_both_commands_save_what_the_client_has(tmp_path):
+    plane, admin = ManagementServer(), f"unix:{tmp_path}/admin"
+    plane.put(*mesh())
+    async with plane.serve() as address:
+        bootstrap = tmp_path / "bootstrap.json"
+        bootstrap.write_text(str(xds.bootstrap(address)).replace("'", '"'))
+        async with trxds.open_channel("xds:///shop", bootstrap=bootstrap, admin=admin) as channel:
+            await channel.explain("/shop.Cart/Add", timeout=10)
+            for number, command in enumerate(
+                (
+                    ["check", str(bootstrap), "--connect", "--target", "xds:///shop"],
+                    ["xds", admin],
+                )
+            ):
+                path = tmp_path / f"{number}.yaml"
+                words = [*command, "--save", str(path)]
+                done = await trio.to_thread.run_sync(lambda words=words: CliRunner().invoke(main, words))
+                assert done.exit_code == 0, done.output
+                assert done.output.splitlines()[-1] == f"{path}: 4 resources; 0 fields left out"
+                assert [protos.from_json(each) for each in read(path.read_text())] == [
+                    protos.from_json(each) for each in mesh()
+                ]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["check", "FILE", "--save", "x"], "--save needs --connect and --target"),
+        (["xds", "unix:/x", "--save", "x", "--json"], "leave --watch and --json out"),
+    ],
+)
+def test_an_option_that_does_not_fit_is_a_usage_error(tmp_path, words, message):
+    bootstrap = tmp_path / "bootstrap.json"
+    bootstrap.write_text("{}")
+    done = CliRunner().invoke(main, [str(bootstrap) if each == "FILE" else each for each in words])
+    assert done.exit_code == 2 and message in done.stderr
+
+
+def test_a_program_that_does_not_run_is_an_error(tmp_path):
+    done = CliRunner().invoke(main, ["xds", f"unix:{tmp_path}/none", "--save", str(tmp_path / "x.yaml")])
+    assert done.exit_code == 3 and "UNAVAILABLE" in done.stderr
+    assert not (tmp_path / "x.yaml").exists()

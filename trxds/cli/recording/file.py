@@ -1,0 +1,55 @@
+"""Writes recorded resources: a YAML list, readable by its owner only, which says what is not in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import yaml
+
+from trxds.core.plural import plural
+from trxds.resources import protos
+from trxds.resources.types import RESOURCE_TYPES
+
+from .redaction import Redaction
+
+MODE = 0o600
+
+_ORDER = tuple(RESOURCE_TYPES)
+
+
+def save(path: Path, source: str, packed: Iterable[protos.AnyProto]) -> str:
+    """Write the resources without their secrets; return a line for people. `OSError` if it cannot be written.
+
+    The same resource, which several channels of a program may have, is written once.
+    """
+    once = {(_ORDER.index(each.type_url), bytes(each.value)): each for each in packed if each.type_url in _ORDER}
+    redaction = Redaction()
+    for key in sorted(once):
+        redaction.add(once[key])
+    head = [f"Recorded from {source} by trxds.", "Credentials, private keys and inline secrets are left out:"]
+    head += [f"- {each}" for each in redaction.left_out] or ["- none were found"]
+    comment = "".join(f"# {_printable(line)}\n" for line in head)
+    _write(path, comment + yaml.safe_dump(redaction.resources, sort_keys=False, allow_unicode=False))
+    return (
+        f"{path}: {plural(len(redaction.resources), 'resource')}; {plural(len(redaction.left_out), 'field')} left out"
+    )
+
+
+def _printable(text: str) -> str:
+    # A name may hold anything, and a line end would end the comment.
+    return text.encode("unicode_escape").decode("ascii")
+
+
+def _write(path: Path, text: str) -> None:
+    """Write the file at once, or not at all: nobody may read half of it, nor with the permissions of an old one."""
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        new.replace(path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,95 @@
+"""The resources of a target, from its control plane, and those of a running program, by CSDS (A40)."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+
+import trio
+
+from trxds.admin.csds import SERVICE
+from trxds.admin.protos import ClientStatusRequest, ClientStatusResponse
+from trxds.client.channel import open_channel
+from trxds.core.observe import Locate, Observer, XdsResource
+from trxds.core.status import RpcError
+from trxds.resources import protos
+from trxds.resources.types import RESOURCE_TYPES
+from trxds.transport.connect import Network
+from trxds.xds.bootstrap import Bootstrap
+
+_QUIET = 0.5  # seconds without a new resource, after which all that the target needs are there
+
+
+class RecordError(Exception):
+    """The resources could not be had; the message says why."""
+
+
+class _ControlPlanesOnly:
+    """A network in which the control planes can be reached and hosts cannot: recording calls nobody."""
+
+    def __init__(self, network: Network, bootstrap: Bootstrap) -> None:
+        servers = [*bootstrap.servers, *(each for one in bootstrap.authorities.values() for each in one.servers)]
+        self._network = network
+        self._addresses = {server.address for server in servers}
+
+    async def connect(self, address: str) -> trio.abc.Stream:
+        if address in self._addresses:
+            return await self._network.connect(address)
+        await trio.lowlevel.checkpoint()
+        raise OSError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+
+    async def resolve(self, host: str, port: int) -> tuple[str, ...]:
+        return await self._network.resolve(host, port)
+
+
+class _Arrivals(Observer):
+    """Notes when a resource last changed; it is also the `Telemetry` that makes it."""
+
+    def __init__(self) -> None:
+        self.last = trio.current_time()
+
+    def observe(self, target: str, locate: Locate) -> Observer:
+        return self
+
+    def xds_resource(self, resource: XdsResource) -> None:
+        self.last = trio.current_time()
+
+
+async def from_control_plane(
+    bootstrap: Bootstrap, target: str, network: Network, within: float
+) -> list[protos.AnyProto]:
+    """Return the resources that a client of the target gets. Raises `RecordError` if there are none in time."""
+    arrivals = _Arrivals()
+    only = _ControlPlanesOnly(network, bootstrap)
+    with trio.move_on_after(within):
+        async with open_channel(target, bootstrap=bootstrap, network=only, telemetry=arrivals) as channel:
+            client = channel.admin_view().client
+            assert client is not None
+            while True:
+                found = [each.accepted.raw for each in client.resources if each.accepted is not None]
+                is_waiting = any(each.accepted is None and each.failed is None for each in client.resources)
+                if found and not is_waiting and trio.current_time() - arrivals.last >= _QUIET:
+                    return [protos.AnyProto(type_url=type_url, value=value) for type_url, value in found]
+                await trio.sleep(_QUIET / 5)
+    raise RecordError(f"{target}: its resources did not come within {within:g} s; is there such a target?")
+
+
+async def from_program(address: str, token: str) -> list[protos.AnyProto]:
+    """Return the resources of all channels of the program with that admin address. Raises `RecordError`."""
+    target = address if address.startswith("unix:") else f"dns:///{address}"
+    metadata = [("authorization", f"Bearer {token}")] if token else []
+    async with open_channel(target, max_receive_size=1 << 30) as channel:
+        fetch = channel.method(f"{SERVICE}/FetchClientStatus", ClientStatusRequest, ClientStatusResponse)
+        try:
+            answer = await fetch(ClientStatusRequest(), metadata=metadata, timeout=10)
+        except RpcError as error:
+            raise RecordError(f"{address}: {error.status}") from None
+    return list(_contents(answer))
+
+
+def _contents(answer: object) -> Iterator[protos.AnyProto]:
+    for config in answer.config:  # type: ignore[attr-defined]
+        for resource in config.generic_xds_configs:
+            if resource.HasField("xds_config") and resource.xds_config.type_url in RESOURCE_TYPES:
+                yield protos.AnyProto(type_url=resource.xds_config.type_url, value=resource.xds_config.value)
