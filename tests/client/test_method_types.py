@@ -168,6 +168,7 @@ def wrong_lines():
     return [number for number, line in enumerate(PROGRAM.splitlines(), 1) if line.endswith("wrong")]
 
 
+@pytest.mark.long
 def test_mypy_accepts_and_rejects_calls_by_the_kind_of_method(tmp_path):
     file = tmp_path / "program.py"
     file.write_text(PROGRAM, "utf-8")
@@ -177,6 +178,7 @@ def test_mypy_accepts_and_rejects_calls_by_the_kind_of_method(tmp_path):
     assert (found, done.stderr) == (wrong_lines(), ""), done.stdout
 
 
+@pytest.mark.long
 def test_pyright_accepts_and_rejects_the_same_lines(tmp_path):
     if not (shutil.which("node") and run_pyright("--version").returncode == 0) and os.environ.get("CI") is None:
         pytest.skip("pyright or node is missing, so pyright was not asked; CI does not let that pass")

@@ -203,6 +203,7 @@ def test_the_text_is_the_expected_one(golden, made, plain, package):
     assert text == (GOLDEN / golden).read_text("utf-8")
 
 
+@pytest.mark.long
 @BOTH_PROGRAMS
 def test_mypy_knows_the_types_and_has_nothing_against_the_modules(program, plain, tmp_path):
     path = tmp_path / "program.py"
@@ -223,6 +224,7 @@ def test_mypy_knows_the_types_and_has_nothing_against_the_modules(program, plain
     ], done.stdout
 
 
+@pytest.mark.long
 def test_mypy_has_nothing_against_relative_imports(package, tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={tmp_path}", "-p", "made"],
@@ -247,6 +249,7 @@ def run_pyright(*arguments):
     )
 
 
+@pytest.mark.long
 @BOTH_PROGRAMS
 def test_pyright_knows_the_types_and_has_nothing_against_the_modules(program, plain, tmp_path):
     there = shutil.which("node") and run_pyright("--version").returncode == 0

@@ -16,7 +16,7 @@ import pytest
 from support.conformance_protos import DESCRIPTORS, write_descriptors
 from support.go_peers import CONFORMANCE_CASES, KNOWN_FAILURES, program
 
-pytestmark = pytest.mark.usefixtures("go_programs")
+pytestmark = [pytest.mark.usefixtures("go_programs"), pytest.mark.long]
 
 HERE = Path(__file__).parent
 PATIENCE = 240  # seconds for a run, which takes ten

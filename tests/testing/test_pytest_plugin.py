@@ -97,6 +97,7 @@ def test_the_fixtures_work_with_the_configuration_of_the_documents(tmp_path: Pat
     assert (code, "2 passed" in output) == (0, True), output
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", [(), ("-p", "no:anyio")], ids=["anyio", "no-anyio"])
 def test_the_fixtures_work_without_trio_mode(options: tuple[str, ...], tmp_path: Path) -> None:
     files = {"pyproject.toml": NO_MODE, "conftest.py": PLUGIN, "test_carts.py": marked("@pytest.mark.trio")}
@@ -104,6 +105,7 @@ def test_the_fixtures_work_without_trio_mode(options: tuple[str, ...], tmp_path:
     assert (code, "2 passed" in output) == (0, True), output
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", [(), ("-p", "no:trio")], ids=["pytest-trio", "no-pytest-trio"])
 def test_the_fixtures_work_with_the_plugin_of_anyio(options: tuple[str, ...], tmp_path: Path) -> None:
     files = {"pyproject.toml": NO_MODE, "test_carts.py": PLUGIN + marked("@pytest.mark.anyio") + ANYIO_BACKEND}
@@ -124,6 +126,7 @@ def test_by_hand(trxds_clock, trxds_network):
     assert (code, "1 passed" in output) == (0, True), output
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "test, options",
     [
@@ -197,6 +200,7 @@ async def test_passed(trxds_plane):
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "mark, more", [("@pytest.mark.trio", ""), ("@pytest.mark.anyio", ANYIO_BACKEND)], ids=["trio", "anyio"]
 )

@@ -14,7 +14,7 @@ from trxds.cli.running.page_relay import named_programs, serve_programs
 from .fake_state_stream import FakeStateStream
 from .test_page_in_chromium import VIEWS, page_of, rows, show
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ from trxds.testing import resources as xds
 from . import big_mesh
 from .test_page_in_chromium import FAINT, VIEWS, rows, show
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 SESSIONS_KNOWN = "[...document.querySelectorAll('#vitals > div')].some((each) => each.innerText.includes('600'))"
 
