@@ -169,9 +169,58 @@ async def test_the_per_try_timeout_of_a_route_holds(autojump_clock):
         entry = xds.route("cart")
         back_off = {"base_interval": "1s", "max_interval": "1s"}
         entry["route"]["retry_policy"] = {
-            "retry_on": "unavailable", "num_retries": 2, "retry_back_off": back_off, "per_try_timeout": "2s"
+            "retry_on": "5xx,unavailable", "num_retries": 2, "retry_back_off": back_off, "per_try_timeout": "2s"
         }  # fmt: skip
         mesh.plane.put(xds.routes("routes", entry))
         async with mesh.channel() as channel:
             assert await method(channel, PATH)(b"x") == b"1"
     assert handler.times == [0, 3]
+
+
+class Refusing:
+    """Ends each call at once with this code."""
+
+    def __init__(self, code: StatusCode) -> None:
+        self.code, self.calls = code, 0
+
+    async def __call__(self, call):
+        self.calls += 1
+        call.abort(self.code, "no")
+
+
+async def test_a_status_that_came_in_time_counts_however_late_it_is_read(autojump_clock):
+    handler = Refusing(StatusCode.PERMISSION_DENIED)
+    config = {"methodConfig": [{"name": [{}], "retryPolicy": RETRY}]}
+    async with hosts_in_memory(0) as mesh:
+        mesh.points_to(await mesh.add_host(handlers={PATH: handler}))
+        async with mesh.channel(service_config=config) as channel, bidi(channel, PATH).open() as call:
+            await call.send(b"one")
+            await trio.sleep(5)
+            with pytest.raises(RpcError, match="PERMISSION_DENIED"):
+                await call.receive()
+    assert handler.calls == 1
+
+
+async def test_two_tasks_that_wait_for_one_response_make_one_attempt_after_the_other(autojump_clock):
+    async with slow(60, 0) as (channel, handler), bidi(channel, PATH).open() as call:
+        await call.send(b"one")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(call.wait_initial_metadata)
+            assert await call.receive() == b"1"
+    assert handler.times == [0, 3]
+
+
+@pytest.mark.parametrize(("conditions", "attempts"), [("unavailable", 1), ("unavailable,5xx", 2)])
+async def test_a_route_repeats_an_attempt_that_took_too_long_under_envoys_conditions(
+    autojump_clock, conditions, attempts
+):
+    handler = Slow(60)
+    async with Mesh.run(0) as mesh:
+        mesh.endpoints("cart", [await mesh.add_host(handlers={PATH: handler})])
+        entry = xds.route("cart")
+        entry["route"]["retry_policy"] = {"retry_on": conditions, "num_retries": 1, "per_try_timeout": "2s"}
+        mesh.plane.put(xds.routes("routes", entry))
+        async with mesh.channel() as channel:
+            with pytest.raises(RpcError, match="DEADLINE_EXCEEDED"):
+                await method(channel, PATH)(b"x")
+    assert len(handler.came) == attempts

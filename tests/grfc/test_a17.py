@@ -28,6 +28,7 @@ class Health:
         self.status = status  # None: it does not answer
         self._changed = trio.lowlevel.ParkingLot()
         self._failure: StatusCode | None = None
+        self.ends = False
 
     async def watch(self, request: bytes, call: Call) -> AsyncIterator[bytes]:
         self.watches.append((trio.current_time(), request[2:].decode(), call))
@@ -36,6 +37,8 @@ class Health:
                 call.abort(self._failure, "on request")
             if self.status is not None:
                 yield bytes([8, self.status])
+            if self.ends:
+                return
             await self._changed.park()
 
     def set(self, status: int | None) -> None:
@@ -196,6 +199,26 @@ async def test_a_watch_that_fails_after_an_answer_is_made_again_at_once(autojump
         await trio.testing.wait_all_tasks_blocked()
         first, second = health.watches[:2]
         assert first[0] == second[0]
+
+
+async def test_a_host_that_ends_each_watch_after_an_answer_is_not_asked_without_a_pause(autojump_clock):
+    health = Health()
+    health.ends = True
+    async with watched(health) as (_, channel):
+        channel.try_to_connect()
+        await trio.sleep(10)
+    assert len(health.watches) < 30  # two each second, not thousands
+
+
+async def test_credentials_that_say_unimplemented_do_not_make_a_host_healthy(autojump_clock):
+    def refuse(context):
+        raise RpcError(trxds.Status(StatusCode.UNIMPLEMENTED, "no token"))
+
+    token = CallCredentials(refuse, allow_insecure=True)
+    async with watched(Health(NOT_SERVING), call_credentials=token) as (_, channel):
+        channel.try_to_connect()
+        await trio.sleep(10)
+        assert channel.state is trxds.Connectivity.TRANSIENT_FAILURE
 
 
 async def test_a_host_whose_watch_fails_gets_no_calls(autojump_clock):

@@ -123,6 +123,11 @@ def test_a_health_check_config_is_noted() -> None:
     assert parse_service_config({"healthCheckConfig": {}}).health_check_service is None
 
 
+def test_a_health_check_of_half_a_character_is_refused_with_its_place():
+    with pytest.raises(ValueError, match=r"healthCheckConfig\.serviceName"):
+        parse_service_config('{"healthCheckConfig": {"serviceName": "\\ud800"}}')
+
+
 @pytest.mark.parametrize(
     ("policy", "value"),
     [

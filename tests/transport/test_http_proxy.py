@@ -32,7 +32,17 @@ class TestUrl:
         assert "YWRh" not in repr(parse_proxy("http://ada:secret@proxy.example:3128", "http_proxy"))
 
     @pytest.mark.parametrize(
-        "url", ["https://ada:secret@p", "socks5://ada:secret@p", "http://ada:secret@", "http://a:b@c:x"]
+        "url",
+        [
+            "https://ada:secret@p",
+            "socks5://ada:secret@p",
+            "http://ada:secret@",
+            "http://a:b@c:x",
+            "http://ada:secret/x@proxy:3128",
+            "http://ada:secret#x@proxy:3128",
+            "http://ada:secret\u2100@proxy:3128",
+            "secret://proxy",
+        ],
     )
     def test_the_error_of_a_bad_url_names_its_source_and_no_password(self, url):
         with pytest.raises(ValueError, match="environment variable https_proxy: ") as caught:
@@ -103,6 +113,11 @@ class TestEnvironment:
     def test_http_proxy_in_capitals_is_not_read(self):
         assert proxy_finder(None, {"HTTP_PROXY": f"http://{PROXY}"}) is None
 
+    def test_a_proxy_of_another_kind_is_logged_and_has_no_effect(self, caplog):
+        assert proxy_finder(None, {"https_proxy": "socks5h://ada:secret@127.0.0.1:1080"}) is None
+        (record,) = caplog.records
+        assert "environment variable https_proxy" in record.getMessage() and "secret" not in record.getMessage()
+
     def test_an_empty_setting_of_a_channel_is_no_proxy(self):
         assert proxy_finder("", {"https_proxy": f"http://{PROXY}"}) is None
 
@@ -116,7 +131,9 @@ class TestEnvironment:
 # -- the tunnel, over streams in memory, where it is read byte by byte
 
 
-async def tunnelled(nursery: trio.Nursery, answer: bytes) -> tuple[trio.abc.Stream | OSError, bytes]:
+async def tunnelled(
+    nursery: trio.Nursery, answer: bytes, name: str = "cart.example"
+) -> tuple[trio.abc.Stream | OSError, bytes]:
     """The stream of a connection through a proxy that answers so, or its error; and what the proxy was sent."""
     network = MemoryNetwork()
     listener = network.listen(PROXY)
@@ -134,7 +151,7 @@ async def tunnelled(nursery: trio.Nursery, answer: bytes) -> tuple[trio.abc.Stre
     find = proxy_finder(f"http://ada:secret@{PROXY}", {})
     assert find is not None
     through = TargetProxyNetwork(network, find)
-    (address,) = await through.resolve("cart.example", 443)
+    (address,) = await through.resolve(name, 443)
     try:
         return await through.connect(address), bytes(asked)
     except OSError as error:
@@ -198,3 +215,18 @@ async def test_an_address_that_nobody_resolved_is_reached_directly(autojump_cloc
     network = MemoryNetwork()
     network.listen("10.0.0.1:443")
     assert await TargetProxyNetwork(network, find).connect("10.0.0.1:443")
+
+
+async def test_the_proxy_is_asked_for_the_ascii_form_of_a_name(nursery, autojump_clock):
+    _, asked = await tunnelled(nursery, b"HTTP/1.1 200 OK\r\n\r\n", "bücher.example")
+    assert asked.startswith(b"CONNECT xn--bcher-kva.example:443 HTTP/1.1\r\nhost: xn--bcher-kva.example:443\r\n")
+
+
+async def test_a_name_that_no_proxy_can_be_asked_for_is_an_error_of_the_connection(nursery, autojump_clock):
+    error, _ = await tunnelled(nursery, b"", "x\x7f.example")
+    assert isinstance(error, OSError) and "which is no host name" in str(error)
+
+
+async def test_an_answer_of_a_proxy_is_shown_without_what_a_terminal_obeys(nursery, autojump_clock):
+    error, _ = await tunnelled(nursery, b"HTTP/1.1 403 \xff[31m" + b"x" * 1000 + b"\r\n\r\n")
+    assert str(error).isprintable() and len(str(error)) < 250

@@ -20,7 +20,8 @@ from trxds.generate.protoc import GenerateError
 from trxds.generate.protoc import generate as generate_stubs
 from trxds.generate.stubs import Options
 from trxds.resolver.as_plain_data import as_plain_data
-from trxds.transport.connect import TcpNetwork, connect_error
+from trxds.transport.connect import Network, TcpNetwork, connect_error
+from trxds.transport.http_proxy import ServerProxyNetwork, proxy_finder
 
 from .call.command import call
 from .check import check_file, check_servers
@@ -131,6 +132,12 @@ def plane(file: Path, port: int, host: str) -> None:
     sys.exit(0 if good else 1)
 
 
+def network_to_servers() -> Network:
+    """Return the network by which channels reach control planes: with the environment's proxy, if it has one."""
+    find_proxy = proxy_finder(None, os.environ)
+    return ServerProxyNetwork(TcpNetwork(), find_proxy) if find_proxy is not None else TcpNetwork()
+
+
 @main.command()
 @click.argument("bootstrap", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--connect", is_flag=True, help="Also ask its servers, and say what they answer.")
@@ -156,13 +163,15 @@ def check(bootstrap: Path, connect: bool, target: str | None, within: float, sav
         sys.exit(1)
     if connect:
         try:
-            answers = trio.run(check_servers, report.bootstrap, TcpNetwork(), target, within)
+            answers = trio.run(check_servers, report.bootstrap, network_to_servers(), target, within)
         except (ValueError, BootstrapError) as error:
             raise click.BadParameter(str(error), param_hint="--target") from error
         for uri, answer in answers.items():
             click.echo(f"{uri}: {'' if answer.is_good else 'error: '}{answer.text}")
         if save is not None and target is not None and any(answer.is_good for answer in answers.values()):
-            save_resources(save, target, partial(from_control_plane, report.bootstrap, target, TcpNetwork(), within))
+            save_resources(
+                save, target, partial(from_control_plane, report.bootstrap, target, network_to_servers(), within)
+            )
         sys.exit(0 if all(answer.is_good for answer in answers.values()) else 1)
 
 

@@ -47,7 +47,8 @@ class AttemptTimeout:
             with trio.move_on_at(self._ends_at):
                 return await scope.wait_on_stream(step)
             self._ends_at = math.inf
-            if is_open():
+            # A status that has come is the attempt's outcome, however late the caller looks at it.
+            if stream.status is None and is_open():
                 self.has_passed = True
                 text = f"{scope.path}: {stream.peer} sent no response within {self._seconds:g} s, the attempt's timeout"
                 stream.fail(Status(StatusCode.DEADLINE_EXCEEDED, text), reset=ErrorCode.CANCEL)

@@ -13,6 +13,7 @@ from trxds.core.metadata import EMPTY, Metadata
 from trxds.core.status import CANCELLED, Status
 from trxds.transport.client_stream import ClientStream
 
+from .attempt import Attempt
 from .call_protocol import CallProtocol, ResponseStream
 from .hedging import HedgingState
 from .replay_buffer import ReplayBuffer
@@ -53,6 +54,7 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
             self._note_checkpoint()
         self._serialize = serialize
         self._deserialize = deserialize
+        self._retrying: trio.Event | None = None  # while a task waits for another attempt, from its backoff on
         self._reopening: trio.Event | None = None  # while another attempt begins
         self._status: Status | None = None
 
@@ -217,7 +219,7 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
             assert attempt is not None
             step = stream.receive_unary if self._one_reply else stream.receive
             payload = await attempt.wait_response(step, self._rpc.scope)
-            if payload is not None or not await self._start_another_attempt():
+            if payload is not None or not await self._start_another_attempt(attempt):
                 return payload
 
     def _note_checkpoint(self) -> None:
@@ -225,9 +227,10 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
 
     async def _wait_for_headers(self) -> None:
         while (stream := self._stream) is not None:
-            assert self._rpc.attempt is not None
-            await self._rpc.attempt.wait_response(stream.wait_headers, self._rpc.scope)
-            if self.initial_metadata is not None or not await self._start_another_attempt():
+            attempt = self._rpc.attempt
+            assert attempt is not None
+            await attempt.wait_response(stream.wait_headers, self._rpc.scope)
+            if self.initial_metadata is not None or not await self._start_another_attempt(attempt):
                 break
 
     def _take_status(self) -> Status:
@@ -255,9 +258,24 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
             if not self._is_repeatable or (replay.is_full and replay.has_several):
                 replay.drop()
 
-    async def _start_another_attempt(self) -> bool:
-        """Return whether another attempt replaces the stream that ended; it replays everything that was sent."""
+    async def _start_another_attempt(self, ended: Attempt) -> bool:
+        """Return whether another attempt replaces the one that ended; it replays everything that was sent."""
+        # Two tasks may wait for one response, and only one of them makes the next attempt.
+        while self._retrying is not None:
+            await self._rpc.scope.run_with_deadline(self._retrying.wait)
+        if self._rpc.attempt is not ended or self._status is not None:
+            return self._status is None
+        self._retrying = trio.Event()
+        try:
+            return await self._replace_attempt()
+        finally:
+            self._retrying.set()
+            self._retrying = None
+
+    async def _replace_attempt(self) -> bool:
         if not self._is_repeatable or not await self._rpc.has_another_attempt() or self._replay.dropped:
+            # Nobody asks again: a failure counts once for the retry throttle.
+            self._replay.drop()
             return False
         self._reopening = trio.Event()
         try:

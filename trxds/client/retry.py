@@ -37,7 +37,8 @@ class RetryState:
         """
         # A6: the last attempt is reported to the throttle too, because it takes a token like any other.
         self._made += 1
-        delay, retryable = pushback(trailing), timed_out or status.code in self._policy.codes
+        repeats = (timed_out and self._policy.repeats_timeouts) or status.code in self._policy.codes
+        delay, retryable = pushback(trailing), repeats
         if not may_repeat(retryable, delay, self._throttle) or self._made >= self._policy.max_attempts:
             return None
         if delay is None:

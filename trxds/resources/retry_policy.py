@@ -17,6 +17,7 @@ _RETRYABLE = {
     "resource-exhausted": StatusCode.RESOURCE_EXHAUSTED,
     "unavailable": StatusCode.UNAVAILABLE,
 }
+_TIMEOUT_CONDITIONS = frozenset({"5xx", "gateway-error"})
 DEFAULT_BASE_INTERVAL = 0.025
 DEFAULT_MAX_INTERVAL = 0.25
 MAX_ATTEMPTS = 5
@@ -28,7 +29,8 @@ MIN_INTERVAL = 0.001
 class RetryPolicy:
     """A retry policy. `max_attempts` includes the first; intervals are in seconds, each `multiplier` times the last.
 
-    An attempt without a response after `attempt_timeout` seconds is given up, and the next one follows.
+    An attempt without a response after `attempt_timeout` seconds is given up. If `repeats_timeouts`, the next one
+    follows, whatever the codes; otherwise only if the codes have DEADLINE_EXCEEDED.
     """
 
     codes: frozenset[StatusCode]
@@ -37,6 +39,7 @@ class RetryPolicy:
     max_interval: float = DEFAULT_MAX_INTERVAL
     multiplier: float = 2.0
     attempt_timeout: float | None = None
+    repeats_timeouts: bool = True
 
 
 def parse_retry_policy(parent: Any, problems: ValidationErrors) -> RetryPolicy | None:
@@ -56,7 +59,16 @@ def parse_retry_policy(parent: Any, problems: ValidationErrors) -> RetryPolicy |
     # A44: num_retries does not include the first attempt. A6: more than five attempts count as five.
     if not codes:
         return None
-    return RetryPolicy(codes, min(retries + 1, MAX_ATTEMPTS), base, max_interval, attempt_timeout=timeout or None)
+    # Envoy repeats an attempt that took too long only under these conditions: a host may still be executing it.
+    repeats = not _TIMEOUT_CONDITIONS.isdisjoint(_words(message.retry_on))
+    return RetryPolicy(
+        codes,
+        min(retries + 1, MAX_ATTEMPTS),
+        base,
+        max_interval,
+        attempt_timeout=timeout or None,
+        repeats_timeouts=repeats or not timeout,
+    )
 
 
 def _words(conditions: str) -> list[str]:

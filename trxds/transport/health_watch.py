@@ -53,23 +53,31 @@ async def watch_health(
     check: HealthCheck, host: WatchedHost, connection: Connection, on_health: Callable[[Status], None]
 ) -> None:
     """Pass each health of the host to `on_health`, OK or why not, for as long as its connection takes calls."""
-    backoff = Backoff(check.random)
+    backoff, made_at_once = Backoff(check.random), False
     while True:
         watch = _Watch(check.service, host.address, on_health)
-        status = await _call(check, host, connection, watch.on_message)
+        metadata = await check.metadata(host)
+        if isinstance(metadata, Status):
+            status: Status | None = metadata
+        else:
+            status = await _call(check, metadata, connection, watch.on_message)
         if status is None:
             return
-        if status.code is StatusCode.UNIMPLEMENTED:
+        # Of the host, not of the function that gives the credentials.
+        if status.code is StatusCode.UNIMPLEMENTED and status is not metadata:
             # A17: as if there were no health checks.
             _log.error("%s: has no grpc.health.v1 service, so it counts as healthy; serve it there", host.address)
             on_health(OK)
             return
         on_health(unavailable(f"{host.address}: its health check failed: {status.code}: {status.message}"))
-        # A17: after a message from the host the next call is made at once, and only the one after that waits.
-        if watch.was_answered:
+        # A17: after a message from the host the next call is made at once. If that ends too, even after a message, the
+        # one after it waits, or a host that ends each call would be called without a pause.
+        if watch.was_answered and not made_at_once:
             backoff.reset()
+            made_at_once = True
         else:
             await trio.sleep(backoff.next())
+            made_at_once = False
 
 
 class _Watch:
@@ -95,12 +103,9 @@ class _Watch:
 
 
 async def _call(
-    check: HealthCheck, host: WatchedHost, connection: Connection, on_message: Callable[[bytes], None]
+    check: HealthCheck, metadata: Headers, connection: Connection, on_message: Callable[[bytes], None]
 ) -> Status | None:
     """Make one Watch call; return how it ended, or None if the connection takes no more calls."""
-    metadata = await check.metadata(host)
-    if isinstance(metadata, Status):
-        return metadata
     stream = connection.open_stream(Request(PATH, check.authority, metadata))
     if stream is None:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import ipaddress
+import logging
 import re
 import socket
 from collections.abc import Callable, Mapping
@@ -15,8 +16,11 @@ import trio
 
 from .connect import Network, connect_error, split_address
 
+_log = logging.getLogger("trxds.transport")
+
 _MAX_HEAD = 16 * 1024  # bytes of a proxy's response
 _DEFAULT_PORT = 80
+_MAX_REASON = 100  # characters of its answer that an error shows
 _HEAD_END = re.compile(rb"\n\r?\n")
 
 # As in the C++ client; the names in capitals are those that curl and Go read too. HTTP_PROXY is not among them: a
@@ -45,15 +49,19 @@ def parse_proxy(text: str, source: str) -> HttpProxy:
 
     `ValueError` names the source and what is wrong, and never the URL, which may have a password.
     """
+    remedy = "write http://HOST:PORT, with USER:PASSWORD@ before the host if the proxy wants them, percent-encoded"
     try:
         url = urlsplit(text if "://" in text else f"http://{text}")
         host, port = url.hostname, url.port or _DEFAULT_PORT
-    except ValueError as error:
-        raise ValueError(f"{source}: is no URL: {error}; write http://HOST:PORT") from None
+        named = bool(host) and not (url.path.strip("/") or url.query or url.fragment)
+        (host or "").encode("ascii")
+    except ValueError:
+        named = False  # the error would show a part of the URL
+    if not named:
+        raise ValueError(f"{source}: names no host and port; {remedy}")
     if url.scheme != "http":
-        raise ValueError(f"{source}: has the scheme {url.scheme!r}; only http:// proxies are supported")
-    if not host:
-        raise ValueError(f"{source}: names no host; write http://HOST:PORT")
+        raise ValueError(f"{source}: has another scheme than http, the only one for proxies; {remedy}")
+    assert host is not None
     authorization = ""
     if url.username is not None:
         secret = f"{unquote(url.username)}:{unquote(url.password or '')}"
@@ -71,7 +79,8 @@ def is_bypassed(host: str, port: int, no_proxy: str) -> bool:
     address = _address(host)
     if host == "localhost" or host.endswith(".localhost") or (address is not None and address.is_loopback):
         return True
-    return any(_matches(entry.strip().lower(), host, port, address) for entry in no_proxy.split(",") if entry.strip())
+    entries = (entry.strip().lower().rstrip(".") for entry in no_proxy.split(","))
+    return any(_matches(entry, host, port, address) for entry in entries if entry)
 
 
 def _address(text: str) -> _IpAddress | None:
@@ -136,7 +145,7 @@ class ServerProxyNetwork:
 
     async def connect(self, address: str) -> trio.abc.Stream:
         """Return a transport; `OSError` if server or proxy cannot be reached, or the proxy refuses."""
-        proxy = None if address.startswith("unix") else self._find_proxy(*split_address(address))
+        proxy = None if address.startswith(("unix:", "unix-abstract:")) else self._find_proxy(*split_address(address))
         return await self._network.connect(address) if proxy is None else await _tunnel(self._network, address, proxy)
 
     async def resolve(self, host: str, port: int) -> tuple[str, ...]:
@@ -147,7 +156,7 @@ async def _tunnel(network: Network, address: str, proxy: HttpProxy) -> trio.abc.
     try:
         stream = await network.connect(proxy.address)
     except OSError as error:
-        raise OSError(error.errno, f"proxy {proxy.address}: {connect_error(error)}") from None
+        raise OSError(f"proxy {proxy.address}: {connect_error(error)}") from None
     try:
         await _open_tunnel(stream, address, proxy)
     except BaseException:
@@ -160,10 +169,15 @@ async def _open_tunnel(stream: trio.abc.Stream, address: str, proxy: HttpProxy) 
     import h11  # only where there is a proxy: importing it takes 10 ms
 
     http = h11.Connection(h11.CLIENT)
-    headers = [("host", address)]
-    if proxy.authorization:
-        headers.append(("proxy-authorization", proxy.authorization))
-    await stream.send_all(http.send(h11.Request(method="CONNECT", target=address, headers=headers)) or b"")
+    try:
+        target = address.encode("ascii") if address.isascii() else address.encode("idna")
+        headers = [(b"host", target)]
+        if proxy.authorization:
+            headers.append((b"proxy-authorization", proxy.authorization.encode()))
+        request = http.send(h11.Request(method="CONNECT", target=target, headers=headers)) or b""
+    except (h11.LocalProtocolError, UnicodeError):
+        raise OSError(f"proxy {proxy.address} cannot be asked for {address!r}, which is no host name") from None
+    await stream.send_all(request)
     http.send(h11.EndOfMessage())
     try:
         response = http.next_event()
@@ -176,7 +190,9 @@ async def _open_tunnel(stream: trio.abc.Stream, address: str, proxy: HttpProxy) 
             f"proxy {proxy.address} does not answer CONNECT {address}: {text}; is it an HTTP proxy?"
         ) from error
     if response.status_code // 100 != 2:
-        answer = f"{response.status_code} {bytes(response.reason).decode('ascii', 'replace')}"
+        # What a proxy says is shown to people, and may be anything.
+        reason = re.sub(r"[^ -~]", "?", bytes(response.reason[:_MAX_REASON]).decode("ascii", "replace"))
+        answer = f"{response.status_code} {reason}".rstrip()
         remedy = "; put user and password into the proxy's URL" if response.status_code == 407 else ""
         raise OSError(f"proxy {proxy.address} answers CONNECT {address} with {answer}{remedy}")
 
@@ -206,10 +222,10 @@ async def _receive_piece(stream: trio.abc.Stream, before: bytes) -> bytes:
 def proxy_finder(setting: str | None, environ: Mapping[str, str]) -> FindProxy | None:
     """Return the function that finds the proxy of a host; None if there is no proxy at all.
 
-    `setting` is a proxy's URL, "" for no proxy, and None for what the environment says. `ValueError` for a bad URL.
+    `setting` is a proxy's URL, "" for no proxy, and None for what the environment says. `ValueError` for a bad URL of
+    the setting; one of the environment is logged and has no effect.
     """
     if setting is None:
-        # Parsed here once, because the error of a call that cannot connect would come too late.
         found = _proxy_of_environment(environ)
         bypass = next((environ[name] for name in _BYPASS_VARIABLES if environ.get(name)), "")
     else:
@@ -221,4 +237,11 @@ def proxy_finder(setting: str | None, environ: Mapping[str, str]) -> FindProxy |
 
 def _proxy_of_environment(environ: Mapping[str, str]) -> HttpProxy | None:
     variable = next((name for name in _PROXY_VARIABLES if environ.get(name)), None)
-    return None if variable is None else parse_proxy(environ[variable], f"environment variable {variable}")
+    if variable is None:
+        return None
+    try:
+        return parse_proxy(environ[variable], f"environment variable {variable}")
+    except ValueError as error:
+        # It may be meant for other programs, as a SOCKS proxy is; this one does not stop for it.
+        _log.warning("%s; channels connect without a proxy", error)
+        return None

@@ -199,7 +199,7 @@ class Subchannel:
             await watch_health(check, self, connection, self._set_health)
 
     def _set_health(self, health: Status) -> None:
-        if health != self.health:
+        if health != self.health and not self.is_retired:
             self.health = health
             self._changed(self)
 

@@ -18,6 +18,7 @@ from .caller import CallPlan
 from .compile_protos import compile_protos
 from .data import read_data
 from .output import Output
+from .printable import printable
 from .run import Plan, SessionPlan, run_plan
 from .schema import CallError, FileSchema, read_descriptor_set
 
@@ -191,7 +192,7 @@ def call(
         code = run(run_plan, plan, Output(as_json, verbose))
     except CallError as error:
         # Without the usage that click prints for errors of the command line: a request has many lines of its own.
-        click.echo(f"Error: {error}", err=True)
+        click.echo(f"Error: {printable(str(error))}", err=True)
         code = error.code
     sys.exit(code)
 

@@ -101,14 +101,19 @@ def _type(field: FieldDescriptor) -> str:
     return str(named.full_name) if named is not None else _SCALARS[field.type]
 
 
-def template(message: Descriptor, depth: int = MAX_DEPTH) -> Any:
-    """Return a request in JSON's types with every field in it; of a oneof the first, since it takes one."""
+def template(message: Descriptor, above: frozenset[str] = frozenset()) -> Any:
+    """Return a request in JSON's types with every field in it; of a oneof the first, since it takes one.
+
+    A message inside of itself is left empty, and so is one below `MAX_DEPTH` others; `above` has their names.
+    """
     if message.full_name in _JSON_FORMS:
         return _JSON_FORMS[message.full_name]
     if message.full_name.startswith("google.protobuf.") and message.full_name.endswith("Value"):
-        return _value(message.fields_by_name["value"], depth)
-    fields = (field for field in message.fields if _is_first(field))
-    return {field.json_name: _template_of(field, depth) for field in fields} if depth else {}
+        return _value(message.fields_by_name["value"], above)
+    if message.full_name in above or len(above) >= MAX_DEPTH:
+        return {}
+    above |= {message.full_name}
+    return {field.json_name: _template_of(field, above) for field in message.fields if _is_first(field)}
 
 
 def _is_first(field: FieldDescriptor) -> bool:
@@ -116,17 +121,17 @@ def _is_first(field: FieldDescriptor) -> bool:
     return oneof is None or oneof.fields[0] is field or oneof.fields[0].number == field.number
 
 
-def _template_of(field: FieldDescriptor, depth: int) -> Any:
+def _template_of(field: FieldDescriptor, above: frozenset[str]) -> Any:
     entry = field.message_type
     if entry is not None and entry.GetOptions().map_entry:
-        key = _value(entry.fields_by_name["key"], depth)
-        return {str(key).lower(): _value(entry.fields_by_name["value"], depth)}
-    return [_value(field, depth)] if field.is_repeated else _value(field, depth)
+        key = _value(entry.fields_by_name["key"], above)
+        return {str(key).lower(): _value(entry.fields_by_name["value"], above)}
+    return [_value(field, above)] if field.is_repeated else _value(field, above)
 
 
-def _value(field: FieldDescriptor, depth: int) -> Any:
+def _value(field: FieldDescriptor, above: frozenset[str]) -> Any:
     if field.message_type is not None:
-        return template(field.message_type, depth - 1)
+        return template(field.message_type, above)
     if field.enum_type is not None:
         return field.enum_type.values[0].name
     match field.cpp_type:

@@ -35,7 +35,14 @@ def as_json(data: Any, indent: int | None = 2) -> str:
 def reply_data(message: Message, pool: DescriptorPool, with_defaults: bool = False) -> Any:
     """Return the message in JSON's types; a packed message that the pool does not know has `@type` and `@bytes`."""
     _hide_unknown(message, pool)
-    data = json_format.MessageToDict(message, always_print_fields_with_no_presence=with_defaults, descriptor_pool=pool)
+    try:
+        data = json_format.MessageToDict(
+            message, always_print_fields_with_no_presence=with_defaults, descriptor_pool=pool
+        )
+    except (json_format.Error, ValueError):
+        # A valid message may have no JSON form: a time after the year 9999, a Value that is infinite.
+        packed = base64.b64encode(message.SerializeToString()).decode()
+        return {"@type": message.DESCRIPTOR.full_name, "@bytes": packed}
     return _show_hidden(data)
 
 

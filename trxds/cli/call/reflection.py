@@ -21,6 +21,7 @@ from .schema import CallError, add_files, bundled_file, find_symbol, new_pool
 T = TypeVar("T")
 
 MAX_FILES = 10_000  # that one symbol may need; a server that names ever more of them would never end
+MAX_BYTES = 64 * 1024 * 1024
 REMEDY = "give the types by --proto FILE or --descriptor-set FILE"
 
 PATHS = tuple(f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo" for version in ("v1", "v1alpha"))
@@ -79,18 +80,22 @@ class ReflectionSchema:
 
     async def _load(self, symbol: str, call: Exchange) -> None:
         files = _files(await _exchange(call, file_containing_symbol=symbol))
+        size = sum(file.ByteSize() for file in files.values())
         asked: set[str] = set()
         while missing := {name for file in files.values() for name in file.dependency} - files.keys() - asked:
             for name in missing:
                 asked.add(name)
+                if len(asked) > MAX_FILES or len(files) > MAX_FILES or size > MAX_BYTES:
+                    limits = f"{MAX_FILES:,} files or {MAX_BYTES:,} bytes"
+                    raise CallError(f"server reflection: {symbol} needs more than {limits}; {REMEDY}")
                 try:
                     # Servers may send what a file imports with it, or not.
-                    files = _files(await _exchange(call, file_by_filename=name)) | files
+                    found = _files(await _exchange(call, file_by_filename=name))
                 except _NotFoundError:
                     bundled = bundled_file(name)
-                    files |= {name: bundled} if bundled is not None else {}
-            if len(files) > MAX_FILES:
-                raise CallError(f"server reflection: {symbol} needs more than {MAX_FILES} files; {REMEDY}")
+                    found = {name: bundled} if bundled is not None else {}
+                size += sum(file.ByteSize() for file in found.values())
+                files = found | files
         try:
             add_files(self.pool, files)
         except CallError as error:
