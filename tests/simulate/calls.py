@@ -1,0 +1,251 @@
+"""Random calls: all four kinds, in sessions and outside, with deadlines and cancellation anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from contextvars import ContextVar
+from random import Random
+
+import trio
+
+import trxds
+from trxds.core.observe import AttemptObserver, CallObserver, CallStarted, Observer, Pick, SessionPick
+from trxds.core.status import OK, Status
+
+from . import invariants
+from .invariants import CallPlan
+from .model import METHODS
+from .world import Client, World
+
+KINDS = ("unary", "unary", "unary", "client stream", "server stream", "bidi")
+GAP = 4.0  # seconds between two calls of a task, on average
+
+CURRENT: ContextVar[CallPlan | None] = ContextVar("simulated_call", default=None)
+
+
+# -- what the client says of its calls
+
+
+class SeenAttempt(AttemptObserver):
+    __slots__ = ("_call", "_session", "_world")
+
+    def __init__(self, world: World, call: CallPlan) -> None:
+        self._world = world
+        self._call = call
+
+    def session_picked(self, pick: SessionPick) -> None:
+        self._call.session_pick = pick
+
+    def picked(self, pick: Pick) -> None:
+        self._call.picks.append(pick)
+        invariants.a_call_goes_to_a_host_that_its_cluster_lists(self._world, self._call, pick)
+        invariants.a_session_with_a_usable_host_meets_it(self._world, self._call, pick)
+
+
+class SeenCall(CallObserver):
+    __slots__ = ("_call", "_world")
+
+    def __init__(self, world: World, call: CallPlan) -> None:
+        self._world = world
+        self._call = call
+
+    def routed(self, cluster: str, hedged: bool) -> None:
+        call = self._call
+        call.routed_to = cluster
+        call.routes = call.client.probe.routed_clusters(call.path) if call.client.probe is not None else None
+
+    def attempt(self, previous: int, transparent: bool) -> AttemptObserver:
+        self._call.session_pick = None
+        return SeenAttempt(self._world, self._call)
+
+
+class Seen(Observer):
+    """The observer of a channel; it is also its `telemetry`."""
+
+    __slots__ = ("_world",)
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def observe(self, target: str, locate: object) -> Observer:
+        return self
+
+    def call(self, call: CallStarted) -> CallObserver | None:
+        plan = CURRENT.get()
+        return None if plan is None else SeenCall(self._world, plan)
+
+
+# -- cancellation at any step
+
+
+class CancelAtStep(trio.abc.Instrument):
+    """Cancels a call at the k-th step that its task takes; `add` begins to count."""
+
+    def __init__(self) -> None:
+        self._counting: dict[trio.lowlevel.Task, list] = {}
+
+    def add(self, steps: int, scope: trio.CancelScope) -> None:
+        self._counting[trio.lowlevel.current_task()] = [steps, scope]
+
+    def remove(self) -> None:
+        self._counting.pop(trio.lowlevel.current_task(), None)
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        count = self._counting.get(task)
+        if count is not None:
+            count[0] -= 1
+            if not count[0]:
+                count[1].cancel()
+
+
+# -- one call
+
+
+def draw(client: Client, random: Random) -> CallPlan:
+    """Return a random call."""
+    timeout = random.choice([0.05, 0.5, 3.0, 10.0, 30.0])
+    plan = CallPlan(client, f"/shop.Cart/{random.choice(METHODS)}", random.choice(KINDS), timeout)
+    plan.waits_for_ready = random.random() < 0.2
+    if client.keepalive and not plan.waits_for_ready and random.random() < 0.2:
+        plan.timeout = None
+    roll = random.random()
+    if roll < 0.05:
+        plan.cancel_after = random.choice([0.0, 0.0005, 0.001, 0.0021, 0.01, 1.0])
+    elif roll < 0.1:
+        plan.cancel_at_step = random.randint(1, 8)
+    return plan
+
+
+async def make(world: World, plan: CallPlan, caller: object, random: Random, cancel: CancelAtStep) -> Status | None:
+    """Make the call and ask its invariants; return its status, None if it was cancelled."""
+    plan.began, plan.is_in_calm = trio.current_time(), world.is_calm
+    token, status = CURRENT.set(plan), OK
+    world.counts["calls"] += 1
+    with trio.CancelScope() as scope:
+        if plan.cancel_after is not None:
+            scope.deadline = plan.began + plan.cancel_after
+        if plan.cancel_at_step:
+            cancel.add(plan.cancel_at_step, scope)
+        try:
+            await _KINDS[plan.kind](plan, caller, random)
+        except trxds.RpcError as error:
+            status = error.status
+        finally:
+            cancel.remove()
+            CURRENT.reset(token)
+    invariants.a_call_ends_by_its_deadline(world, plan)
+    if scope.cancelled_caught:
+        world.counts["cancelled calls"] += 1
+        return None
+    if not status.ok:
+        world.counts["failed calls"] += 1
+        world.note(f"{plan}: {status}")
+        invariants.a_status_names_the_fault(world, plan, status)
+        invariants.a_settled_mesh_serves_every_call(world, plan, status)
+    return status
+
+
+def _options(plan: CallPlan) -> dict:
+    return {"timeout": plan.timeout, "wait_for_ready": plan.waits_for_ready or None}
+
+
+async def _unary(plan: CallPlan, caller, random: Random) -> None:
+    body = bytes(random.choice([0, 5, 5, 70_000]))
+    if await caller.method(plan.path)(body, **_options(plan)) != body:
+        raise AssertionError(f"{plan}: the reply is not the request")
+
+
+async def _client_stream(plan: CallPlan, caller, random: Random) -> None:
+    method = caller.method(plan.path, client_streaming=True)
+    if await method([b"apples"], **_options(plan)) != b"apples":
+        raise AssertionError(f"{plan}: the reply is not the request")
+
+
+async def _server_stream(plan: CallPlan, caller, random: Random) -> None:
+    method = caller.method(plan.path, server_streaming=True)
+    async with method.open(b"apples", **_options(plan)) as call:
+        replies = [reply async for reply in call]
+    if replies != [b"apples"]:
+        raise AssertionError(f"{plan}: {len(replies)} replies, and not the request")
+
+
+async def _bidi(plan: CallPlan, caller, random: Random) -> None:
+    method = caller.method(plan.path, client_streaming=True, server_streaming=True)
+    async with method.open(b"hello", **_options(plan)) as call:
+        for number in range(random.randint(0, 3)):
+            if await call.receive() is None:
+                return
+            await _do_something_else(plan, random.choice([0.0, 0.01, 1.0]))
+            if not await call.send(b"more %d" % number):
+                break
+        if random.random() < 0.2:
+            return  # the caller leaves the call, which cancels it
+        call.done_sending()
+        async for _ in call:
+            pass
+
+
+async def _do_something_else(plan: CallPlan, seconds: float) -> None:
+    began = trio.current_time()
+    try:
+        await trio.sleep(seconds)
+    finally:
+        # Until its deadline or cancellation only, for the call ends then.
+        plan.idled += trio.current_time() - began
+
+
+_KINDS: dict[str, Callable] = {
+    "unary": _unary,
+    "client stream": _client_stream,
+    "server stream": _server_stream,
+    "bidi": _bidi,
+}
+
+
+# -- tasks that make calls
+
+
+async def call_outside_of_sessions(world: World, client: Client, name: str, cancel: CancelAtStep) -> None:
+    """Make calls until cancelled."""
+    random = world.mesh.random(name)
+    while True:
+        await trio.sleep(random.expovariate(1 / GAP))
+        await make(world, draw(client, random), client.channel, random, cancel)
+
+
+async def call_in_sessions(world: World, client: Client, name: str, cancel: CancelAtStep) -> None:
+    """Make calls in one session after the other, until cancelled."""
+    random = world.mesh.random(name)
+    token = None
+    while True:
+        async with AsyncExitStack() as stack:
+            session = await stack.enter_async_context(client.channel.session(token))
+            token, released = None, False
+            for _ in range(random.randint(1, 60)):
+                await trio.sleep(random.expovariate(1 / GAP))
+                plan = draw(client, random)
+                plan.is_session, plan.session, plan.released = True, session, released
+                plan.is_alone = True
+                plan.hosts_before = tuple((each.host, each.cluster) for each in session.hosts.values())
+                if random.random() < 0.1:
+                    plan.is_alone = False
+                    await _make_several(world, plan, session, random, cancel)
+                else:
+                    status = await make(world, plan, session, random, cancel)
+                    released = released and not (status is not None and status.ok)
+                if random.random() < 0.02:
+                    session.release()
+                    released = True
+            if random.random() < 0.5:
+                token = session.export()
+
+
+async def _make_several(world: World, first: CallPlan, session, random: Random, cancel: CancelAtStep) -> None:
+    """Make calls of one session side by side."""
+    async with trio.open_nursery() as calls:
+        calls.start_soon(make, world, first, session, random, cancel)
+        for _ in range(2):
+            plan = draw(first.client, random)
+            plan.is_session, plan.session, plan.released = True, session, first.released
+            calls.start_soon(make, world, plan, session, random, cancel)

@@ -1,0 +1,159 @@
+"""A `storm` is one seed's run: a random mesh with random clients, storms of random faults, and calms between them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+import trio
+from support.tasks import task_names
+
+import trxds
+from trxds.testing import Simulation
+
+from . import faults, invariants
+from .calls import CancelAtStep, Seen, call_in_sessions, call_outside_of_sessions
+from .model import MeshModel
+from .probe import Probe
+from .world import SETTLED, Client, World
+
+MINUTES = 10.0
+PAUSES = (0.0, 0.0005, 0.003, 0.3, 3.0, 10.0, 25.0)  # seconds after a fault; the shorter ones let the next overlap it
+WATCHED = 20.0  # seconds of calm in which every call has to succeed
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a seed's run found, and what it did."""
+
+    seed: int
+    violations: tuple[str, ...]
+    trace: tuple[str, ...]
+    counts: Counter[str]
+    seconds: float  # of virtual time
+    digest: str  # of the traffic: the same for the same seed
+
+
+def run(seed: int, minutes: float = MINUTES) -> Result:
+    """Run a seed. An exception that leaves the run is a violation too."""
+    worlds: list[World] = []
+
+    async def scenario(mesh: Simulation) -> None:
+        worlds.append(World(mesh, MeshModel.generate(mesh)))
+        await play(worlds[0], 60 * minutes)
+
+    mesh, violations = Simulation(seed), []
+    try:
+        mesh.run(scenario)
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        violations.append(_crash(error))
+    world = worlds[0] if worlds else None
+    found = world.violations if world is not None else []
+    return Result(
+        seed,
+        (*found, *violations),
+        tuple(world.trace) if world is not None else (),
+        world.counts if world is not None else Counter(),
+        60 * minutes,
+        mesh.traffic.digest,
+    )
+
+
+def _crash(error: BaseException) -> str:
+    import traceback
+
+    return "no_exception_leaves_the_client: " + "".join(traceback.format_exception(error))[-6000:]
+
+
+async def play(world: World, seconds: float) -> None:
+    """Play one run of so many seconds."""
+    random, cancel = world.mesh.random("storm"), CancelAtStep()
+    before = Counter(task_names())
+    trio.lowlevel.add_instrument(cancel)
+    async with AsyncExitStack() as stack:
+        await open_clients(world, stack)
+        async with trio.open_nursery() as traffic:
+            for client in world.clients:
+                for number in range(random.randint(1, 3)):
+                    traffic.start_soon(call_in_sessions, world, client, f"{client.name}/session-{number}", cancel)
+                traffic.start_soon(call_outside_of_sessions, world, client, f"{client.name}/calls", cancel)
+            end = trio.current_time() + seconds - SETTLED - WATCHED
+            while trio.current_time() < end:
+                await rage(world, random, min(end, trio.current_time() + random.uniform(20, 150)))
+                await rest(world)
+            traffic.cancel_scope.cancel()
+        # A response may be under way to a call that was cancelled, and clusters end in a later step.
+        await trio.sleep(1.0)
+        invariants.counts_return_to_zero(world)
+        for client in world.clients:
+            client.probe = client.channel = None
+    await trio.sleep(1.0)
+    invariants.a_closed_channel_leaves_nothing(world, before, Counter(task_names()))
+    trio.lowlevel.remove_instrument(cancel)
+
+
+async def open_clients(world: World, stack: AsyncExitStack) -> None:
+    """Open the channels: some of their own, some that share an xDS client."""
+    random, mesh = world.mesh.random("clients"), world.mesh
+    shared = None
+    for number in range(random.randint(1, 3)):
+        name = f"client-{number}"
+        service = random.choice(list(world.model.services))
+        features = ("xds_v3", *random.choice([(), (), ("trxds.delta",)]))
+        network_name, options = name, {}
+        if random.random() < 0.5:
+            if shared is None:
+                client = trxds.open_xds_client(
+                    bootstrap=mesh.bootstrap(node="shared", features=features), network=mesh.network.of("shared")
+                )
+                shared = await stack.enter_async_context(client)
+            network_name, options = "shared", {"xds": shared}
+        else:
+            options = {"bootstrap": mesh.bootstrap(node=name, features=features)}
+        client = Client(
+            name,
+            service,
+            network_name,
+            sticky_aggregates=random.random() < 0.5,
+            keepalive=random.random() < 0.5,
+            idle_timeout=random.choice([None, None, 20.0]),
+        )
+        client.channel = await stack.enter_async_context(
+            mesh.open_channel(
+                f"xds:///{service}",
+                client=network_name,
+                sticky_aggregates=client.sticky_aggregates,
+                keepalive_time=10.0 if client.keepalive else None,
+                idle_timeout=client.idle_timeout,
+                telemetry=Seen(world),
+                **options,
+            )
+        )
+        client.probe = Probe(client.channel, options.get("xds"))
+        world.clients.append(client)
+
+
+async def rage(world: World, random, end: float) -> None:
+    """Let faults come one after the other until then."""
+    settling: dict[Client, float] = {}
+    while trio.current_time() < end:
+        fault = random.choices(list(faults.FAULTS), list(faults.FAULTS.values()))[0]
+        world.note(f"{fault.__name__} ...")
+        world.note(f"{fault.__name__}: {await fault(world, random)}")
+        world.counts[fault.__name__] += 1
+        await trio.sleep(random.choice(PAUSES))
+        invariants.a_configuration_settles_in_a_moment(world, settling)
+
+
+async def rest(world: World) -> None:
+    """Repair the mesh, wait until it has settled, and watch it for a while."""
+    await faults.repair(world)
+    world.note("repair")
+    await trio.sleep(SETTLED)
+    world.counts["calms"] += 1
+    invariants.a_settled_client_has_what_the_control_plane_has(world)
+    await trio.sleep(WATCHED)
+    invariants.a_settled_client_has_what_the_control_plane_has(world)
