@@ -25,7 +25,7 @@ GO_TOOLS := connectrpc.com/conformance/cmd/connectconformance github.com/summerw
 CONFORMANCE := ../shared/conformance
 STAGE := 5
 
-.PHONY: demo test test-fast test-all dist-test peers lint bench fuzz structure protos docs screenshots conformance clean
+.PHONY: demo test test-fast test-all dist-test peers lint bench fuzz simulate structure protos docs screenshots conformance clean
 
 demo: $(READY)
 	$(VENV)/bin/trxds demo
@@ -70,6 +70,13 @@ structure: $(READY)
 # Every parser for its share of a minute of all cores; setting it up takes a little longer.
 fuzz: $(FUZZ_READY)
 	cd tests && ../$(VENV)/bin/python -m fuzz.run
+
+# Random meshes, faults and calls on a clock that jumps; docs/explanation/reliability.md. One seed, or the first and the last.
+SEEDS ?= 0-99
+MINUTES ?= 10
+
+simulate: $(READY)
+	cd tests && ../$(VENV)/bin/python -m simulate.run --seeds $(SEEDS) --minutes $(MINUTES)
 
 # The site, in build/site; a link that leads nowhere or a page without a place is an error.
 docs: $(DOCS_READY)

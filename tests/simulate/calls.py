@@ -10,7 +10,7 @@ from random import Random
 import trio
 
 import trxds
-from trxds.core.observe import AttemptObserver, CallObserver, CallStarted, Observer, Pick, SessionPick
+from trxds.core.observe import AttemptObserver, CallObserver, CallStarted, Observer, OutlierEvent, Pick, SessionPick
 from trxds.core.status import OK, Status
 
 from . import invariants
@@ -40,6 +40,8 @@ class SeenAttempt(AttemptObserver):
     def picked(self, pick: Pick) -> None:
         self._call.picks.append(pick)
         invariants.a_call_goes_to_a_host_that_its_cluster_lists(self._world, self._call, pick)
+        invariants.an_ejected_host_gets_no_new_calls(self._world, self._call, pick)
+        invariants.a_settled_mesh_uses_what_is_preferred(self._world, self._call, pick)
         invariants.a_session_with_a_usable_host_meets_it(self._world, self._call, pick)
 
 
@@ -63,10 +65,11 @@ class SeenCall(CallObserver):
 class Seen(Observer):
     """The observer of a channel; it is also its `telemetry`."""
 
-    __slots__ = ("_world",)
+    __slots__ = ("_client", "_world")
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, client: Client) -> None:
         self._world = world
+        self._client = client
 
     def observe(self, target: str, locate: object) -> Observer:
         return self
@@ -74,6 +77,12 @@ class Seen(Observer):
     def call(self, call: CallStarted) -> CallObserver | None:
         plan = CURRENT.get()
         return None if plan is None else SeenCall(self._world, plan)
+
+    def outlier(self, outlier: OutlierEvent) -> None:
+        if not outlier.unenforced:
+            self._world.counts["ejections"] += 1
+            for address in outlier.addresses:
+                self._client.ejected[outlier.backend, address] = trio.current_time()
 
 
 # -- cancellation at any step
@@ -249,3 +258,26 @@ async def _make_several(world: World, first: CallPlan, session, random: Random, 
             plan = draw(first.client, random)
             plan.is_session, plan.session, plan.released = True, session, first.released
             calls.start_soon(make, world, plan, session, random, cancel)
+
+
+# -- a drill
+
+
+async def all_at_once(world: World, client: Client, random: Random, cancel: CancelAtStep) -> None:
+    """Make calls that all wait for connections, after every connection was reset: each has to succeed soon."""
+    if world.model.services[client.service].strict:
+        return  # a call of another method may wait for a host that its cluster does not have
+    world.mesh.network.reset(client=client.network_name)
+    statuses: list[Status | None] = []
+
+    async def call(caller: object) -> None:
+        plan = CallPlan(client, f"/shop.Cart/{random.choice(METHODS)}", "unary", 30.0, waits_for_ready=True)
+        plan.is_session, plan.session = caller is not client.channel, caller
+        began = trio.current_time()
+        statuses.append(await make(world, plan, caller, random, cancel))
+        invariants.a_call_that_waits_for_a_connection_gets_it(world, plan, trio.current_time() - began)
+
+    async with client.channel.session() as session, trio.open_nursery() as calls:
+        for number in range(8):
+            calls.start_soon(call, session if number % 2 else client.channel)
+    world.note(f"{client.name}: {len(statuses)} calls at once")

@@ -212,9 +212,11 @@ async def nack(world: World, random: Random) -> str:
     if random.random() < 0.5 or leaf.dns:
         # MAGLEV is no policy of gRPC, so the resource is invalid (A52).
         world.mesh.plane.put({**xds.cluster(leaf.name), "lb_policy": "MAGLEV"})
+        world.bad["CDS", world.mesh.plane.version("CDS")] = leaf.name
     else:
         # A27: priorities must be without gaps.
         world.mesh.plane.put(xds.endpoints(leaf.name, xds.locality(_host(world, random), priority=1)))
+        world.bad["EDS", world.mesh.plane.version("EDS")] = leaf.name
     return leaf.name
 
 
@@ -326,7 +328,7 @@ async def repair(world: World) -> None:
         plane.release(kind)
     if PLANE_ADDRESS not in network._accept:
         await world.mesh.plane_server.restart()
-    elif any(each.to_client.is_lost for each in network.connections(PLANE_ADDRESS)):
+    if any(each.to_client.is_lost for each in network.connections(PLANE_ADDRESS)):
         network.reset(PLANE_ADDRESS)
     world.model.repair()
     world.model.push_all()

@@ -7,6 +7,7 @@ storm, once the world is calm, or at the end.
 from __future__ import annotations
 
 import gc
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -19,10 +20,12 @@ from trxds.resources.endpoint import HealthStatus
 from trxds.testing.simulation.echo_host import SIMULATED_ERROR
 from trxds.testing.simulation.simulation import PLANE_ADDRESS
 
-from .world import RECENT, Client, World
+from .world import Client, World
 
 GRACE = 0.11  # seconds: the client waits 0.1 for the server's own DEADLINE_EXCEEDED
 UNBOUNDED = 200.0  # seconds in which a call without a deadline has to end, with keepalive: what TCP may take to notice
+EJECTED_FOR = 10.0  # seconds: the least time of an ejection in these meshes
+SOON = 6.0  # seconds: connections, and the pauses of a session's first call
 MOMENT = 1.0  # seconds: a configuration takes some passes of the scheduler, and no time
 
 
@@ -85,19 +88,47 @@ def a_call_goes_to_a_host_that_its_cluster_lists(world: World, call: CallPlan, p
 _FOR_EVERYBODY = (HealthStatus.UNKNOWN, HealthStatus.HEALTHY)
 
 
+def an_ejected_host_gets_no_new_calls(world: World, call: CallPlan, pick: Pick) -> None:
+    """Between its ejection and the earliest end of it, a host gets calls of its sessions only (A50)."""
+    at = call.client.ejected.get((pick.backend, pick.address), -math.inf)
+    is_hit = call.session_pick is not None and call.session_pick.result == "hit" and bool(call.session_pick.wanted)
+    # Endpoints that change begin with new records.
+    if is_hit or world.changed_at >= at or not at + MOMENT < trio.current_time() < at + EJECTED_FOR - MOMENT:
+        return
+    world.violated(
+        "an_ejected_host_gets_no_new_calls", f"{call} met {pick.address}, ejected from {pick.backend} at {at:.3f}"
+    )
+
+
+def a_settled_mesh_uses_what_is_preferred(world: World, call: CallPlan, pick: Pick) -> None:
+    """A call of nobody's session goes to the first priority of an aggregate's first cluster when all is well (A56)."""
+    probe = call.client.probe
+    if probe is None or call.is_session or not call.is_in_calm or world.changed_at >= call.began:
+        return
+    leaves = probe.leaves(pick.cluster)
+    if not leaves or leaves[0].endpoints is None or world.model.leaves[leaves[0].cluster.name].ejects:
+        return
+    first = leaves[0].endpoints.priorities[0]
+    if pick.address not in {address for locality in first for each in locality.endpoints for address in each.addresses}:
+        world.violated(
+            "a_settled_mesh_uses_what_is_preferred",
+            f"{call} met {pick.address} ({pick.backend}), not of the first priority of {leaves[0].cluster.name}",
+        )
+
+
 def a_session_with_a_usable_host_meets_it(world: World, call: CallPlan, pick: Pick) -> None:
     """A session moves only for a reason of A55, A60 or A75: each `return` below is one."""
     client, probe, found = call.client, call.client.probe, call.session_pick
     if probe is None or not call.is_session or found is None or call.released or probe.is_settling:
         return
-    if found.wanted:
-        hosts = [(host, pick.cluster) for host in found.wanted]
-    elif call.is_alone:
+    if call.is_alone:
         hosts = _hosts_now(call)
+    elif found.wanted:
+        hosts = [(host, pick.cluster) for host in found.wanted]
     else:
         return
     world.counts["picks of sessions"] += 1
-    if not hosts or pick.address in [host for host, _ in hosts]:
+    if not hosts or (pick.address, pick.cluster) in hosts:
         return
     for host, cluster in hosts:
         # A60: the route does not have the cookie's cluster any more.
@@ -175,6 +206,12 @@ def a_settled_mesh_serves_every_call(world: World, call: CallPlan, status: Statu
     world.violated("a_settled_mesh_serves_every_call", f"{call}: {status}, and the mesh was well")
 
 
+def a_call_that_waits_for_a_connection_gets_it(world: World, call: CallPlan, took: float) -> None:
+    """Of many calls that wait for connections, in a calm, none is left behind."""
+    if took > SOON:
+        world.violated("a_call_that_waits_for_a_connection_gets_it", f"{call} took {took:.3f} s, beside others")
+
+
 # -- after each step
 
 
@@ -220,6 +257,52 @@ def a_settled_client_has_what_the_control_plane_has(world: World) -> None:
                         "a_settled_client_has_what_the_control_plane_has",
                         f"{client.name} has {sorted(has)} in {leaf.name} and not {sorted(leaf.places)}",
                     )
+
+            for leaf in leaves:
+                for has in probe.leaves(cluster):
+                    if has.cluster.name != leaf.name or leaf.dns:
+                        continue
+                    now = has.cluster.idle_timeout, has.cluster.max_concurrent_requests
+                    if now != (wanted_settings := (leaf.idle_timeout, leaf.max_requests or 1024)):
+                        world.violated(
+                            "a_settled_client_has_what_the_control_plane_has",
+                            f"{client.name} has {now} of {leaf.name} and not {wanted_settings}",
+                        )
+
+
+def a_response_is_answered(world: World) -> None:
+    """The control plane has an ACK or NACK of the last response of each type, on every ADS stream."""
+    plane = world.mesh.plane
+    live = {stream.number for stream in plane._streams}
+    last = {(each.stream, each.kind): each.nonce for each in plane.responses if each.stream in live}
+    answered = {(each.stream, each.kind, each.nonce) for each in plane.requests}
+    for (stream, kind), nonce in last.items():
+        if (stream, kind, nonce) not in answered:
+            world.violated("a_response_is_answered", f"{kind} {nonce} on stream {stream} has no answer")
+
+
+def a_bad_resource_is_refused(world: World) -> None:
+    """The first answer to a response with a bad resource is a NACK."""
+    plane, seen = world.mesh.plane, set()
+    responses = {(each.stream, each.nonce): each for each in plane.responses}
+    for request in plane.requests:
+        response = responses.get((request.stream, request.nonce))
+        if response is None or (request.stream, request.nonce) in seen:
+            continue
+        seen.add((request.stream, request.nonce))
+        bad = world.bad.get((response.kind, response.version), "")
+        if bad in response.names and request.error is None:
+            world.violated("a_bad_resource_is_refused", f"{response} has the bad resource {bad} and got an ACK")
+
+
+def a_host_is_leased_for_a_reason(world: World) -> None:
+    """Every host that a channel keeps is an endpoint of one of its policies; some are kept warm (A56)."""
+    for client in world.clients:
+        probe = client.probe
+        if probe is None or probe.is_idle:
+            continue
+        if more := sorted(probe.leased - probe.listed):
+            world.violated("a_host_is_leased_for_a_reason", f"{client.name} keeps {more}, which no policy has")
 
 
 # -- when no call and no session is open
@@ -276,6 +359,3 @@ def memory_is_that_of_the_first_run(before: Counter[str], after: Counter[str]) -
     return (
         [f"memory_is_that_of_the_first_run: {sum(more.values())} objects more: {more.most_common(5)}"] if more else []
     )
-
-
-__all__ = [name for name in globals() if not name.startswith("_")] + ["RECENT"]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from trxds.core.connectivity import Connectivity
+from trxds.lb.endpoint_set import Endpoints
 from trxds.resolver.config_selector import ConfigSelector
 from trxds.resolver.snapshot import ClusterConfig, ClusterEntries
 from trxds.resolver.xds_resolver import Settling
@@ -68,7 +69,25 @@ class Probe:
             return frozenset()
         return plane.selector.table.clusters
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether the channel has no tree, because there was no call for a while."""
+        return self._state.data_plane.current is None
+
     # -- hosts
+
+    @property
+    def leased(self) -> set[str]:
+        """The addresses that somebody leases."""
+        return {each.address for each in self._pool.hosts}
+
+    @property
+    def listed(self) -> set[str]:
+        """The addresses that are endpoints of any policy in the tree, with those that are kept warm."""
+        tree = self._state.data_plane.tree
+        nodes = tree.snapshot("root") if tree is not None else ()
+        endpoints = [node.endpoints for node in nodes if isinstance(node.endpoints, Endpoints)]
+        return {address for each in endpoints for endpoint in each.all for address in endpoint.addresses}
 
     def states(self, address: str) -> set[Connectivity]:
         """Return the states of an address's subchannels; there are several if clusters differ in security."""

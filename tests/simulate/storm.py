@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+import traceback
 from collections import Counter
-from contextlib import AsyncExitStack
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
+from random import Random
 
 import trio
 from support.tasks import task_names
@@ -13,13 +18,14 @@ import trxds
 from trxds.testing import Simulation
 
 from . import faults, invariants
-from .calls import CancelAtStep, Seen, call_in_sessions, call_outside_of_sessions
+from .calls import CancelAtStep, Seen, all_at_once, call_in_sessions, call_outside_of_sessions
 from .model import MeshModel
 from .probe import Probe
 from .world import SETTLED, Client, World
 
 MINUTES = 10.0
 PAUSES = (0.0, 0.0005, 0.003, 0.3, 3.0, 10.0, 25.0)  # seconds after a fault; the shorter ones let the next overlap it
+LONGEST = 120.0  # seconds of processor time for a seed, which takes about one
 WATCHED = 20.0  # seconds of calm in which every call has to succeed
 
 
@@ -45,7 +51,8 @@ def run(seed: int, minutes: float = MINUTES) -> Result:
 
     mesh, violations = Simulation(seed), []
     try:
-        mesh.run(scenario)
+        with no_step_runs_forever():
+            mesh.run(scenario)
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
@@ -62,9 +69,26 @@ def run(seed: int, minutes: float = MINUTES) -> Result:
     )
 
 
-def _crash(error: BaseException) -> str:
-    import traceback
+@contextmanager
+def no_step_runs_forever() -> Iterator[None]:
+    """Raise `TimeoutError` where the program is if a run takes too long: a loop without end lets no clock jump."""
 
+    def stop(number: int, frame: object) -> None:
+        raise TimeoutError(f"the run has used {LONGEST} s of processor time")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, LONGEST)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+def _crash(error: BaseException) -> str:
     return "no_exception_leaves_the_client: " + "".join(traceback.format_exception(error))[-6000:]
 
 
@@ -83,7 +107,7 @@ async def play(world: World, seconds: float) -> None:
             end = trio.current_time() + seconds - SETTLED - WATCHED
             while trio.current_time() < end:
                 await rage(world, random, min(end, trio.current_time() + random.uniform(20, 150)))
-                await rest(world)
+                await rest(world, random, cancel)
             traffic.cancel_scope.cancel()
         # A response may be under way to a call that was cancelled, and clusters end in a later step.
         await trio.sleep(1.0)
@@ -128,7 +152,7 @@ async def open_clients(world: World, stack: AsyncExitStack) -> None:
                 sticky_aggregates=client.sticky_aggregates,
                 keepalive_time=10.0 if client.keepalive else None,
                 idle_timeout=client.idle_timeout,
-                telemetry=Seen(world),
+                telemetry=Seen(world, client),
                 **options,
             )
         )
@@ -136,7 +160,7 @@ async def open_clients(world: World, stack: AsyncExitStack) -> None:
         world.clients.append(client)
 
 
-async def rage(world: World, random, end: float) -> None:
+async def rage(world: World, random: Random, end: float) -> None:
     """Let faults come one after the other until then."""
     settling: dict[Client, float] = {}
     while trio.current_time() < end:
@@ -148,12 +172,18 @@ async def rage(world: World, random, end: float) -> None:
         invariants.a_configuration_settles_in_a_moment(world, settling)
 
 
-async def rest(world: World) -> None:
+async def rest(world: World, random: Random, cancel: CancelAtStep) -> None:
     """Repair the mesh, wait until it has settled, and watch it for a while."""
     await faults.repair(world)
     world.note("repair")
     await trio.sleep(SETTLED)
     world.counts["calms"] += 1
-    invariants.a_settled_client_has_what_the_control_plane_has(world)
-    await trio.sleep(WATCHED)
-    invariants.a_settled_client_has_what_the_control_plane_has(world)
+    for _ in range(2):
+        invariants.a_settled_client_has_what_the_control_plane_has(world)
+        invariants.a_response_is_answered(world)
+        invariants.a_bad_resource_is_refused(world)
+        invariants.a_host_is_leased_for_a_reason(world)
+        await trio.sleep(WATCHED / 2)
+    for client in world.clients:
+        world.shaken[None, None] = world.changed_at = trio.current_time()  # calls under way meet the resets
+        await all_at_once(world, client, random, cancel)

@@ -32,6 +32,7 @@ class Client:
     idle_timeout: float | None
     channel: Any = None
     probe: Probe | None = None
+    ejected: dict[tuple[str, str], float] = field(default_factory=dict)  # (leaf, address): when
 
 
 @dataclass(eq=False)
@@ -45,6 +46,7 @@ class World:
     counts: Counter[str] = field(default_factory=Counter)
     trace: deque[str] = field(default_factory=lambda: deque(maxlen=_TRACE))
     shaken: dict[tuple[str | None, str | None], float] = field(default_factory=dict)  # (client, address): when last
+    bad: dict[tuple[str, int], str] = field(default_factory=dict)  # (kind, version): the resource to be refused
     changed_at: float = -math.inf  # the last change of anything: fault, resource, repair
     calm_since: float = math.inf  # when the mesh was repaired; infinite during a storm
 
