@@ -19,8 +19,6 @@ from .model import METHODS
 from .world import Client, World
 
 KINDS = ("unary", "unary", "unary", "client stream", "server stream", "bidi")
-GAP = 4.0  # seconds between two calls of a task, on average
-
 CURRENT: ContextVar[CallPlan | None] = ContextVar("simulated_call", default=None)
 
 
@@ -28,21 +26,22 @@ CURRENT: ContextVar[CallPlan | None] = ContextVar("simulated_call", default=None
 
 
 class SeenAttempt(AttemptObserver):
-    __slots__ = ("_call", "_session", "_world")
+    __slots__ = ("_call", "_session_pick", "_world")
 
     def __init__(self, world: World, call: CallPlan) -> None:
         self._world = world
         self._call = call
+        self._session_pick: SessionPick | None = None  # of this attempt: a hedged call has several at a time
 
     def session_picked(self, pick: SessionPick) -> None:
-        self._call.session_pick = pick
+        self._session_pick = pick
 
     def picked(self, pick: Pick) -> None:
-        self._call.picks.append(pick)
-        invariants.a_call_goes_to_a_host_that_its_cluster_lists(self._world, self._call, pick)
-        invariants.an_ejected_host_gets_no_new_calls(self._world, self._call, pick)
-        invariants.a_settled_mesh_uses_what_is_preferred(self._world, self._call, pick)
-        invariants.a_session_with_a_usable_host_meets_it(self._world, self._call, pick)
+        world, call = self._world, self._call
+        call.session_pick = self._session_pick
+        call.picks.append(pick)
+        for invariant in invariants.OF_PICKS:
+            invariant(world, call, pick)
 
 
 class SeenCall(CallObserver):
@@ -58,7 +57,6 @@ class SeenCall(CallObserver):
         call.routes = call.client.probe.routed_clusters(call.path) if call.client.probe is not None else None
 
     def attempt(self, previous: int, transparent: bool) -> AttemptObserver:
-        self._call.session_pick = None
         return SeenAttempt(self._world, self._call)
 
 
@@ -219,7 +217,7 @@ async def call_outside_of_sessions(world: World, client: Client, name: str, canc
     """Make calls until cancelled."""
     random = world.mesh.random(name)
     while True:
-        await trio.sleep(random.expovariate(1 / GAP))
+        await trio.sleep(random.expovariate(1 / world.gap))
         await make(world, draw(client, random), client.channel, random, cancel)
 
 
@@ -232,7 +230,7 @@ async def call_in_sessions(world: World, client: Client, name: str, cancel: Canc
             session = await stack.enter_async_context(client.channel.session(token))
             token, released = None, False
             for _ in range(random.randint(1, 60)):
-                await trio.sleep(random.expovariate(1 / GAP))
+                await trio.sleep(random.expovariate(1 / world.gap))
                 plan = draw(client, random)
                 plan.is_session, plan.session, plan.released = True, session, released
                 plan.is_alone = True
@@ -246,8 +244,24 @@ async def call_in_sessions(world: World, client: Client, name: str, cancel: Canc
                 if random.random() < 0.02:
                     session.release()
                     released = True
+                elif random.random() < 0.02:
+                    released = await _move(world, client, session, random) or released
             if random.random() < 0.5:
                 token = session.export()
+
+
+async def _move(world: World, client: Client, session, random: Random) -> bool:
+    """Move the session to another host on purpose; return whether it may have left its host."""
+    world.counts["moves"] += 1
+    with trio.move_on_after(random.choice([0.0, 1.0, 20.0])):
+        try:
+            async with session.moving() as (_, new):
+                await new.method("/shop.Cart/Add")(b"state", timeout=5.0)
+        except trxds.RpcError as error:
+            world.note(f"{client.name}: a move failed: {error.status}")
+        except ValueError:
+            return False  # it has no host yet
+    return True
 
 
 async def _make_several(world: World, first: CallPlan, session, random: Random, cancel: CancelAtStep) -> None:
@@ -265,7 +279,7 @@ async def _make_several(world: World, first: CallPlan, session, random: Random, 
 
 async def all_at_once(world: World, client: Client, random: Random, cancel: CancelAtStep) -> None:
     """Make calls that all wait for connections, after every connection was reset: each has to succeed soon."""
-    if world.model.services[client.service].strict:
+    if client.strict:
         return  # a call of another method may wait for a host that its cluster does not have
     world.mesh.network.reset(client=client.network_name)
     statuses: list[Status | None] = []

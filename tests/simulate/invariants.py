@@ -92,6 +92,10 @@ def an_ejected_host_gets_no_new_calls(world: World, call: CallPlan, pick: Pick) 
     """Between its ejection and the earliest end of it, a host gets calls of its sessions only (A50)."""
     at = call.client.ejected.get((pick.backend, pick.address), -math.inf)
     is_hit = call.session_pick is not None and call.session_pick.result == "hit" and bool(call.session_pick.wanted)
+    # A61: pick_first takes no notice of health, and so of ejections, unless a policy above it does.
+    leaf = world.model.leaves.get(pick.backend)
+    if leaf is None or leaf.policy == "pick_first":
+        return
     # Endpoints that change begin with new records.
     if is_hit or world.changed_at >= at or not at + MOMENT < trio.current_time() < at + EJECTED_FOR - MOMENT:
         return
@@ -105,7 +109,7 @@ def a_settled_mesh_uses_what_is_preferred(world: World, call: CallPlan, pick: Pi
     probe = call.client.probe
     if probe is None or call.is_session or not call.is_in_calm or world.changed_at >= call.began:
         return
-    leaves = probe.leaves(pick.cluster)
+    leaves = probe.leaves(pick.cluster)  # none without a control plane
     if not leaves or leaves[0].endpoints is None or world.model.leaves[leaves[0].cluster.name].ejects:
         return
     first = leaves[0].endpoints.priorities[0]
@@ -160,6 +164,14 @@ def _hosts_now(call: CallPlan) -> list[tuple[str, str]]:
     return [each for each in call.hosts_before if each in now]
 
 
+OF_PICKS = (
+    a_call_goes_to_a_host_that_its_cluster_lists,
+    an_ejected_host_gets_no_new_calls,
+    a_settled_mesh_uses_what_is_preferred,
+    a_session_with_a_usable_host_meets_it,
+)
+
+
 # -- when a call ends
 
 
@@ -201,7 +213,7 @@ def a_settled_mesh_serves_every_call(world: World, call: CallPlan, status: Statu
     if status.message.startswith("circuit breaker drop"):
         return
     # Envoy's strict mode: a session of an aggregate's other cluster fails rather than moves (A75 has no such mode).
-    if world.model.services[call.client.service].strict and "none of the session's hosts can be used" in status.message:
+    if call.client.strict and "none of the session's hosts can be used" in status.message:
         return
     world.violated("a_settled_mesh_serves_every_call", f"{call}: {status}, and the mesh was well")
 
@@ -232,7 +244,7 @@ def a_settled_client_has_what_the_control_plane_has(world: World) -> None:
     """The endpoints in force are those of the control plane, for every cluster of the routes."""
     for client in world.clients:
         probe = client.probe
-        if probe is None or client.idle_timeout is not None:
+        if probe is None or client.idle_timeout is not None or not client.service:
             continue
         service = world.model.services[client.service]
         routed = {cluster for clusters in service.routes.values() for cluster in clusters}

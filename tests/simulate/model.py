@@ -183,7 +183,7 @@ class MeshModel:
             random.choice([5.0, 30.0, 120.0]),
             dns=f"{name}.example" if can_be_dns and random.random() < 0.2 else "",
             max_requests=random.choice([0, 0, 0, 4]),
-            ejects=random.random() < 0.25,
+            ejects=random.random() < 0.4,
         )
         self.place_anew(leaf)
 

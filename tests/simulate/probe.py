@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from trxds.core.connectivity import Connectivity
@@ -10,7 +11,7 @@ from trxds.lb.endpoint_set import Endpoints
 from trxds.resolver.config_selector import ConfigSelector
 from trxds.resolver.snapshot import ClusterConfig, ClusterEntries
 from trxds.resolver.xds_resolver import Settling
-from trxds.resources.endpoint import Endpoint
+from trxds.resources.endpoint import Endpoint, HealthStatus
 
 
 class Probe:
@@ -117,3 +118,40 @@ class Probe:
         """What circuit breakers count now, by cluster (A32); empty if the channel has an xDS client of its own."""
         counts = self._shared._limits._counts if self._shared is not None else {}
         return {cluster: counter.rpcs for (cluster, _), counter in sorted(counts.items()) if counter.rpcs}
+
+
+@dataclass(frozen=True)
+class _Cluster:
+    """What a target without a control plane has in the place of a cluster."""
+
+    name: str = ""
+    override_statuses: frozenset[HealthStatus] = frozenset(HealthStatus)
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    cluster: _Cluster = _Cluster()
+    endpoints: None = None
+
+
+class PlainProbe(Probe):
+    """The state of a channel without a control plane, to a fixed list of addresses."""
+
+    is_settling = False
+    clusters_alive: frozenset[str] = frozenset()
+    clusters_of_routes: frozenset[str] = frozenset()
+
+    def __init__(self, channel: Any, target: str, addresses: Iterable[str]) -> None:
+        super().__init__(channel)
+        self._target = target
+        self._endpoints = tuple(Endpoint((address,)) for address in addresses)
+
+    def routed_clusters(self, path: str) -> frozenset[str]:
+        return frozenset([self._target])
+
+    def leaves(self, cluster: str) -> tuple[ClusterConfig, ...]:
+        return ()
+
+    def endpoints(self, cluster: str, leaf: str = "") -> Iterator[tuple[Any, Endpoint]]:
+        for endpoint in self._endpoints:
+            yield _Leaf(), endpoint

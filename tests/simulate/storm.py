@@ -20,11 +20,12 @@ from trxds.testing import Simulation
 from . import faults, invariants
 from .calls import CancelAtStep, Seen, all_at_once, call_in_sessions, call_outside_of_sessions
 from .model import MeshModel
-from .probe import Probe
+from .probe import PlainProbe, Probe
 from .world import SETTLED, Client, World
 
 MINUTES = 10.0
-PAUSES = (0.0, 0.0005, 0.003, 0.3, 3.0, 10.0, 25.0)  # seconds after a fault; the shorter ones let the next overlap it
+PAUSES = (0.0, 0.0005, 0.003, 0.05, 0.3, 1.0, 3.0, 10.0)  # seconds after a fault; the shorter ones let the next overlap it
+PLAIN_POLICIES = ("round_robin", "pick_first", "least_request_experimental", "ring_hash_experimental")
 LONGEST = 120.0  # seconds of processor time for a seed, which takes about one
 WATCHED = 20.0  # seconds of calm in which every call has to succeed
 
@@ -144,6 +145,7 @@ async def open_clients(world: World, stack: AsyncExitStack) -> None:
             sticky_aggregates=random.random() < 0.5,
             keepalive=random.random() < 0.5,
             idle_timeout=random.choice([None, None, 20.0]),
+            strict=world.model.services[service].strict,
         )
         client.channel = await stack.enter_async_context(
             mesh.open_channel(
@@ -158,6 +160,42 @@ async def open_clients(world: World, stack: AsyncExitStack) -> None:
         )
         client.probe = Probe(client.channel, options.get("xds"))
         world.clients.append(client)
+    if random.random() < 0.4:
+        await open_plain_client(world, stack, random)
+
+
+async def open_plain_client(world: World, stack: AsyncExitStack, random: Random) -> None:
+    """Open a channel without a control plane, whose service config has what xDS has not: hedging, throttling."""
+    addresses = random.sample(world.model.hosts, random.randint(1, len(world.model.hosts)))
+    target = f"ipv4:{','.join(addresses)}"
+    strict = random.random() < 0.2
+    client = Client("plain", "", "plain", sticky_aggregates=False, keepalive=True, idle_timeout=None, strict=strict)
+    codes = ["UNAVAILABLE", "INTERNAL"]
+    backoff = {"initialBackoff": "0.1s", "maxBackoff": "1s", "backoffMultiplier": 2}
+    many = random.choice(
+        [
+            {"hedgingPolicy": {"maxAttempts": 3, "hedgingDelay": "0.05s", "nonFatalStatusCodes": codes}},
+            {"hedgingPolicy": {"maxAttempts": 2, "hedgingDelay": "0s"}},
+            {"retryPolicy": {"maxAttempts": 3, "retryableStatusCodes": codes, **backoff}},
+        ]
+    )
+    config = {
+        "loadBalancingConfig": [{random.choice(PLAIN_POLICIES): {}}],
+        "methodConfig": [{"name": [{"service": "shop.Cart"}], **many}],
+        **random.choice([{}, {"retryThrottling": {"maxTokens": 10, "tokenRatio": 0.5}}]),
+    }
+    client.channel = await stack.enter_async_context(
+        world.mesh.open_channel(
+            target,
+            client="plain",
+            service_config=config,
+            affinity=trxds.CookieAffinity("session", strict=strict),
+            keepalive_time=10.0,
+            telemetry=Seen(world, client),
+        )
+    )
+    client.probe = PlainProbe(client.channel, client.channel.target, addresses)
+    world.clients.append(client)
 
 
 async def rage(world: World, random: Random, end: float) -> None:

@@ -17,6 +17,7 @@ from .probe import Probe
 
 SETTLED = 170.0  # seconds: the longest backoff, 144, and an attempt to connect that began just before, 20
 RECENT = 200.0  # seconds for which a fault may explain what a call meets
+_GAP, _WAITING_GAP = 1.0, 8.0  # seconds
 _TRACE = 400  # lines that the report of a failing seed has at most
 
 
@@ -25,11 +26,12 @@ class Client:
     """A channel of the simulation, with what its observer has seen last."""
 
     name: str
-    service: str
+    service: str  # empty for a target without a control plane
     network_name: str  # clients that share an xDS client are one in the network
     sticky_aggregates: bool
     keepalive: bool
     idle_timeout: float | None
+    strict: bool = False  # its sessions fail rather than move
     channel: Any = None
     probe: Probe | None = None
     ejected: dict[tuple[str, str], float] = field(default_factory=dict)  # (leaf, address): when
@@ -86,8 +88,9 @@ class World:
         return trio.current_time() >= self.calm_since + SETTLED
 
     @property
-    def plane_shaken(self) -> bool:
-        return any(self.was_shaken(client.network_name, PLANE_ADDRESS) for client in self.clients)
+    def gap(self) -> float:
+        """The seconds between two calls of a task, on average: there is little to learn from the wait for the calm."""
+        return _WAITING_GAP if not self.is_calm and not math.isinf(self.calm_since) else _GAP
 
     def names(self) -> set[str]:
         """Every name that the message of a failed call may mean: hosts, resources, control plane."""
