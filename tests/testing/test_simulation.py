@@ -366,6 +366,20 @@ def test_a_goaway_lets_calls_end():
     assert outcome_of(fault(lambda mesh, host: host.goaway())) == (b"apples", 2)
 
 
+def test_a_call_that_crosses_a_goaway_is_made_on_a_new_connection():
+    """The host ignores it, as RFC 9113 §6.8 says, so the client may send it again (A6)."""
+
+    async def scenario(mesh):
+        (host,) = add_hosts(mesh, HOSTS[0])
+        async with mesh.open_channel("xds:///shop") as channel:
+            await call(channel)
+            host.goaway()  # on its way for half a second
+            reply = await call(channel, timeout=10)
+        return reply, host.calls, mesh.network.traffic.attempts[HOSTS[0]]
+
+    assert Simulation(latency=0.5).run(scenario) == (b"apples", 2, 2)
+
+
 def test_a_reset_stream_fails_its_call_alone():
     message, at = outcome_of(fault(lambda mesh, host: host.reset_streams()))
     assert "INTERNAL_ERROR" in message and at == 1
