@@ -79,8 +79,10 @@ class Seen(Observer):
     def outlier(self, outlier: OutlierEvent) -> None:
         if not outlier.unenforced:
             self._world.counts["ejections"] += 1
+            # A cluster may be in the tree by itself and in an aggregate: each subtree counts and ejects for itself.
+            cluster = outlier.policy.split("/")[1]
             for address in outlier.addresses:
-                self._client.ejected[outlier.backend, address] = trio.current_time()
+                self._client.ejected[cluster, outlier.backend, address] = trio.current_time()
 
 
 # -- cancellation at any step

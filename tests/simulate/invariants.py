@@ -77,7 +77,11 @@ def a_call_goes_to_a_host_that_its_cluster_lists(world: World, call: CallPlan, p
         for leaf, endpoint in found
     )
     world.counts["picks"] += 1
-    if not allowed:
+    # A policy that replaces another one takes over when it can serve; the one before keeps its endpoints until then
+    # (C-core, child_policy_handler.cc).
+    if not allowed and pick.address in probe.listed_before_a_switch(pick.backend):
+        world.counts["picks during a switch of policies"] += 1
+    elif not allowed:
         what = ", ".join(endpoint.health.name for _, endpoint in found) or "not listed"
         world.violated(
             "a_call_goes_to_a_host_that_its_cluster_lists",
@@ -90,7 +94,7 @@ _FOR_EVERYBODY = (HealthStatus.UNKNOWN, HealthStatus.HEALTHY)
 
 def an_ejected_host_gets_no_new_calls(world: World, call: CallPlan, pick: Pick) -> None:
     """Between its ejection and the earliest end of it, a host gets calls of its sessions only (A50)."""
-    at = call.client.ejected.get((pick.backend, pick.address), -math.inf)
+    at = call.client.ejected.get((pick.cluster, pick.backend, pick.address), -math.inf)
     is_hit = call.session_pick is not None and call.session_pick.result == "hit" and bool(call.session_pick.wanted)
     # A61: pick_first takes no notice of health, and so of ejections, unless a policy above it does.
     leaf = world.model.leaves.get(pick.backend)

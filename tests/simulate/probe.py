@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,9 +85,16 @@ class Probe:
     @property
     def listed(self) -> set[str]:
         """The addresses that are endpoints of any policy in the tree, with those that are kept warm."""
+        return self._listed(lambda path: True)
+
+    def listed_before_a_switch(self, leaf: str) -> set[str]:
+        """Return the endpoints of policies of a cluster that others replace as soon as those can serve."""
+        return self._listed(lambda path: f"/{leaf}/" in path and "(before)" in path)
+
+    def _listed(self, wanted: Callable[[str], bool]) -> set[str]:
         tree = self._state.data_plane.tree
         nodes = tree.snapshot("root") if tree is not None else ()
-        endpoints = [node.endpoints for node in nodes if isinstance(node.endpoints, Endpoints)]
+        endpoints = [node.endpoints for node in nodes if isinstance(node.endpoints, Endpoints) and wanted(node.path)]
         return {address for each in endpoints for endpoint in each.all for address in endpoint.addresses}
 
     def states(self, address: str) -> set[Connectivity]:

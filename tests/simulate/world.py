@@ -34,7 +34,7 @@ class Client:
     strict: bool = False  # its sessions fail rather than move
     channel: Any = None
     probe: Probe | None = None
-    ejected: dict[tuple[str, str], float] = field(default_factory=dict)  # (leaf, address): when
+    ejected: dict[tuple[str, str, str], float] = field(default_factory=dict)  # (cluster, leaf, address): when
 
 
 @dataclass(eq=False)
