@@ -125,7 +125,8 @@ class AdsStream:
     async def _write(self, stream: ClientStream) -> None:
         while True:
             while (request := self._next_request()) is not None:
-                if not await stream.send(request.SerializeToString()):
+                # A delta request has a map, whose order would be another one in each process; a simulation is the same.
+                if not await stream.send(request.SerializeToString(deterministic=True)):
                     self._can_send = False
                     self._request_sent.unpark_all()
                     return  # the reader gets the reason
