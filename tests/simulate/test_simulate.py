@@ -1,6 +1,9 @@
 """A few seeds of the simulator, so that it does not rot; `make simulate` runs many."""
 
 import dataclasses
+import os
+import subprocess
+import sys
 from collections import Counter
 
 import pytest
@@ -19,6 +22,15 @@ def test_a_seed_finds_nothing_and_is_the_same_run_again():
     assert first.digest == again.digest
     assert first.counts["calls"] > 20
     assert first.counts["picks of sessions"] > 5
+
+
+def test_a_seed_is_the_same_run_in_another_process_with_another_seed_of_hashes():
+    program = "from simulate.storm import run; print(run(42, minutes=4).digest)"
+    environment = {**os.environ, "PYTHONHASHSEED": "4711", "PYTHONPATH": os.pathsep.join(sys.path)}
+    there = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    ).stdout
+    assert there == f"{run_seed(42, minutes=4).digest}\n"
 
 
 @pytest.mark.parametrize("seed", [1, 2])
