@@ -298,7 +298,7 @@ def a_response_is_answered(world: World) -> None:
 
 
 def a_bad_resource_is_refused(world: World) -> None:
-    """The first answer to a response with a bad resource is a NACK."""
+    """The first answer to a response with a bad resource is a NACK, with the version that was accepted before it."""
     plane, seen = world.mesh.plane, set()
     responses = {(each.stream, each.nonce): each for each in plane.responses}
     for request in plane.requests:
@@ -309,6 +309,8 @@ def a_bad_resource_is_refused(world: World) -> None:
         bad = world.bad.get((response.kind, response.version), "")
         if bad in response.names and request.error is None:
             world.violated("a_bad_resource_is_refused", f"{response} has the bad resource {bad} and got an ACK")
+        elif bad in response.names and request.version == str(response.version):
+            world.violated("a_bad_resource_is_refused", f"{response} got a NACK that has its version, as an ACK does")
 
 
 def a_host_is_leased_for_a_reason(world: World) -> None:

@@ -102,10 +102,10 @@ MUTANTS = (
         "        if ack and ack.errors and len(ack.errors) > 1:",
     ),
     Mutant(
-        "a NACK that is taken for an ACK: the refused resource is given up",
+        "a NACK that is taken for an ACK: the refused version counts as accepted",
         "xds/ads_stream_state.py",
-        "            resource = self._note_arrival(response.type, failed.name)\n            if resource is not None:",
-        "            resource = subscription.resources.pop(failed.name, None)\n            if False:",
+        "        if not response.errors:\n            subscription.version",
+        "        if response.nonce:\n            subscription.version",
     ),
     Mutant(
         "an ACK that is never sent",

@@ -34,7 +34,7 @@ PAUSES = (
     10.0,
 )  # seconds after a fault; the shorter ones let the next overlap it
 PLAIN_POLICIES = ("round_robin", "pick_first", "least_request_experimental", "ring_hash_experimental")
-LONGEST = 120.0  # seconds of processor time for a seed, which takes about one
+LONGEST = 60.0  # seconds of processor time for a seed, which takes about one
 WATCHED = 20.0  # seconds of calm in which every call has to succeed
 
 
