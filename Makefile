@@ -27,7 +27,7 @@ GO_TOOLS := connectrpc.com/conformance/cmd/connectconformance github.com/summerw
 CONFORMANCE := ../shared/conformance
 STAGE := 5
 
-.PHONY: demo test test-fast test-all test-long dist-test peers peer-istio lint bench bench-plots fuzz structure protos docs screenshots conformance clean
+.PHONY: demo test test-fast test-all test-long dist-test peers peer-istio lint bench bench-plots fuzz simulate structure protos docs screenshots conformance clean
 
 demo: $(READY)
 	$(VENV)/bin/trxds demo
@@ -84,6 +84,13 @@ structure: $(READY)
 # Every parser for its share of a minute of all cores; setting it up takes a little longer.
 fuzz: $(FUZZ_READY)
 	cd tests && ../$(VENV)/bin/python -m fuzz.run
+
+# Random meshes, faults and calls on a clock that jumps; docs/reliability.md. One seed, or the first and the last.
+SEEDS ?= 0-99
+MINUTES ?= 10
+
+simulate: $(READY)
+	cd tests && ../$(VENV)/bin/python -m simulate.run --seeds $(SEEDS) --minutes $(MINUTES)
 
 # The site, in build/site; a link that leads nowhere or a page without a place is an error. Then its search is tried in Chromium.
 docs: $(DOCS_READY)

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -12,7 +13,7 @@ import trio
 import trxds
 from trxds.testing import Behaviour, Simulation, unary
 from trxds.testing import resources as xds
-from trxds.testing.simulation import scheduling
+from trxds.testing.simulation import network, scheduling
 
 METHOD = "/shop.Cart/Add"
 HOSTS = [f"10.0.1.{number}:50051" for number in range(1, 5)]
@@ -101,6 +102,30 @@ def test_the_same_seed_gives_the_same_bytes_whatever_the_seed_of_hashes_is():
         check=True,
     )
     assert done.stdout == f"{Simulation(7).run(busy_mesh)}\n"
+
+
+def test_a_new_delta_stream_has_the_known_versions_in_the_same_order_in_each_process(monkeypatch):
+    """Protobuf writes a map in an order that differs from one process to the next, unless it is asked not to."""
+    names, sent = [f"cart-{number}" for number in range(10, 40)], []
+    monkeypatch.setattr(network.Traffic, "record", lambda self, way, data: sent.append((way, data)))
+
+    async def scenario(mesh):
+        add_hosts(mesh, HOSTS[0])
+        mesh.plane.put(*map(xds.cluster, names), *(xds.endpoints(name, xds.locality(HOSTS[0])) for name in names))
+        mesh.plane.put(xds.routes("r", xds.route(dict.fromkeys(names, 1))))
+        bootstrap = mesh.bootstrap(features=("xds_v3", "trxds.delta"))
+        async with mesh.open_channel("xds:///shop", bootstrap=bootstrap) as channel:
+            await call(channel)
+            sent.clear()
+            mesh.plane.drop_streams()
+            await trio.sleep(5)
+
+    Simulation().run(scenario)
+    request = next(
+        data for way, data in sent if way == "client > 192.0.2.1:18000" and b"cluster.v3.Cluster\x1a" in data
+    )
+    versions = re.findall(rb"\x07(cart-\d\d)\x12[\x00\x08]", request)
+    assert [name.decode() for name in versions] == names
 
 
 def test_trio_still_has_its_switch_for_a_deterministic_order():
@@ -386,6 +411,20 @@ def test_a_partition_may_be_between_one_client_and_a_host():
 
 def test_a_goaway_lets_calls_end():
     assert outcome_of(fault(lambda mesh, host: host.goaway())) == (b"apples", 2)
+
+
+def test_a_call_that_crosses_a_goaway_is_made_on_a_new_connection():
+    """The host ignores it, as RFC 9113 §6.8 says, so the client may send it again (A6)."""
+
+    async def scenario(mesh):
+        (host,) = add_hosts(mesh, HOSTS[0])
+        async with mesh.open_channel("xds:///shop") as channel:
+            await call(channel)
+            host.goaway()  # on its way for half a second
+            reply = await call(channel, timeout=10)
+        return reply, host.calls, mesh.network.traffic.attempts[HOSTS[0]]
+
+    assert Simulation(latency=0.5).run(scenario) == (b"apples", 2, 2)
 
 
 def test_a_reset_stream_fails_its_call_alone():

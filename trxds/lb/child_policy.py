@@ -223,7 +223,7 @@ class Children:
             child.send(config, part, generation)
         if len(self.by_name) == len(decision.children):
             return
-        for name in self.by_name.keys() - decision.children.keys():
+        for name in [name for name in self.by_name if name not in decision.children]:
             if name in decision.deactivate:
                 self.by_name[name].deactivate(now)
             else:

@@ -34,7 +34,7 @@ class NodeTasks:
 
     def reconcile(self, wanted: Mapping[str, Task]) -> None:
         """Run the tasks of the decision and cancel the others; another function under a name replaces its task."""
-        for name in self.running.keys() - wanted.keys():
+        for name in [name for name in self.running if name not in wanted]:
             self.running.pop(name)[1].cancel(reason="the policy does not want it any more")
         for name, task in wanted.items():
             # By identity: a policy returns the same function as long as its task should go on.

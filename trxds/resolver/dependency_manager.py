@@ -165,7 +165,8 @@ class DependencyManager:
         return self._source.describe_pending(_TYPES[kind], name)
 
     def _watch_exactly(self, wanted: frozenset[Key]) -> None:
-        for key in [key for key in self._watches if key not in wanted]:  # in one order, as a simulation needs
+        # In the order of the watches: a set's is another one in each process, and a simulation has to be the same.
+        for key in [key for key in self._watches if key not in wanted]:
             self._watches.pop(key).cancel()
             self._known.pop(key, None)
         # The xDS protocol advises clusters before endpoints; many servers answer in the order of the requests.

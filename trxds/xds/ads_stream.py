@@ -125,6 +125,7 @@ class AdsStream:
     async def _write(self, stream: ClientStream) -> None:
         while True:
             while (request := self._next_request()) is not None:
+                # A delta request has a map, whose order would be another one in each process; a simulation is the same.
                 if not await stream.send(request.SerializeToString(deterministic=True)):
                     self._can_send = False
                     self._request_sent.unpark_all()

@@ -304,7 +304,9 @@ class AdsStreamState:
         resources = self._subscriptions[response.type].resources
         deleted = [resources[name] for name in response.removed if name in resources]
         if response.is_complete:
-            for name in sorted(resources.keys() - response.names):
+            names = response.names
+            # In the order of the subscriptions, which is the same in each process; a set's is not.
+            for name in [name for name in resources if name not in names]:
                 was_held = state.note_left_out(name)
                 if not state.has_requested(name):
                     if was_held:  # it may be left out because the last request did not name it

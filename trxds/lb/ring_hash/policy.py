@@ -48,8 +48,9 @@ class RingHash:
             self._apply_update(inputs.config, inputs.endpoints)
         if not self._endpoints:
             return Decision(FAILURE, no_endpoints_picker(inputs.endpoints))
-        for key in sorted(self._endpoints.keys() & inputs.pick_events, key=str):
-            self._exit_idle(key)
+        if inputs.pick_events:
+            for key in [key for key in self._endpoints if key in inputs.pick_events]:
+                self._exit_idle(key)
         self._update_states(inputs, now)
         state = aggregate(Counter(each.state for each in self._states.values()), len(self._endpoints))
         if state in (CONNECTING, FAILURE):

@@ -71,6 +71,7 @@ class EchoConnection:
         self._initial_window = _DEFAULT_WINDOW
         self._received = 0
         self._last_stream = 0
+        self._has_sent_goaway = False
         self._header_stream: tuple[int, bool] | None = None  # whose CONTINUATION has to come, and whether it ends there
 
     def __repr__(self) -> str:
@@ -129,7 +130,8 @@ class EchoConnection:
         self.flush()
 
     def goaway(self, code: int) -> None:
-        """Send GOAWAY; the open calls go on to their ends."""
+        """Send GOAWAY; the open calls go on to their ends, and later ones are ignored."""
+        self._has_sent_goaway = True
         self._output.append(frames.goaway(self._last_stream, code, b""))
         self.flush()
 
@@ -145,6 +147,9 @@ class EchoConnection:
         if kind == frames.DATA:
             self._handle_data(flags, stream_id, payload)
         elif kind == frames.HEADERS:
+            # RFC 9113 §6.8: a stream that was sent before the client has read the GOAWAY is not processed.
+            if self._has_sent_goaway:
+                return
             self._last_stream = max(self._last_stream, stream_id)
             self._streams[stream_id] = Stream(stream_id, self._initial_window)
             if not flags & frames.END_HEADERS:

@@ -1,0 +1,299 @@
+"""Random calls: all four kinds, in sessions and outside, with deadlines and cancellation anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from contextvars import ContextVar
+from random import Random
+
+import trio
+
+import trxds
+from trxds.core.observe import AttemptObserver, CallObserver, CallStarted, Observer, OutlierEvent, Pick, SessionPick
+from trxds.core.status import OK, Status
+
+from . import invariants
+from .invariants import CallPlan
+from .model import METHODS
+from .world import Client, World
+
+KINDS = ("unary", "unary", "unary", "client stream", "server stream", "bidi")
+CURRENT: ContextVar[CallPlan | None] = ContextVar("simulated_call", default=None)
+
+
+# -- what the client says of its calls
+
+
+class SeenAttempt(AttemptObserver):
+    __slots__ = ("_call", "_session_pick", "_world")
+
+    def __init__(self, world: World, call: CallPlan) -> None:
+        self._world = world
+        self._call = call
+        self._session_pick: SessionPick | None = None  # of this attempt: a hedged call has several at a time
+
+    def session_picked(self, pick: SessionPick) -> None:
+        self._session_pick = pick
+
+    def picked(self, pick: Pick) -> None:
+        world, call = self._world, self._call
+        call.session_pick = self._session_pick
+        call.picks.append(pick)
+        for invariant in invariants.OF_PICKS:
+            invariant(world, call, pick)
+
+
+class SeenCall(CallObserver):
+    __slots__ = ("_call", "_world")
+
+    def __init__(self, world: World, call: CallPlan) -> None:
+        self._world = world
+        self._call = call
+
+    def routed(self, cluster: str, hedged: bool) -> None:
+        call = self._call
+        call.routed_to = cluster
+        call.routes = call.client.probe.routed_clusters(call.path) if call.client.probe is not None else None
+
+    def attempt(self, previous: int, transparent: bool) -> AttemptObserver:
+        return SeenAttempt(self._world, self._call)
+
+
+class Seen(Observer):
+    """The observer of a channel; it is also its `telemetry`."""
+
+    __slots__ = ("_client", "_world")
+
+    def __init__(self, world: World, client: Client) -> None:
+        self._world = world
+        self._client = client
+
+    def observe(self, target: str, locate: object) -> Observer:
+        return self
+
+    def call(self, call: CallStarted) -> CallObserver | None:
+        plan = CURRENT.get()
+        return None if plan is None else SeenCall(self._world, plan)
+
+    def outlier(self, outlier: OutlierEvent) -> None:
+        if not outlier.unenforced:
+            self._world.counts["ejections"] += 1
+            # A cluster may be in the tree by itself and in an aggregate: each subtree counts and ejects for itself.
+            cluster = outlier.policy.split("/")[1]
+            for address in outlier.addresses:
+                self._client.ejected[cluster, outlier.backend, address] = trio.current_time()
+
+
+# -- cancellation at any step
+
+
+class CancelAtStep(trio.abc.Instrument):
+    """Cancels a call at the k-th step that its task takes; `add` begins to count."""
+
+    def __init__(self) -> None:
+        self._counting: dict[trio.lowlevel.Task, list] = {}
+
+    def add(self, steps: int, scope: trio.CancelScope) -> None:
+        self._counting[trio.lowlevel.current_task()] = [steps, scope]
+
+    def remove(self) -> None:
+        self._counting.pop(trio.lowlevel.current_task(), None)
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        count = self._counting.get(task)
+        if count is not None:
+            count[0] -= 1
+            if not count[0]:
+                count[1].cancel()
+
+
+# -- one call
+
+
+def draw(client: Client, random: Random) -> CallPlan:
+    """Return a random call."""
+    timeout = random.choice([0.05, 0.5, 3.0, 10.0, 30.0])
+    plan = CallPlan(client, f"/shop.Cart/{random.choice(METHODS)}", random.choice(KINDS), timeout)
+    plan.waits_for_ready = random.random() < 0.2
+    if client.keepalive and not plan.waits_for_ready and random.random() < 0.2:
+        plan.timeout = None
+    roll = random.random()
+    if roll < 0.05:
+        plan.cancel_after = random.choice([0.0, 0.0005, 0.001, 0.0021, 0.01, 1.0])
+    elif roll < 0.1:
+        plan.cancel_at_step = random.randint(1, 8)
+    return plan
+
+
+async def make(world: World, plan: CallPlan, caller: object, random: Random, cancel: CancelAtStep) -> Status | None:
+    """Make the call and ask its invariants; return its status, None if it was cancelled."""
+    plan.began, plan.is_in_calm = trio.current_time(), world.is_calm
+    token, status = CURRENT.set(plan), OK
+    world.counts["calls"] += 1
+    with trio.CancelScope() as scope:
+        if plan.cancel_after is not None:
+            scope.deadline = plan.began + plan.cancel_after
+        if plan.cancel_at_step:
+            cancel.add(plan.cancel_at_step, scope)
+        try:
+            await _KINDS[plan.kind](plan, caller, random)
+        except trxds.RpcError as error:
+            status = error.status
+        finally:
+            cancel.remove()
+            CURRENT.reset(token)
+    invariants.a_call_ends_by_its_deadline(world, plan)
+    if scope.cancelled_caught:
+        world.counts["cancelled calls"] += 1
+        return None
+    if not status.ok:
+        world.counts["failed calls"] += 1
+        world.note(f"{plan}: {status}")
+        invariants.a_status_names_the_fault(world, plan, status)
+        invariants.a_settled_mesh_serves_every_call(world, plan, status)
+    return status
+
+
+def _options(plan: CallPlan) -> dict:
+    return {"timeout": plan.timeout, "wait_for_ready": plan.waits_for_ready or None}
+
+
+async def _unary(plan: CallPlan, caller, random: Random) -> None:
+    body = bytes(random.choice([0, 5, 5, 70_000]))
+    if await caller.method(plan.path)(body, **_options(plan)) != body:
+        raise AssertionError(f"{plan}: the reply is not the request")
+
+
+async def _client_stream(plan: CallPlan, caller, random: Random) -> None:
+    method = caller.method(plan.path, client_streaming=True)
+    if await method([b"apples"], **_options(plan)) != b"apples":
+        raise AssertionError(f"{plan}: the reply is not the request")
+
+
+async def _server_stream(plan: CallPlan, caller, random: Random) -> None:
+    method = caller.method(plan.path, server_streaming=True)
+    async with method.open(b"apples", **_options(plan)) as call:
+        replies = [reply async for reply in call]
+    if replies != [b"apples"]:
+        raise AssertionError(f"{plan}: {len(replies)} replies, and not the request")
+
+
+async def _bidi(plan: CallPlan, caller, random: Random) -> None:
+    method = caller.method(plan.path, client_streaming=True, server_streaming=True)
+    async with method.open(b"hello", **_options(plan)) as call:
+        for number in range(random.randint(0, 3)):
+            if await call.receive() is None:
+                return
+            await _do_something_else(plan, random.choice([0.0, 0.01, 1.0]))
+            if not await call.send(b"more %d" % number):
+                break
+        if random.random() < 0.2:
+            return  # the caller leaves the call, which cancels it
+        call.done_sending()
+        async for _ in call:
+            pass
+
+
+async def _do_something_else(plan: CallPlan, seconds: float) -> None:
+    began = trio.current_time()
+    try:
+        await trio.sleep(seconds)
+    finally:
+        # Until its deadline or cancellation only, for the call ends then.
+        plan.idled += trio.current_time() - began
+
+
+_KINDS: dict[str, Callable] = {
+    "unary": _unary,
+    "client stream": _client_stream,
+    "server stream": _server_stream,
+    "bidi": _bidi,
+}
+
+
+# -- tasks that make calls
+
+
+async def call_outside_of_sessions(world: World, client: Client, name: str, cancel: CancelAtStep) -> None:
+    """Make calls until cancelled."""
+    random = world.mesh.random(name)
+    while True:
+        await trio.sleep(random.expovariate(1 / world.gap))
+        await make(world, draw(client, random), client.channel, random, cancel)
+
+
+async def call_in_sessions(world: World, client: Client, name: str, cancel: CancelAtStep) -> None:
+    """Make calls in one session after the other, until cancelled."""
+    random = world.mesh.random(name)
+    token = None
+    while True:
+        async with AsyncExitStack() as stack:
+            session = await stack.enter_async_context(client.channel.session(token))
+            token, released = None, False
+            for _ in range(random.randint(1, 60)):
+                await trio.sleep(random.expovariate(1 / world.gap))
+                plan = draw(client, random)
+                plan.is_session, plan.session, plan.released = True, session, released
+                plan.is_alone = True
+                plan.hosts_before = tuple((each.host, each.cluster) for each in session.hosts.values())
+                if random.random() < 0.1:
+                    plan.is_alone = False
+                    await _make_several(world, plan, session, random, cancel)
+                else:
+                    status = await make(world, plan, session, random, cancel)
+                    released = released and not (status is not None and status.ok)
+                if random.random() < 0.02:
+                    session.release()
+                    released = True
+                elif random.random() < 0.02:
+                    released = await _move(world, client, session, random) or released
+            if random.random() < 0.5:
+                token = session.export()
+
+
+async def _move(world: World, client: Client, session, random: Random) -> bool:
+    """Move the session to another host on purpose; return whether it may have left its host."""
+    world.counts["moves"] += 1
+    with trio.move_on_after(random.choice([0.0, 1.0, 20.0])):
+        try:
+            async with session.moving() as (_, new):
+                await new.method("/shop.Cart/Add")(b"state", timeout=5.0)
+        except trxds.RpcError as error:
+            world.note(f"{client.name}: a move failed: {error.status}")
+        except ValueError:
+            return False  # it has no host yet
+    return True
+
+
+async def _make_several(world: World, first: CallPlan, session, random: Random, cancel: CancelAtStep) -> None:
+    """Make calls of one session side by side."""
+    async with trio.open_nursery() as calls:
+        calls.start_soon(make, world, first, session, random, cancel)
+        for _ in range(2):
+            plan = draw(first.client, random)
+            plan.is_session, plan.session, plan.released = True, session, first.released
+            calls.start_soon(make, world, plan, session, random, cancel)
+
+
+# -- a drill
+
+
+async def all_at_once(world: World, client: Client, random: Random, cancel: CancelAtStep) -> None:
+    """Make calls that all wait for connections, after every connection was reset: each has to succeed soon."""
+    if client.strict:
+        return  # a call of another method may wait for a host that its cluster does not have
+    world.mesh.network.reset(client=client.network_name)
+    statuses: list[Status | None] = []
+
+    async def call(caller: object) -> None:
+        plan = CallPlan(client, f"/shop.Cart/{random.choice(METHODS)}", "unary", 30.0, waits_for_ready=True)
+        plan.is_session, plan.session = caller is not client.channel, caller
+        began = trio.current_time()
+        statuses.append(await make(world, plan, caller, random, cancel))
+        invariants.a_call_that_waits_for_a_connection_gets_it(world, plan, trio.current_time() - began)
+
+    async with client.channel.session() as session, trio.open_nursery() as calls:
+        for number in range(8):
+            calls.start_soon(call, session if number % 2 else client.channel)
+    world.note(f"{client.name}: {len(statuses)} calls at once")

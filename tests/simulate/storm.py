@@ -1,0 +1,253 @@
+"""A `storm` is one seed's run: a random mesh with random clients, storms of random faults, and calms between them."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass
+from random import Random
+
+import trio
+
+import trxds
+from trxds.testing import Simulation
+
+from . import faults, invariants
+from .calls import CancelAtStep, Seen, all_at_once, call_in_sessions, call_outside_of_sessions
+from .model import MeshModel
+from .probe import PlainProbe, Probe
+from .world import SETTLED, Client, World
+
+MINUTES = 10.0
+PAUSES = (
+    0.0,
+    0.0005,
+    0.003,
+    0.05,
+    0.3,
+    1.0,
+    3.0,
+    10.0,
+)  # seconds after a fault; the shorter ones let the next overlap it
+PLAIN_POLICIES = ("round_robin", "pick_first", "least_request_experimental", "ring_hash_experimental")
+LONGEST = 60.0  # seconds of processor time for a seed, which takes about one
+WATCHED = 20.0  # seconds of calm in which every call has to succeed
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a seed's run found, and what it did."""
+
+    seed: int
+    violations: tuple[str, ...]
+    trace: tuple[str, ...]
+    counts: Counter[str]
+    seconds: float  # of virtual time
+    digest: str  # of the traffic: the same for the same seed
+
+
+def run(seed: int, minutes: float = MINUTES) -> Result:
+    """Run a seed. An exception that leaves the run is a violation too."""
+    worlds: list[World] = []
+
+    async def scenario(mesh: Simulation) -> None:
+        worlds.append(World(mesh, MeshModel.generate(mesh)))
+        await play(worlds[0], 60 * minutes)
+
+    mesh, violations = Simulation(seed), []
+    try:
+        with no_step_runs_forever():
+            mesh.run(scenario)
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        violations.append(_crash(error))
+    world = worlds[0] if worlds else None
+    found = world.violations if world is not None else []
+    return Result(
+        seed,
+        (*found, *violations),
+        tuple(world.trace) if world is not None else (),
+        world.counts if world is not None else Counter(),
+        60 * minutes,
+        mesh.traffic.digest,
+    )
+
+
+class TakesTooLongError(BaseException):
+    """A run has used too much processor time. No `Exception`, which policies and observers may raise unharmed."""
+
+
+@contextmanager
+def no_step_runs_forever() -> Iterator[None]:
+    """Raise `TakesTooLongError` where the program is: a loop without end lets no clock jump."""
+
+    def stop(number: int, frame: object) -> None:
+        raise TakesTooLongError(f"the run has used {LONGEST} s of processor time")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, LONGEST, 1.0)  # again, where a `finally` goes on
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+def _crash(error: BaseException) -> str:
+    return "no_exception_leaves_the_client: " + "".join(traceback.format_exception(error))[-6000:]
+
+
+async def play(world: World, seconds: float) -> None:
+    """Play one run of so many seconds."""
+    random, cancel = world.mesh.random("storm"), CancelAtStep()
+    before = tasks_of_clients()
+    trio.lowlevel.add_instrument(cancel)
+    async with AsyncExitStack() as stack:
+        await open_clients(world, stack)
+        async with trio.open_nursery() as traffic:
+            for client in world.clients:
+                for number in range(random.randint(1, 3)):
+                    traffic.start_soon(call_in_sessions, world, client, f"{client.name}/session-{number}", cancel)
+                traffic.start_soon(call_outside_of_sessions, world, client, f"{client.name}/calls", cancel)
+            end = trio.current_time() + seconds - SETTLED - WATCHED
+            while trio.current_time() < end:
+                await rage(world, random, min(end, trio.current_time() + random.uniform(20, 150)))
+                await rest(world, random, cancel)
+            traffic.cancel_scope.cancel()
+        # A response may be under way to a call that was cancelled, and clusters end in a later step.
+        await trio.sleep(1.0)
+        invariants.counts_return_to_zero(world)
+        for client in world.clients:
+            client.probe = client.channel = None
+    await trio.sleep(1.0)
+    invariants.a_closed_channel_leaves_nothing(world, before, tasks_of_clients())
+    trio.lowlevel.remove_instrument(cancel)
+
+
+def tasks_of_clients() -> Counter[str]:
+    """Return the names of all tasks, without those that serve a connection of the control plane.
+
+    A server is not told of the end of a half-open connection, so such a task may stay.
+    """
+    todo, names = [trio.lowlevel.current_root_task()], Counter[str]()
+    while todo:
+        task = todo.pop()
+        if task is not None and not task.name.endswith("_serve_listeners._run_handler"):
+            names[task.name] += 1
+            todo += [child for nursery in task.child_nurseries for child in nursery.child_tasks]
+    return names
+
+
+async def open_clients(world: World, stack: AsyncExitStack) -> None:
+    """Open the channels: some of their own, some that share an xDS client."""
+    random, mesh = world.mesh.random("clients"), world.mesh
+    shared = None
+    for number in range(random.randint(1, 3)):
+        name = f"client-{number}"
+        service = random.choice(list(world.model.services))
+        features = ("xds_v3", *random.choice([(), (), ("trxds.delta",)]))
+        network_name, options = name, {}
+        if random.random() < 0.5:
+            if shared is None:
+                client = trxds.open_xds_client(
+                    bootstrap=mesh.bootstrap(node="shared", features=features), network=mesh.network.of("shared")
+                )
+                shared = await stack.enter_async_context(client)
+            network_name, options = "shared", {"xds": shared}
+        else:
+            options = {"bootstrap": mesh.bootstrap(node=name, features=features)}
+        client = Client(
+            name,
+            service,
+            network_name,
+            sticky_aggregates=random.random() < 0.5,
+            keepalive=random.random() < 0.5,
+            idle_timeout=random.choice([None, None, 20.0]),
+            strict=world.model.services[service].strict,
+        )
+        client.channel = await stack.enter_async_context(
+            mesh.open_channel(
+                f"xds:///{service}",
+                client=network_name,
+                sticky_aggregates=client.sticky_aggregates,
+                keepalive_time=10.0 if client.keepalive else None,
+                idle_timeout=client.idle_timeout,
+                telemetry=Seen(world, client),
+                **options,
+            )
+        )
+        client.probe = Probe(client.channel, options.get("xds"))
+        world.clients.append(client)
+    if random.random() < 0.4:
+        await open_plain_client(world, stack, random)
+
+
+async def open_plain_client(world: World, stack: AsyncExitStack, random: Random) -> None:
+    """Open a channel without a control plane, whose service config has what xDS has not: hedging, throttling."""
+    addresses = random.sample(world.model.hosts, random.randint(1, len(world.model.hosts)))
+    target = f"ipv4:{','.join(addresses)}"
+    strict = random.random() < 0.2
+    client = Client("plain", "", "plain", sticky_aggregates=False, keepalive=True, idle_timeout=None, strict=strict)
+    codes = ["UNAVAILABLE", "INTERNAL"]
+    backoff = {"initialBackoff": "0.1s", "maxBackoff": "1s", "backoffMultiplier": 2}
+    many = random.choice(
+        [
+            {"hedgingPolicy": {"maxAttempts": 3, "hedgingDelay": "0.05s", "nonFatalStatusCodes": codes}},
+            {"hedgingPolicy": {"maxAttempts": 2, "hedgingDelay": "0s"}},
+            {"retryPolicy": {"maxAttempts": 3, "retryableStatusCodes": codes, **backoff}},
+        ]
+    )
+    config = {
+        "loadBalancingConfig": [{random.choice(PLAIN_POLICIES): {}}],
+        "methodConfig": [{"name": [{"service": "shop.Cart"}], **many}],
+        **random.choice([{}, {"retryThrottling": {"maxTokens": 10, "tokenRatio": 0.5}}]),
+    }
+    client.channel = await stack.enter_async_context(
+        world.mesh.open_channel(
+            target,
+            client="plain",
+            service_config=config,
+            affinity=trxds.CookieAffinity("session", strict=strict),
+            keepalive_time=10.0,
+            telemetry=Seen(world, client),
+        )
+    )
+    client.probe = PlainProbe(client.channel, client.channel.target, addresses)
+    world.clients.append(client)
+
+
+async def rage(world: World, random: Random, end: float) -> None:
+    """Let faults come one after the other until then."""
+    settling: dict[Client, float] = {}
+    while trio.current_time() < end:
+        fault = random.choices(list(faults.FAULTS), list(faults.FAULTS.values()))[0]
+        world.note(f"{fault.__name__} ...")
+        world.note(f"{fault.__name__}: {await fault(world, random)}")
+        world.counts[fault.__name__] += 1
+        await trio.sleep(random.choice(PAUSES))
+        invariants.a_configuration_settles_in_a_moment(world, settling)
+
+
+async def rest(world: World, random: Random, cancel: CancelAtStep) -> None:
+    """Repair the mesh, wait until it has settled, and watch it for a while."""
+    await faults.repair(world)
+    world.note("repair")
+    await trio.sleep(SETTLED)
+    world.counts["calms"] += 1
+    for _ in range(2):
+        invariants.a_settled_client_has_what_the_control_plane_has(world)
+        invariants.a_response_is_answered(world)
+        invariants.a_bad_resource_is_refused(world)
+        invariants.a_host_is_leased_for_a_reason(world)
+        await trio.sleep(WATCHED / 2)
+    for client in world.clients:
+        world.shaken[None, None] = world.changed_at = trio.current_time()  # calls under way meet the resets
+        await all_at_once(world, client, random, cancel)

@@ -1,0 +1,107 @@
+"""A `World` is everything of one seed's run: mesh, clients, what was disturbed when, and what was found."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import trio
+
+from trxds.testing import Simulation
+from trxds.testing.simulation.simulation import PLANE_ADDRESS
+
+from .model import MeshModel
+from .probe import Probe
+
+SETTLED = 170.0  # seconds: the longest backoff, 144, and an attempt to connect that began just before, 20
+RECENT = 200.0  # seconds for which a fault may explain what a call meets
+_GAP, _WAITING_GAP = 1.0, 8.0  # seconds
+_TRACE = 400  # lines that the report of a failing seed has at most
+
+
+@dataclass(eq=False)
+class Client:
+    """A channel of the simulation, with what its observer has seen last."""
+
+    name: str
+    service: str  # empty for a target without a control plane
+    network_name: str  # clients that share an xDS client are one in the network
+    sticky_aggregates: bool
+    keepalive: bool
+    idle_timeout: float | None
+    strict: bool = False  # its sessions fail rather than move
+    channel: Any = None
+    probe: Probe | None = None
+    ejected: dict[tuple[str, str, str], float] = field(default_factory=dict)  # (cluster, leaf, address): when
+
+
+@dataclass(eq=False)
+class World:
+    """The state of one run; `violations` has what each broken invariant says."""
+
+    mesh: Simulation
+    model: MeshModel
+    clients: list[Client] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    trace: deque[str] = field(default_factory=lambda: deque(maxlen=_TRACE))
+    shaken: dict[tuple[str | None, str | None], float] = field(default_factory=dict)  # (client, address): when last
+    bad: dict[tuple[str, int], str] = field(default_factory=dict)  # (kind, version): the resource to be refused
+    changed_at: float = -math.inf  # the last change of anything: fault, resource, repair
+    calm_since: float = math.inf  # when the mesh was repaired; infinite during a storm
+
+    def __repr__(self) -> str:
+        return f"<World of seed {self.mesh.seed!r}, {len(self.clients)} clients, {len(self.violations)} violations>"
+
+    def note(self, text: str) -> None:
+        """Write a line into the trace that a failing seed prints."""
+        self.trace.append(f"{trio.current_time():9.3f}  {text}")
+
+    def violated(self, invariant: str, text: str) -> None:
+        """Record that an invariant does not hold."""
+        self.note(f"VIOLATION of {invariant}: {text}")
+        self.violations.append(f"{invariant}, at {trio.current_time():.3f} s: {text}")
+
+    # -- faults
+
+    def shake(self, address: str | None = None, client: str | None = None) -> None:
+        """Note that connections of a client to an address may break now; None is any."""
+        self.shaken[client, address] = self.changed_at = trio.current_time()
+        self.calm_since = math.inf
+
+    def change(self) -> None:
+        """Note that something has changed which breaks no connection."""
+        self.changed_at = trio.current_time()
+        self.calm_since = math.inf
+
+    def was_shaken(self, client: str, address: str, within: float = RECENT) -> bool:
+        """Whether a fault concerned that client's connections to the address a short time ago."""
+        since = trio.current_time() - within
+        keys = ((client, address), (None, address), (client, None), (None, None))
+        return any(self.shaken.get(key, -math.inf) >= since for key in keys)
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether nothing was disturbed for so long that every call has to succeed."""
+        return trio.current_time() >= self.calm_since + SETTLED
+
+    @property
+    def gap(self) -> float:
+        """The seconds between two calls of a task, on average: there is little to learn from the wait for the calm."""
+        return _WAITING_GAP if not self.is_calm and not math.isinf(self.calm_since) else _GAP
+
+    def names(self) -> set[str]:
+        """Every name that the message of a failed call may mean: hosts, resources, control plane."""
+        model = self.model
+        return {
+            *model.hosts,
+            *(host.partition(":")[0] for host in model.hosts),
+            *model.leaves,
+            *model.aggregates,
+            *model.services,
+            *(f"{name}-routes" for name in model.services),
+            *(leaf.dns for leaf in model.leaves.values() if leaf.dns),
+            PLANE_ADDRESS,
+        }
