@@ -140,6 +140,8 @@ def main(into: Path, pythons: list[str]) -> None:
         for old in into.glob("trxds-*") if into.exists() else ():
             old.unlink()
         sdist, wheel = build(into)
+        if not re.search(r"^\[project\.urls\]$", (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE):
+            print("pyproject.toml has no [project.urls]: add it before the first upload (CONTRIBUTING.md)")
         print(f"{sdist.name}: {sdist.stat().st_size / 1e6:.1f} MB, {wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB")
         for number, python in enumerate(pythons):
             print(try_out(python, Path(made) / str(number), sdist, wheel), flush=True)
