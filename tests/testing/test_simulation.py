@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 import threading
 
 import pytest
@@ -96,7 +97,7 @@ def test_the_same_seed_gives_the_same_bytes_whatever_the_seed_of_hashes_is():
     # This process has another seed, so texts and objects have another order in its sets.
     done = subprocess.run(
         [sys.executable, "-c", program],
-        env={**os.environ, "PYTHONHASHSEED": "4711"},
+        env={**os.environ, "PYTHONHASHSEED": "4711", "PYTHONPATH": str(Path(__file__).parents[1])},
         capture_output=True,
         text=True,
         check=True,
