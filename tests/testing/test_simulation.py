@@ -5,8 +5,8 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 import threading
+from pathlib import Path
 
 import pytest
 import trio
