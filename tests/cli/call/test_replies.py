@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 
+from google.protobuf import descriptor_pool
+from google.protobuf.timestamp_pb2 import Timestamp
 from support.described_shop import FILES, Item, Note
 
 from trxds.cli.call.json_replies import MAX_DEPTH, as_json, reply_data, unknown_types
@@ -55,6 +58,19 @@ def test_messages_packed_into_each_other_without_end_are_shown_to_a_depth():
 def test_fields_with_their_default_value_are_shown_on_request():
     data = reply_data(Item(sku="a"), POOL, with_defaults=True)
     assert (data["count"], data["tags"], data["kind"]) == (0, [], "UNKNOWN")
+
+
+def test_characters_that_turn_a_text_around_are_escaped():
+    text = as_json({"sku": "a\u202egpj.exe\u2028\u200b"}, None)
+    assert text == r'{"sku":"a\u202egpj.exe\u2028\u200b"}'
+
+
+def test_a_reply_without_a_json_form_is_shown_as_bytes():
+    timestamp = Timestamp(seconds=10**15)
+    assert reply_data(timestamp, descriptor_pool.Default()) == {
+        "@type": "google.protobuf.Timestamp",
+        "@bytes": base64.b64encode(timestamp.SerializeToString()).decode(),
+    }
 
 
 def test_characters_that_terminals_obey_are_escaped():

@@ -22,14 +22,15 @@ MAX_DEPTH = 50  # of packed messages inside of each other; protobuf has no limit
 _ANY = "google.protobuf.Any"
 _STRUCT_URL = "type.googleapis.com/google.protobuf.Struct"
 _UNKNOWN = ("@type", "@bytes")
-_C1 = re.compile("[\x7f-\x9f]")  # JSON allows these characters as they are, and terminals obey some of them
+# JSON allows these characters as they are; terminals obey some of them, or show the text in another order.
+_OBEYED = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def as_json(data: Any, indent: int | None = 2) -> str:
     """Return JSON for a terminal; on one line if `indent` is None."""
     separators = None if indent else (",", ":")
     text = json.dumps(data, indent=indent, separators=separators, ensure_ascii=False)
-    return _C1.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def reply_data(message: Message, pool: DescriptorPool, with_defaults: bool = False) -> Any:
