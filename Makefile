@@ -21,7 +21,6 @@ ISTIO_PEER := .peers/istio/.ready
 PEERS := $(NODE_PEER) $(ENVOY_PEER) $(GO_PEERS)
 FUZZ_READY := $(VENV)/.fuzz
 DOCS_READY := $(VENV)/.docs
-PLOTS_READY := $(VENV)/.plots
 DIST_READY := .dist/.ready
 GO_TOOLS := connectrpc.com/conformance/cmd/connectconformance github.com/summerwind/h2spec/cmd/h2spec
 CONFORMANCE := ../shared/conformance
@@ -46,7 +45,7 @@ test-all:
 
 # The tests that take too long for `make test`; those with programs of other projects are in `make peers`.
 test-long: $(READY)
-	$(VENV)/bin/python -m pytest -q -rs -n auto --dist loadfile -m long --ignore tests/peers
+	$(VENV)/bin/python -m pytest -q -rs -n auto --dist loadfile -m long --ignore tests/peers --ignore tests/built_site
 
 # The programs that others wrote, and the tests with them that take too long for `make test`.
 peers: $(READY) $(PEERS)
@@ -70,7 +69,7 @@ bench: $(READY)
 	$(VENV)/bin/python tests/bench/run.py --json build/bench.json
 
 # The plots of README and docs/measuring.md, from what the last `make bench` measured.
-bench-plots: $(PLOTS_READY)
+bench-plots: $(READY)
 	$(VENV)/bin/python tests/bench/plots.py build/bench.json docs/images
 
 # The descriptor sets beside the .proto files in trxds/; a test fails while one is older than its text.
@@ -152,10 +151,6 @@ $(FUZZ_READY): $(READY)
 
 $(DOCS_READY): $(READY)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,docs]'
-	@touch $@
-
-$(PLOTS_READY): $(READY)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,plots]'
 	@touch $@
 
 $(DIST_READY):

@@ -52,7 +52,6 @@ def test_the_bench_prints_every_client() -> None:
 
 
 def test_the_runs_of_unary_rpcs_are_drawn(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is in the extra `plots`")
     runs = tmp_path / "bench.json"
     output("run.py", *SHORT, "--concurrency", "2", "4", "--json", str(runs))
     output("plots.py", str(runs), str(tmp_path))
