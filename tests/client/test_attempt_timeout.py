@@ -162,7 +162,24 @@ async def test_attempts_of_a_hedged_call_that_all_take_too_long_end_it(autojump_
         assert handler.times == [0, 2]
 
 
-async def test_the_per_try_timeout_of_a_route_holds(autojump_clock):
+async def test_the_per_try_timeout_of_a_route_is_ignored(autojump_clock):
+    """A44, unless it is switched on."""
+    handler = Slow(5)
+    async with Mesh.run(0) as mesh:
+        mesh.endpoints("cart", [await mesh.add_host(handlers={PATH: handler})])
+        entry = xds.route("cart")
+        entry["route"]["retry_policy"] = {"retry_on": "unavailable,5xx", "num_retries": 1, "per_try_timeout": "2s"}
+        mesh.plane.put(xds.routes("routes", entry))
+        async with mesh.channel() as channel:
+            assert await method(channel, PATH)(b"x") == b"0"
+
+
+@pytest.fixture
+def switched_on(monkeypatch):
+    monkeypatch.setenv("TRXDS_XDS_PER_TRY_TIMEOUT", "true")
+
+
+async def test_the_per_try_timeout_of_a_route_holds_where_it_is_switched_on(autojump_clock, switched_on):
     handler = Slow(60, 0)
     async with Mesh.run(0) as mesh:
         mesh.endpoints("cart", [await mesh.add_host(handlers={PATH: handler})])
@@ -212,7 +229,7 @@ async def test_two_tasks_that_wait_for_one_response_make_one_attempt_after_the_o
 
 @pytest.mark.parametrize(("conditions", "attempts"), [("unavailable", 1), ("unavailable,5xx", 2)])
 async def test_a_route_repeats_an_attempt_that_took_too_long_under_envoys_conditions(
-    autojump_clock, conditions, attempts
+    autojump_clock, switched_on, conditions, attempts
 ):
     handler = Slow(60)
     async with Mesh.run(0) as mesh:

@@ -203,6 +203,7 @@ def make_client(
         certificate_providers=frozenset(settings.certificate_providers),
         override_host=is_override_host_enabled(os.environ),
         aggregate_lb_policy=_switch("GRPC_XDS_AGGREGATE_CLUSTER_BACKWARD_COMPAT") == "true",  # A75
+        per_try_timeout=_switch("TRXDS_XDS_PER_TRY_TIMEOUT") == "true",  # A44 has it ignored
     )
     a88 = is_a88_enabled(os.environ)
     return XdsClient(

@@ -42,8 +42,11 @@ class RetryPolicy:
     repeats_timeouts: bool = True
 
 
-def parse_retry_policy(parent: Any, problems: ValidationErrors) -> RetryPolicy | None:
-    """Return the `retry_policy` of a route action or a virtual host; None also if no condition of it is gRPC's."""
+def parse_retry_policy(parent: Any, problems: ValidationErrors, per_try_timeout: bool = False) -> RetryPolicy | None:
+    """Return the `retry_policy` of a route action or a virtual host; None also if no condition of it is gRPC's.
+
+    With `per_try_timeout` that field is read.
+    """
     if not parent.HasField("retry_policy"):
         return None
     message, at = parent.retry_policy, problems.at("retry_policy")
@@ -54,8 +57,8 @@ def parse_retry_policy(parent: Any, problems: ValidationErrors) -> RetryPolicy |
         at.at("num_retries").add("must be greater than 0")
     # Validated even if no condition applies: A44 rejects a bad policy in any case.
     base, max_interval = _intervals(message, at)
-    # A44 ignores per_try_timeout; here it has Envoy's meaning, and 0 is none, as there.
-    timeout = parse_optional_duration(message, "per_try_timeout", at)
+    # A44 ignores per_try_timeout. Where it is switched on it has Envoy's meaning, and 0 is none, as there.
+    timeout = parse_optional_duration(message, "per_try_timeout", at) if per_try_timeout else None
     # A44: num_retries does not include the first attempt. A6: more than five attempts count as five.
     if not codes:
         return None

@@ -69,7 +69,7 @@ def _virtual_host(
 ) -> Slices[VirtualHost]:
     _check_domains(message.domains, problems)
     overrides = parse_filter_overrides(message.typed_per_filter_config, outer.context, problems)
-    inherited = replace(outer, retry_policy=parse_retry_policy(message, problems))
+    inherited = replace(outer, retry_policy=parse_retry_policy(message, problems, outer.context.per_try_timeout))
     routes: list[Route] = []
     for index, each in enumerate(message.routes):
         route = _route(each, inherited, problems.at(f"routes[{index}]"))
