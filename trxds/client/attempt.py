@@ -50,7 +50,7 @@ class AttemptFailed:
 
     `refused`: no server has processed it, so a transparent retry is allowed (A6). `final`: no other attempt can
     succeed, because the load balancing policy drops the call, or its host may not see the credentials. `timed_out`: the
-    attempt's own timeout ended it, so another one may be made whatever the status.
+    attempt's own timeout ended it, and the policy may make another one whatever its codes.
     """
 
     status: Status

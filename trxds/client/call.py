@@ -265,6 +265,8 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
             await self._rpc.scope.run_with_deadline(self._retrying.wait)
         if self._rpc.attempt is not ended or self._status is not None:
             return self._status is None
+        if not self._is_repeatable:
+            return False  # the usual end of a stream
         self._retrying = trio.Event()
         try:
             return await self._replace_attempt()
@@ -273,7 +275,7 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
             self._retrying = None
 
     async def _replace_attempt(self) -> bool:
-        if not self._is_repeatable or not await self._rpc.has_another_attempt() or self._replay.dropped:
+        if not await self._rpc.has_another_attempt() or self._replay.dropped:
             # Nobody asks again: a failure counts once for the retry throttle.
             self._replay.drop()
             return False
