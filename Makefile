@@ -26,7 +26,7 @@ GO_TOOLS := connectrpc.com/conformance/cmd/connectconformance github.com/summerw
 CONFORMANCE := ../shared/conformance
 STAGE := 5
 
-.PHONY: demo test test-fast test-all test-long dist-test peers peer-istio lint bench bench-plots fuzz simulate structure protos docs screenshots conformance clean
+.PHONY: demo test test-fast test-all test-long dist-test peers peer-istio lint bench bench-plots fuzz simulate scale structure protos docs screenshots conformance clean
 
 demo: $(READY)
 	$(VENV)/bin/trxds demo
@@ -90,6 +90,10 @@ MINUTES ?= 10
 
 simulate: $(READY)
 	cd tests && ../$(VENV)/bin/python -m simulate.run --seeds $(SEEDS) --minutes $(MINUTES)
+
+# The model of large meshes, checked against the real client, and the tables and plots of docs/scale.md.
+scale: $(READY)
+	cd tests && ../$(VENV)/bin/python -m scale.run
 
 # The site, in build/site; a link that leads nowhere or a page without a place is an error. Then its search is tried in Chromium.
 docs: $(DOCS_READY)

@@ -59,7 +59,7 @@ def draw_unary(unary: list[dict[str, Any]], file: Path) -> None:
     axes.margins(y=0.25)
     axes.legend(frameon=False, fontsize=9, ncols=len(CLIENTS), loc="upper right")
     figure.savefig(file, metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    _finish(file, "CPU of the client for a unary RPC", describe(unary))
+    finish(file, "CPU of the client for a unary RPC", describe(unary))
 
 
 def describe(unary: list[dict[str, Any]]) -> str:
@@ -72,8 +72,8 @@ def describe(unary: list[dict[str, Any]]) -> str:
     return f"Microseconds of CPU per RPC. {'; '.join(parts)}."
 
 
-def _finish(file: Path, title: str, description: str) -> None:
-    """Add what matplotlib has no way to say: a title, a description, and colours for a dark page."""
+def finish(file: Path, title: str, description: str) -> None:
+    """Add to a plot what matplotlib has no way to say: a title, a description, and colours for a dark page."""
     head, _, rest = file.read_text("utf-8").partition(">\n <defs>")
     texts = f"<title>{escape(title)}</title>\n <desc>{escape(description)}</desc>\n <style>{STYLE}</style>"
     file.write_text(f"{head}>\n {texts}\n <defs>{rest}", "utf-8")
