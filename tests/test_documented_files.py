@@ -28,8 +28,10 @@ from trxds.cli.check import check
 from trxds.cli.main import main
 from trxds.cli.resource_file import read_resource_file
 from trxds.resources.context import ParseContext
+from trxds.resources.experiments import Experiments
 from trxds.resources.lb_policy import CustomPolicy
 from trxds.resources.protos import from_json
+from trxds.resources.slow_start import SlowStart
 from trxds.resources.types import CDS
 from trxds.testing import ManagementServer, MemoryNetwork, serve, unary
 from trxds.testing import resources as xds
@@ -55,6 +57,7 @@ READ = {
     ("operating.md", "console"),
     ("operating.md", "text"),  # by tests/cli/test_missing_references.py
     ("routing.md", "text"),
+    ("routing.md", "yaml"),
     ("logs.md", "text"),  # by tests/stories/test_logged_decisions.py
     ("quick-start.md", "json"),
     ("bootstrap.md", "json"),
@@ -191,6 +194,14 @@ def test_the_documented_policy_in_a_cluster_is_the_program_s_own() -> None:
     parsed = CDS.read(resource, ParseContext(custom_policies={"my.pkg.MainAndSpare": dict}))
     assert parsed.errors == ()
     assert repr(CustomPolicy("my.pkg.MainAndSpare", {"spare": 1})) in repr(parsed.value)
+
+
+def test_the_documented_slow_start_is_that_of_a_cluster() -> None:
+    (text,) = blocks("routing.md", "yaml")
+    resource = from_json(xds.cluster("cart") | yaml.safe_load(text))
+    parsed = CDS.read(resource, ParseContext(experiments=Experiments(slow_start=True)))
+    assert parsed.errors == ()
+    assert repr(SlowStart(60.0)) in repr(parsed.value)
 
 
 # -- outputs

@@ -16,13 +16,14 @@ from trxds.client.fault_injection_filter import decide
 from trxds.client.retry import pushback
 from trxds.core.metadata import Metadata, is_value
 from trxds.core.status import BootstrapError
-from trxds.lb.balancing_config import STRUCT_POLICIES, make_parser
+from trxds.lb.balancing_config import make_parser, make_struct_policies
 from trxds.resolver.request_hash import request_hash
 from trxds.resolver.service_config import parse_service_config
 from trxds.resolver.target_uri import canonical as canonical_target
 from trxds.resolver.target_uri import parse_non_xds_target
 from trxds.resources.context import ParseContext
 from trxds.resources.cooperative_parse import run_at_once
+from trxds.resources.experiments import Experiments
 from trxds.resources.fault import Abort, Delay, FaultConfig, FractionalPercent
 from trxds.resources.hash_policy import HeaderHash
 from trxds.resources.load_stats import MIN_INTERVAL, parse_lrs_response
@@ -54,10 +55,13 @@ from .target import Target
 BOOTSTRAP = Bootstrap((ServerConfig("plane:1"),), listener_template="xdstp://fleet/%s")
 
 
+EXPERIMENTS = Experiments(slow_start=True, custom_metrics=True)
+
 CONTEXT = ParseContext(
     certificate_providers=frozenset({"mesh"}),
     custom_policies={"test.Custom": dict},
-    struct_policies=STRUCT_POLICIES,
+    struct_policies=make_struct_policies(EXPERIMENTS),
+    experiments=EXPERIMENTS,
     server_features=frozenset({"trusted_xds_server"}),
 )
 
@@ -116,7 +120,7 @@ def _bootstrap(data: bytes) -> None:
 
 def _service_config(data: bytes) -> None:
     try:
-        config = parse_service_config(_text(data), make_parser({"test.Custom": dict}))
+        config = parse_service_config(_text(data), make_parser({"test.Custom": dict}, EXPERIMENTS))
     except ValueError as error:
         assert str(error)
     else:
@@ -272,7 +276,14 @@ _BALANCING: list[dict[str, object]] = [
     {"pick_first": {"shuffleAddressList": True}},
     {"ring_hash_experimental": {"minRingSize": 10, "maxRingSize": 100, "requestHashHeader": "user"}},
     {"least_request_experimental": {"choiceCount": 3}},
-    {"weighted_round_robin": {"blackoutPeriod": "1s", "errorUtilizationPenalty": 1.5}},
+    {
+        "weighted_round_robin": {
+            "blackoutPeriod": "1s",
+            "errorUtilizationPenalty": 1.5,
+            "metricNamesForComputingUtilization": ["mem_utilization"],
+            "slowStartConfig": {"slowStartWindow": "30s", "aggression": 2, "minWeightPercent": 20},
+        }
+    },
     {"random_subsetting_experimental": {"subsetSize": 3, "childPolicy": [{"round_robin": {}}]}},
     {
         "outlier_detection_experimental": {

@@ -118,6 +118,12 @@ _ROUTES["virtual_hosts"].append(
 
 # -- clusters
 
+_SLOW_START = {
+    "slow_start_window": "30s",
+    "aggression": {"default_value": 2, "runtime_key": "a"},
+    "min_weight_percent": {"value": 20},
+}
+
 
 def _policy(name: str, **fields: Any) -> Json:
     config = _any(f"{_POLICIES}.{name}", **fields)
@@ -142,7 +148,7 @@ _LEAVES = [
         minimum_ring_size="10",
         maximum_ring_size="100",
     ),
-    _policy("least_request.v3.LeastRequest", choice_count=3),
+    _policy("least_request.v3.LeastRequest", choice_count=3, slow_start_config=_SLOW_START),
     _policy(
         "client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin",
         enable_oob_load_report=True,
@@ -151,6 +157,7 @@ _LEAVES = [
         weight_expiration_period="180s",
         weight_update_period="1s",
         error_utilization_penalty=1.5,
+        metric_names_for_computing_utilization=["named_metrics.queue", "cpu_utilization"],
     ),
     _policy(
         "random_subsetting.v3.RandomSubsetting",

@@ -5,7 +5,7 @@ import math
 import pytest
 from google.protobuf.struct_pb2 import Struct
 
-from trxds.lb.balancing_config import STRUCT_POLICIES
+from trxds.lb.balancing_config import make_struct_policies
 from trxds.resources import protos
 from trxds.resources.context import ParseContext
 from trxds.resources.lb_policy import CustomPolicy, WrrLocality
@@ -19,7 +19,7 @@ WRR_LOCALITY = "type.googleapis.com/envoy.extensions.load_balancing_policies.wrr
 
 
 def parsed(body, parse=dict):
-    context = ParseContext(custom_policies={NAME: parse}, struct_policies=STRUCT_POLICIES)
+    context = ParseContext(custom_policies={NAME: parse}, struct_policies=make_struct_policies())
     return CDS.read(protos.from_json(xds.cluster("c") | body), context)
 
 

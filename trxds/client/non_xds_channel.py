@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -16,6 +17,7 @@ from trxds.resolver.service_config import EMPTY_SERVICE_CONFIG, ServiceConfig, p
 from trxds.resolver.target_uri import NonXdsTarget
 from trxds.resolver.xds_resolver import ResolverResultHandler
 from trxds.resources.cookie_affinity import CookieAffinity
+from trxds.resources.experiments import read_experiments
 from trxds.resources.lb_policy import RandomSubsetting
 from trxds.resources.leaf_policy import LbPolicyConfig, PickFirst
 from trxds.session_affinity.cookie import is_socket
@@ -85,7 +87,8 @@ def _parse(source: ServiceConfigSource, policies: Policies) -> ServiceConfig:
         return EMPTY_SERVICE_CONFIG
     if not isinstance(source, str | Mapping):
         raise TypeError(f"service_config is JSON text or a mapping of the same shape, not {type(source).__name__}")
-    return parse_service_config(source, make_parser({name: kind.parse for name, kind in policies.items()}))
+    parsers = {name: kind.parse for name, kind in policies.items()}
+    return parse_service_config(source, make_parser(parsers, read_experiments(os.environ)))
 
 
 def _session_filters(

@@ -17,7 +17,7 @@ from trxds.core.event_loop import check_in_trio
 from trxds.core.observe import NOWHERE, Telemetry
 from trxds.core.observers import Observers, observe
 from trxds.core.status import TrxdsInternalError
-from trxds.lb.balancing_config import STRUCT_POLICIES
+from trxds.lb.balancing_config import make_struct_policies
 from trxds.lb.circuit_breakers import CircuitBreakers
 from trxds.lb.config_builder import build_root
 from trxds.lb.configs import ClusterManagerConfig
@@ -26,6 +26,7 @@ from trxds.lb.load_report.load_store import LoadStore
 from trxds.resolver.route_timeout import TimeoutRule
 from trxds.resolver.xds_resolver import ResolverResultHandler, XdsResolver
 from trxds.resources.context import ParseContext
+from trxds.resources.experiments import read_experiments
 from trxds.transport.connect import Network, TcpNetwork
 from trxds.transport.http_proxy import FindProxy, ServerProxyNetwork, proxy_finder
 from trxds.xds.bootstrap import Bootstrap, load, parse, read
@@ -197,13 +198,15 @@ def make_client(
     observers: Observers,
 ) -> XdsClient:
     """Return an xDS client that does not run yet; gRPC's environment variables switch features."""
+    experiments = read_experiments(os.environ)
     context = ParseContext(
         custom_policies={name: kind.parse for name, kind in policies.items()},
-        struct_policies=STRUCT_POLICIES,
+        struct_policies=make_struct_policies(experiments),
         certificate_providers=frozenset(settings.certificate_providers),
         override_host=is_override_host_enabled(os.environ),
         aggregate_lb_policy=_switch("GRPC_XDS_AGGREGATE_CLUSTER_BACKWARD_COMPAT") == "true",  # A75
         per_try_timeout=_switch("TRXDS_XDS_PER_TRY_TIMEOUT") == "true",  # A44 has it ignored
+        experiments=experiments,
     )
     a88 = is_a88_enabled(os.environ)
     return XdsClient(

@@ -8,6 +8,7 @@ TypedStruct (A52).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import TypeAlias
@@ -15,6 +16,7 @@ from typing import TypeAlias
 from trxds.core.json_reader import JsonNode, Problem
 from trxds.core.metadata import is_key
 from trxds.resolver.service_config import ReadLbPolicy
+from trxds.resources.experiments import NO_EXPERIMENTS, Experiments
 from trxds.resources.extension import Extension
 from trxds.resources.lb_policy import CustomPolicy, ParseSettings, RandomSubsetting, StructPolicy
 from trxds.resources.leaf_policy import (
@@ -31,6 +33,7 @@ from trxds.resources.leaf_policy import (
     RingHash,
     RoundRobin,
 )
+from trxds.resources.slow_start import SlowStart, slow_start_settings
 
 from .configs import OutlierDetectionConfig
 from .outlier_detection.config import outlier_detection_settings
@@ -41,16 +44,24 @@ _DEPRECATED: Mapping[str, LbPolicyConfig] = MappingProxyType({"pick_first": Pick
 _MAX_DEPTH = 16
 
 
-def make_parser(policies: Policies) -> ReadLbPolicy:
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The parsers of the user's own policies, by name, and the features that are on."""
+
+    policies: Policies
+    experiments: Experiments
+
+
+def make_parser(policies: Policies, experiments: Experiments = NO_EXPERIMENTS) -> ReadLbPolicy:
     """Return a parser of a service config's policy; `policies` are the parsers of the user's own, by name."""
-    return partial(parse_lb_policy, policies=policies)
+    return partial(parse_lb_policy, known=_Known(policies, experiments))
 
 
-def parse_lb_policy(top: JsonNode, policies: Policies) -> LbPolicyConfig | None:
+def parse_lb_policy(top: JsonNode, known: _Known) -> LbPolicyConfig | None:
     """Parse `loadBalancingConfig`, or else the deprecated `loadBalancingPolicy`, which is only a name."""
     node = top.member("loadBalancingConfig")
     if node.value is not None:
-        return _parse_first_known(node, policies, 0)
+        return _parse_first_known(node, known, 0)
     # A24: the deprecated field counts only if the other one is missing.
     older = top.member("loadBalancingPolicy")
     name = older.text().lower()
@@ -59,7 +70,7 @@ def parse_lb_policy(top: JsonNode, policies: Policies) -> LbPolicyConfig | None:
     return _DEPRECATED.get(name)
 
 
-def _parse_first_known(node: JsonNode, policies: Policies, depth: int) -> LbPolicyConfig | None:
+def _parse_first_known(node: JsonNode, known: _Known, depth: int) -> LbPolicyConfig | None:
     if depth >= _MAX_DEPTH:
         node.error(f"is nested more than {_MAX_DEPTH} deep")
         return None
@@ -72,17 +83,17 @@ def _parse_first_known(node: JsonNode, policies: Policies, depth: int) -> LbPoli
             return None
         for name, settings in members.items():
             names.append(name)
-            if name in policies:
-                return _parse_custom(name, settings, policies[name])
+            if name in known.policies:
+                return _parse_custom(name, settings, known.policies[name])
             if name in _LEAF_PARSERS:
                 settings.object()
-                return _LEAF_PARSERS[name](settings)
+                return _LEAF_PARSERS[name](settings, known.experiments)
             if name in _PARENT_PARSERS:
                 settings.object()
-                return _PARENT_PARSERS[name](settings, policies, depth)
+                return _PARENT_PARSERS[name](settings, known, depth)
     if names:
-        known = ", ".join(sorted([*_LEAF_PARSERS, *_PARENT_PARSERS, *policies]))
-        node.error(f"names no policy that is known here: {', '.join(names)}; known are {known}")
+        all_known = ", ".join(sorted([*_LEAF_PARSERS, *_PARENT_PARSERS, *known.policies]))
+        node.error(f"names no policy that is known here: {', '.join(names)}; known are {all_known}")
     return None
 
 
@@ -94,30 +105,34 @@ def _parse_custom(name: str, settings: JsonNode, parse: ParseSettings) -> Custom
         return None
 
 
-def _parse_random_subsetting(node: JsonNode, policies: Policies, depth: int) -> RandomSubsetting | None:
+def _parse_random_subsetting(node: JsonNode, known: _Known, depth: int) -> RandomSubsetting | None:
     size = node.member("subsetSize")
     count = size.integer(0)
     if count < 1:
         size.error("must be at least 1")
-    child = _parse_first_known(node.member("childPolicy"), policies, depth + 1)
+    child = _parse_first_known(node.member("childPolicy"), known, depth + 1)
     return RandomSubsetting(count, child) if child is not None else None
 
 
-def _parse_outlier_detection(node: JsonNode, policies: Policies, depth: int) -> OutlierDetectionConfig | None:
+def _parse_outlier_detection(node: JsonNode, known: _Known, depth: int) -> OutlierDetectionConfig | None:
     rules = outlier_detection_settings(node)
-    child = _parse_first_known(node.member("childPolicy"), policies, depth + 1)
+    child = _parse_first_known(node.member("childPolicy"), known, depth + 1)
     return OutlierDetectionConfig(rules, child) if child is not None else None
 
 
-def _parse_round_robin(node: JsonNode) -> RoundRobin:
-    return RoundRobin()
+def _parse_slow_start(node: JsonNode, experiments: Experiments) -> SlowStart | None:
+    return slow_start_settings(node.member("slowStartConfig")) if experiments.slow_start else None
 
 
-def _parse_pick_first(node: JsonNode) -> PickFirst:
+def _parse_round_robin(node: JsonNode, experiments: Experiments) -> RoundRobin:
+    return RoundRobin(_parse_slow_start(node, experiments))
+
+
+def _parse_pick_first(node: JsonNode, experiments: Experiments) -> PickFirst:
     return PickFirst(node.member("shuffleAddressList").boolean(False))
 
 
-def _parse_ring_hash(node: JsonNode) -> RingHash:
+def _parse_ring_hash(node: JsonNode, experiments: Experiments) -> RingHash:
     min_node, max_node = node.member("minRingSize"), node.member("maxRingSize")
     min_size, max_size = min_node.integer(MIN_RING_SIZE), max_node.integer(MAX_RING_SIZE)
     for size, size_node in ((min_size, min_node), (max_size, max_node)):
@@ -136,16 +151,16 @@ def _parse_hash_header(node: JsonNode) -> str:
     return name
 
 
-def _parse_least_request(node: JsonNode) -> LeastRequest:
+def _parse_least_request(node: JsonNode, experiments: Experiments) -> LeastRequest:
     choices = node.member("choiceCount")
     count = choices.integer(DEFAULT_CHOICE_COUNT)
     if count < DEFAULT_CHOICE_COUNT:
         choices.error(f"must be at least {DEFAULT_CHOICE_COUNT}")
     # A48 caps a large count, and refuses one below 2.
-    return LeastRequest(min(count, MAX_CHOICE_COUNT))
+    return LeastRequest(min(count, MAX_CHOICE_COUNT), _parse_slow_start(node, experiments))
 
 
-def _parse_weighted_round_robin(node: JsonNode) -> ClientSideWeightedRoundRobin:
+def _parse_weighted_round_robin(node: JsonNode, experiments: Experiments) -> ClientSideWeightedRoundRobin:
     penalty = node.member("errorUtilizationPenalty")
     factor = penalty.number(1.0)
     if factor < 0:
@@ -159,10 +174,17 @@ def _parse_weighted_round_robin(node: JsonNode) -> ClientSideWeightedRoundRobin:
         max(node.member("weightUpdatePeriod").duration(1.0), MIN_UPDATE_PERIOD),
         factor,
         period if out_of_band else None,
+        _parse_metric_names(node) if experiments.custom_metrics else (),
+        _parse_slow_start(node, experiments),
     )
 
 
-_LEAF_PARSERS: Mapping[str, Callable[[JsonNode], LbPolicyConfig]] = MappingProxyType(
+def _parse_metric_names(node: JsonNode) -> tuple[str, ...]:
+    """Parse `metricNamesForComputingUtilization` (A114)."""
+    return tuple(item.text() for item in node.member("metricNamesForComputingUtilization").items())
+
+
+_LEAF_PARSERS: Mapping[str, Callable[[JsonNode, Experiments], LbPolicyConfig]] = MappingProxyType(
     {
         "round_robin": _parse_round_robin,
         "pick_first": _parse_pick_first,
@@ -173,7 +195,7 @@ _LEAF_PARSERS: Mapping[str, Callable[[JsonNode], LbPolicyConfig]] = MappingProxy
 )
 
 # Parents have a policy inside, so their parsers need the depth: it is bounded.
-_PARENT_PARSERS: Mapping[str, Callable[[JsonNode, Policies, int], LbPolicyConfig | None]] = MappingProxyType(
+_PARENT_PARSERS: Mapping[str, Callable[[JsonNode, _Known, int], LbPolicyConfig | None]] = MappingProxyType(
     {
         "random_subsetting_experimental": _parse_random_subsetting,
         "outlier_detection_experimental": _parse_outlier_detection,
@@ -181,17 +203,19 @@ _PARENT_PARSERS: Mapping[str, Callable[[JsonNode, Policies, int], LbPolicyConfig
 )
 
 
-def _make_struct_policy(read: Callable[[JsonNode], LbPolicyConfig]) -> StructPolicy:
+def make_struct_policies(experiments: Experiments = NO_EXPERIMENTS) -> Mapping[str, StructPolicy]:
+    """Return the parsers of the policies that a TypedStruct may name, by their names (A52)."""
+    return MappingProxyType({name: _make_struct_policy(read, experiments) for name, read in _LEAF_PARSERS.items()})
+
+
+def _make_struct_policy(
+    read: Callable[[JsonNode, Experiments], LbPolicyConfig], experiments: Experiments
+) -> StructPolicy:
     def policy(struct: Extension) -> LbPolicyConfig | None:
         problems: list[Problem] = []
-        config = read(JsonNode(struct.fields, problems))
+        config = read(JsonNode(struct.fields, problems), experiments)
         for problem in problems:
             struct.problems.at(problem.path).add(problem.text)
         return None if problems else config
 
     return policy
-
-
-STRUCT_POLICIES: Mapping[str, StructPolicy] = MappingProxyType(
-    {name: _make_struct_policy(read) for name, read in _LEAF_PARSERS.items()}
-)

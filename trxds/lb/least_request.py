@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 
+from trxds.core.connectivity import Connectivity
 from trxds.resources.leaf_policy import LeastRequest as LeastRequestConfig
+from trxds.resources.slow_start import SlowStart
 
 from .circuit_breakers import CallCounter
 from .endpoint_list import EndpointList, EndpointState, Key, index_by_address, key_of
 from .endpoint_set import Endpoints
 from .pick import Complete, Explainable, PickArgs, Picker, PickResult
 from .policy import ChannelControl, Decision, PolicyInputs
+from .slow_start import WarmingHosts, WeightedDraw, update_period
 
 
 class LeastRequest:
@@ -29,16 +33,30 @@ class LeastRequest:
         self._last_endpoints: Endpoints | None = None
         self._counts: dict[Key, CallCounter] = {}
         self._trackers: dict[str, CallCounter] = {}  # the same by address
+        self._warming = WarmingHosts()  # used if slow start is configured
+        self._now = 0.0  # of the decision under way
+        self._draw: tuple[tuple[Key, ...], WeightedDraw] | None = None  # of these READY endpoints, in slow start
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         if inputs.config is not self._config or inputs.endpoints is not self._last_endpoints:
             self._apply_update(inputs.config, inputs.endpoints)
-        return replace(self._endpoints.decide(inputs, now), trackers=self._trackers)
+        self._now = now
+        decision = self._endpoints.decide(inputs, now)
+        rules = inputs.config.slow_start
+        if rules is None:
+            return replace(decision, trackers=self._trackers)
+        if decision.state is not Connectivity.READY:
+            self._warming.update((), now)
+        end = self._warming.end(rules)
+        wake_at = min(decision.wake_at, end) if end > now else decision.wake_at
+        return replace(decision, trackers=self._trackers, wake_at=wake_at)
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
-        return self._endpoints.describe()
+        return self._endpoints.describe() + self._warming.describe(inputs.config.slow_start, now)
 
     def _apply_update(self, config: LeastRequestConfig, endpoints: Endpoints) -> None:
+        if self._config is not None and config.slow_start != self._config.slow_start:
+            self._draw = None
         self._config, self._last_endpoints = config, endpoints
         old = self._counts
         # An endpoint that stays keeps its count: its RPCs in flight go on.
@@ -49,7 +67,23 @@ class LeastRequest:
         assert self._config is not None
         counts = tuple(self._counts[key] for key in ready)
         hosts = tuple(Complete(each.host, (count,)) for each, count in zip(ready.values(), counts, strict=True))
+        draw = self._weighted_draw(tuple(ready), self._config.slow_start)
+        if draw is not None:
+            return SlowStartLeastRequestPicker(hosts, counts, self._config.choice_count, self._random, draw)
         return LeastRequestPicker(hosts, counts, self._config.choice_count, self._random)
+
+    def _weighted_draw(self, ready: tuple[Key, ...], rules: SlowStart | None) -> WeightedDraw | None:
+        """Return the draw by shares while a host starts slowly, and None otherwise."""
+        if rules is None:
+            return None
+        self._warming.update(ready, self._now)
+        if self._warming.end(rules) <= self._now:
+            self._draw = None
+            return None
+        if self._draw is None or self._draw[0] != ready:
+            draw = WeightedDraw(partial(self._warming.shares, ready, rules), update_period(rules))
+            self._draw = ready, draw
+        return self._draw[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +114,28 @@ class LeastRequestPicker(Explainable):
             if counts[other].rpcs < counts[chosen].rpcs:
                 chosen = other
         return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class SlowStartLeastRequestPicker(Explainable):
+    """The same while a host starts slowly: it is drawn less often, by its share."""
+
+    hosts: tuple[Complete, ...]
+    counts: tuple[CallCounter, ...]
+    choice_count: int
+    random: Random
+    weighted_draw: WeightedDraw
+
+    def pick(self, call: PickArgs) -> PickResult:
+        if call.trace is None:
+            return self.hosts[self._choose(self._draws(self.weighted_draw, self.random, call.now))]
+        drawn = self._draws(self.weighted_draw.copy(), call.trace.random(self.random), call.now)
+        loads = ", ".join(f"{self.hosts[each].host.address} with {self.counts[each].rpcs}" for each in drawn)
+        call.trace.note(f"the fewest RPCs in flight of those drawn, by their shares in slow start: {loads}")
+        return self.hosts[self._choose(drawn)]
+
+    def _draws(self, weighted_draw: WeightedDraw, random: Random, now: float) -> list[int]:
+        return [weighted_draw.draw(random, now) for _ in range(self.choice_count)]
+
+    def _choose(self, drawn: list[int]) -> int:
+        return min(drawn, key=lambda position: self.counts[position].rpcs)

@@ -10,6 +10,7 @@ from operator import attrgetter
 from .endpoint_list import EndpointList, EndpointState, Key, is_ready
 from .pick import Complete, Explainable, PickArgs, Picker, PickResult
 from .policy import ChannelControl, Decision, PolicyInputs
+from .slow_start import SlowStartTurns
 
 _COMPLETE = attrgetter("complete")
 
@@ -24,15 +25,25 @@ class RoundRobin:
         self._turn: Iterator[int] = count()
         self._picker: RoundRobinPicker | None = None
         self._has_ready_news = True
+        self._slow_start: SlowStartTurns | None = None  # only if it is configured
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         self._has_ready_news = any(map(is_ready, map(inputs.hosts.get, inputs.news)))
-        return self._endpoints.decide(inputs, now)
+        rules = inputs.config.slow_start
+        if rules is None:
+            self._slow_start = None
+            return self._endpoints.decide(inputs, now)
+        if self._slow_start is None or self._slow_start.rules != rules:
+            self._slow_start = SlowStartTurns(rules, self._random, self._slow_start)
+        return self._slow_start.decide(self._endpoints, inputs, now)
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
-        return self._endpoints.describe()
+        in_slow_start = self._slow_start.describe(now) if self._slow_start is not None else ""
+        return self._endpoints.describe() + in_slow_start
 
     def _make_picker(self, ready: Mapping[Key, EndpointState]) -> Picker:
+        if self._slow_start is not None and (picker := self._slow_start.picker(ready)) is not None:
+            return picker
         keys = tuple(ready)
         if keys != self._ready:
             # A random start, or every client of a restarted fleet would begin at the same host.

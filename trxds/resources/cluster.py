@@ -11,7 +11,7 @@ from .discovery import Aggregate, Discovery, parse_discovery
 from .endpoint import HealthStatus, known_health
 from .extension import extension
 from .lb_policy import WRR_LOCALITY, WrapperPolicy, WrrLocality, parse_load_balancing_policy
-from .leaf_policy import LbPolicyConfig, cluster_least_request, cluster_ring_hash
+from .leaf_policy import LbPolicyConfig, cluster_least_request, cluster_ring_hash, cluster_round_robin
 from .outlier_detection import OutlierDetectionSettings, parse_outlier_detection
 from .units import parse_optional_duration
 from .upstream_tls import UpstreamTls, parse_upstream_tls
@@ -94,12 +94,12 @@ def _lb_policy(message: Any, context: ParseContext, problems: ValidationErrors) 
         return parse_load_balancing_policy(message.load_balancing_policy, WrapperPolicy(context), at)
     match message.lb_policy:
         case protos.Cluster.ROUND_ROBIN:
-            return WRR_LOCALITY
+            return WrrLocality(cluster_round_robin(message, context.experiments, problems))
         case protos.Cluster.RING_HASH:  # one ring over all localities (A42)
             return cluster_ring_hash(message, problems)
         case protos.Cluster.LEAST_REQUEST:
             # A48: a locality is chosen by weight, and least_request among its hosts.
-            return WrrLocality(cluster_least_request(message, problems))
+            return WrrLocality(cluster_least_request(message, context.experiments, problems))
     problems.at("lb_policy").add("LB policy is not supported")
     return None
 

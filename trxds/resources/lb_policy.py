@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 
 from . import leaf_policy as leaf
 from . import proto_backports, protos
+from .experiments import Experiments
 from .extension import Extension, extension
 from .leaf_policy import LbPolicyConfig, RoundRobin
 from .validation_errors import ValidationErrors
@@ -60,6 +61,8 @@ class PolicyContext(Protocol):
     def custom_policies(self) -> Mapping[str, ParseSettings]: ...
     @property
     def struct_policies(self) -> Mapping[str, StructPolicy]: ...
+    @property
+    def experiments(self) -> Experiments: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,11 @@ def _leaf(parse: Callable[[Extension], LbPolicyConfig | None]) -> LbPolicyType:
     return lambda config, nesting: parse(config)
 
 
+def _leaf_with_experiments(parse: Callable[[Extension, Experiments], LbPolicyConfig | None]) -> LbPolicyType:
+    """Return the type of a policy without a child, some of whose fields are experiments."""
+    return lambda config, nesting: parse(config, nesting.context.experiments)
+
+
 def _wrr_locality(config: Extension, nesting: WrapperPolicy) -> WrrLocality | None:
     message = config.parse(protos.WrrLocality)
     if message is None:
@@ -151,11 +159,13 @@ def _custom_policy(config: Extension, parse: ParseSettings) -> CustomPolicy | No
 
 LB_POLICIES: Mapping[str, LbPolicyType] = MappingProxyType(
     {
-        protos.type_name(protos.RoundRobin): _leaf(leaf.round_robin),
+        protos.type_name(protos.RoundRobin): _leaf_with_experiments(leaf.round_robin),
         protos.type_name(protos.PickFirst): _leaf(leaf.pick_first),
         protos.type_name(protos.RingHash): _leaf(leaf.ring_hash),
-        protos.type_name(protos.LeastRequest): _leaf(leaf.least_request),
-        protos.type_name(protos.ClientSideWeightedRoundRobin): _leaf(leaf.client_side_weighted_round_robin),
+        protos.type_name(protos.LeastRequest): _leaf_with_experiments(leaf.least_request),
+        protos.type_name(protos.ClientSideWeightedRoundRobin): _leaf_with_experiments(
+            leaf.client_side_weighted_round_robin
+        ),
         protos.type_name(protos.WrrLocality): _wrr_locality,
         protos.type_name(proto_backports.RandomSubsetting): _random_subsetting,
     }

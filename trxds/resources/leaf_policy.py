@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from . import protos
+from .experiments import Experiments
 from .extension import Extension
+from .slow_start import SlowStart, parse_slow_start
 from .units import parse_optional_duration
 from .validation_errors import ValidationErrors
 
@@ -37,6 +39,7 @@ class RoundRobin(LbPolicyConfig):
     """A policy that uses the endpoints in turn."""
 
     policy: ClassVar[str] = "round_robin"
+    slow_start: SlowStart | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ class LeastRequest(LbPolicyConfig):
 
     policy: ClassVar[str] = "least_request_experimental"
     choice_count: int = DEFAULT_CHOICE_COUNT
+    slow_start: SlowStart | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,7 @@ class ClientSideWeightedRoundRobin(LbPolicyConfig):
 
     A weight counts once reports have come for `blackout`, until none came for `expiration`. `error_penalty` is what a
     share of errors adds to the utilization. Reports come with the responses, or every `reporting_period` out of band
-    (A51).
+    (A51). The utilization is the greatest of `metrics`, or the application's or the CPU's without any of them (A114).
     """
 
     policy: ClassVar[str] = "weighted_round_robin"
@@ -83,13 +87,16 @@ class ClientSideWeightedRoundRobin(LbPolicyConfig):
     update_period: float = 1.0
     error_penalty: float = 1.0
     reporting_period: float | None = None
+    metrics: tuple[str, ...] = ()
+    slow_start: SlowStart | None = None
 
 
 # -- from load_balancing_policy
 
 
-def round_robin(config: Extension) -> RoundRobin | None:
-    return RoundRobin() if _message(config, protos.RoundRobin, "RoundRobin") is not None else None
+def round_robin(config: Extension, experiments: Experiments) -> RoundRobin | None:
+    message = _message(config, protos.RoundRobin, "RoundRobin")
+    return RoundRobin(_slow_start(message, experiments, config.problems)) if message is not None else None
 
 
 def pick_first(config: Extension) -> PickFirst | None:
@@ -106,12 +113,14 @@ def ring_hash(config: Extension) -> RingHash | None:
     return _ring(message, message.hash_function in known, config.problems)
 
 
-def least_request(config: Extension) -> LeastRequest | None:
+def least_request(config: Extension, experiments: Experiments) -> LeastRequest | None:
     message = _message(config, protos.LeastRequest, "LeastRequest")
-    return _choices(message, config.problems) if message is not None else None
+    return _choices(message, experiments, config.problems) if message is not None else None
 
 
-def client_side_weighted_round_robin(config: Extension) -> ClientSideWeightedRoundRobin | None:
+def client_side_weighted_round_robin(
+    config: Extension, experiments: Experiments
+) -> ClientSideWeightedRoundRobin | None:
     message = _message(config, protos.ClientSideWeightedRoundRobin, "ClientSideWeightedRoundRobin")
     if message is None:
         return None
@@ -129,7 +138,13 @@ def client_side_weighted_round_robin(config: Extension) -> ClientSideWeightedRou
         _seconds(message, "oob_reporting_period", 10.0, config.problems)
         if message.enable_oob_load_report.value
         else None,
+        tuple(message.metric_names_for_computing_utilization) if experiments.custom_metrics else (),
+        _slow_start(message, experiments, config.problems),
     )
+
+
+def _slow_start(message: Any, experiments: Experiments, problems: ValidationErrors) -> SlowStart | None:
+    return parse_slow_start(message, problems) if experiments.slow_start else None
 
 
 def _seconds(message: Any, field: str, default: float, problems: ValidationErrors) -> float:
@@ -153,8 +168,12 @@ def cluster_ring_hash(cluster: Any, problems: ValidationErrors) -> RingHash:
     return _ring(message, known, problems.at("ring_hash_lb_config"))
 
 
-def cluster_least_request(cluster: Any, problems: ValidationErrors) -> LeastRequest:
-    return _choices(cluster.least_request_lb_config, problems.at("least_request_lb_config"))
+def cluster_round_robin(cluster: Any, experiments: Experiments, problems: ValidationErrors) -> RoundRobin:
+    return RoundRobin(_slow_start(cluster.round_robin_lb_config, experiments, problems.at("round_robin_lb_config")))
+
+
+def cluster_least_request(cluster: Any, experiments: Experiments, problems: ValidationErrors) -> LeastRequest:
+    return _choices(cluster.least_request_lb_config, experiments, problems.at("least_request_lb_config"))
 
 
 # -- both forms have the same fields
@@ -178,9 +197,9 @@ def _size(message: Any, field: str, default: int, problems: ValidationErrors) ->
     return size
 
 
-def _choices(message: Any, problems: ValidationErrors) -> LeastRequest:
+def _choices(message: Any, experiments: Experiments, problems: ValidationErrors) -> LeastRequest:
     choices = int(message.choice_count.value) if message.HasField("choice_count") else DEFAULT_CHOICE_COUNT
     if choices < DEFAULT_CHOICE_COUNT:
         problems.at("choice_count").add(f"must be at least {DEFAULT_CHOICE_COUNT}")
     # A48: a high number costs more than it is worth, so it is capped.
-    return LeastRequest(min(choices, MAX_CHOICE_COUNT))
+    return LeastRequest(min(choices, MAX_CHOICE_COUNT), _slow_start(message, experiments, problems))

@@ -7,8 +7,9 @@ where they are read: a number that cannot be a load counts as not reported.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
 
 from . import protos
 from .extension import parse
@@ -24,6 +25,7 @@ class LoadReport:
     utilization: float = 0.0
     queries: float = 0.0  # per second
     errors: float = 0.0  # per second
+    message: Any = field(default=None, repr=False, compare=False)  # the whole report, for metrics by name
 
 
 def report_request(period: float) -> bytes:
@@ -42,7 +44,25 @@ def load_report(value: bytes) -> LoadReport | None:
         _amount(message.application_utilization) or _amount(message.cpu_utilization),
         _amount(message.rps_fractional),
         _amount(message.eps),
+        message,
     )
+
+
+def greatest_metric(report: LoadReport, names: Iterable[str]) -> float:
+    """Return the greatest of these metrics of a report, 0 if it has none (A114).
+
+    A name is `cpu_utilization`, `mem_utilization`, `application_utilization`, or a key of a map: `named_metrics.queue`,
+    `utilization.disk`. Other names, and numbers that cannot be a load, count as not reported.
+    """
+    return max((_amount(_metric(report.message, name)) for name in names), default=0.0)
+
+
+def _metric(message: Any, name: str) -> float:
+    # A114: the first period separates the map from its key, which may have more of them.
+    top, _, key = name.partition(".")
+    if key:
+        return float(getattr(message, top).get(key, 0.0)) if top in _MAPS else 0.0
+    return float(getattr(message, top)) if top in _UTILIZATIONS else 0.0
 
 
 def chosen_metrics(value: bytes, names: frozenset[str]) -> Iterator[tuple[str, float]]:
@@ -70,3 +90,4 @@ def _amount(number: float) -> float:
 
 _UTILIZATIONS = frozenset({"cpu_utilization", "mem_utilization", "application_utilization"})
 _NAMED = "named_metrics."
+_MAPS = frozenset({"named_metrics", "utilization"})

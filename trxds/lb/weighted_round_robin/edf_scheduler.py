@@ -22,7 +22,8 @@ MIN_RATIO, MAX_RATIO = 0.01, 10.0  # times the mean
 class EdfScheduler:
     """A schedule of positions.
 
-    `weights(now)` returns the weights, 0 for an unknown one; `on_update` is called with them.
+    `weights(now)` returns the weights, 0 for an unknown one; `on_update` is called with them. `shares(now)`, for hosts
+    in slow start, says by how much each of them counts.
     """
 
     def __init__(
@@ -31,9 +32,11 @@ class EdfScheduler:
         period: float,
         random: Random,
         on_update: Callable[[list[float], float], object] | None = None,
+        shares: Callable[[float], list[float]] | None = None,
     ) -> None:
         self._weights = weights
         self._on_update = on_update
+        self._shares = shares
         self._period = period  # seconds
         self._random = random
         self._update_at = -math.inf
@@ -51,7 +54,7 @@ class EdfScheduler:
 
     def copy(self, random_copy: Callable[[Random], Random]) -> EdfScheduler:
         """Return an independent schedule that goes on from here; it does not call `on_update`."""
-        other = EdfScheduler(self._weights, self._period, random_copy(self._random))
+        other = EdfScheduler(self._weights, self._period, random_copy(self._random), shares=self._shares)
         other._update_at, other._current_weights = self._update_at, self._current_weights
         other._periods, other._deadlines = self._periods, self._deadlines.copy()
         return other
@@ -66,6 +69,10 @@ class EdfScheduler:
         if self._on_update is not None:
             self._on_update(known, now)
         weights = fill_unknown_weights(known)
+        if self._shares is not None:
+            # A100: a host without a weight of its own starts slowly too. The bounds hold for what it counts.
+            scaled = [weight * share for weight, share in zip(weights, self._shares(now), strict=True)]
+            weights = fill_unknown_weights(scaled)
         if weights == self._current_weights:
             return  # the deadlines stay: a new random start would disturb an even schedule
         self._current_weights = weights

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from trxds.core.connectivity import Connectivity
 from trxds.core.observe import WrrUpdate
 from trxds.resources.leaf_policy import ClientSideWeightedRoundRobin
+from trxds.resources.slow_start import SlowStart
 
 from ..endpoint_list import EndpointList, EndpointState, Key, index_by_address, key_of
 from ..endpoint_set import Endpoints
@@ -17,6 +18,7 @@ from ..interfaces import SubchannelInterface
 from ..load_report.orca_oob import watch_load_reports
 from ..pick import Complete, Explainable, PickArgs, Picker, PickResult
 from ..policy import ChannelControl, Decision, PolicyInputs
+from ..slow_start import WarmingHosts
 from .edf_scheduler import EdfScheduler
 from .endpoint_weight import EndpointWeight
 
@@ -35,6 +37,8 @@ class WeightedRoundRobin:
         self._last_endpoints: Endpoints | None = None
         self._weights: dict[Key, EndpointWeight] = {}
         self._trackers: Mapping[str, EndpointWeight] = {}  # the same by address, if reports come with RPCs
+        self._warming = WarmingHosts()
+        self._now = 0.0  # of the decision under way
         self._ready: tuple[Key, ...] = ()
         self._schedule: EdfScheduler | None = None  # of the READY endpoints; it outlives pickers
         self._oob_tasks: dict[str, _OobTask] = {}  # of the READY endpoints, by the task's name
@@ -42,14 +46,17 @@ class WeightedRoundRobin:
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         if inputs.config is not self._rules or inputs.endpoints is not self._last_endpoints:
             self._apply_update(inputs.config, inputs.endpoints)
+        self._now = now
         decision = self._endpoints.decide(inputs, now)
         if decision.state is not Connectivity.READY:
             # So that hosts which return begin a new blackout period.
             self._ready, self._oob_tasks = (), {}
+            self._warming.update((), now)
         return replace(decision, tasks=self._oob_tasks, trackers=self._trackers)
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
-        return self._endpoints.describe()
+        slow_start = self._rules.slow_start if self._rules is not None else None
+        return self._endpoints.describe() + self._warming.describe(slow_start, now)
 
     def _apply_update(self, rules: ClientSideWeightedRoundRobin, endpoints: Endpoints) -> None:
         self._rules, self._last_endpoints = rules, endpoints
@@ -69,12 +76,14 @@ class WeightedRoundRobin:
         # Before the schedule reads the weights.
         for key in ready.keys() - set(self._ready):
             self._weights[key].restart_blackout()
+        self._warming.update(ready, self._now)
         if self._schedule is None or tuple(ready) != self._ready:
             self._schedule = EdfScheduler(
                 lambda now: [each.at(now) for each in weights],
                 rules.update_period,
                 self._random,
                 partial(self._report_weights, weights),
+                self._shares(tuple(ready), rules.slow_start) if rules.slow_start is not None else None,
             )
         self._ready = tuple(ready)
         pairs = [(endpoint.host, weight) for endpoint, weight in zip(ready.values(), weights, strict=True)]
@@ -82,6 +91,9 @@ class WeightedRoundRobin:
             return WrrPicker(tuple(Complete(host, (weight,)) for host, weight in pairs), self._schedule)
         self._oob_tasks = dict(self._oob_task(host, weight, rules.reporting_period) for host, weight in pairs)
         return WrrPicker(tuple(Complete(host) for host, _ in pairs), self._schedule)
+
+    def _shares(self, keys: tuple[Key, ...], slow_start: SlowStart) -> Callable[[float], list[float]]:
+        return lambda now: self._warming.shares(keys, slow_start, now)
 
     def _report_weights(self, weights: Sequence[EndpointWeight], known: Sequence[float], now: float) -> None:
         if self._observers.active:

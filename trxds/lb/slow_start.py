@@ -1,0 +1,132 @@
+"""Slow start gives a host that has just become READY fewer turns, and more of them over time (the draft A100).
+
+A new process has cold caches and compiles as it goes. Time counts from the moment in which a host becomes READY, so a
+host that was lost, or was ejected, starts slowly again. Sessions are not slowed down: their host is no choice.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import accumulate
+from random import Random
+
+from trxds.core.connectivity import Connectivity
+from trxds.resources.slow_start import SlowStart
+
+from .endpoint_list import EndpointList, EndpointState, Key
+from .pick import Complete, Explainable, PickArgs, Picker, PickResult
+from .policy import Decision, PolicyInputs
+from .weighted_round_robin.edf_scheduler import EdfScheduler
+
+_STEPS = 20  # updates of the shares within a window
+_MIN_PERIOD, _MAX_PERIOD = 0.1, 1.0  # seconds between two updates
+
+
+def update_period(rules: SlowStart) -> float:
+    """Return the seconds after which shares are computed again."""
+    return min(max(rules.window / _STEPS, _MIN_PERIOD), _MAX_PERIOD)
+
+
+class WarmingHosts:
+    """Since when each endpoint is READY, in seconds on Trio's clock; a policy updates it whenever it decides."""
+
+    def __init__(self) -> None:
+        self._since: dict[Key, float] = {}
+
+    def update(self, ready: Iterable[Key], now: float) -> None:
+        """Note the endpoints that are READY; the others will start slowly when they are."""
+        since = self._since
+        self._since = {key: since.get(key, now) for key in ready}
+
+    def shares(self, keys: Iterable[Key], rules: SlowStart, now: float) -> list[float]:
+        """Return by how much the weight of each of these endpoints counts."""
+        return [rules.scale(now - self._since.get(key, now)) for key in keys]
+
+    def end(self, rules: SlowStart) -> float:
+        """Return when the last of them has started, on Trio's clock."""
+        return max(self._since.values(), default=-math.inf) + rules.window
+
+    def describe(self, rules: SlowStart | None, now: float) -> str:
+        """Return how many endpoints start slowly, as the end of a description; empty for none."""
+        number = sum(now - since < rules.window for since in self._since.values()) if rules is not None else 0
+        return f", {number} in slow start" if number else ""
+
+
+class SlowStartTurns:
+    """The turns of round_robin while a host starts slowly: by shares, since the policy has no weights of its own."""
+
+    def __init__(self, rules: SlowStart, random: Random, before: SlowStartTurns | None) -> None:
+        self.rules = rules
+        self._random = random
+        # New rules hold for hosts that start slowly already.
+        self._warming: WarmingHosts = before._warming if before is not None else WarmingHosts()
+        self._now = 0.0  # of the decision under way
+        self._ready: tuple[Key, ...] = ()
+        self._schedule: EdfScheduler | None = None
+
+    def decide(self, endpoints: EndpointList, inputs: PolicyInputs, now: float) -> Decision:
+        """Return the decision of the endpoints, which calls `picker`; it is made again when all have started."""
+        self._now = now
+        decision = endpoints.decide(inputs, now)
+        if decision.state is not Connectivity.READY:
+            self._warming.update((), now)
+        end = self._warming.end(self.rules)
+        return replace(decision, wake_at=min(decision.wake_at, end)) if end > now else decision
+
+    def picker(self, ready: Mapping[Key, EndpointState]) -> Picker | None:
+        """Return the picker while a host starts slowly, and None otherwise."""
+        self._warming.update(ready, self._now)
+        if self._warming.end(self.rules) <= self._now:
+            self._schedule, self._ready = None, ()
+            return None
+        keys = tuple(ready)
+        if self._schedule is None or keys != self._ready:
+            self._ready = keys
+            period = update_period(self.rules)
+            self._schedule = EdfScheduler(partial(self._warming.shares, keys, self.rules), period, self._random)
+        return SlowStartPicker(tuple(each.complete for each in ready.values()), self._schedule)
+
+    def describe(self, now: float) -> str:
+        """Return how many endpoints start slowly."""
+        return self._warming.describe(self.rules, now)
+
+
+@dataclass(frozen=True, slots=True)
+class SlowStartPicker(Explainable):
+    """A picker over the READY hosts in the order of a schedule by their shares."""
+
+    hosts: tuple[Complete, ...]
+    schedule: EdfScheduler
+
+    def pick(self, call: PickArgs) -> PickResult:
+        if call.trace is None:
+            return self.hosts[self.schedule.next(call.now)]
+        schedule = self.schedule.copy(call.trace.random)
+        position = schedule.next(call.now)
+        call.trace.note(f"it is its turn, with a share of {schedule.weight(position):.2g} in slow start")
+        return self.hosts[position]
+
+
+class WeightedDraw:
+    """Draws positions at random in proportion to shares, which are computed again after each period."""
+
+    def __init__(self, shares: Callable[[float], list[float]], period: float) -> None:
+        self._shares = shares
+        self._period = period
+        self._update_at = -math.inf
+        self._sums: list[float] = []
+
+    def draw(self, random: Random, now: float) -> int:
+        """Return a position."""
+        if now >= self._update_at:
+            self._update_at, self._sums = now + self._period, list(accumulate(self._shares(now)))
+        # Rounding may draw the very end, which is the last one's.
+        return min(bisect(self._sums, random.random() * self._sums[-1]), len(self._sums) - 1)
+
+    def copy(self) -> WeightedDraw:
+        """Return an independent draw, for an explanation."""
+        return WeightedDraw(self._shares, self._period)
