@@ -18,6 +18,7 @@ from trxds.resolver.xds_resolver import ResolverResultHandler
 from trxds.transport.certificates import CertificateFiles
 
 from .background_services import Services
+from .custom_filter import HttpFilters
 
 if TYPE_CHECKING:
     from trxds.xds.xds_client import XdsClient
@@ -70,6 +71,7 @@ class ResolverSetup:
     first_wait: object = "a configuration from the control plane"
     sticky_aggregates: bool = False
     health_check_service: str | None = None
+    http_filters: HttpFilters = field(default_factory=dict)
 
 
 OVERRIDE_HOST_VARIABLE = "GRPC_EXPERIMENTAL_XDS_ENABLE_OVERRIDE_HOST"
