@@ -85,7 +85,8 @@ async def find_route(
     channel: ChannelState, scope: CallScope, metadata: Metadata, wait_for_ready: bool | None
 ) -> CallRoute | Status:
     """Return the call's route, or the status of one without; wait for filters, and perhaps a new configuration."""
-    live, path = channel.data_plane, scope.path
+    live = channel.data_plane
+    path = scope.path
     plane = live.current
     assert plane is not None
     while not isinstance(selection := plane.selector.choose(path, metadata), Selection):

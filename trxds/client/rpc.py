@@ -129,7 +129,8 @@ class Rpc:
 
         A single message is sent with the headers; the messages of a buffer are replayed on each attempt.
         """
-        scope, channel = self.scope, self._channel
+        scope = self.scope
+        channel = self._channel
         if scope.deadline <= scope.started:
             await trio.lowlevel.checkpoint_if_cancelled()
             raise scope.deadline_error()
@@ -143,7 +144,8 @@ class Rpc:
         if isinstance(route, Status):
             return route
         # A31: the cluster is chosen once for a call, and every attempt stays in it.
-        self._route, config = route, route.config
+        self._route = route
+        config = route.config
         if self._session is not None:
             problem = self._session.check_sticky(route.args)
             if problem is not None:
@@ -402,7 +404,8 @@ class Rpc:
     def close(self) -> None:
         """Release everything: stream, cluster, trackers, and the session's first-call gate."""
         stream = None
-        attempt, calls = self.attempt, self._channel.calls
+        attempt = self.attempt
+        calls = self._channel.calls
         if attempt is not None:
             stream = attempt.stream
             if stream is not None:
