@@ -113,7 +113,7 @@ def custom_policy(name: str, **fields: Any) -> Resource:
     return {"load_balancing_policy": {"policies": [{"typed_extension_config": config}]}}
 
 
-def custom_filter(name: str, type_name: str, **fields: Any) -> Resource:
+def custom_filter(name: str, type_name: str, /, **fields: Any) -> Resource:
     """Return a listener's entry of a custom HTTP filter of the client: `name` is the entry's, and overrides use it.
 
     `listener("shop", routes="r", filters=[custom_filter("tenant", "my.pkg.Tenant", header="x-tenant")])`
@@ -129,7 +129,7 @@ def filter_overrides(**overrides: Resource) -> Resource:
     return {"typed_per_filter_config": overrides}
 
 
-def typed_struct(type_name: str, **fields: Any) -> Resource:
+def typed_struct(type_name: str, /, **fields: Any) -> Resource:
     """Return a configuration of that type in the form that needs no compiled message (`xds.type.v3.TypedStruct`)."""
     any_type = "type.googleapis.com/"
     return {"@type": f"{any_type}xds.type.v3.TypedStruct", "type_url": f"{any_type}{type_name}", "value": fields}
