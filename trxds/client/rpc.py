@@ -25,7 +25,6 @@ from trxds.transport.compression import compress
 
 from .attempt import Attempt, AttemptFailed
 from .attempt_timeout import AttemptTimeout
-from .call_filters import CallFilters
 from .call_routing import NO_ROUTE, find_route
 from .call_scope import CallScope
 from .call_settings import CallSettings
@@ -311,45 +310,37 @@ class Rpc:
         status = stream.status
         assert status is not None
         attempt.trailing = stream.trailing_metadata
-        if self._route.filters is not None:
-            self._filter_trailers(attempt, self._route.filters, status)
         # A55: a trailers-only response has its Set-Cookie in the trailers.
-        elif stream.trailers_only:
+        if stream.trailers_only:
+            if self._route.filters is not None:
+                self._route.filters.end_headers()
             attempt.trailing = self._respond(attempt.trailing)
+        if self._route.filters is not None:
+            attempt.trailing = self._route.filters.trailers(status, attempt.trailing)
         attempt.end()
         # A6: calls that succeed return tokens; attempts that fail take them (`retry.py`).
         if self._channel.throttle is not None and status.ok:
             self._channel.throttle.record_success()
         return status
 
-    def _filter_trailers(self, attempt: Attempt, filters: CallFilters, status: Status) -> None:
-        assert attempt.stream is not None
-        if attempt.stream.trailers_only:
-            filters.end_headers()
-            attempt.trailing = self._respond(attempt.trailing)
-        attempt.trailing = filters.trailers(status, attempt.trailing)
-
     def parse(self, payload: bytes, deserialize: Callable[[bytes], T]) -> T:
         """Return the deserialized message; bytes that cannot be parsed end the call with INTERNAL."""
         if self._route.filters is not None:
             filtered = self._route.filters.receive(payload)
             if isinstance(filtered, Status):
-                raise self._refuse_reply(filtered)
+                assert self.attempt is not None
+                self.attempt.refuse(filtered)
+                raise self.error(filtered)
             payload = filtered
         try:
             return deserialize(payload)
         except Exception as error:
-            peer = self.attempt.peer if self.attempt is not None else ""
+            assert self.attempt is not None
+            peer = self.attempt.peer
             message = f"{self.scope.path}: a reply of {len(payload)} bytes from {peer} cannot be parsed: {error}"
-            raise self._refuse_reply(Status(StatusCode.INTERNAL, message)) from error
-
-    def _refuse_reply(self, problem: Status) -> RpcError:
-        """End the call, and return the exception for its caller."""
-        assert self.attempt is not None and self.attempt.stream is not None
-        # A client cannot send a status, so the server gets a RST_STREAM only.
-        self.attempt.stream.refuse(problem)  # the call counts as failed, even if the server sent OK
-        self.attempt.stream.cancel()
-        return self.error(problem)
+            problem = Status(StatusCode.INTERNAL, message)
+            self.attempt.refuse(problem)
+            raise self.error(problem) from error
 
     def error(self, status: Status) -> RpcError:
         """Return the exception for a status, with the response's metadata and the peer."""
@@ -387,9 +378,8 @@ class Rpc:
 
     def end_call(self, status: Status) -> None:
         """End the call with `status`, whatever the server has sent of it, because its caller has cancelled it."""
-        if self.attempt is not None and self.attempt.stream is not None:
-            self.attempt.stream.refuse(status)
-            self.attempt.stream.cancel()
+        if self.attempt is not None:
+            self.attempt.refuse(status)
         if self.hedging is not None:
             self.hedging.give_up(status)
         self.scope.end_call(status)
