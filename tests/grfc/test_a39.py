@@ -1,6 +1,7 @@
 """HTTP filters in listeners and routes (A39), with a program's own types; tested from ADS bytes to RPCs."""
 
 import pytest
+from google.protobuf.descriptor_pb2 import FileOptions
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.struct_pb2 import Struct
 from support.mesh import METHOD, PLANE, Mesh, ask
@@ -111,9 +112,20 @@ async def test_a_filter_with_a_message_gets_the_message_that_was_sent(autojump_c
         assert await headers(mesh, "x-7", {"google.protobuf.Duration": kind}) == ["tenant"]
 
 
-async def test_a_typed_struct_becomes_the_filters_message(autojump_clock):
-    from google.protobuf.descriptor_pb2 import FileOptions
+async def test_without_a_parser_the_message_is_the_settings(autojump_clock):
+    made = []
 
+    def make(settings, context):
+        made.append(settings)
+
+    async with Mesh.run(1) as mesh:
+        config = {"@type": "type.googleapis.com/google.protobuf.Duration", "value": "7s"}
+        listen(mesh, {"name": "tenant", "typed_config": config})
+        await headers(mesh, filters={"google.protobuf.Duration": FilterType(make, message=Duration)})
+    assert made == [Duration(seconds=7)]
+
+
+async def test_a_typed_struct_becomes_the_filters_message(autojump_clock):
     name = "google.protobuf.FileOptions"
     kind = FilterType(Tenant, lambda message: {"header": message.java_package}, FileOptions)
     async with Mesh.run(1) as mesh:

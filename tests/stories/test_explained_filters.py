@@ -119,3 +119,27 @@ async def test_settings_without_a_text_are_shown_by_their_type(autojump_clock):
             http_filters={OWN: FilterType(lambda *made: Starts(after), lambda fields: Odd())}
         ) as channel:
             assert "filter own (from the listener): a Odd" in str(await channel.explain(METHOD))
+
+
+async def test_an_explanation_draws_the_number_that_the_next_call_draws(autojump_clock):
+    class Tosses:
+        def __init__(self, settings, context):
+            self.random, self.drawn = context.random, context.shared.setdefault("drawn", [])
+
+        def start(self, call):
+            self.drawn.append(self.random.random())
+            drawn[:] = self.drawn
+
+        def explain(self, call):
+            return FilterStep(str(call.trace.random(self.random).random()))
+
+    drawn = []
+    async with Mesh.run(1) as mesh:
+        listen(mesh, "own")
+        mesh.route("cart")
+        async with mesh.channel(http_filters={OWN: FilterType(Tosses)}) as channel:
+            for _ in range(3):
+                explanation = await channel.explain(METHOD)
+                await ask(channel)
+                assert explanation.filters[0].verdict == str(drawn[-1])
+    assert len(set(drawn)) == 3

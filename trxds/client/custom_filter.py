@@ -52,12 +52,13 @@ class FilterType:
     `make(settings, context)` is called for each configuration of the filter that calls use; usually it is the class.
     `parse` turns the configuration that the control plane sent into the filter's settings; an exception rejects the
     resource (NACK). It gets the fields of an `xds.type.v3.TypedStruct`, or of udpa's, as a mapping. With `message`, the
-    class of a protobuf message of that name, it gets such a message; a TypedStruct is converted. Settings are compared:
-    give them an `==`. Without `override` no route can override the filter's configuration.
+    class of a protobuf message of that name, it gets such a message; a TypedStruct is converted. Without `parse` that
+    mapping or message is the settings. Settings are compared: give them an `==`. Without `override` no route can
+    override the filter's configuration.
     """
 
     make: MakeFilter
-    parse: ParseFilterSettings = dict
+    parse: ParseFilterSettings | None = None
     message: type[Message] | None = None
     override: OverrideType | None = field(default_factory=OverrideType)
 
@@ -95,7 +96,7 @@ def _override_parser(of_listener: CustomFilterParser, override: OverrideType | N
         return replace(
             of_listener, parse=override.parse or of_listener.parse, message=override.message or of_listener.message
         )
-    return CustomFilterParser(override.type_name, override.parse or dict, override.message)
+    return CustomFilterParser(override.type_name, override.parse, override.message)
 
 
 def _check_name(name: str, parser: CustomFilterParser, taken: set[str]) -> None:

@@ -55,6 +55,7 @@ class ResolverSetup:
     the certificates that a control plane may name (A29); `services` run as long as the channel. `throttling` is that of
     retries (A6), and `str(first_wait)` names the object of a first call's wait. With `sticky_aggregates` sessions stay
     in their leaf of an aggregate. `health_check_service` is the name to ask hosts for, None to ask none (A17).
+    `http_filters` are the user's own, by the types of their configurations (A39).
     """
 
     authority: str

@@ -66,10 +66,13 @@ class CustomFilterConfig(FilterConfig):
 
 @dataclass(frozen=True, slots=True)
 class CustomFilterParser:
-    """The parser of one message of a filter: `parse` gets the fields of a TypedStruct, or a `message`."""
+    """The parser of one message of a filter: `parse` gets the fields of a TypedStruct, or a `message`.
+
+    Without `parse` these are the settings.
+    """
 
     type_name: str
-    parse: ParseFilterSettings
+    parse: ParseFilterSettings | None
     message: type[Message] | None = None
 
     def settings(self, config: Extension) -> tuple[Any, bool]:
@@ -77,7 +80,9 @@ class CustomFilterParser:
         whose = f'filter "{config.filter_name}": '
         try:
             source = self._source(config)
-            return (None, False) if source is None else (self.parse(source), True)
+            if source is None:
+                return None, False
+            return source if self.parse is None else self.parse(source), True
         except protos.DecodeError:
             config.problems.add(f"{whose}could not parse {self.type_name}")
         except json_format.ParseError as error:
