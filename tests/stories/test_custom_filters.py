@@ -250,6 +250,31 @@ async def test_the_pick_of_a_session_that_moves_is_a_call_that_a_filter_sees_end
     assert seen == ["a closed CANCELLED"]
 
 
+async def test_a_call_that_is_open_keeps_the_filters_that_it_began_with(autojump_clock):
+    seen = []
+    async with Mesh.run(1) as mesh:
+        listen(mesh, "a")
+        keep_metadata(mesh)
+        async with mesh.channel(http_filters=recorded(seen)) as channel:
+            async with bidi(channel).open() as call:
+                await call.send(b"1")
+                assert await call.receive() == b"1aa"
+                listen(mesh, "b")
+                await trio.sleep(1)
+                await call.send(b"2")
+                assert await call.receive() == b"2aa"
+            assert seen[-1] == "a closed CANCELLED"
+            assert await ask(channel) == "bb"
+
+
+async def test_a_session_stays_on_its_host_with_filters_around_the_session_filter(autojump_clock):
+    async with Mesh.run(3) as mesh:
+        listen(mesh, xds.custom_filter("one", TENANT, header="a"), xds.stateful_session(), "slow")
+        types = own(lambda call: after(1)) | {TENANT: FilterType(Tenant)}
+        async with mesh.channel(http_filters=types) as channel, channel.session() as session:
+            assert len({await ask(session) for _ in range(6)}) == 1
+
+
 # -- mistakes in a filter
 
 
