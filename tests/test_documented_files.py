@@ -27,12 +27,14 @@ from trxds.admin import state_stream
 from trxds.cli.check import check
 from trxds.cli.main import main
 from trxds.cli.resource_file import read_resource_file
+from trxds.client.custom_filter import filter_types
+from trxds.filters import FilterType
 from trxds.resources.context import ParseContext
 from trxds.resources.experiments import Experiments
 from trxds.resources.lb_policy import CustomPolicy
 from trxds.resources.protos import from_json
 from trxds.resources.slow_start import SlowStart
-from trxds.resources.types import CDS
+from trxds.resources.types import CDS, LDS
 from trxds.testing import ManagementServer, MemoryNetwork, serve, unary
 from trxds.testing import resources as xds
 
@@ -71,6 +73,7 @@ READ = {
     ("security.md", "text"),
     ("testing.md", "toml"),  # by tests/testing/test_pytest_plugin.py
     ("writing-a-policy.md", "json"),
+    ("writing-a-filter.md", "json"),
     ("call-from-the-shell.md", "console"),  # by tests/cli/call/test_documented_calls.py
     ("rehearse-a-change.md", "console"),  # by tests/cli/test_rehearsal_document.py
     ("rehearse-a-change.md", "yaml"),
@@ -205,6 +208,17 @@ def test_the_documented_slow_start_is_that_of_a_cluster() -> None:
 
 
 # -- outputs
+
+
+def test_the_documented_filter_in_a_listener_is_the_program_s_own() -> None:
+    (text,) = blocks("writing-a-filter.md", "json")[:1]
+    entry = json.loads(text)
+    listener = from_json(xds.listener("shop", routes="r", filters=[entry]))
+    parsed = LDS.read(
+        listener, ParseContext(http_filters=filter_types({"my.pkg.Tenant": FilterType(lambda *made: None)}))
+    )
+    assert parsed.errors == ()
+    assert parsed.value.http_filters[0].config.settings == {"header": "x-tenant"}
 
 
 def test_check_says_what_the_document_shows(mesh_files: Path, monkeypatch: pytest.MonkeyPatch) -> None:

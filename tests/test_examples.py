@@ -15,6 +15,13 @@ ROOT = Path(__file__).parent.parent
 
 PRINTED = {
     "cookie_jar.py": ["with a session: apples, bread, cheese", "with the interceptor: apples, bread, cheese"],
+    "custom_filter.py": [
+        "all: 2 left",
+        "apples: 1 left",
+        "bread: 0 left",
+        'filter "budget": anna may make 2 calls',
+        "tea: RESOURCE_EXHAUSTED, anna has made 2 calls",
+    ],
     "custom_policy.py": [
         "anna: apples",
         "anna: apples, bread",

@@ -12,8 +12,11 @@ import trio
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.message_factory import GetMessageClass
 from support.asyncio_tests import in_asyncio
+from support.own_filters import TENANT, Tenant
 
 from trxds import Connectivity, RpcError, Status, StatusCode
+from trxds.filters import FilterType
+from trxds.testing import resources as xds
 from trxds.transport.client_stream import NO_REPLY, SECOND_REPLY
 
 CALLER = contextvars.ContextVar("caller")
@@ -38,6 +41,13 @@ async def test_an_open_call_has_metadata_both_ways(world):
         assert call.initial_metadata.first("right") == "8"
         assert call.trailing_metadata.first("left") == "7"
         assert await call.receive() is None
+
+
+@in_asyncio
+async def test_a_channel_for_asyncio_has_the_programs_filters(world):
+    world.put(xds.listener("shop", routes="r", filters=[xds.custom_filter("tenant", TENANT, header="user")]))
+    async with world.channel(http_filters={TENANT: FilterType(Tenant)}) as channel:
+        assert await channel.method("/shop.Cart/Metadata")(b"") == b"tenant"
 
 
 @in_asyncio

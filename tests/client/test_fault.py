@@ -8,7 +8,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from trxds.client.fault_injection_filter import ActiveFaults, Fault, FaultInjection, decide
-from trxds.client.filter_chain import FilterContext, make_chain
+from trxds.client.filter_chain import FilterRegistry
 from trxds.client.filter_protocol import Wait
 from trxds.core.metadata import Metadata
 from trxds.core.status import Status, StatusCode
@@ -189,14 +189,14 @@ async def test_a_cancelled_delay_is_no_active_fault(mock_clock):
 
 
 async def test_the_fault_filters_of_a_channel_share_the_count_of_active_faults():
-    shared = FilterContext(Random(1))
-    one, other = (make_chain(shared, (FaultConfig(delay=Delay(n, share=ALL)),))[0] for n in (1, 2))
-    (elsewhere,) = make_chain(FilterContext(Random(1)), (FaultConfig(delay=DELAY),))
+    registry = FilterRegistry("xds:///shop", Random(1), {})
+    one, other = (registry.make_chain((FaultConfig(delay=Delay(n, share=ALL)),))[0] for n in (1, 2))
+    (elsewhere,) = FilterRegistry("xds:///shop", Random(1), {}).make_chain((FaultConfig(delay=DELAY),))
     assert one._active is other._active is not elsewhere._active
 
 
 def test_a_fault_without_delay_and_abort_makes_no_filter():
-    assert make_chain(FilterContext(Random(1)), (FaultConfig(max_active=3),)) == ()
+    assert FilterRegistry("xds:///shop", Random(1), {}).make_chain((FaultConfig(max_active=3),)) == ()
 
 
 # -- explained

@@ -10,8 +10,10 @@ from pathlib import Path
 from random import Random
 from tempfile import NamedTemporaryFile
 
+from google.protobuf.descriptor_pb2 import FileOptions
 from google.protobuf.message import DecodeError
 
+from trxds.client.custom_filter import FilterType, filter_types
 from trxds.client.fault_injection_filter import decide
 from trxds.client.retry import pushback
 from trxds.core.metadata import Metadata, is_value
@@ -58,6 +60,12 @@ BOOTSTRAP = Bootstrap((ServerConfig("plane:1"),), listener_template="xdstp://fle
 EXPERIMENTS = Experiments(slow_start=True, custom_metrics=True)
 
 CONTEXT = ParseContext(
+    http_filters=filter_types(
+        {
+            "test.Filter": FilterType(lambda settings, context: None),
+            "google.protobuf.FileOptions": FilterType(lambda settings, context: None, message=FileOptions),
+        }
+    ),
     certificate_providers=frozenset({"mesh"}),
     custom_policies={"test.Custom": dict},
     struct_policies=make_struct_policies(EXPERIMENTS),

@@ -45,7 +45,12 @@ _SESSION_IN_A_HEADER = _any(
     strict=True,
 )
 
+_OWN_FILTERS = [
+    xds.custom_filter("own", "test.Filter", share=0.5, names=["a", None]),
+    xds.custom_filter("typed", "google.protobuf.FileOptions", java_package="a"),
+]
 _LISTENERS = [
+    xds.listener("own", routes="r", filters=_OWN_FILTERS),
     xds.listener("shop", routes="r", filters=[xds.stateful_session(path="/shop", ttl=60)]),
     xds.listener("faults", routes="r", filters=[_extension("fault", _FAULT), _extension("ssa", _SESSION_IN_A_HEADER)]),
 ]
@@ -103,6 +108,7 @@ _ROUTES = xds.routes(
     _route("a", safe_regex={"regex": "/shop.*"}) | {"typed_per_filter_config": {"ssa": _OPTIONAL}},
     _route({"cluster_specifier_plugin": "p"}, prefix="/p."),
     {"match": {"prefix": "/none."}, "non_forwarding_action": {}},
+    xds.route("a") | xds.filter_overrides(own=xds.typed_struct("test.Filter", share=1)),
     xds.route({"a": 1, "b": 2}),
 )
 _ROUTES["cluster_specifier_plugins"] = [_PLUGIN]

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import trio
 from support.go_peers import Plane, plane
 
 import trxds
+from trxds import Metadata
+from trxds.filters import FilterContext, FilterType, PickArgs
 from trxds.testing import Call, serve
 from trxds.testing import resources as xds
 from trxds.testing.resources import Resource
@@ -44,6 +47,7 @@ class World:
     hosts: list[str]
     channel: trxds.Channel
     resources: dict[str, Resource]
+    seen: list[Metadata]  # of the calls that reached a host
 
     async def serve(self, **changed: Resource | None) -> None:
         """Another snapshot: without the kinds that are None."""
@@ -63,6 +67,11 @@ class World:
             return error.status
         return None
 
+    async def metadata(self) -> Metadata:
+        """What reaches a host with a call."""
+        await self.host()
+        return self.seen[-1]
+
     async def come_to(self, host: str) -> None:
         """Wait until that one answers."""
         while await self.host() != host:
@@ -70,29 +79,31 @@ class World:
 
 
 @asynccontextmanager
-async def world(protocol: str, *flags: str, filters: tuple[Resource, ...] = ()) -> AsyncIterator[World]:
+async def world(protocol: str, *flags: str, filters: tuple[Resource, ...] = (), **more: Any) -> AsyncIterator[World]:
+    seen: list[Metadata] = []
     with trio.fail_after(PATIENCE):
-        async with plane(*flags) as control, host() as one, host() as other:
+        async with plane(*flags) as control, host(seen) as one, host(seen) as other:
             bootstrap = xds.bootstrap(control.address, features=["xds_v3", PROTOCOLS[protocol]])
-            async with trxds.open_channel("xds:///shop", bootstrap=bootstrap) as channel:
+            async with trxds.open_channel("xds:///shop", bootstrap=bootstrap, **more) as channel:
                 resources = {
                     "LDS": xds.listener("shop", routes="routes", filters=filters),
                     "RDS": xds.routes("routes", xds.route("cart")),
                     "CDS": xds.cluster("cart"),
                     "EDS": endpoints(one),
                 }
-                shop = World(control, [one, other], channel, resources)
+                shop = World(control, [one, other], channel, resources, seen)
                 await shop.serve()
                 await shop.come_to(one)
                 yield shop
 
 
 @asynccontextmanager
-async def host() -> AsyncIterator[str]:
-    """One that says its own address, which is the value."""
+async def host(seen: list[Metadata]) -> AsyncIterator[str]:
+    """One that says its own address, which is the value, and keeps the metadata of its calls."""
     async with serve() as server:
 
         async def say_address(call: Call) -> None:
+            seen.append(call.metadata)
             await call.send(server.address.encode())
 
         server.fallback = say_address
@@ -215,3 +226,42 @@ async def test_a_repaired_cluster_is_acked_with_the_next_response(mode: tuple[st
         with trio.fail_after(AT_ONCE):
             await shop.serve(CDS=xds.cluster("cart", idle_timeout=30))
             await shop.plane.wait_for_request(CLUSTER, refused=False)
+
+
+# -- a filter of the program's own
+
+
+TENANT = "my.pkg.Tenant"  # a TypedStruct, so the control plane needs no message of that name
+LISTENER = xds.listener("shop", routes="routes")["@type"]
+
+
+class Tenant:
+    """Adds the header that its configuration names."""
+
+    def __init__(self, header: str, context: FilterContext) -> None:
+        self.header = header
+
+    def start(self, call: PickArgs) -> None:
+        call.metadata = Metadata([*call.metadata, (self.header, "anna")])
+
+
+def tenant(**fields: str) -> tuple[Resource]:
+    return (xds.custom_filter("tenant", TENANT, **fields),)
+
+
+@in_both_protocols
+async def test_a_filter_of_the_programs_own_is_configured_overridden_and_refused(mode: tuple[str, ...]) -> None:
+    filters = {TENANT: FilterType(Tenant, lambda fields: str(fields["header"]))}
+    async with world(*mode, filters=tenant(header="x-tenant"), http_filters=filters) as shop:
+        assert (await shop.metadata()).first("x-tenant") == "anna"
+        shop.resources["RDS"] = xds.routes(
+            "routes", xds.route("cart") | xds.filter_overrides(tenant=xds.typed_struct(TENANT, header="x-shop"))
+        )
+        await shop.serve()
+        with trio.fail_after(AT_ONCE):
+            while (await shop.metadata()).first("x-shop") is None:
+                pass
+        await shop.serve(LDS=xds.listener("shop", routes="routes", filters=tenant(name="x")))
+        await shop.plane.wait_for_request(LISTENER, refused=True)
+        assert "filter \"tenant\": KeyError: 'header'" in shop.plane.nacks()[-1]["error"]
+        assert (await shop.metadata()).first("x-shop") == "anna"  # by the last good one

@@ -25,6 +25,7 @@ COOKIE = "envoy.extensions.http.stateful_session.cookie.v3.CookieBasedSessionSta
 HEADER = "envoy.extensions.http.stateful_session.header.v3.HeaderBasedSessionState"
 ENVELOPE = "envoy.extensions.http.stateful_session.envelope.v3.EnvelopeSessionState"
 WRAPPER = "envoy.config.route.v3.FilterConfig"
+UNSUPPORTED = "unsupported filter type; mark it is_optional, or give the channel a filter for it (http_filters)"
 RBAC = "envoy.extensions.filters.http.rbac.v3.RBAC"
 CORS = "envoy.extensions.filters.http.cors.v3.Cors"
 
@@ -68,11 +69,11 @@ REFUSED = {
     "filter without a config": (lds({"name": "x"}), "http_filters[0].typed_config error:field not present"),
     "unknown filter": (
         lds(http_filter("cors", CORS)),
-        f"http_filters[0].typed_config.value[{CORS}] error:unsupported filter type",
+        f"http_filters[0].typed_config.value[{CORS}] error:{UNSUPPORTED}",
     ),
     "an override's type as a filter": (
         lds(http_filter("session", PER_ROUTE)),
-        f"http_filters[0].typed_config.value[{PER_ROUTE}] error:unsupported filter type",
+        f"http_filters[0].typed_config.value[{PER_ROUTE}] error:{UNSUPPORTED}",
     ),
     "filter for servers": (
         lds(http_filter("rbac", RBAC)),
@@ -346,7 +347,7 @@ AT = "field:virtual_hosts[0].typed_per_filter_config"
 @pytest.mark.parametrize(
     ("resource", "error"),
     [
-        (override({"@type": T + CORS}), f"{AT}[session].value[{CORS}] error:unsupported filter type"),
+        (override({"@type": T + CORS}), f"{AT}[session].value[{CORS}] error:{UNSUPPORTED}"),
         (override(PER_ROUTE_COOKIE, name=""), f"{AT}[] error:filter name must be non-empty"),
         (
             override({"@type": T + WRAPPER, "disabled": True}),
@@ -354,7 +355,7 @@ AT = "field:virtual_hosts[0].typed_per_filter_config"
         ),
         (
             override({"@type": T + WRAPPER, "config": {"@type": T + CORS}}),
-            f"{AT}[session].value[{WRAPPER}].config.value[{CORS}] error:unsupported filter type",
+            f"{AT}[session].value[{WRAPPER}].config.value[{CORS}] error:{UNSUPPORTED}",
         ),
         (
             override({"@type": T + SESSION}),

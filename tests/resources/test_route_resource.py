@@ -148,7 +148,8 @@ REFUSED = {
     ),
     "override of an unknown filter": (
         {**to(), "typed_per_filter_config": {"x": {"@type": T + "google.protobuf.Duration", "value": "1s"}}},
-        "typed_per_filter_config[x].value[google.protobuf.Duration] error:unsupported filter type",
+        "typed_per_filter_config[x].value[google.protobuf.Duration] error:unsupported filter type; mark it "
+        "is_optional, or give the channel a filter for it (http_filters)",
     ),
 }
 

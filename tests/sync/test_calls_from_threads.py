@@ -12,10 +12,13 @@ import pytest
 import trio
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.message_factory import GetMessageClass
+from support.own_filters import TENANT, Tenant
 
 import trxds
 import trxds.sync
 from trxds import BootstrapError, Connectivity, RpcError, Status, StatusCode
+from trxds.filters import FilterType
+from trxds.testing import resources as xds
 from trxds.transport.client_stream import NO_REPLY, SECOND_REPLY
 
 CALLER = contextvars.ContextVar("caller")
@@ -55,6 +58,12 @@ def test_a_failed_call_of_a_thread_leaves_no_cycle(channel):
         assert [each for each in gc.get_objects() if isinstance(each, RpcError)] == []
     finally:
         gc.enable()
+
+
+def test_a_channel_for_threads_has_the_programs_filters(world):
+    world.put(xds.listener("shop", routes="r", filters=[xds.custom_filter("tenant", TENANT, header="user")]))
+    with world.channel(http_filters={TENANT: FilterType(Tenant)}) as channel:
+        assert channel.method("/shop.Cart/Metadata")(b"") == b"tenant"
 
 
 def test_a_call_of_a_thread_has_a_timeout(channel):

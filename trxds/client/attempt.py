@@ -247,6 +247,13 @@ class Attempt:
             status, now = self.stream.status or OK, self.channel.now()
             notify_ended(trackers, self.args.path, status, self.stream.trailing_metadata, now)
 
+    def refuse(self, problem: Status) -> None:
+        """End the stream, if there is one, with `problem`, even if the server has sent OK."""
+        # A client cannot send a status, so the server gets a RST_STREAM only.
+        if self.stream is not None:
+            self.stream.refuse(problem)
+            self.stream.cancel()
+
     def cancel(self) -> None:
         """Cancel the attempt: another one was chosen, or the call is over. Synchronous and idempotent."""
         if self.stream is not None:

@@ -18,13 +18,11 @@ from trxds.lb.pick import PickArgs, Trace
 from trxds.lb.pick_explanation import TreeNode, explain_pick
 from trxds.resolver.config_selector import Selector
 from trxds.resolver.route_explanation import Explanation
-from trxds.session_affinity.stateful_session_filter import StatefulSession
 
 from .call_protocol import Pairs
 from .call_scope import CallScope
 from .channel_state import ChannelState
-from .fault_injection_filter import Fault
-from .filter_protocol import Filter
+from .filter_protocol import ExplainableFilter, Filter
 from .method import checked_path
 from .open_session import OpenSession, why_not_sticky
 
@@ -68,10 +66,8 @@ def explain(
 def _add_filters(explanation: Explanation, chain: Iterable[Filter], call: PickArgs) -> Explanation:
     """Add the explanations of the filters, up to the one that ends the RPC."""
     for each in chain:
-        if isinstance(each, StatefulSession):
-            explanation = replace(explanation, sessions=(*explanation.sessions, each.explain(call)))
-        elif isinstance(each, Fault):
-            explanation = replace(explanation, faults=(*explanation.faults, each.explain(call)))
+        if isinstance(each, ExplainableFilter):
+            explanation = replace(explanation, filters=(*explanation.filters, each.explain(call)))
         if explanation.outcome:
             break
     return explanation

@@ -11,20 +11,24 @@ import logging
 import math
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from trxds.core.lifetime import Lifetime
 from trxds.core.metadata import Metadata
-from trxds.core.status import Status, StatusCode
+from trxds.core.status import RpcError, Status, StatusCode
 from trxds.lb.pick import PickArgs
 from trxds.resolver.config_selector import Selection
-from trxds.resolver.method_config import MethodConfig
+from trxds.resolver.method_config import NO_METHOD_CONFIG, MethodConfig
 
+from .call_filters import CallFilters
 from .call_scope import CallScope
 from .channel_state import ChannelState
 from .dataplane import LiveDataPlane
-from .filter_protocol import Filter, Respond, Wait
+from .filter_protocol import Filter, FilterCall, Respond, Wait
 
 _log = logging.getLogger("trxds.client")
+
+_DECISIONS: Final = (Wait, Status, FilterCall)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -35,6 +39,7 @@ class CallRoute:
     config: MethodConfig
     responders: tuple[Respond, ...]
     hold: Lifetime | None  # on the cluster
+    filters: CallFilters | None = None  # those that follow the call to its end
 
     def respond(self, metadata: Metadata) -> Metadata:
         """Return the response's metadata as the filters leave it; with it the call is committed."""
@@ -54,6 +59,10 @@ class CallRoute:
         if self.hold is not None:
             hold, self.hold = self.hold, None
             hold.release()
+
+
+NO_ROUTE = CallRoute(PickArgs(""), NO_METHOD_CONFIG, (), None)
+"""In the place of the route of a call that has none yet, so that a call need not test for it."""
 
 
 class NextConfiguration:
@@ -76,7 +85,8 @@ async def find_route(
     channel: ChannelState, scope: CallScope, metadata: Metadata, wait_for_ready: bool | None
 ) -> CallRoute | Status:
     """Return the call's route, or the status of one without; wait for filters, and perhaps a new configuration."""
-    live, path = channel.data_plane, scope.path
+    live = channel.data_plane
+    path = scope.path
     plane = live.current
     assert plane is not None
     while not isinstance(selection := plane.selector.choose(path, metadata), Selection):
@@ -93,6 +103,7 @@ async def find_route(
     if not selection.cluster.filters:
         return CallRoute(args, route.config, (), table.keep_cluster(args.cluster))
     responders: tuple[Respond, ...] = ()
+    following: CallFilters | None = None
     held: Lifetime | None = None
     try:
         for each in selection.cluster.filters:
@@ -100,25 +111,43 @@ async def find_route(
                 answer = each.start(args)
             except Exception:
                 answer = _filter_exception(each, path)
-            if isinstance(answer, Wait):
-                # A60: a filter that waits may still choose any cluster of the route, so the whole route table is held.
-                # Without such a wait no update can come between the choice of a cluster and the hold on it.
-                if held is None:
-                    held = table.lifetime
-                    held.acquire()
-                scope.waiting_for = f"the filter {type(each).__name__}"
-                answer = await scope.run_with_deadline(answer.step)
-            if isinstance(answer, Status):
-                return route.annotate_filter_status(answer)
+            # One test for what most filters return: nothing, or a function.
+            if isinstance(answer, _DECISIONS):
+                if isinstance(answer, Wait):
+                    # A60: a filter that waits may still choose any cluster of the route, so the whole route table is
+                    # held. Without such a wait no update can come between the choice of a cluster and the hold on it.
+                    if held is None:
+                        held = table.lifetime
+                        held.acquire()
+                    scope.waiting_for = f"the filter {filter_label(each)}"
+                    answer = await scope.run_with_deadline(answer.step)
+                if isinstance(answer, Status):
+                    if following is not None:
+                        following.close(answer)
+                    return route.annotate_filter_status(answer)
+                if isinstance(answer, FilterCall):
+                    if following is None:
+                        following = CallFilters(path)
+                    answer = following.add(answer, filter_label(each))
             if answer is not None:
-                responders += (answer,)
+                # In the opposite order on the way back: the first filter is the outermost.
+                responders = (answer, *responders)
         scope.check_open()
-        return CallRoute(args, route.config, responders, table.keep_cluster(args.cluster))
+        return CallRoute(args, route.config, responders, table.keep_cluster(args.cluster), following)
+    except BaseException as error:
+        if following is not None:
+            following.close(error.status if isinstance(error, RpcError) else None)
+        raise
     finally:
         if held is not None:
             held.release()
 
 
+def filter_label(http_filter: Filter) -> str:
+    """Return the name of a filter for messages."""
+    return str(getattr(http_filter, "label", type(http_filter).__name__))
+
+
 def _filter_exception(http_filter: Filter, path: str) -> Status:
     _log.exception("filter %r raised; the RPC to %s fails", http_filter, path)
-    return Status(StatusCode.INTERNAL, f"the filter {type(http_filter).__name__} raised an exception, see the log")
+    return Status(StatusCode.INTERNAL, f"the filter {filter_label(http_filter)} raised an exception, see the log")

@@ -44,6 +44,7 @@ from .channel_log import ChannelLog
 from .channel_state import ChannelState
 from .client_channel import IDLE_TIMEOUT, ClientChannel, checked_idle_timeout
 from .credentials import ChannelCredentials, checked_credentials
+from .custom_filter import FilterType
 from .decision_log import log_decisions
 from .fork import mark_after_fork
 from .health_check import make_health_check
@@ -279,6 +280,7 @@ async def open_channel(
     sticky_aggregates: bool = False,
     credentials: ChannelCredentials = INSECURE,
     policies: Mapping[str, PolicyType] | None = None,
+    http_filters: Mapping[str, FilterType] | None = None,
     http_proxy: str | None = None,
     telemetry: Telemetry | Iterable[Telemetry] = (),
     admin: str | Admin | None = None,
@@ -300,7 +302,7 @@ async def open_channel(
         user_agent: As in `shop/2.1`; it follows trxds's own name and version in the header of that name.
         bootstrap: A path, or the document itself as a dict. Without it the environment variables GRPC_XDS_BOOTSTRAP (a
             path) and GRPC_XDS_BOOTSTRAP_CONFIG (inline JSON) name it.
-        xds: A shared client from `open_xds_client`, which then takes `bootstrap` and `policies`.
+        xds: A shared client from `open_xds_client`, which then takes `bootstrap`, `policies` and `http_filters`.
         interceptors: They wrap every call; the first one is the outermost (`docs/calls.md`).
         compression: `gzip`, `deflate` or `identity`, for requests whose call does not name another. Replies may be
             compressed in either way, or not at all.
@@ -331,6 +333,8 @@ async def open_channel(
         credentials: For the hosts: `trxds.insecure()`, `trxds.tls(...)`, or `trxds.xds_credentials(fallback)` to let
             the control plane decide (A29).
         policies: Custom load balancing policies, by the name that a cluster or a service config uses (A52).
+        http_filters: Custom HTTP filters for xDS targets, by the name of their configuration's type in a listener (A39;
+            `docs/writing-a-filter.md`).
         http_proxy: The HTTP CONNECT proxy for a `dns:` target and for control planes (A1), as in
             `http://user:password@proxy.example:3128`. None takes it from the environment (`docs/security.md`); "" is
             none.
@@ -340,8 +344,8 @@ async def open_channel(
         network: It replaces TCP, for tests.
 
     Raises:
-        ValueError: The target is malformed, a compression is unknown, a policy has the name of a built-in one, the
-            service config is wrong, a time is out of range, or other machines could reach the `admin` address.
+        ValueError: The target is malformed, a compression is unknown, a policy or a filter has the name of a built-in
+            one, the service config is wrong, a time is out of range, or other machines could reach the `admin` address.
         BootstrapError: The bootstrap is missing or wrong.
         RuntimeError: The caller runs outside of Trio; asyncio programs use `trxds.aio`.
         OSError: Nobody can listen at `admin`.
@@ -357,12 +361,22 @@ async def open_channel(
         _check_unset(target, "a control plane has its own", service_config=service_config)
         _check_unset(target, "the stateful session filter of the Listener makes sessions sticky", affinity=affinity)
         setup = xds_setup(
-            target, checked_authority(authority), bootstrap, xds, policies, network, limits, observers, find_proxy
+            target,
+            checked_authority(authority),
+            bootstrap,
+            xds,
+            policies,
+            http_filters,
+            network,
+            limits,
+            observers,
+            find_proxy,
         )
         setup = replace(setup, sticky_aggregates=sticky_aggregates)
     else:
         sticky = sticky_aggregates or None
-        _check_unset(target, "no control plane is asked", bootstrap=bootstrap, xds=xds, sticky_aggregates=sticky)
+        of_control_plane = {"bootstrap": bootstrap, "xds": xds, "http_filters": http_filters}
+        _check_unset(target, "no control plane is asked", sticky_aggregates=sticky, **of_control_plane)
         authority = checked_authority(authority)
         if find_proxy is not None:
             network = TargetProxyNetwork(network, find_proxy)

@@ -38,7 +38,7 @@ from trxds.transport.pool import SubchannelPool
 
 from .channel_state import ChannelState
 from .decision_log import policy_decision_log
-from .filter_chain import FilterContext, make_chain
+from .filter_chain import FilterRegistry
 from .resolver_setup import ResolverInterface, ResolverSetup
 
 _log = logging.getLogger("trxds.client")
@@ -75,7 +75,7 @@ class ClientChannel:
         self._pool = pool
         self._idle_timeout = idle_timeout
         state.sessions.pinned.watch_hosts(lambda: pool.hosts)
-        self._make_chain = partial(make_chain, FilterContext(state.random))
+        self._make_chain = FilterRegistry(state.lifecycle.target, state.random, setup.http_filters).make_chain
         custom = {name: make_checked_factory(kind.make) for name, kind in setup.policies.items()}
         ring_hash = partial(RingHash, size_cap=read_size_cap(os.environ))
         override_host = partial(OverrideHost, spread_within=spread_within)

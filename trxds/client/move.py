@@ -139,9 +139,13 @@ class Move:
                 raise RpcError(route)
             try:
                 await self._wait_for_host(route, scope, pin)
+                if route.filters is not None:
+                    route.filters.end_headers()
                 target.record_response(route.respond(EMPTY), route.args, target.view)
             finally:
                 route.release()
+                if route.filters is not None:
+                    route.filters.close(None)
         finally:
             state.calls.open.pop(self, None)
             session.end_call(self)

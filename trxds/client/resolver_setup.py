@@ -18,6 +18,7 @@ from trxds.resolver.xds_resolver import ResolverResultHandler
 from trxds.transport.certificates import CertificateFiles
 
 from .background_services import Services
+from .custom_filter import HttpFilters
 
 if TYPE_CHECKING:
     from trxds.xds.xds_client import XdsClient
@@ -54,6 +55,7 @@ class ResolverSetup:
     the certificates that a control plane may name (A29); `services` run as long as the channel. `throttling` is that of
     retries (A6), and `str(first_wait)` names the object of a first call's wait. With `sticky_aggregates` sessions stay
     in their leaf of an aggregate. `health_check_service` is the name to ask hosts for, None to ask none (A17).
+    `http_filters` are the user's own, by the types of their configurations (A39).
     """
 
     authority: str
@@ -70,6 +72,7 @@ class ResolverSetup:
     first_wait: object = "a configuration from the control plane"
     sticky_aggregates: bool = False
     health_check_service: str | None = None
+    http_filters: HttpFilters = field(default_factory=dict)
 
 
 OVERRIDE_HOST_VARIABLE = "GRPC_EXPERIMENTAL_XDS_ENABLE_OVERRIDE_HOST"

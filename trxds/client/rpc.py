@@ -25,7 +25,7 @@ from trxds.transport.compression import compress
 
 from .attempt import Attempt, AttemptFailed
 from .attempt_timeout import AttemptTimeout
-from .call_routing import CallRoute, find_route
+from .call_routing import NO_ROUTE, find_route
 from .call_scope import CallScope
 from .call_settings import CallSettings
 from .call_telemetry import CallTelemetry
@@ -79,7 +79,7 @@ class Rpc:
         self._metadata = metadata
         self._settings = settings
         self._request: bytes | ReplayBuffer
-        self._route: CallRoute | None = None
+        self._route = NO_ROUTE
         self._retry: RetryState | None = None
         self._telemetry: CallTelemetry | None = None  # None without an observer
         # This follows everything that may raise: a call that was registered must be closed.
@@ -128,7 +128,8 @@ class Rpc:
 
         A single message is sent with the headers; the messages of a buffer are replayed on each attempt.
         """
-        scope, channel = self.scope, self._channel
+        scope = self.scope
+        channel = self._channel
         if scope.deadline <= scope.started:
             await trio.lowlevel.checkpoint_if_cancelled()
             raise scope.deadline_error()
@@ -142,7 +143,8 @@ class Rpc:
         if isinstance(route, Status):
             return route
         # A31: the cluster is chosen once for a call, and every attempt stays in it.
-        self._route, config = route, route.config
+        self._route = route
+        config = route.config
         if self._session is not None:
             problem = self._session.check_sticky(route.args)
             if problem is not None:
@@ -152,7 +154,7 @@ class Rpc:
         if self._telemetry is not None:
             self._telemetry.record_route(route.args.cluster, config.hedging is not None)
         settings = self._settings
-        if isinstance(request, bytes) and (settings.encoding or len(request) > settings.max_send_size):
+        if isinstance(request, bytes) and (route.filters or settings.encoding or len(request) > settings.max_send_size):
             outgoing = self.outgoing(request)
             if isinstance(outgoing, Status):
                 return outgoing
@@ -189,7 +191,6 @@ class Rpc:
 
     def _new_attempt(self, number: int = 0, refusals: int = 0, transparent: bool = False) -> Attempt:
         route = self._route
-        assert route is not None
         # A66: an attempt begins after name resolution and filters and before its pick.
         telemetry = self._telemetry.new_attempt(number, transparent) if self._telemetry is not None else None
         channel, deadline = self._channel, self.scope.deadline
@@ -199,8 +200,13 @@ class Rpc:
         return attempt
 
     def outgoing(self, payload: bytes, *, compressed: bool = True) -> bytes | Status:
-        """Return the bytes to send; a status if the uncompressed message is longer than `max_send_size`."""
+        """Return the bytes to send; a status if a filter fails, or the message is longer than `max_send_size`."""
         settings = self._settings
+        if self._route.filters is not None:
+            filtered = self._route.filters.send(payload)
+            if isinstance(filtered, Status):
+                return filtered
+            payload = filtered
         if len(payload) > settings.max_send_size:
             limit = f"the limit of {settings.max_send_size}; raise max_send_size, or the service config's"
             text = f"{self.scope.path}: message of {len(payload)} bytes is larger than {limit}"
@@ -230,7 +236,6 @@ class Rpc:
         if failed.refused:
             self.attempt = self._transparent_retry(attempt)
             return True
-        assert self._route is not None
         policy = self._route.config.retry
         if policy is None:
             return False
@@ -273,7 +278,6 @@ class Rpc:
 
     def commit(self, attempt: Attempt) -> None:
         """Commit a hedged call to the chosen attempt (A6)."""
-        assert self._route is not None
         self.attempt = attempt
         attempt.committed = True
         self._route.args.override = attempt.args.override  # its host becomes the session's
@@ -283,29 +287,36 @@ class Rpc:
 
     def on_headers(self) -> None:
         """Commit the call to its attempt; the task that reads the connection calls this when the response begins."""
-        attempt, route = self.attempt, self._route
-        assert attempt is not None and attempt.stream is not None and route is not None
+        attempt = self.attempt
+        assert attempt is not None and attempt.stream is not None
         # A6: a trailers-only response does not commit a call and does not come here, so it may be retried.
         attempt.committed = True
-        attempt.initial = self._respond(attempt.stream.initial_metadata or EMPTY, route)
+        attempt.initial = self._respond(attempt.stream.initial_metadata or EMPTY)
 
-    def _respond(self, metadata: Metadata, route: CallRoute) -> Metadata:
-        metadata = route.respond(metadata)
+    def _respond(self, metadata: Metadata) -> Metadata:
+        metadata = self._route.respond(metadata)
         if self._telemetry is not None:
-            self._telemetry.record_response(route.args)
+            self._telemetry.record_response(self._route.args)
         if self._session is not None and self._seen is not None:
-            self._session.cookies.record_response(metadata, route.args, self._seen)
+            self._session.cookies.record_response(metadata, self._route.args, self._seen)
         return metadata
 
     def final_status(self) -> Status:
         """Return the status of the ended stream; set the trailing metadata as the filters leave it."""
         attempt = self.attempt
-        assert attempt is not None and attempt.stream is not None and attempt.stream.status is not None
-        stream, status = attempt.stream, attempt.stream.status
+        assert attempt is not None
+        stream = attempt.stream
+        assert stream is not None
+        status = stream.status
+        assert status is not None
         attempt.trailing = stream.trailing_metadata
         # A55: a trailers-only response has its Set-Cookie in the trailers.
-        if stream.trailers_only and self._route is not None:
-            attempt.trailing = self._respond(attempt.trailing, self._route)
+        if stream.trailers_only:
+            if self._route.filters is not None:
+                self._route.filters.end_headers()
+            attempt.trailing = self._respond(attempt.trailing)
+        if self._route.filters is not None:
+            attempt.trailing = self._route.filters.trailers(status, attempt.trailing)
         attempt.end()
         # A6: calls that succeed return tokens; attempts that fail take them (`retry.py`).
         if self._channel.throttle is not None and status.ok:
@@ -314,22 +325,29 @@ class Rpc:
 
     def parse(self, payload: bytes, deserialize: Callable[[bytes], T]) -> T:
         """Return the deserialized message; bytes that cannot be parsed end the call with INTERNAL."""
+        if self._route.filters is not None:
+            filtered = self._route.filters.receive(payload)
+            if isinstance(filtered, Status):
+                assert self.attempt is not None
+                self.attempt.refuse(filtered)
+                raise self.error(filtered)
+            payload = filtered
         try:
             return deserialize(payload)
         except Exception as error:
-            assert self.attempt is not None and self.attempt.stream is not None
-            stream = self.attempt.stream
-            message = f"{self.scope.path}: a reply of {len(payload)} bytes from {stream.peer} cannot be parsed: {error}"
+            assert self.attempt is not None
+            peer = self.attempt.peer
+            message = f"{self.scope.path}: a reply of {len(payload)} bytes from {peer} cannot be parsed: {error}"
             problem = Status(StatusCode.INTERNAL, message)
-            # A client cannot send a status, so the server gets a RST_STREAM only.
-            stream.refuse(problem)  # the call counts as failed, even if the server sent OK
-            stream.cancel()
+            self.attempt.refuse(problem)
             raise self.error(problem) from error
 
     def error(self, status: Status) -> RpcError:
         """Return the exception for a status, with the response's metadata and the peer."""
         if self._telemetry is not None:
             self._telemetry.failure = status
+        if self._route.filters is not None:
+            self._route.filters.failure = status
         attempt = self.attempt
         if attempt is None:
             return RpcError(status)
@@ -344,7 +362,7 @@ class Rpc:
             # The caller's own cancel scope is about to end the call, and its code expects `Cancelled`.
             await trio.sleep_until(deadline + _GRACE)
         found_no_host = self.attempt is None or self.attempt.stream is None
-        if found_no_host and status.code is StatusCode.UNAVAILABLE and self._route is not None:
+        if found_no_host and status.code is StatusCode.UNAVAILABLE and self._route is not NO_ROUTE:
             status = self._channel.ignored_tls.with_note(status, self._route.args.cluster)
         return self.error(status)
 
@@ -360,9 +378,8 @@ class Rpc:
 
     def end_call(self, status: Status) -> None:
         """End the call with `status`, whatever the server has sent of it, because its caller has cancelled it."""
-        if self.attempt is not None and self.attempt.stream is not None:
-            self.attempt.stream.refuse(status)
-            self.attempt.stream.cancel()
+        if self.attempt is not None:
+            self.attempt.refuse(status)
         if self.hedging is not None:
             self.hedging.give_up(status)
         self.scope.end_call(status)
@@ -376,7 +393,9 @@ class Rpc:
 
     def close(self) -> None:
         """Release everything: stream, cluster, trackers, and the session's first-call gate."""
-        attempt, calls, stream = self.attempt, self._channel.calls, None
+        stream = None
+        attempt = self.attempt
+        calls = self._channel.calls
         if attempt is not None:
             stream = attempt.stream
             if stream is not None:
@@ -387,8 +406,10 @@ class Rpc:
                     calls.succeeded += 1
             if attempt.trackers or attempt.telemetry is not None:
                 attempt.end()
-        if self._route is not None and self._route.hold is not None:
+        if self._route.hold is not None:
             self._route.release()
+        if self._route.filters is not None:
+            self._route.filters.close(stream.status if stream is not None else None)
         if self.hedging is not None:
             self.hedging.stop()
         calls.open.pop(self, None)

@@ -27,6 +27,7 @@ from trxds.resolver.route_timeout import TimeoutRule
 from trxds.resolver.xds_resolver import ResolverResultHandler, XdsResolver
 from trxds.resources.context import ParseContext
 from trxds.resources.experiments import read_experiments
+from trxds.resources.filter_config import HttpFilterType
 from trxds.transport.connect import Network, TcpNetwork
 from trxds.transport.http_proxy import FindProxy, ServerProxyNetwork, proxy_finder
 from trxds.xds.bootstrap import Bootstrap, load, parse, read
@@ -36,6 +37,7 @@ from trxds.xds.xds_client import XdsClient
 
 from .background_services import run_with_services
 from .channel_log import ChannelLog
+from .custom_filter import FilterType, HttpFilters, filter_types
 from .decision_log import log_decisions
 from .resolver_setup import Policies, ResolverSetup, check_policies, is_override_host_enabled
 
@@ -52,15 +54,18 @@ class SharedXdsClient:
         policies: Mapping[str, PolicyType],
         observers: Observers,
         find_proxy: FindProxy | None = None,
+        http_filters: HttpFilters | None = None,
     ) -> None:
         check_policies(policies)
+        self._http_filters = http_filters or {}
         self._settings = settings
         self._policies = policies
         self._limits = CircuitBreakers()  # A32: requests are counted over all channels of a client
         self._loads = LoadStore()
         if find_proxy is not None:
             network = ServerProxyNetwork(network, find_proxy)
-        self._client = make_client(settings, network, new_random(), policies, self._loads, observers)
+        filters = filter_types(self._http_filters)
+        self._client = make_client(settings, network, new_random(), policies, filters, self._loads, observers)
         self._closed = False
         self._crash: BaseException | None = None
 
@@ -87,6 +92,7 @@ async def open_xds_client(
     *,
     bootstrap: BootstrapSource = None,
     policies: Mapping[str, PolicyType] | None = None,
+    http_filters: Mapping[str, FilterType] | None = None,
     http_proxy: str | None = None,
     telemetry: Telemetry | Iterable[Telemetry] = (),
     network: Network | None = None,
@@ -98,8 +104,8 @@ async def open_xds_client(
     "#shared" (A78). Channels that are open when the block is left keep their configuration; calls that wait for one
     fail.
 
-    Raises `ValueError` for the name of a built-in policy, `BootstrapError` for a bad bootstrap, and `RuntimeError`
-    outside of Trio, before anything runs. Leaving is always a checkpoint, and entering is none.
+    Raises `ValueError` for the name of a built-in policy or filter, `BootstrapError` for a bad bootstrap, and
+    `RuntimeError` outside of Trio, before anything runs. Leaving is always a checkpoint, and entering is none.
     """
     remedies = (f"use trxds.{each}.open_channel, which has an xDS client of its own" for each in ("aio", "sync"))
     check_in_trio("trxds.open_xds_client", *remedies)
@@ -107,7 +113,8 @@ async def open_xds_client(
     observe(observers, telemetry, "#shared", lambda address, backend="": NOWHERE)
     log_decisions(observers, "shared xDS client")
     find_proxy = proxy_finder(http_proxy if network is None else http_proxy or "", os.environ)
-    xds = SharedXdsClient(load_settings(bootstrap), network or TcpNetwork(), policies or {}, observers, find_proxy)
+    settings, network = load_settings(bootstrap), network or TcpNetwork()
+    xds = SharedXdsClient(settings, network, policies or {}, observers, find_proxy, http_filters)
     with observers.closing():
         async with run_with_services("the xDS client", {"ads": xds._client.run}, xds._close):
             yield xds
@@ -121,6 +128,7 @@ def xds_setup(
     bootstrap: BootstrapSource,
     xds: SharedXdsClient | None,
     policies: Policies | None,
+    http_filters: HttpFilters | None,
     network: Network,
     limits: TimeoutRule,
     observers: Observers,
@@ -131,10 +139,12 @@ def xds_setup(
     An `authority` replaces the target's; it also selects the virtual host.
     """
     if xds is None:
-        shared = SharedXdsClient(load_settings(bootstrap), network, policies or {}, observers, find_proxy)
-    elif bootstrap is not None or policies is not None:
-        # A shared client parses resources once for all channels, with one bootstrap and one set of custom policies.
-        raise ValueError("bootstrap and policies are the xDS client's when it is shared; give them to open_xds_client")
+        settings = load_settings(bootstrap)
+        shared = SharedXdsClient(settings, network, policies or {}, observers, find_proxy, http_filters)
+    elif bootstrap is not None or policies is not None or http_filters is not None:
+        # A shared client parses resources once for all channels: one bootstrap, one set of custom policies and filters.
+        what = "bootstrap, policies and http_filters are the xDS client's when it is shared"
+        raise ValueError(f"{what}; give them to open_xds_client")
     else:
         xds._check_open()
         shared = xds
@@ -160,6 +170,7 @@ def xds_setup(
         {"ads": client.run} if xds is None else {},
         client,
         first_wait=first_wait,
+        http_filters=shared._http_filters,
     )
 
 
@@ -194,12 +205,14 @@ def make_client(
     network: Network,
     random: Random,
     policies: Mapping[str, PolicyType],
+    filters: Mapping[str, HttpFilterType],
     loads: LoadStore,
     observers: Observers,
 ) -> XdsClient:
     """Return an xDS client that does not run yet; gRPC's environment variables switch features."""
     experiments = read_experiments(os.environ)
     context = ParseContext(
+        http_filters=filters,
         custom_policies={name: kind.parse for name, kind in policies.items()},
         struct_policies=make_struct_policies(experiments),
         certificate_providers=frozenset(settings.certificate_providers),

@@ -87,5 +87,5 @@ def _merge(
     for scope, overrides in scopes:
         override = overrides.get(http_filter.name)
         if override is not None and has_type_of(override, http_filter):
-            return EffectiveFilter(http_filter.name, override, scope)
+            return EffectiveFilter(http_filter.name, override.applied_to(http_filter.config), scope)
     return None if http_filter.disabled else EffectiveFilter(http_filter.name, http_filter.config, "listener")

@@ -19,8 +19,10 @@ MAX_SHOWN = 5  # of the places that have the same override
 
 def has_type_of(override: FilterConfig, http_filter: HttpFilter) -> bool:
     """Return whether the override is one for this type of filter."""
-    # A filter parses both of its messages into one class, so that an override can replace the listener's value.
-    return type(override) is type(http_filter.config)
+    # A filter parses both of its messages into one class, so that an override can replace the listener's value. All of
+    # the program's own filters have one class.
+    config = http_filter.config
+    return type(override) is type(config) and override.config_type == config.config_type
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,6 +102,28 @@ class SessionStep:
 
 
 @dataclass(frozen=True, slots=True)
+class FilterStep:
+    """The decision of a program's own HTTP filter about the RPC, in words; `name` is set by the client.
+
+    `delay` is in seconds; with a `status` the RPC ends there, after the delay. `is_opaque`: the filter does not explain
+    itself, and the explanation goes on as if it let the RPC pass.
+    """
+
+    verdict: str
+    delay: float = 0.0
+    status: Status | None = None
+    name: str = ""
+    is_opaque: bool = False
+
+    def __str__(self) -> str:
+        return f'filter "{self.name}": {self.verdict}'
+
+
+FilterDecision: TypeAlias = FaultStep | SessionStep | FilterStep
+"""The decision of an HTTP filter, in an explanation."""
+
+
+@dataclass(frozen=True, slots=True)
 class TraceStep:
     """One policy's decision: what it saw, what it chose, and why.
 

@@ -16,7 +16,17 @@ from trxds.core.status import Status
 from .as_plain_data import as_plain_data
 from .http_filters import EffectiveFilter
 from .match_reasons import match_verdict
-from .pick_outcomes import FaultStep, Outcome, PickDropped, PickedSubchannel, PickFailed, SessionStep, TraceStep
+from .pick_outcomes import (
+    FaultStep,
+    FilterDecision,
+    FilterStep,
+    Outcome,
+    PickDropped,
+    PickedSubchannel,
+    PickFailed,
+    SessionStep,
+    TraceStep,
+)
 from .route_timeout import RouteTimeout
 from .routes import BoundCluster, BoundRoute, BoundRoutes
 
@@ -80,9 +90,10 @@ class Explanation:
     """The way of an RPC: a `chosen` route or a `refusal`. `str` shows it line by line.
 
     A refusal that `may_change` depends on the state of the configuration: an RPC that waits for ready waits for another
-    one. `faults` are the effects of fault filters, which may end the RPC. `sessions` are what session filters read, and
-    may choose another cluster than `chosen` has. `steps` are the policies that the RPC passes, from the root of the
-    tree to its `outcome`. `unsticky` says why no session filter takes part, if the RPC has a session or a cookie.
+    one. `filters` are the decisions of the HTTP filters, in the order in which they run, up to one that ends the RPC;
+    `faults` and `sessions` are those of the fault and the session filters, which may choose another cluster than
+    `chosen` has. `steps` are the policies that the RPC passes, from the root of the tree to its `outcome`. `unsticky`
+    says why no session filter takes part, if the RPC has a session or a cookie.
     """
 
     method: str
@@ -91,18 +102,28 @@ class Explanation:
     chosen: MatchedRoute | None = None
     refusal: Status | None = None
     may_change: bool = False
-    faults: tuple[FaultStep, ...] = ()
-    sessions: tuple[SessionStep, ...] = ()
+    filters: tuple[FilterDecision, ...] = ()
     steps: tuple[TraceStep, ...] = ()
     unsticky: str = ""
+
+    @property
+    def faults(self) -> tuple[FaultStep, ...]:
+        """Return the effects of the fault filters."""
+        return tuple(each for each in self.filters if isinstance(each, FaultStep))
+
+    @property
+    def sessions(self) -> tuple[SessionStep, ...]:
+        """Return what the session filters read."""
+        return tuple(each for each in self.filters if isinstance(each, SessionStep))
 
     @property
     def outcome(self) -> Outcome | None:
         """Return the RPC's outcome; None only if the explanation does not include the policies."""
         if self.refusal is not None:
             return PickFailed(self.refusal) if self.may_change else PickDropped(self.refusal)
-        if self.faults and self.faults[-1].status is not None:
-            return PickDropped(self.faults[-1].status)
+        match self.filters[-1:]:
+            case (FaultStep(status=Status() as status) | FilterStep(status=Status() as status),):
+                return PickDropped(status)
         return self.steps[-1].outcome if self.steps else None
 
     @property
@@ -111,9 +132,10 @@ class Explanation:
         return self.outcome.address if isinstance(self.outcome, PickedSubchannel) else ""
 
     def as_data(self) -> dict[str, Any]:
-        """Return the explanation in JSON's types: its fields by name, the outcome and the host."""
+        """Return the explanation in JSON's types: its fields by name, faults, sessions, the outcome and the host."""
         data = {each.name: as_plain_data(getattr(self, each.name)) for each in fields(self)}
-        return data | {"outcome": as_plain_data(self.outcome), "host": self.host}
+        of_types = {name: as_plain_data(getattr(self, name)) for name in ("faults", "sessions")}
+        return data | of_types | {"outcome": as_plain_data(self.outcome), "host": self.host}
 
     def __repr__(self) -> str:
         if self.chosen is None:
@@ -132,8 +154,7 @@ class Explanation:
             yield f"{len(self.passed) - MAX_SHOWN} more routes do not match"
         if self.chosen is not None:
             yield from self.chosen.lines()
-        yield from map(str, self.faults)
-        yield from map(str, self.sessions)
+        yield from map(str, self.filters)
         if self.unsticky:
             yield f"not sticky: {self.unsticky}"
         yield from map(str, self.steps)

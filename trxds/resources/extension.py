@@ -1,7 +1,8 @@
 """Extensions: the messages in an Any (A52).
 
 A TypedStruct names the type of its content, which is JSON, because its receiver may not have that type as a message.
-gRPC takes a TypedStruct for custom LB policies only (A52); elsewhere it counts as an unsupported type.
+gRPC takes a TypedStruct for a program's own LB policies and HTTP filters only (A39, A52); elsewhere it counts as an
+unsupported type.
 """
 
 from __future__ import annotations
@@ -19,12 +20,16 @@ _TYPED_STRUCTS = {protos.type_name(each): each for each in (protos.TypedStruct, 
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """An extension by `type_name`, without the URL's prefix. A TypedStruct of that type has `fields` and no `value`."""
+    """An extension by `type_name`, without the URL's prefix. A TypedStruct of that type has `fields` and no `value`.
+
+    `filter_name` is the name of the HTTP filter that it configures, if it does.
+    """
 
     type_name: str
     value: bytes | None
     problems: ValidationErrors  # at the value, for its parser
     fields: Mapping[str, Any] | None = None
+    filter_name: str = ""
 
     def parse(self, message_class: Any) -> Any | None:
         """Return the message, or None if it cannot be parsed (or is a TypedStruct)."""

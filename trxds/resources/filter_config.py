@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING
 
 from .extension import Extension
 
@@ -16,8 +16,16 @@ class FilterConfig:
     A configuration is a `config_type` in the listener and an `override_type` in routes; both are message names.
     """
 
-    config_type: ClassVar[str] = ""
-    override_type: ClassVar[str] = ""
+    if TYPE_CHECKING:  # a subclass has them as constants or as fields
+
+        @property
+        def config_type(self) -> str: ...
+        @property
+        def override_type(self) -> str: ...
+
+    def applied_to(self, base: FilterConfig) -> FilterConfig:
+        """Return the configuration of a filter with this override of `base`, which replaces it entirely (A39)."""
+        return self
 
 
 @dataclass(frozen=True, slots=True)

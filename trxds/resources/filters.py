@@ -7,7 +7,7 @@ client does not know or cannot run is an error, unless the control plane marks i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 
@@ -19,6 +19,8 @@ from .stateful_session import STATEFUL_SESSION
 from .validation_errors import ValidationErrors
 
 _WRAPPER = protos.type_name(protos.FilterConfig)
+# The words of the C++ client, which people search for, and the remedies.
+_UNSUPPORTED = "unsupported filter type; mark it is_optional, or give the channel a filter for it (http_filters)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ def parse_http_filters(
             continue
         # Before it is parsed: after a router that cannot be parsed, "must be the last" still holds for the others.
         kinds.append((kind, at))
-        parsed = kind.parse(config)
+        parsed = kind.parse(replace(config, filter_name=message.name))
         if parsed is not None:
             chain.append(HttpFilter(message.name, parsed, message.disabled))
     # A39: also if all of them were optional and unknown, since every chain ends with a router.
@@ -130,7 +132,7 @@ def _usable(config: Extension, optional: bool, context: FilterContext) -> HttpFi
         return kind
     if not optional:
         known = kind is not None and kind.config_type == config.type_name
-        config.problems.add("filter is not supported on clients" if known else "unsupported filter type")
+        config.problems.add("filter is not supported on clients" if known else _UNSUPPORTED)
     return None
 
 
@@ -166,7 +168,7 @@ def parse_filter_overrides(
         at = problems.at(f"typed_per_filter_config[{name}]")
         if not name:
             at.add("filter name must be non-empty")
-        config = _override(messages[name], context, at)
+        config = _override(name, messages[name], context, at)
         if config is not None:
             overrides[name] = config
     return overrides
@@ -175,7 +177,7 @@ def parse_filter_overrides(
 _NO_OVERRIDES: Mapping[str, FilterConfig] = MappingProxyType({})
 
 
-def _override(packed: Any, context: FilterContext, problems: ValidationErrors) -> FilterConfig | None:
+def _override(name: str, packed: Any, context: FilterContext, problems: ValidationErrors) -> FilterConfig | None:
     config = unpack(packed, problems)
     optional = False
     if config is not None and config.type_name == _WRAPPER:
@@ -185,7 +187,7 @@ def _override(packed: Any, context: FilterContext, problems: ValidationErrors) -
     kind = _known(config.type_name, context)
     if kind is None:
         if not optional:
-            config.problems.add("unsupported filter type")
+            config.problems.add(_UNSUPPORTED)
         return None
     if kind.parse_override is None:
         config.problems.add(f"{kind.config_type} does not support overrides")
@@ -194,7 +196,7 @@ def _override(packed: Any, context: FilterContext, problems: ValidationErrors) -
         # A39: the listener's type is no override, even if its bytes can be parsed as one.
         config.problems.add(f"an override of this filter is a {kind.override_type}")
         return None
-    return kind.parse_override(config)
+    return kind.parse_override(replace(config, filter_name=name))
 
 
 def _unwrap(wrapped: Extension) -> tuple[Extension | None, bool]:
