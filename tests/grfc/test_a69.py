@@ -161,6 +161,13 @@ def test_names_of_files_mean_nothing_and_lists_may_be_pem_or_der(ca, folder) -> 
     assert len(crls.lists) == 3 and crls.problems == ()
 
 
+def test_a_spoilt_list_keeps_no_other_one_of_its_file_from_being_used(ca, folder) -> None:
+    spoilt = b"-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n"
+    (folder / "both").write_bytes(spoilt + ca.crl_pem())
+    crls = read_crls(str(folder))
+    assert len(crls.lists) == 1 and crls.problems == ("both: it is no DER, or was cut off",)
+
+
 def test_of_two_lists_of_an_issuer_the_newer_one_counts(ca, folder) -> None:
     leaf = ca.issue(names=["shop"])
     newer, older = ca.crl(leaf, age=HOUR), ca.crl(age=2 * HOUR)
@@ -277,3 +284,11 @@ async def test_an_explanation_names_the_lists_in_use(ca, folder, tmp_path, autoj
         async with mesh.channel(credentials=trxds.tls(roots=ca.pem, crls=folder)) as channel:
             await ask(channel)
             assert f"(READY) by TLS, CRLs of {folder} (1, until " in str(await channel.explain("/shop.Cart/Add"))
+
+
+def test_what_could_not_be_read_is_shown_beside_the_lists_in_use(ca, folder) -> None:
+    put(folder, a=ca.crl(), b=b"")
+    fresh = FreshContext(CertificateFiles(crls=str(folder)))
+    assert str(fresh.take(fresh.read(), 0)).endswith(
+        f"; cannot read all CRLs of {folder}: b: it has no CRL (BEGIN X509 CRL)"
+    )

@@ -1,4 +1,4 @@
-"""SPIFFE bundle maps: which peers are refused, by a channel with its own map and in clusters of a control plane (A87)."""
+"""SPIFFE bundle maps: which peers are refused, by channels with a map of their own and in clusters (A87)."""
 
 from __future__ import annotations
 

@@ -50,7 +50,8 @@ class ClientContext(ssl.SSLContext):
     problems: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return ", ".join(["TLS", *(str(each) for each in (self.bundles, self.crls) if each is not None)])
+        used = ", ".join(["TLS", *(str(each) for each in (self.bundles, self.crls) if each is not None)])
+        return "; ".join((used, *self.problems))
 
 
 def client_context(

@@ -67,12 +67,11 @@ def read_crls(source: FileSource, before: Crls | None = None) -> Crls:
     found: dict[CrlKey, Crl] = {}
     problems: list[str] = []
     for name, part in _parts(source, problems):
-        try:
-            read = [_checked(der) for der in _lists(read_source(part))]
-        except (OSError, ValueError) as error:
-            problems.append(f"{name}: {error}" if name else str(error))
-            continue
-        for each in read:
+        # A69: a spoilt list keeps no other one from being used, also in the same file.
+        for each in _read(part):
+            if isinstance(each, str):
+                problems.append(f"{name}: {each}" if name else each)
+                continue
             other = found.get(each.facts.key)
             if other is None or other.facts.this_update <= each.facts.this_update:
                 found[each.facts.key] = each
@@ -93,14 +92,22 @@ def _parts(source: FileSource, problems: list[str]) -> Iterator[tuple[str, FileS
     yield from ((each.name, str(each)) for each in files)
 
 
-def _lists(data: bytes) -> list[bytes]:
-    """Return the lists of a file in DER; `ValueError` if it has none."""
-    if data[:1] == b"\x30":
-        return [data]
-    texts = _PEM.findall(data)
+def _read(source: FileSource) -> Iterator[Crl | str]:
+    """Yield the lists of a file, and in place of each that cannot be used, or of all, what is wrong."""
+    try:
+        data = read_source(source)
+    except OSError as error:
+        yield str(error)
+        return
+    is_der = data[:1] == b"\x30"
+    texts = [data] if is_der else [text for _, text in _PEM.findall(data)]
     if not texts:
-        raise ValueError("it has no CRL (BEGIN X509 CRL)")
-    return [base64.b64decode(text) for _, text in texts]
+        yield "it has no CRL (BEGIN X509 CRL)"
+    for text in texts:
+        try:
+            yield _checked(text if is_der else base64.b64decode(text))
+        except ValueError as error:
+            yield str(error)
 
 
 def _checked(der: bytes) -> Crl:

@@ -98,7 +98,7 @@ def _extensions(fields: Sequence[_Element], tag: int) -> Mapping[bytes, bytes]:
     for field in fields:
         if field.tag == tag:
             for extension in _elements(_only(field.content, _SEQUENCE)):
-                name, *_critical, value = _elements(extension.content) or [_Element(0, b"", b"")]
+                name, *_critical, value = _elements(extension.content)
                 if value.tag == _OCTETS:
                     found[name.content] = value.content
     return found
