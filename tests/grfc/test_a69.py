@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import trio
 from support.mesh import Mesh, ask, method
 from support.pki import DER, Authority
 
@@ -272,6 +273,21 @@ async def test_a_revocation_holds_for_the_next_connection_after_the_interval(
             with pytest.raises(trxds.RpcError, match="certificate revoked"):
                 while True:
                     await ask(channel)
+
+
+async def test_each_connection_is_checked_anew(ca, folder, tmp_path, autojump_clock) -> None:
+    """A resumed TLS session would pass over the lists."""
+    put(folder, a=ca.crl())
+    context = ca.issue(names=["shop"]).server_context(tmp_path)
+    async with Mesh.run(hosts=0) as mesh:
+        host = await mesh.add_host(tls=context)
+        mesh.endpoints("cart", [host])
+        async with mesh.channel(credentials=trxds.tls(roots=ca.pem, crls=folder)) as channel:
+            await ask(channel)
+            mesh.servers[host].goaway()
+            await trio.sleep(60)
+            await ask(channel)
+    assert (context.session_stats()["accept_good"], context.session_stats()["hits"]) == (2, 0)
 
 
 # -- what operators see

@@ -49,6 +49,11 @@ class ClientContext(ssl.SSLContext):
     crls: Crls | None = None
     problems: tuple[str, ...] = ()
 
+    @property
+    def may_resume(self) -> bool:
+        """Whether a connection may be verified by what an earlier one has proved."""
+        return self.bundles is None and self.crls is None
+
     def __str__(self) -> str:
         used = ", ".join(["TLS", *(str(each) for each in (self.bundles, self.crls) if each is not None)])
         return "; ".join((used, *self.problems))

@@ -226,6 +226,9 @@ class Subchannel:
 
     def _on_draining(self, connection: Connection) -> None:
         self._connection = None
+        if isinstance(self._network, TlsNetwork):
+            # Not earlier: a server sends what is to be resumed after the handshake.
+            self._network.keep_session(self.address, connection.http2.reader.transport.stream)
         self._health_scope.cancel(reason="the connection takes no more calls")
         self.error = connection.error
         self._set_state(Connectivity.IDLE)

@@ -17,6 +17,7 @@ from .certificates import CertificateFiles, ClientContext, FreshContext
 from .connect import Network, split_address
 from .run_in_thread import run_in_thread
 from .spiffe import SpiffeError, is_spiffe_id, parse_spiffe_id, wrong_id
+from .tls_sessions import TlsSessions
 from .transport_credentials import Credentials, Insecure, Tls
 
 NextContext: TypeAlias = Callable[[], Awaitable[ssl.SSLContext]]
@@ -43,6 +44,7 @@ class TlsNetwork:
         self._server_name = server_name
         self._approve = approve
         self._last_context: ssl.SSLContext | None = None
+        self._sessions = TlsSessions()
 
     @property
     def security(self) -> str:
@@ -55,6 +57,8 @@ class TlsNetwork:
         transport = await self._network.connect(address)
         # `https_compatible`: HTTPS servers close without close_notify, and HTTP/2 itself detects a cut-off stream.
         stream = trio.SSLStream(transport, context, server_hostname=self._server_name, https_compatible=True)
+        if (session := self._sessions.take(address, context)) is not None:
+            stream.session = session
         try:
             problem = await self._handshake(stream)
         except BaseException:
@@ -65,6 +69,11 @@ class TlsNetwork:
             name = f" as {self._server_name!r}" if self._server_name else ""
             raise ConnectionError(f"TLS with {address}{name}: {problem}")
         return stream
+
+    def keep_session(self, address: str, stream: trio.abc.Stream) -> None:
+        """Keep what a connection, from which something was read, has for the next handshake with that address."""
+        if isinstance(stream, trio.SSLStream):
+            self._sessions.keep(address, stream.context, stream.session)
 
     async def resolve(self, host: str, port: int) -> tuple[str, ...]:
         return await self._network.resolve(host, port)
