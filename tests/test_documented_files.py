@@ -19,6 +19,7 @@ import trustme
 import yaml
 from click.testing import CliRunner
 from support.mesh import Mesh
+from support.pki import Authority
 from support.transcript import comparable
 from trio.testing import wait_all_tasks_blocked
 
@@ -37,6 +38,7 @@ from trxds.resources.slow_start import SlowStart
 from trxds.resources.types import CDS, LDS
 from trxds.testing import ManagementServer, MemoryNetwork, serve, unary
 from trxds.testing import resources as xds
+from trxds.transport.spiffe_bundles import parse_bundle_map
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -128,8 +130,15 @@ def test_the_first_bootstrap_is_plain_text_and_nothing_else_is_unusual() -> None
     assert remark.weight == "warning" and "plain text" in remark.text
 
 
+def test_the_bundle_map_of_the_page_on_security_is_read() -> None:
+    authority = base64.b64encode(Authority().der).decode()
+    text = re.sub(r"MIIB[^\"]*", authority, blocks("security.md", "json")[2])
+    found = parse_bundle_map(text.encode(), "of the page")
+    assert {name: len(bundle) for name, bundle in found.domains.items()} == {"shop.example": 1, "bank.example": 0}
+
+
 def test_the_bootstraps_of_the_page_on_security_have_nothing_wrong_or_unusual(mesh_files: Path) -> None:
-    first, providers = blocks("security.md", "json")
+    first, providers, _ = blocks("security.md", "json")
     for document in (json.loads(first), json.loads(first) | json.loads(providers)):
         assert check(json.dumps(document).replace("/var/run/mesh", str(mesh_files))).findings == ()
 

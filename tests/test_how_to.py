@@ -33,8 +33,13 @@ def blocks(guide: str, language: str) -> list[str]:
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 def test_the_guide_to_tls_leads_to_calls_over_tls(tmp_path: Path) -> None:
-    (script,) = blocks("tls.md", "sh")
-    subprocess.run(["sh", "-e"], input=script, text=True, cwd=tmp_path, check=True, capture_output=True)
+    certificates, lists, revocation = blocks("tls.md", "sh")
+
+    def run(script: str) -> None:
+        subprocess.run(["sh", "-e"], input=script, text=True, cwd=tmp_path, check=True, capture_output=True)
+
+    run(certificates)
+    run(lists)
     (port,) = free_ports(1)
     for program in blocks("tls.md", "python"):
         name = program.partition("\n")[0].removeprefix("# ")
@@ -51,6 +56,11 @@ def test_the_guide_to_tls_leads_to_calls_over_tls(tmp_path: Path) -> None:
         assert output.read_text() == "b'added apples'\n"
         assert programs.finish(["python", "mutual_client.py"], output) == 0, output.read_text()
         assert output.read_text() == "b'added bread'\n"
+        assert programs.finish(["python", "careful_client.py"], output) == 0, output.read_text()
+        assert output.read_text() == "b'added pears'\n"
+        run(revocation)
+        assert programs.finish(["python", "careful_client.py"], output) == 1
+        assert "certificate revoked by the CRLs of crls (1, until " in output.read_text()
 
 
 def until(condition) -> None:

@@ -1,7 +1,8 @@
-"""`trxds.tls` takes roots as PEM bytes or as a path, and says what is wrong with any other argument."""
+"""`trxds.tls` takes PEM as bytes or as a path, and says what is wrong with any other argument."""
 
 from __future__ import annotations
 
+import os
 import ssl
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import trxds
 
 pytestmark = pytest.mark.slow
 
+TLSv1_2, TLSv1_3 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
 KEY = "-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n"
 
 
@@ -76,11 +78,92 @@ def test_a_damaged_pem_certificate_is_an_error_at_once() -> None:
         trxds.tls(roots=b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
 
 
-@pytest.mark.parametrize(("name", "remedy"), [("certificate", "from a file only"), ("private_key", "from a file only")])
-def test_a_key_or_certificate_in_bytes_is_an_error_with_the_remedy(name, remedy) -> None:
-    options = {"certificate": "cert.pem", "private_key": "key.pem", name: KEY.encode()}
-    with pytest.raises(TypeError, match=f"{name} is the path of a PEM file, not bytes; .*{remedy}"):
-        trxds.tls(**options)
+async def test_the_clients_certificate_and_key_may_be_pem_bytes(ca, autojump_clock) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ca.issue_cert("shop").configure_cert(context)
+    ca.configure_trust(context)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.set_alpn_protocols(["h2"])
+    own = ca.issue_cert("web")
+    certificate, key = own.cert_chain_pems[0].bytes(), own.private_key_pem.bytes()
+    async with Mesh.run(hosts=0) as mesh:
+        mesh.endpoints("cart", [await mesh.add_host(tls=context)])
+        credentials = trxds.tls(roots=ca.cert_pem.bytes(), certificate=certificate, private_key=key)
+        async with mesh.channel(credentials=credentials) as channel:
+            assert await ask(channel) == mesh.hosts[0]
+
+
+def test_pem_bytes_need_no_memory_file(ca, monkeypatch) -> None:
+    """Some systems forbid memfd_create."""
+    monkeypatch.delattr(os, "memfd_create")
+    own = ca.issue_cert("web")
+    trxds.tls(certificate=own.cert_chain_pems[0].bytes(), private_key=own.private_key_pem.bytes())
+
+
+@pytest.mark.parametrize("key", [KEY.encode(), trustme.CA().issue_cert("x").private_key_pem.bytes()])
+def test_a_key_in_bytes_that_does_not_fit_is_an_error_at_once_and_not_shown(ca, key) -> None:
+    certificate = ca.issue_cert("web").cert_chain_pems[0].bytes()
+    with pytest.raises(
+        ValueError, match="cannot use the certificate given as bytes with the key given as by"
+    ) as refused:
+        trxds.tls(certificate=certificate, private_key=key)
+    assert "c2VjcmV0" not in str(refused.value)
+
+
+def test_credentials_do_not_show_a_key_in_bytes(ca) -> None:
+    own = ca.issue_cert("web")
+    shown = repr(trxds.tls(certificate=own.cert_chain_pems[0].bytes(), private_key=own.private_key_pem.bytes()))
+    assert "BEGIN" not in shown and "bytes>" in shown
+
+
+# -- the version
+
+
+def version_limited_to(ca: trustme.CA, version: ssl.TLSVersion) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ca.issue_cert("shop").configure_cert(context)
+    context.set_alpn_protocols(["h2"])
+    context.maximum_version = version
+    return context
+
+
+@pytest.mark.parametrize(
+    ("options", "is_reached"), [({}, True), ({"min_version": TLSv1_2}, True), ({"min_version": TLSv1_3}, False)]
+)
+async def test_a_host_below_the_lowest_version_is_refused(ca, autojump_clock, options, is_reached) -> None:
+    async with Mesh.run(hosts=0) as mesh:
+        mesh.endpoints("cart", [await mesh.add_host(tls=version_limited_to(ca, TLSv1_2))])
+        async with mesh.channel(credentials=trxds.tls(roots=ca.cert_pem.bytes(), **options)) as channel:
+            if is_reached:
+                assert await ask(channel) == mesh.hosts[0]
+            else:
+                with pytest.raises(trxds.RpcError, match="the peer closed the connection during the handshake"):
+                    await ask(channel)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_1, ssl.TLSVersion.MINIMUM_SUPPORTED])
+def test_a_lowest_version_that_http2_forbids_is_an_error(version) -> None:
+    with pytest.raises(ValueError, match=f"min_version is {version.name}, and HTTP/2 needs TLSv1_2"):
+        trxds.tls(min_version=version)
+
+
+def test_a_lowest_version_of_another_type_is_an_error() -> None:
+    with pytest.raises(TypeError, match=r"min_version is an ssl\.TLSVersion, such as TLSv1_3, not str"):
+        trxds.tls(min_version="1.3")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("options", [{"crls": "/crls"}, {"spiffe_bundle_map": "/map"}, {"min_version": TLSv1_3}])
+def test_a_context_goes_with_no_other_argument(options) -> None:
+    with pytest.raises(ValueError, match="a context has its own certificates and versions"):
+        trxds.tls(ssl.create_default_context(), **options)
+
+
+@pytest.mark.parametrize("name", ["crls", "spiffe_bundle_map"])
+def test_an_empty_argument_leaves_no_check_out(name) -> None:
+    """As from an environment variable that is not set."""
+    for empty in ("", b""):
+        with pytest.raises(ValueError, match=f"{name} is empty; give a path or bytes"):
+            trxds.tls(**{name: empty})
 
 
 @pytest.mark.parametrize("options", [{"roots": KEY}, {"certificate": "cert.pem", "private_key": KEY}])

@@ -7,7 +7,7 @@ import json
 import logging
 import ssl
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -17,6 +17,7 @@ from typing import Any
 import trio
 import trustme
 from google.protobuf.compiler.plugin_pb2 import CodeGeneratorRequest
+from support.pki import DER, Authority, bundle, bundle_map
 from trio_websocket import CloseReason, ConnectionClosed
 
 from trxds.admin.access import SUBPROTOCOL, AccessPolicy
@@ -39,6 +40,10 @@ from trxds.server.server import Server
 from trxds.testing import resources as xds
 from trxds.testing.network import memory_stream_pair
 from trxds.transport.certificates import CertificateFiles, FreshContext
+from trxds.transport.crls import read_crls
+from trxds.transport.der import certificate_facts, crl_facts
+from trxds.transport.file_content import FileContent
+from trxds.transport.spiffe_bundles import parse_bundle_map
 
 from .target import Target
 
@@ -190,6 +195,24 @@ def _pem(data: bytes) -> None:
         assert isinstance(found, ssl.SSLContext) or file.name in str(found)
 
 
+def _crl(data: bytes) -> None:
+    """Each list is taken or its problem named; what is read of its form fails in one way."""
+    crls = read_crls(FileContent(data))
+    assert (crls.lists or crls.problems) and str(crls)
+    for facts in (crl_facts, certificate_facts):
+        with suppress(ValueError):
+            facts(data)
+
+
+def _bundle_map(data: bytes) -> None:
+    try:
+        found = parse_bundle_map(data, "of a file")
+    except ValueError as error:
+        assert str(error)
+    else:
+        assert all(found.domains) and str(found)
+
+
 # -- a peer's certificate
 
 
@@ -268,6 +291,7 @@ def _pem_of_both() -> bytes:
     return bytes(issued.private_key_and_cert_chain_pem.bytes())
 
 
+_CA = Authority()
 _A_FILE = json.dumps([xds.cluster("cart"), xds.endpoints("cart", xds.locality("10.0.0.1:443"))]).encode()
 _A_YAML_FILE = b"""resources:
 - &c {'@type': type.googleapis.com/envoy.config.cluster.v3.Cluster, name: cart, type: EDS,
@@ -295,6 +319,8 @@ TARGETS = [
     Target("resource_file", _resource_file, [_A_FILE, _A_YAML_FILE]),
     Target("bootstrap_check", _bootstrap_check, [json.dumps(xds.bootstrap("10.0.0.1:18000")).encode()]),
     Target("pem", _pem, [_pem_of_both()]),
+    Target("crl", _crl, [_CA.crl_pem(), _CA.crl().public_bytes(DER), _CA.der]),
+    Target("bundle_map", _bundle_map, [bundle_map({"shop.example": bundle(_CA)}), bundle_map({})]),
     Target(
         "certificate",
         _certificate,

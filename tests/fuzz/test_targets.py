@@ -53,7 +53,7 @@ PARSERS = (
             "running/program",
         )
     ),
-    "transport/certificates.py",
+    *(f"transport/{name}.py" for name in ("certificates", "crls", "der", "spiffe_bundles")),
     "generate/comments.py",
 )
 """Files that read what others write; a function there that is called like a reader is one."""

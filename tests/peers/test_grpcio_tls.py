@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.certificates import Files
 from support.grpcio import grpcio_server
+from support.pki import Authority, Leaf, bundle, bundle_map
+from support.verified_chain import show_verified_chains
 
 import trxds
 from trxds.testing import ManagementServer
@@ -103,3 +106,37 @@ async def test_mesh_security_case_server_authz_error(files: Files) -> None:
 async def test_a_server_of_plain_text_that_should_speak_tls(files: Files) -> None:
     async with method(files, [], socket=transport_socket(NAME, identity=False)) as reverse:
         assert "speak TLS" in await failure(reverse)
+
+
+# -- SPIFFE trust domains, and revocation lists
+
+
+async def verdict(leaf: Leaf, folder: Path, **options: Any) -> str:
+    """Return "accepted", or why a grpcio server with that certificate was refused."""
+    credentials = trxds.tls(**options)
+    async with (
+        grpcio_server(*leaf.write(folder)) as address,
+        trxds.open_channel(f"ipv4:{address}", credentials=credentials) as channel,
+    ):
+        try:
+            assert await channel.method("/peer.Echo/unary")(b"abc", timeout=10) == b"cba"
+        except trxds.RpcError as error:
+            return error.status.message
+    return "accepted"
+
+
+async def test_a_grpcio_server_proves_a_spiffe_id(tmp_path: Path, monkeypatch) -> None:
+    show_verified_chains(monkeypatch)
+    cart, shop, bank = "spiffe://shop.example/cart", Authority("CA"), Authority("CA")
+    domains = bundle_map({"shop.example": bundle(shop), "bank.example": bundle(bank)})
+    options = {"spiffe_bundle_map": domains, "server_name": cart}
+    assert await verdict(Authority("below", shop).issue(cart), tmp_path, **options) == "accepted"
+    assert "no authority of shop.example" in await verdict(bank.issue(cart), tmp_path, **options)
+
+
+async def test_a_grpcio_server_whose_certificate_is_revoked_is_refused(tmp_path: Path) -> None:
+    ca = Authority()
+    leaf = ca.issue(names=[NAME])
+    options = {"roots": ca.pem, "server_name": NAME}
+    assert await verdict(leaf, tmp_path, **options, crls=ca.crl_pem()) == "accepted"
+    assert "certificate revoked" in await verdict(leaf, tmp_path, **options, crls=ca.crl_pem(leaf))

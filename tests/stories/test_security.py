@@ -6,6 +6,8 @@ import ssl
 from pathlib import Path
 
 import pytest
+import trio
+import trio.testing
 import trustme
 from support.mesh import Mesh, ask, method
 
@@ -396,3 +398,44 @@ async def test_a_session_in_another_leaf_of_an_aggregate_uses_the_tls_of_that_le
         async with xds_channel(mesh, pem, sticky_aggregates=True) as channel:
             assert [await ask(channel), await ask(channel, metadata=cookie)] == hosts
     assert names == [["x.example"], ["y.example"]]
+
+
+# -- sessions of TLS, which spare the next connection a full handshake
+
+
+async def handshakes(mesh: Mesh, ca: trustme.CA, **options) -> tuple[int, int]:
+    """Return how many handshakes a host had for two connections of a channel, and how many of them were resumed."""
+    context = server_tls(ca, "shop")
+    address = await one_host(mesh, context)
+    credentials = trxds.tls(roots=ca.cert_pem.bytes(), **options)
+    async with mesh.channel(credentials=credentials) as channel:
+        await ask(channel)
+        await trio.sleep(60)
+        mesh.servers[address].goaway()
+        await trio.testing.wait_all_tasks_blocked()
+        assert await ask(channel) == address
+    stats = context.session_stats()
+    return stats["accept_good"], stats["hits"]
+
+
+async def test_a_connection_after_a_goaway_resumes_the_tls_session(ca, autojump_clock) -> None:
+    async with Mesh.run(hosts=0) as mesh:
+        assert await handshakes(mesh, ca) == (2, 1)
+
+
+async def test_a_tls_session_is_not_resumed_after_the_files_were_read_again(ca, autojump_clock) -> None:
+    async with Mesh.run(hosts=0) as mesh:
+        assert await handshakes(mesh, ca, refresh_interval=30) == (2, 0)
+
+
+async def test_a_resumed_session_is_checked_for_the_names_that_the_cluster_allows(ca, pem, autojump_clock) -> None:
+    context = server_tls(ca, EMAIL)
+    async with Mesh.run(hosts=0) as mesh:
+        address = await one_host(mesh, context)
+        secured_cluster(mesh, by(names=[{"exact": EMAIL}]))
+        async with xds_channel(mesh, pem) as channel:
+            await ask(channel)
+            mesh.servers[address].goaway()
+            await trio.sleep(60)
+            assert await ask(channel) == address
+            assert context.session_stats()["hits"] == 1

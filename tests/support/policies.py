@@ -22,6 +22,7 @@ class FakeHost:
         self.address = address
         self.state = state
         self.health = OK
+        self.security = ""
         self.error = unavailable(f"{address}: refused") if state is FAILURE else None
 
     def request_connection(self):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
+import os
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -14,7 +15,14 @@ from trxds.core.json_reader import JsonNode, Problem
 from trxds.transport.certificates import CertificateFiles, client_context
 from trxds.xds.authorization import read_token
 from trxds.xds.bootstrap import FEATURES, dial_address
-from trxds.xds.channel_credentials import CHANNEL_TYPES, FILE_WATCHER, JWT
+from trxds.xds.channel_credentials import (
+    BUNDLE_MAP_FIELD,
+    CHANNEL_TYPES,
+    FILE_WATCHER,
+    JWT,
+    SPIFFE_VARIABLE,
+    is_spiffe_enabled,
+)
 from trxds.xds.resource_names import authority_of
 
 _SERVER_LIST = "xds_servers"
@@ -32,7 +40,13 @@ _TOP_KEYS = (
 _SERVER_KEYS = ("server_uri", "channel_creds", "call_creds", "server_features")
 _NODE_KEYS = ("id", "cluster", "locality", "metadata")
 _AUTHORITY_KEYS = (_TEMPLATE, _SERVER_LIST, "fallback_on_reachability_only")
-_CERTIFICATE_KEYS = ("ca_certificate_file", "certificate_file", "private_key_file", "refresh_interval")
+_CERTIFICATE_KEYS = (
+    "ca_certificate_file",
+    "certificate_file",
+    "private_key_file",
+    "refresh_interval",
+    BUNDLE_MAP_FIELD,
+)
 
 
 def lint_bootstrap(document: Any) -> list[Problem]:
@@ -117,6 +131,11 @@ def _check_provider(place: JsonNode) -> None:
 def _check_files(config: JsonNode) -> None:
     """Warn about unreadable files. This is no error: they may exist only where the client runs."""
     roots, certificate, key = (config.member(name).text() for name in _CERTIFICATE_KEYS[:3])
+    bundles = config.member(BUNDLE_MAP_FIELD)
+    if bundles.value and not is_spiffe_enabled(os.environ):
+        bundles.error(f"has no effect unless the client's environment has {SPIFFE_VARIABLE}=true, and here it has not")
+    elif bundles.text():
+        _check_readable(bundles, lambda: client_context(CertificateFiles(spiffe_bundle_map=bundles.text())))
     if bool(certificate) == bool(key):
         _check_readable(config, lambda: client_context(CertificateFiles(roots, certificate, key)))
 

@@ -80,7 +80,7 @@ class ClusterNetworks:
         # Missing roots must not be replaced by others, such as the system's, so they are an error.
         roots = self._providers.get(security.roots, CertificateFiles())
         own = self._providers.get(security.identity, CertificateFiles())
-        if security.roots and not roots.roots:
+        if security.roots and not roots.roots and not roots.spiffe_bundle_map:
             raise OSError(
                 f"certificate provider {security.roots!r} has no ca_certificate_file; add it to the bootstrap"
             )
@@ -89,4 +89,6 @@ class ClusterNetworks:
                 f"certificate provider {security.identity!r} has no certificate_file; add it to the bootstrap"
             )
         interval = min(roots.refresh_interval, own.refresh_interval)
-        return CertificateFiles(roots.roots, own.certificate, own.private_key, interval)
+        # A87: a provider with a bundle map returns that, and its ca_certificate_file is ignored.
+        bundles = roots.spiffe_bundle_map
+        return CertificateFiles("" if bundles else roots.roots, own.certificate, own.private_key, interval, bundles)

@@ -31,6 +31,11 @@ class SubchannelInterface(Protocol):
     def health(self) -> Status | None:
         """The health of a READY host (A17): OK if it takes calls, None until it has said so, otherwise why not."""
 
+    @property
+    def security(self) -> str:
+        """What TLS verifies the host by, for operators; empty without TLS."""
+        ...
+
     def request_connection(self) -> None:
         """Start to connect if the subchannel is IDLE. Does not block."""
 

@@ -15,13 +15,14 @@ from trxds.core.status import Status
 
 @dataclass(frozen=True, slots=True)
 class PickedSubchannel:
-    """The RPC is sent to this host."""
+    """The RPC is sent to this host; `security` says what TLS verifies it by, and is empty without TLS."""
 
     address: str
     state: Connectivity
+    security: str = ""
 
     def __str__(self) -> str:
-        return f"goes to {self.address} ({self.state.name})"
+        return f"goes to {self.address} ({self.state.name})" + (f" by {self.security}" if self.security else "")
 
 
 @dataclass(frozen=True, slots=True)

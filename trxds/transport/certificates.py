@@ -6,48 +6,143 @@ import logging
 import math
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from .crls import Crls, load_crls, read_crls
+from .file_content import FileContent, FileSource, as_path, origin, read_source
+from .spiffe import spiffe_object, why_unsupported
+from .spiffe_bundles import BundleMap, parse_bundle_map
 
 _log = logging.getLogger("trxds.transport")
 
 REFRESH_INTERVAL = 600.0  # seconds
+MIN_VERSION = ssl.TLSVersion.TLSv1_2  # HTTP/2 forbids older ones (RFC 9113 §9.2)
 
 
 @dataclass(frozen=True, slots=True)
 class CertificateFiles:
-    """PEM files of a TLS peer.
+    """PEM files of a TLS peer; each is a path, or the content itself.
 
-    `roots` may be the certificates themselves instead, in `roots_pem`. Without either the system's are trusted;
-    without `certificate` and `private_key` no certificate is shown.
+    Without `roots` the system's are trusted; without `certificate` and `private_key` no certificate is shown. A
+    `spiffe_bundle_map` takes the place of the roots (A87). With `crls`, a directory or a file, each certificate of the
+    peer's chain needs a valid revocation list that does not have it (A69).
 
     `refresh_interval` is the time in seconds after which the files are read again.
     """
 
-    roots: str = ""
-    certificate: str = ""
-    private_key: str = ""
+    roots: FileSource = ""
+    certificate: FileSource = ""
+    private_key: FileSource = ""
     refresh_interval: float = REFRESH_INTERVAL
-    roots_pem: str = field(default="", repr=False)
+    spiffe_bundle_map: FileSource = ""
+    crls: FileSource = ""
+    min_version: ssl.TLSVersion = MIN_VERSION
 
 
-def client_context(files: CertificateFiles, *, check_hostname: bool = True) -> ssl.SSLContext:
-    """Return a context for connections to peers that must show a certificate; `OSError` names the unusable file."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+class ClientContext(ssl.SSLContext):
+    """A context for connections to peers that must show a certificate, and what else it verifies them by.
+
+    `problems` are those of the last reading that left something older in use.
+    """
+
+    bundles: BundleMap | None = None
+    crls: Crls | None = None
+    problems: tuple[str, ...] = ()
+
+    @property
+    def may_resume(self) -> bool:
+        """Whether a connection may be verified by what an earlier one has proved."""
+        return self.bundles is None and self.crls is None
+
+    def __str__(self) -> str:
+        used = ", ".join(["TLS", *(str(each) for each in (self.bundles, self.crls) if each is not None)])
+        return "; ".join((used, *self.problems))
+
+
+def client_context(
+    files: CertificateFiles, *, check_hostname: bool = True, before: ClientContext | None = None
+) -> ClientContext:
+    """Return a context for connections to peers that must show a certificate; `OSError` names the unusable file.
+
+    A bundle map and revocation lists that cannot be read stay those of `before`, the context in use. If others cannot
+    be used, it goes on with the bundle map and the lists that were read now.
+    """
+    context = ClientContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = check_hostname
-    context.minimum_version = ssl.TLSVersion.TLSv1_2  # HTTP/2 forbids older versions (RFC 9113 §9.2)
+    context.minimum_version = files.min_version
     # gRPC needs HTTP/2, which a TLS peer selects by ALPN (RFC 9113 §3.2).
     context.set_alpn_protocols(["h2"])
-    if files.roots_pem:
-        context.load_verify_locations(cadata=files.roots_pem)
-    elif files.roots:
-        _load(f"the roots of {files.roots}", lambda: context.load_verify_locations(files.roots))
-    else:
-        context.load_default_certs()
-    if files.certificate:
-        what = f"the certificate of {files.certificate} with the key of {files.private_key}"
-        # With an empty password OpenSSL fails for an encrypted key; otherwise it would ask at the terminal.
-        _load(what, lambda: context.load_cert_chain(files.certificate, files.private_key, password=""))
+    # RFC 9113 §9.2.1 forbids it, and a peer could change its certificate after it was checked.
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    problems: list[str] = []
+    bundles = _bundles(files.spiffe_bundle_map, before, problems) if files.spiffe_bundle_map else None
+    crls = _crls(files.crls, before, problems) if files.crls else None
+    _verify_by(context, bundles, crls)
+    try:
+        if bundles is None:
+            _load_roots(context, files.roots)
+        if files.certificate:
+            _load_own_certificate(context, files.certificate, files.private_key)
+    except OSError:
+        if before is not None:
+            # A peer may have been revoked meanwhile; a spoilt certificate of ours must not hide it.
+            _verify_by(before, bundles, crls)
+        raise
+    context.problems = tuple(problems)
     return context
+
+
+def _verify_by(context: ClientContext, bundles: BundleMap | None, crls: Crls | None) -> None:
+    context.bundles, context.crls = bundles, crls
+    if bundles is not None:
+        if bundles.roots:
+            context.load_verify_locations(cadata=b"".join(sorted(bundles.roots)))
+        # A bundle may have an authority that another one signed.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        context.sslobject_class = spiffe_object(bundles)
+    if crls is not None:
+        load_crls(context, crls)
+
+
+def _bundles(source: FileSource, before: ClientContext | None, problems: list[str]) -> BundleMap:
+    # Here, because the same bootstrap is read by any Python, and by programs whose clusters do not name the provider.
+    if (unsupported := why_unsupported()) is not None:
+        raise OSError(f"cannot use the SPIFFE bundle map {origin(source)}: it {unsupported}")
+    try:
+        return parse_bundle_map(read_source(source), origin(source))
+    except (OSError, ValueError) as error:
+        problem = f"cannot use the SPIFFE bundle map {origin(source)}: {error}"
+    # A87: the map that was read before stays, and without one new connections fail.
+    if before is None or before.bundles is None:
+        raise OSError(problem)
+    problems.append(problem)
+    return before.bundles
+
+
+def _crls(source: FileSource, before: ClientContext | None, problems: list[str]) -> Crls:
+    crls = read_crls(source, before.crls if before is not None else None)
+    if not crls.lists:
+        # OpenSSL would refuse each peer, but not say where lists were looked for.
+        raise OSError(f"{crls.problem or f'there are no CRLs {crls.origin}'}; without one no peer is accepted")
+    if crls.problem:
+        problems.append(crls.problem)
+    return crls
+
+
+def _load_roots(context: ssl.SSLContext, roots: FileSource) -> None:
+    if not roots:
+        context.load_default_certs()
+    elif isinstance(roots, FileContent):
+        context.load_verify_locations(cadata=roots.data.decode("ascii"))
+    else:
+        _load(f"the roots of {roots}", lambda: context.load_verify_locations(roots))
+
+
+def _load_own_certificate(context: ssl.SSLContext, certificate: FileSource, private_key: FileSource) -> None:
+    what = f"the certificate {origin(certificate)} with the key {origin(private_key)}"
+    with as_path(certificate) as certificate_path, as_path(private_key) as key_path:
+        # With an empty password OpenSSL fails for an encrypted key; otherwise it would ask at the terminal.
+        _load(what, lambda: context.load_cert_chain(certificate_path, key_path, password=""))
 
 
 def _load(what: str, load: Callable[[], object]) -> None:
@@ -66,36 +161,41 @@ class FreshContext:
 
     `current` returns it while it is fresh; otherwise the caller runs `read` in a thread and gives the result to `take`.
     New files that cannot be used (they are just being written, say) leave the last good context in force, and are read
-    again for the next connection.
+    again for the next connection. A bundle map or revocation list that cannot be used holds up nothing else: the one
+    read before stays, until the next interval.
     """
 
     def __init__(self, files: CertificateFiles, *, check_hostname: bool = True) -> None:
         self._files = files
         self._check_hostname = check_hostname
-        self._context: ssl.SSLContext | None = None
+        self._context: ClientContext | None = None
         self._read_at = -math.inf
         self._last_error = ""
 
-    def current(self, now: float) -> ssl.SSLContext | None:
+    def current(self, now: float) -> ClientContext | None:
         """Return the context, or None if it is time to read the files."""
         return self._context if now < self._read_at + self._files.refresh_interval else None
 
-    def read(self) -> ssl.SSLContext | OSError:
+    def read(self) -> ClientContext | OSError:
         """Read the files, and change nothing here. It can block on the disk, so it runs in a thread."""
         try:
-            return client_context(self._files, check_hostname=self._check_hostname)
+            return client_context(self._files, check_hostname=self._check_hostname, before=self._context)
         except OSError as error:
             return error
 
-    def take(self, result: ssl.SSLContext | OSError, now: float) -> ssl.SSLContext:
+    def take(self, result: ClientContext | OSError, now: float) -> ClientContext:
         """Return the context to use, given the result of `read`; `OSError` if there never was a good one."""
         if not isinstance(result, OSError):
-            self._context, self._read_at, self._last_error = result, now, ""
+            self._context, self._read_at = result, now
+            self._warn("; ".join(result.problems))
             return result
         if self._context is None:
             raise result
-        # One warning for each new error, not for each connection that finds the same files.
-        if str(result) != self._last_error:
-            _log.warning("%s; the files read before stay in use", result)
-        self._last_error = str(result)
+        self._warn(str(result))
         return self._context
+
+    def _warn(self, error: str) -> None:
+        # One warning for each new error, not for each connection that finds the same files.
+        if error and error != self._last_error:
+            _log.warning("%s; the files read before stay in use", error)
+        self._last_error = error

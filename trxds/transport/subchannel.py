@@ -94,6 +94,11 @@ class Subchannel:
         """Whether connections have TLS."""
         return isinstance(self._network, TlsNetwork)
 
+    @property
+    def security(self) -> str:
+        """What TLS verifies the host by, for operators; empty without TLS."""
+        return self._network.security if isinstance(self._network, TlsNetwork) else ""
+
     def request_connection(self) -> None:
         """Connect if IDLE; otherwise do nothing."""
         if self.state is Connectivity.IDLE and not self.is_retired:
@@ -127,7 +132,7 @@ class Subchannel:
             connection.on_draining = None
             self._health_scope.cancel(reason=f"{self.address} is no longer wanted")
             connection.drain()
-            self._context.observers.connection_closed(self.address, self._security, SHUTDOWN)
+            self._context.observers.connection_closed(self.address, self._security_level, SHUTDOWN)
         elif self.state is not Connectivity.IDLE:  # when IDLE, the last connection may still have streams
             self._scope.cancel(reason=f"{self.address} is no longer wanted")
         self.state = Connectivity.IDLE
@@ -217,17 +222,20 @@ class Subchannel:
             self.health, self._health_scope = None, trio.CancelScope()
             start_watch()
         self._set_state(Connectivity.READY)
-        self._context.observers.connection_opened(self.address, self._security)
+        self._context.observers.connection_opened(self.address, self._security_level)
 
     def _on_draining(self, connection: Connection) -> None:
         self._connection = None
+        if isinstance(self._network, TlsNetwork):
+            # Not earlier: a server sends what is to be resumed after the handshake.
+            self._network.keep_session(self.address, connection.http2.reader.transport.stream)
         self._health_scope.cancel(reason="the connection takes no more calls")
         self.error = connection.error
         self._set_state(Connectivity.IDLE)
-        self._context.observers.connection_closed(self.address, self._security, connection.http2.disconnect)
+        self._context.observers.connection_closed(self.address, self._security_level, connection.http2.disconnect)
 
     @property
-    def _security(self) -> str:
+    def _security_level(self) -> str:
         return "privacy_and_integrity" if self.secure else "none"
 
     def _set_state(self, state: Connectivity) -> None:

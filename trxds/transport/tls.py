@@ -13,9 +13,11 @@ from typing import Any, TypeAlias
 
 import trio
 
-from .certificates import CertificateFiles, FreshContext
+from .certificates import CertificateFiles, ClientContext, FreshContext
 from .connect import Network, split_address
 from .run_in_thread import run_in_thread
+from .spiffe import SpiffeError, is_spiffe_id, parse_spiffe_id, wrong_id
+from .tls_sessions import TlsSessions
 from .transport_credentials import Credentials, Insecure, Tls
 
 NextContext: TypeAlias = Callable[[], Awaitable[ssl.SSLContext]]
@@ -41,12 +43,22 @@ class TlsNetwork:
         self._context = context
         self._server_name = server_name
         self._approve = approve
+        self._last_context: ssl.SSLContext | None = None
+        self._sessions = TlsSessions()
+
+    @property
+    def security(self) -> str:
+        """What the last connection was verified by, for operators."""
+        return str(self._last_context) if isinstance(self._last_context, ClientContext) else "TLS"
 
     async def connect(self, address: str) -> trio.abc.Stream:
-        context = await self._context()  # before the connection, which would be useless without it
+        # Before the connection, which would be useless without it.
+        context = self._last_context = await self._context()
         transport = await self._network.connect(address)
         # `https_compatible`: HTTPS servers close without close_notify, and HTTP/2 itself detects a cut-off stream.
         stream = trio.SSLStream(transport, context, server_hostname=self._server_name, https_compatible=True)
+        if (session := self._sessions.take(address, context)) is not None:
+            stream.session = session
         try:
             problem = await self._handshake(stream)
         except BaseException:
@@ -58,6 +70,11 @@ class TlsNetwork:
             raise ConnectionError(f"TLS with {address}{name}: {problem}")
         return stream
 
+    def keep_session(self, address: str, stream: trio.abc.Stream) -> None:
+        """Keep what a connection, from which something was read, has for the next handshake with that address."""
+        if isinstance(stream, trio.SSLStream):
+            self._sessions.keep(address, stream.context, stream.session)
+
     async def resolve(self, host: str, port: int) -> tuple[str, ...]:
         return await self._network.resolve(host, port)
 
@@ -65,7 +82,7 @@ class TlsNetwork:
         try:
             await stream.do_handshake()
         except trio.BrokenResourceError as error:
-            return tls_cause(error)
+            return tls_cause(error) + verify_remedy(error.__cause__, stream.context)
         # RFC 9113 §3.2: HTTP/2 over TLS must be agreed on by ALPN.
         if stream.selected_alpn_protocol() != "h2":
             return "the peer did not agree on HTTP/2; its ALPN protocols must include h2"
@@ -77,8 +94,11 @@ def credentials_network(network: Network, credentials: Credentials, name: str) -
     match credentials:
         case Insecure():
             return network
-        case Tls():
-            return TlsNetwork(network, context_source(credentials.source), credentials.server_name or name)
+        case Tls(source, server_name) if is_spiffe_id(server_name):
+            context = context_source(source, check_hostname=False)
+            return TlsNetwork(network, context, None, partial(wrong_id, parse_spiffe_id(server_name)))
+        case Tls(source, server_name):
+            return TlsNetwork(network, context_source(source), server_name or name)
 
 
 def context_source(source: CertificateFiles | ssl.SSLContext, *, check_hostname: bool = True) -> NextContext:
@@ -108,6 +128,8 @@ def server_name_of(address: str) -> str:
 def tls_cause(error: BaseException) -> str:
     """Return why a stream broke, without OpenSSL's numbers and source lines."""
     cause = error.__cause__ or error
+    if isinstance(cause, SpiffeError):
+        return str(cause)
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"certificate verify failed: {cause.verify_message.rstrip('.')}"
     if isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError):  # it depends on Python's release which one comes
@@ -116,3 +138,25 @@ def tls_cause(error: BaseException) -> str:
         text = cause.reason.lower().replace("_", " ")
         return f"{text}; does the peer speak TLS?" if cause.reason == "WRONG_VERSION_NUMBER" else text
     return str(cause) or type(cause).__name__
+
+
+# X509_V_ERR_... of OpenSSL's x509_vfy.h
+_UNTRUSTED = frozenset({18, 19, 20, 21})  # no chain leads to an authority
+_NO_CRL, _CRL_NOT_YET_VALID, _CRL_EXPIRED, _REVOKED = 3, 11, 12, 23
+
+
+def verify_remedy(error: BaseException | None, context: object) -> str:
+    """Return what to do about a certificate that was refused, beginning with "; ", or an empty text."""
+    if not isinstance(context, ClientContext) or not isinstance(error, ssl.SSLCertVerificationError):
+        return ""
+    code = getattr(error, "verify_code", None)
+    if context.crls is not None:
+        if code == _NO_CRL:
+            return f"; an issuer of the peer's chain has none in the {context.crls}: put it there"
+        if code in (_CRL_EXPIRED, _CRL_NOT_YET_VALID):
+            return f"; replace it in the {context.crls}"
+        if code == _REVOKED:
+            return f" by the {context.crls}; the peer needs a new one"
+    if context.bundles is not None and code in _UNTRUSTED:
+        return f"; no authority in the {context.bundles} has signed it"
+    return ""

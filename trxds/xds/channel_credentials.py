@@ -6,6 +6,7 @@ to the last by name.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -138,12 +139,19 @@ def certificate_provider(node: JsonNode) -> CertificateFiles | None:
         return None
     config = node.member("config")
     files = _files(config)
-    if not files.roots and not files.certificate:
+    if not files.roots and not files.certificate and not files.spiffe_bundle_map:
         config.error("has no certificates; write ca_certificate_file, or certificate_file and private_key_file")
     return files
 
 
 FILE_WATCHER = "file_watcher"
+BUNDLE_MAP_FIELD = "spiffe_trust_bundle_map_file"
+SPIFFE_VARIABLE = "GRPC_EXPERIMENTAL_XDS_MTLS_SPIFFE"
+
+
+def is_spiffe_enabled(environ: Mapping[str, str]) -> bool:
+    """Return whether the bootstrap's bundle maps are read (A87)."""
+    return environ.get(SPIFFE_VARIABLE, "").lower() == "true"
 
 
 def _files(config: JsonNode) -> CertificateFiles:
@@ -157,4 +165,6 @@ def _files(config: JsonNode) -> CertificateFiles:
         _file(certificate),
         _file(key),
         config.member("refresh_interval").seconds(REFRESH_INTERVAL),
+        # A87: without the switch the field is not even read.
+        _file(config.member(BUNDLE_MAP_FIELD)) if is_spiffe_enabled(os.environ) else "",
     )

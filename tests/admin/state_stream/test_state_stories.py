@@ -107,6 +107,7 @@ async def test_the_snapshot_has_endpoints_with_their_health_status(autojump_cloc
             "sessions": 0,
             "addresses": [mesh.hosts[0]],
             "fair_share": 0.5,
+            "security": "",
         }
 
 

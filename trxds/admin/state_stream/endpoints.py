@@ -92,6 +92,7 @@ def _row(
         "sessions": sum(on[address, known] for address in addresses for known in cluster.names) if on else 0,
         "addresses": list(addresses),
         "fair_share": round(fair_share, 4),
+        "security": "" if host is None else host.security,
     }
 
 

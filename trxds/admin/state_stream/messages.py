@@ -100,6 +100,7 @@ class EndpointRow(TypedDict):
     sessions: int  # that are on it
     addresses: list[str]  # all of them
     fair_share: float  # of its cluster's sessions, from 0 to 1, if they were spread evenly
+    security: str  # what TLS verifies its host by; empty without TLS
 
 
 class ConnectionRow(TypedDict):

@@ -1,0 +1,49 @@
+"""Which TLS sessions are kept for the next connection."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+import pytest
+from support.pki import Authority
+
+from trxds.transport.certificates import CertificateFiles, client_context
+from trxds.transport.file_content import FileContent
+from trxds.transport.tls_sessions import MAX_SESSIONS, TlsSessions
+
+
+@pytest.fixture
+def session() -> Any:
+    """A stand-in: nothing here looks into one."""
+    return object()
+
+
+def test_a_session_is_used_once(session) -> None:
+    sessions, context = TlsSessions(), client_context(CertificateFiles())
+    sessions.keep("a", context, session)
+    assert [sessions.take("a", context), sessions.take("a", context)] == [session, None]
+
+
+def test_a_session_of_another_context_is_not_resumed(session) -> None:
+    sessions = TlsSessions()
+    sessions.keep("a", client_context(CertificateFiles()), session)
+    assert sessions.take("a", client_context(CertificateFiles())) is None
+
+
+def test_the_oldest_session_goes_beyond_the_limit(session) -> None:
+    sessions, context = TlsSessions(), client_context(CertificateFiles())
+    for number in range(MAX_SESSIONS):
+        sessions.keep(str(number), context, session)
+    sessions.keep("0", context, session)
+    sessions.keep("one more", context, session)
+    assert [sessions.take(name, context) for name in ("0", "1", "2")] == [session, None, session]
+
+
+def test_no_session_is_kept_that_would_pass_over_a_check(session) -> None:
+    """Those of a program's own context are not ours to judge."""
+    lists = client_context(CertificateFiles(crls=FileContent(Authority().crl_pem())))
+    sessions = TlsSessions()
+    for context in (lists, ssl.create_default_context()):
+        sessions.keep("a", context, session)
+        assert sessions.take("a", context) is None

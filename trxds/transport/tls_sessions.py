@@ -1,0 +1,34 @@
+"""The TLS sessions of former connections: the next one to the same address needs no full handshake (RFC 8446 §2.2)."""
+
+from __future__ import annotations
+
+import ssl
+
+from .certificates import ClientContext
+
+MAX_SESSIONS = 1000
+
+
+class TlsSessions:
+    """Sessions by address, at most `MAX_SESSIONS`; each is used once, as RFC 8446 §C.4 asks for.
+
+    In a resumed handshake OpenSSL verifies no chain. So only sessions of the same context are resumed, which ends with
+    the next reading of the files, and none where revocation lists or SPIFFE bundles have to be asked each time.
+    """
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, tuple[ssl.SSLContext, ssl.SSLSession]] = {}
+
+    def keep(self, address: str, context: ssl.SSLContext | None, session: ssl.SSLSession | None) -> None:
+        """Keep the session of a connection that takes no more calls, in place of an earlier one."""
+        if session is None or not isinstance(context, ClientContext) or not context.may_resume:
+            return
+        self._sessions.pop(address, None)
+        self._sessions[address] = context, session
+        if len(self._sessions) > MAX_SESSIONS:
+            del self._sessions[next(iter(self._sessions))]
+
+    def take(self, address: str, context: ssl.SSLContext) -> ssl.SSLSession | None:
+        """Return the session to resume in this context, if there is one; it is kept no longer."""
+        made_in, session = self._sessions.pop(address, (None, None))
+        return session if made_in is context else None
