@@ -156,9 +156,10 @@ class Attempt:
                 if deadline == -math.inf:
                     return None  # the caller is cancelled: send nothing, and the next wait raises
                 message = None if isinstance(self.request, ReplayBuffer) else self.request
+                authority = result.authority
                 request = Request(
                     args.path,
-                    self.channel.authority,
+                    authority or self.channel.authority,
                     headers if telemetry is None else headers + telemetry.headers,
                     deadline,
                     on_headers,
@@ -166,6 +167,7 @@ class Attempt:
                     message,
                     None if telemetry is None else telemetry.observers,
                     settings.one_reply,
+                    authority != "",
                 )
                 self.stream = host.open_stream(request)
                 return result

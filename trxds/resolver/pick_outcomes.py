@@ -15,13 +15,15 @@ from trxds.core.status import Status
 
 @dataclass(frozen=True, slots=True)
 class PickedSubchannel:
-    """The RPC is sent to this host."""
+    """The RPC is sent to this host. An `authority`, if any, is the host's own, in place of the channel's (A81)."""
 
     address: str
     state: Connectivity
+    authority: str = ""
 
     def __str__(self) -> str:
-        return f"goes to {self.address} ({self.state.name})"
+        rewritten = f", with the authority {self.authority}" if self.authority else ""
+        return f"goes to {self.address} ({self.state.name}){rewritten}"
 
 
 @dataclass(frozen=True, slots=True)

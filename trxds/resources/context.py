@@ -21,8 +21,8 @@ class ParseContext:
     are the names of the bootstrap's providers (A29). `override_host` False switches session affinity off: no such
     filter, no DRAINING hosts (A55's guard). `aggregate_lb_policy` gives the clusters of an aggregate its load balancing
     policy, as before A75. With `per_try_timeout` that field of a retry policy is read, which A44 ignores.
-    `server_features` are the bootstrap's; with `trusted_xds_server` among them a route's `auto_host_rewrite` is read
-    (A81). `server` is the one that a resource means by `self`.
+    `server_features` are the bootstrap's. With `authority_rewrite`, and `trusted_xds_server` among them, a route's
+    `auto_host_rewrite` is read (A81). `server` is the one that a resource means by `self`.
     """
 
     http_filters: Mapping[str, HttpFilterType] = field(default_factory=lambda: HTTP_FILTERS)
@@ -33,6 +33,7 @@ class ParseContext:
     override_host: bool = True
     aggregate_lb_policy: bool = False
     per_try_timeout: bool = False
+    authority_rewrite: bool = False
     server_features: frozenset[str] = frozenset()
     server: Hashable = None
     # Endpoints in use, by their bytes: if one of ten thousand changes, one is parsed, and all others stay the same
@@ -40,5 +41,6 @@ class ParseContext:
     endpoints: MutableMapping[bytes, Endpoint] = field(default_factory=WeakValueDictionary, repr=False, compare=False)
 
     @property
-    def authority_rewrite(self) -> bool:
-        return "trusted_xds_server" in self.server_features
+    def may_rewrite_authority(self) -> bool:
+        """Whether a route may have the `:authority` of RPCs rewritten (A81)."""
+        return self.authority_rewrite and "trusted_xds_server" in self.server_features
