@@ -205,6 +205,7 @@ def make_client(
         aggregate_lb_policy=_switch("GRPC_XDS_AGGREGATE_CLUSTER_BACKWARD_COMPAT") == "true",  # A75
         per_try_timeout=_switch("TRXDS_XDS_PER_TRY_TIMEOUT") == "true",  # A44 has it ignored
         authority_rewrite=_switch("GRPC_EXPERIMENTAL_XDS_AUTHORITY_REWRITE") == "true",  # A81
+        http_connect=_switch("GRPC_EXPERIMENTAL_XDS_HTTP_CONNECT") == "true",  # A86
     )
     a88 = is_a88_enabled(os.environ)
     return XdsClient(

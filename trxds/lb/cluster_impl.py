@@ -23,6 +23,7 @@ from .hostnames import Hostnames
 from .load_report.load_reporting_picker import ClusterLoadTrackers, LoadReportingPicker
 from .pick import Complete, Drop, Fail, PickArgs, Picker, PickResult, WrapperPicker
 from .policy import CONNECTING, ChannelControl, Decision, PolicyInputs, SubtreeSettings
+from .proxies import Proxies
 from .security import NO_HOSTNAMES, Security
 
 _CHILD = "hosts"
@@ -50,11 +51,12 @@ class ClusterImpl:
         self._loads = channel_control.loads
         self._load_trackers: ClusterLoadTrackers | None = None
         self._hostnames = NO_HOSTNAMES
+        self._proxies: Proxies | None = None
         self.reads_endpoints = True
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         config: ClusterImplConfig = inputs.config
-        self.reads_endpoints = config.lrs is not None or config.has_hostnames
+        self.reads_endpoints = config.lrs is not None or config.has_hostnames or config.http_connect
         report = inputs.children.get(_CHILD, CONNECTING)
         reported = self._update_load_trackers(config, inputs.endpoints)
         child = LoadReportingPicker(reported.trackers, report.picker) if reported else report.picker
@@ -77,14 +79,18 @@ class ClusterImpl:
             Connectivity.READY if drops_all else report.state,
             picker,
             children={_CHILD: config.child},
-            subtree=SubtreeSettings(security=self._update_security(config, hostnames)),
+            subtree=SubtreeSettings(
+                security=self._update_security(config, hostnames),
+                proxies=self._update_proxies(config, inputs.endpoints),
+            ),
         )
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
         config: ClusterImplConfig = inputs.config
         shares = [f"{share.category} {share.per_million / 10_000:g}%" for share in config.drops]
         in_flight = self._call_counter(config).rpcs
-        return f"{in_flight} of {config.max_requests} RPCs in flight, drops: {', '.join(shares) or 'none'}"
+        text = f"{in_flight} of {config.max_requests} RPCs in flight, drops: {', '.join(shares) or 'none'}"
+        return f"{text}, {proxied}" if (proxied := str(self._proxies or "")) else text
 
     def _update_hostnames(self, config: ClusterImplConfig, endpoints: Endpoints) -> Hostnames | None:
         if not config.has_hostnames:
@@ -103,6 +109,10 @@ class ClusterImpl:
         if self._security is not None:
             self._security.hostnames = hostnames or NO_HOSTNAMES
         return self._security
+
+    def _update_proxies(self, config: ClusterImplConfig, endpoints: Endpoints) -> Proxies | None:
+        self._proxies = (self._proxies or Proxies()).updated(endpoints) if config.http_connect else None
+        return self._proxies
 
     def _call_counter(self, config: ClusterImplConfig) -> CallCounter:
         key = (config.cluster, config.service)

@@ -133,6 +133,7 @@ def build_cluster(config: ClusterConfig, names: PriorityNames) -> Update:
         cluster.max_concurrent_requests,
         tls=cluster.tls,
         has_hostnames=any(map(_hostname, endpoints.all)),
+        http_connect=cluster.http_connect,
         lrs=cluster.lrs,
         limited_by=config.cluster_standing,
         # Only with drops: it changes with each version of the endpoints, and then the configuration does.

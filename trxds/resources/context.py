@@ -22,7 +22,8 @@ class ParseContext:
     filter, no DRAINING hosts (A55's guard). `aggregate_lb_policy` gives the clusters of an aggregate its load balancing
     policy, as before A75. With `per_try_timeout` that field of a retry policy is read, which A44 ignores.
     `server_features` are the bootstrap's. With `authority_rewrite`, and `trusted_xds_server` among them, a route's
-    `auto_host_rewrite` is read (A81). `server` is the one that a resource means by `self`.
+    `auto_host_rewrite` is read (A81). With `http_connect` a cluster's hosts may have
+    HTTP CONNECT proxies (A86). `server` is the one that a resource means by `self`.
     """
 
     http_filters: Mapping[str, HttpFilterType] = field(default_factory=lambda: HTTP_FILTERS)
@@ -34,6 +35,7 @@ class ParseContext:
     aggregate_lb_policy: bool = False
     per_try_timeout: bool = False
     authority_rewrite: bool = False
+    http_connect: bool = False
     server_features: frozenset[str] = frozenset()
     server: Hashable = None
     # Endpoints in use, by their bytes: if one of ten thousand changes, one is parsed, and all others stay the same

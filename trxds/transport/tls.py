@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
+from copy import copy
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -41,6 +42,12 @@ class TlsNetwork:
         self._context = context
         self._server_name = server_name
         self._approve = approve
+
+    def with_transport(self, below: Callable[[Network], Network]) -> TlsNetwork:
+        """Return this network with another transport: `below` of the one that it has now."""
+        network = copy(self)
+        network._network = below(self._network)
+        return network
 
     async def connect(self, address: str) -> trio.abc.Stream:
         context = await self._context()  # before the connection, which would be useless without it
