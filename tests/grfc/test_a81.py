@@ -116,6 +116,29 @@ async def test_the_rewritten_authority_goes_before_that_of_the_channel(autojump_
         assert await seen(mesh, authority="depot") == "host-1.example"
 
 
+async def test_the_callers_authority_goes_before_the_rewritten_one(autojump_clock):
+    async with rewritten() as mesh, channel_to(mesh) as channel:
+        assert await ask(channel, authority="mine.example:8443") == "mine.example:8443"
+        async with method(channel).open(b"", authority="mine.example") as call:
+            assert await call.receive() == b"mine.example"
+        assert await ask(channel) == "host-1.example"
+
+
+async def test_an_interceptor_may_choose_the_authority(autojump_clock):
+    def choose(details, next):
+        assert details.authority == "asked.example"
+        return next(replace(details, authority="chosen.example"))
+
+    async with rewritten() as mesh, channel_to(mesh, interceptors=[choose]) as channel:
+        assert await ask(channel, authority="asked.example") == "chosen.example"
+
+
+async def test_a_callers_authority_that_is_none_is_an_error_at_once(autojump_clock):
+    async with rewritten() as mesh, channel_to(mesh) as channel:
+        with pytest.raises(ValueError, match="authority 'a/b' is no host or host:port"):
+            await ask(channel, authority="a/b")
+
+
 # -- where the name comes from
 
 
@@ -256,6 +279,20 @@ async def test_a_retry_may_reach_a_host_that_proves_its_name(ca, autojump_clock)
     tls = served_by(ca, "shop", "host-2.example")
     async with rewritten(2, route=route, tls=tls) as mesh, channel_to(mesh, credentials=trusting(ca)) as channel:
         assert {await ask(channel) for _ in range(6)} == {"host-2.example"}
+
+
+async def test_a_callers_authority_has_to_be_proved_too(ca, autojump_clock):
+    tls = served_by(ca, "shop", "mine.example")
+    async with Mesh.run(1, tls=tls) as mesh, mesh.channel(credentials=trusting(ca)) as channel:
+        assert await ask(channel, authority="mine.example") == mesh.hosts[0]
+        with pytest.raises(trxds.RpcError, match="does not prove the authority 'yours', only shop, mine"):
+            await ask(channel, authority="yours")
+
+
+async def test_the_channels_own_authority_needs_no_further_proof(ca, autojump_clock):
+    credentials = trusting(ca, server_name="front")
+    async with rewritten(tls=served_by(ca, "front")) as mesh, channel_to(mesh, credentials=credentials) as channel:
+        assert await ask(channel, authority="shop") == "shop"
 
 
 async def test_the_check_of_a_name_is_made_once_for_a_connection(ca, autojump_clock, monkeypatch):

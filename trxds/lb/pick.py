@@ -79,7 +79,7 @@ class Tracker(Protocol):
 class Complete:
     """The pick's result is this host; `trackers` are called when the attempt begins and ends. Never change one.
 
-    An `authority` replaces the channel's as the RPC's `:authority` (A81).
+    An `authority` replaces the channel's as the RPC's `:authority`, unless the caller has chosen one (A81).
     """
 
     host: SubchannelInterface

@@ -53,7 +53,8 @@ class AuthorityCheck:
             return None
         shown = ", ".join(name for _, name in self._names)[: 3 * _MAX_SHOWN] or "none"
         text = f"{self._peer}: its certificate does not prove the authority {authority[:_MAX_SHOWN]!r}"
-        return unavailable(f"{text}, only {shown}; correct the endpoint's hostname, or add the name there")
+        remedy = "correct the call's authority or the endpoint's hostname, or add the name to the certificate"
+        return unavailable(f"{text}, only {shown}; {remedy}")
 
 
 def _proves(kind: str, name: str, host: str) -> bool:
