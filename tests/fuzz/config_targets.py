@@ -59,6 +59,8 @@ CONTEXT = ParseContext(
     custom_policies={"test.Custom": dict},
     struct_policies=STRUCT_POLICIES,
     server_features=frozenset({"trusted_xds_server"}),
+    authority_rewrite=True,
+    http_connect=True,
 )
 
 

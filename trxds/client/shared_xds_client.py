@@ -25,7 +25,7 @@ from trxds.lb.custom_policy import PolicyType
 from trxds.lb.load_report.load_store import LoadStore
 from trxds.resolver.route_timeout import TimeoutRule
 from trxds.resolver.xds_resolver import ResolverResultHandler, XdsResolver
-from trxds.resources.context import ParseContext
+from trxds.resources.context import HTTP_CONNECT_VARIABLE, ParseContext
 from trxds.transport.connect import Network, TcpNetwork
 from trxds.transport.http_proxy import FindProxy, ServerProxyNetwork, proxy_finder
 from trxds.xds.bootstrap import Bootstrap, load, parse, read
@@ -205,7 +205,7 @@ def make_client(
         aggregate_lb_policy=_switch("GRPC_XDS_AGGREGATE_CLUSTER_BACKWARD_COMPAT") == "true",  # A75
         per_try_timeout=_switch("TRXDS_XDS_PER_TRY_TIMEOUT") == "true",  # A44 has it ignored
         authority_rewrite=_switch("GRPC_EXPERIMENTAL_XDS_AUTHORITY_REWRITE") == "true",  # A81
-        http_connect=_switch("GRPC_EXPERIMENTAL_XDS_HTTP_CONNECT") == "true",  # A86
+        http_connect=_switch(HTTP_CONNECT_VARIABLE) == "true",  # A86
     )
     a88 = is_a88_enabled(os.environ)
     return XdsClient(

@@ -11,6 +11,9 @@ from .filter_config import HttpFilterType
 from .filters import HTTP_FILTERS
 from .lb_policy import LB_POLICIES, LbPolicyType, ParseSettings, StructPolicy
 
+HTTP_CONNECT_VARIABLE = "GRPC_EXPERIMENTAL_XDS_HTTP_CONNECT"
+"""The environment variable whose value `true` lets a control plane name proxies (A86)."""
+
 
 @dataclass(frozen=True, slots=True)
 class ParseContext:
