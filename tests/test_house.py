@@ -67,6 +67,7 @@ SHELLS = frozenset(
         "transport/flow_control.py",
         "transport/health_watch.py",
         "transport/http2_connection.py",
+        "transport/authority_check.py",
         "transport/http_proxy.py",
         "transport/inline_read.py",
         "transport/keepalive.py",

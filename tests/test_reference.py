@@ -201,7 +201,7 @@ PARSERS = {  # in trxds/resources, by the last part of a message's name
     "ClusterWeight": "route_action",
     "HashPolicy": "hash_policy",
     "RetryPolicy": "retry_policy",
-    "Cluster": "cluster discovery leaf_policy",
+    "Cluster": "cluster discovery leaf_policy transport_socket",
     "OutlierDetection": "outlier_detection",
     "WrrLocality": "lb_policy",
     "RoundRobin": "leaf_policy slow_start",
@@ -209,6 +209,7 @@ PARSERS = {  # in trxds/resources, by the last part of a message's name
     "LeastRequest": "leaf_policy slow_start",
     "PickFirst": "leaf_policy",
     "ClientSideWeightedRoundRobin": "leaf_policy slow_start",
+    "Http11ProxyUpstreamTransport": "transport_socket",
     "UpstreamTlsContext": "upstream_tls",
     "CommonTlsContext": "upstream_tls",
     "CertificateValidationContext": "upstream_tls",
@@ -216,13 +217,13 @@ PARSERS = {  # in trxds/resources, by the last part of a message's name
     "LocalityLbEndpoints": "endpoint",
     "LbEndpoint": "endpoint",
     "Endpoint": "endpoint address",
+    "Metadata": "metadata endpoint",
 }
 OF_OTHERS = {  # names that the parser reads from another message than that of the section
     "RouteConfiguration": {"typed_per_filter_config"},
     "RouteMatch": {"filter_state"},
     "RouteAction": {"regex_rewrite", "prefix_rewrite"},
     "Cluster": {"common_http_protocol_options"},  # of HttpProtocolOptions
-    "LocalityLbEndpoints": {"metadata"},
     "Route": {"name"},
 }
 IN_ANOTHER_WAY = {("StatefulSessionPerRoute", "disabled")}  # by WhichOneof

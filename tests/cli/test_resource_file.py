@@ -166,3 +166,12 @@ def test_an_error_of_the_whole_resource_names_the_resource() -> None:
     (found,) = problems_of(text)
     assert found.startswith("line 1: ")
     assert "oneof" in found
+
+
+def test_a_cluster_with_proxies_is_good_for_clients_that_are_switched_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    proxies = "type.googleapis.com/envoy.extensions.transport_sockets.http_11_proxy.v3.Http11ProxyUpstreamTransport"
+    text = json.dumps([{**cluster("a"), "transport_socket": {"name": "p", "typed_config": {"@type": proxies}}}])
+    (remark, *_) = read_resource_file(text).remarks
+    assert "unrecognized transport socket type" in str(remark)
+    monkeypatch.setenv("GRPC_EXPERIMENTAL_XDS_HTTP_CONNECT", "true")
+    assert not any("refuse" in str(remark) for remark in read_resource_file(text).remarks)

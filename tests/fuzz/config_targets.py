@@ -71,6 +71,8 @@ CONTEXT = ParseContext(
     struct_policies=make_struct_policies(EXPERIMENTS),
     experiments=EXPERIMENTS,
     server_features=frozenset({"trusted_xds_server"}),
+    authority_rewrite=True,
+    http_connect=True,
 )
 
 

@@ -199,6 +199,10 @@ _SYSTEM_ROOTS = _any(
     f"{_ENVOY}.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
     common_tls_context={"validation_context": {"system_root_certs": {}}},
 )
+_PROXIED_TLS = _any(
+    f"{_ENVOY}.extensions.transport_sockets.http_11_proxy.v3.Http11ProxyUpstreamTransport",
+    transport_socket=_extension("tls", _TLS),
+)
 _BREAKERS = {"thresholds": [{"priority": "DEFAULT", "max_requests": 10}]}
 
 
@@ -208,7 +212,7 @@ def _cluster(**fields: Any) -> Json:
 
 _CLUSTERS = [
     _cluster(outlier_detection=_OUTLIERS, circuit_breakers=_BREAKERS, **xds.load_reports("cpu_utilization")),
-    *(_cluster(transport_socket=_extension("tls", each)) for each in (_TLS, _SYSTEM_ROOTS)),
+    *(_cluster(transport_socket=_extension("tls", each)) for each in (_TLS, _SYSTEM_ROOTS, _PROXIED_TLS)),
     *(
         _cluster(
             load_balancing_policy=_policies(
@@ -236,4 +240,15 @@ _ENDPOINTS["endpoints"][0]["lb_endpoints"][0]["endpoint"] |= {
 }
 _ENDPOINTS["endpoints"][0]["lb_endpoints"][1]["load_balancing_weight"] = 3
 
-SEEDS: dict[ResourceType, list[Json]] = {LDS: _LISTENERS, RDS: [_ROUTES], CDS: _CLUSTERS, EDS: [_ENDPOINTS]}
+_PROXY = {"socket_address": {"address": "10.9.0.1", "port_value": 3128}}
+_PROXIED = xds.endpoints("c", xds.locality("10.0.0.1:443"))
+_PROXIED["endpoints"][0]["metadata"] = {
+    "typed_filter_metadata": {
+        "envoy.http11_proxy_transport_socket.proxy_address": {
+            "@type": "type.googleapis.com/envoy.config.core.v3.Address",
+            **_PROXY,
+        }
+    }
+}
+
+SEEDS: dict[ResourceType, list[Json]] = {LDS: _LISTENERS, RDS: [_ROUTES], CDS: _CLUSTERS, EDS: [_ENDPOINTS, _PROXIED]}

@@ -1,4 +1,4 @@
-"""Envoy as an HTTP CONNECT proxy between a channel and its host (A1)."""
+"""Envoy as an HTTP CONNECT proxy between a channel and its host (A1, A86)."""
 
 from __future__ import annotations
 
@@ -92,4 +92,30 @@ async def test_the_control_plane_is_reached_through_envoy() -> None:
         )
         bootstrap = xds.bootstrap("plane.example:18000")
         async with trxds.open_channel("xds:///shop", bootstrap=bootstrap, http_proxy=f"http://{proxy}") as channel:
+            assert await channel.method("/s/Echo")(b"x", timeout=10) == b"x"
+
+
+async def test_a_host_is_reached_through_the_envoy_that_its_endpoint_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRPC_EXPERIMENTAL_XDS_HTTP_CONNECT", "true")
+    plane, types = ManagementServer(), "type.googleapis.com/envoy"
+    async with serve({"/s/Echo": unary(echo)}) as server, plane.serve() as ads, connect_proxy(server.address) as proxy:
+        host, _, port = proxy.rpartition(":")
+        address = {"socket_address": {"address": host, "port_value": int(port)}}
+        locality = xds.locality("192.0.2.1:50051")  # nobody is there but by the proxy
+        locality["metadata"] = {
+            "typed_filter_metadata": {
+                "envoy.http11_proxy_transport_socket.proxy_address": {
+                    "@type": f"{types}.config.core.v3.Address",
+                    **address,
+                }
+            }
+        }
+        wrapper = f"{types}.extensions.transport_sockets.http_11_proxy.v3.Http11ProxyUpstreamTransport"
+        plane.put(
+            xds.listener("shop", routes="r"),
+            xds.routes("r", xds.route("c")),
+            xds.cluster("c") | {"transport_socket": {"name": "proxy", "typed_config": {"@type": wrapper}}},
+            xds.endpoints("c", locality),
+        )
+        async with trxds.open_channel("xds:///shop", bootstrap=xds.bootstrap(ads)) as channel:
             assert await channel.method("/s/Echo")(b"x", timeout=10) == b"x"

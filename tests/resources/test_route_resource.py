@@ -391,7 +391,7 @@ def test_a_route_without_a_retry_policy_has_its_virtual_hosts(read: Any) -> None
 def test_auto_host_rewrite_is_read_from_a_trusted_server_only(read: Any) -> None:
     entry = to(auto_host_rewrite=True)
     assert not action_of(read, entry).auto_host_rewrite
-    trusted = ParseContext(server_features=frozenset({"trusted_xds_server"}))
+    trusted = ParseContext(server_features=frozenset({"trusted_xds_server"}), authority_rewrite=True)
     assert action_of(read, entry, trusted).auto_host_rewrite
     assert not action_of(read, to(), trusted).auto_host_rewrite
 

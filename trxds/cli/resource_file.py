@@ -6,12 +6,14 @@ count as one list. Envoy's files have the list under `resources`, and are read t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
 
+from trxds.resources.context import HTTP_CONNECT_VARIABLE
 from trxds.resources.protos import from_json
 from trxds.resources.types import RESOURCE_TYPES, ParseContext
 
@@ -126,7 +128,10 @@ class _AnyName(frozenset[str]):
 def _parsed_by_clients(place: YamlNode, value: dict[str, Any]) -> object:
     """Return the resource as clients read it; a `Problem` for a well-formed one that they refuse."""
     kind = RESOURCE_TYPES[value["@type"]]
-    parsed = kind.read(from_json(value), ParseContext(certificate_providers=_AnyName()))
+    # What clients refuse depends on this switch, so the check is for clients in the same environment.
+    http_connect = os.environ.get(HTTP_CONNECT_VARIABLE, "").lower() == "true"
+    context = ParseContext(certificate_providers=_AnyName(), http_connect=http_connect)
+    parsed = kind.read(from_json(value), context)
     if parsed.errors:
         errors = kind.validation_message(parsed.errors)
         return place.problem(f'clients refuse {kind.kind} resource "{_key(value)[1]}" (NACK): {errors}')

@@ -156,9 +156,12 @@ class Attempt:
                 if deadline == -math.inf:
                     return None  # the caller is cancelled: send nothing, and the next wait raises
                 message = None if isinstance(self.request, ReplayBuffer) else self.request
+                own = self.channel.authority
+                # A81: the caller's goes before the host's, and that before the channel's.
+                authority = settings.authority or result.authority or own
                 request = Request(
                     args.path,
-                    self.channel.authority,
+                    authority,
                     headers if telemetry is None else headers + telemetry.headers,
                     deadline,
                     on_headers,
@@ -166,6 +169,7 @@ class Attempt:
                     message,
                     None if telemetry is None else telemetry.observers,
                     settings.one_reply,
+                    authority != own,
                 )
                 self.stream = host.open_stream(request)
                 return result

@@ -34,6 +34,9 @@ class CallOptions(TypedDict, total=False):
     credentials: CallCredentials | None
     """They are used in addition to the channel's."""
 
+    authority: str | None
+    """The `:authority`, in place of the channel's and of a control plane's."""
+
 
 class ResponseStream(Protocol[Res_co]):
     """The receiving side of an open call whose request has been sent: `async for reply in call`, or `receive`."""

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field, replace
 
 from trxds.resolver.method_config import MethodConfig
+from trxds.resolver.target_uri import checked_authority
 from trxds.transport.request import MAX_RECEIVE_SIZE
 
 from .call_credentials import CallCredentials, check_call_credentials
@@ -16,7 +17,8 @@ class CallSettings:
     """The settings of a channel, a method or a call; they are not changed after construction.
 
     Sizes are bytes of one uncompressed message; an empty `encoding` is no compression. `one_reply`: the method does not
-    stream its replies. A channel has one instance, each method a copy, and a call its own only if it differs.
+    stream its replies. An `authority` is the caller's, and goes before any other (A81). A channel has one instance,
+    each method a copy, and a call its own only if it differs.
     """
 
     max_receive_size: int = MAX_RECEIVE_SIZE
@@ -25,6 +27,7 @@ class CallSettings:
     credentials: tuple[CallCredentials, ...] = ()
     wait_for_ready: bool | None = None
     one_reply: bool = False
+    authority: str = ""
     _limited: tuple[MethodConfig, CallSettings] | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -36,7 +39,11 @@ class CallSettings:
             check_call_credentials(each)
 
     def for_call(
-        self, wait_for_ready: bool | None, encoding: str | None, credentials: CallCredentials | None
+        self,
+        wait_for_ready: bool | None,
+        encoding: str | None,
+        credentials: CallCredentials | None,
+        authority: str | None,
     ) -> CallSettings:
         """Return the settings with the caller's options; its `credentials` are added to the channel's."""
         return replace(
@@ -44,6 +51,7 @@ class CallSettings:
             wait_for_ready=wait_for_ready,
             encoding=self.encoding if encoding is None else encoding,
             credentials=self.credentials if credentials is None else (*self.credentials, credentials),
+            authority=checked_authority(authority) if authority else "",
         )
 
     def limited_by(self, config: MethodConfig) -> CallSettings:

@@ -79,6 +79,7 @@ class InterceptedMethod(Method[Req, Res]):
             wait_for_ready=details.wait_for_ready,
             compression=details.compression,
             credentials=details.credentials,
+            authority=details.authority,
         )
 
 

@@ -45,6 +45,7 @@ class CallDetails:
     credentials: CallCredentials | None = None
     client_streaming: bool = False
     server_streaming: bool = False
+    authority: str | None = None
 
 
 Next: TypeAlias = Callable[[CallDetails], AbstractAsyncContextManager[CallProtocol[Any, Any]]]

@@ -77,6 +77,7 @@ class Method(Generic[Req, Res]):
         wait_for_ready: bool | None = None,
         compression: Compression | None = None,
         credentials: CallCredentials | None = None,
+        authority: str | None = None,
     ) -> Res:
         """Make the call and return its one reply. Always a checkpoint.
 
@@ -88,11 +89,13 @@ class Method(Generic[Req, Res]):
                 config.
             compression: Of the requests: `gzip`, `deflate` or `identity`, in place of the channel's.
             credentials: They are used in addition to the channel's.
+            authority: The `:authority`, in place of the channel's and of a control plane's; it chooses neither the
+                route nor the host. With TLS the host's certificate has to prove it (A81).
 
         Raises:
             RpcError: The call did not end with OK.
             TypeError: The method streams its replies.
-            ValueError: No header can carry the metadata, or the compression is unknown.
+            ValueError: No header can carry the metadata or the authority, or the compression is unknown.
             trio.ClosedResourceError: The channel or the session is closed.
         """
         if self.server_streaming:
@@ -104,12 +107,13 @@ class Method(Generic[Req, Res]):
                 wait_for_ready=wait_for_ready,
                 compression=compression,
                 credentials=credentials,
+                authority=authority,
             )
             reply, _ = await self._collect(self._open(None, **options), request)
             return reply
         # Serialized before the call begins, so that a request of the wrong type does not count as a call (A14).
         payload = self._serialize(request)  # type: ignore[arg-type]  # no iterable, for the method takes one request
-        rpc = self._rpc(timeout, metadata, wait_for_ready, compression, credentials)
+        rpc = self._rpc(timeout, metadata, wait_for_ready, compression, credentials, authority)
         try:
             return await rpc.unary(payload, self._deserialize)
         finally:
@@ -144,6 +148,7 @@ class Method(Generic[Req, Res]):
         wait_for_ready: bool | None = None,
         compression: Compression | None = None,
         credentials: CallCredentials | None = None,
+        authority: str | None = None,
     ) -> AbstractAsyncContextManager[Call[Req, Res]]:
         """Open a call of any kind. A `request` is sent as the first message; if requests do not stream, it is the last.
 
@@ -158,6 +163,7 @@ class Method(Generic[Req, Res]):
             wait_for_ready=wait_for_ready,
             compression=compression,
             credentials=credentials,
+            authority=authority,
         )
 
     @asynccontextmanager
@@ -186,12 +192,13 @@ class Method(Generic[Req, Res]):
         wait_for_ready: bool | None = None,
         compression: Compression | None = None,
         credentials: CallCredentials | None = None,
+        authority: str | None = None,
     ) -> Rpc:
         checked = self._check_metadata(metadata) if metadata else md.EMPTY
         settings = self._settings
-        if wait_for_ready is not None or compression is not None or credentials is not None:
+        if wait_for_ready is not None or compression is not None or credentials is not None or authority:
             encoding = parse_encoding(compression) if compression is not None else None
-            settings = settings.for_call(wait_for_ready, encoding, credentials)
+            settings = settings.for_call(wait_for_ready, encoding, credentials, authority)
         rpc = Rpc(self._state, self.path, checked, settings, timeout, self._session)
         # Without an observer a call pays for this test, and for no telemetry.
         if self._state.observers.active:

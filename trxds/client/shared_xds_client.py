@@ -25,7 +25,7 @@ from trxds.lb.custom_policy import PolicyType
 from trxds.lb.load_report.load_store import LoadStore
 from trxds.resolver.route_timeout import TimeoutRule
 from trxds.resolver.xds_resolver import ResolverResultHandler, XdsResolver
-from trxds.resources.context import ParseContext
+from trxds.resources.context import HTTP_CONNECT_VARIABLE, ParseContext
 from trxds.resources.experiments import read_experiments
 from trxds.resources.filter_config import HttpFilterType
 from trxds.transport.connect import Network, TcpNetwork
@@ -220,6 +220,8 @@ def make_client(
         aggregate_lb_policy=_switch("GRPC_XDS_AGGREGATE_CLUSTER_BACKWARD_COMPAT") == "true",  # A75
         per_try_timeout=_switch("TRXDS_XDS_PER_TRY_TIMEOUT") == "true",  # A44 has it ignored
         experiments=experiments,
+        authority_rewrite=_switch("GRPC_EXPERIMENTAL_XDS_AUTHORITY_REWRITE") == "true",  # A81
+        http_connect=_switch(HTTP_CONNECT_VARIABLE) == "true",  # A86
     )
     a88 = is_a88_enabled(os.environ)
     return XdsClient(

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Mapping
 from functools import partial
 from random import Random
 
+from trxds.core.authority import host_of
 from trxds.core.observers import Observers
 from trxds.resources.peer_names import wrong_peer
 from trxds.resources.upstream_tls import UpstreamTls
@@ -33,7 +34,7 @@ def make_pool(
     health_check: HealthCheck | None,
 ) -> SubchannelPool:
     """Return the pool; hosts prove the name of `authority` unless another is configured."""
-    name = _host(authority)
+    name = host_of(authority)
     if isinstance(credentials, XdsCredentials):
         by_cluster = ClusterNetworks(network, providers)
         return SubchannelPool(
@@ -46,12 +47,6 @@ def make_pool(
         )
     known = credentials_network(network, credentials, name)
     return SubchannelPool(known, options, random, None, keepalive, observers, health_check)
-
-
-def _host(authority: str) -> str:
-    host, colon, port = authority.rpartition(":")
-    name = host if colon and port.isdecimal() else authority
-    return name.strip("[]").partition("%")[0]  # an IPv6 zone has a meaning on this machine only
 
 
 class ClusterNetworks:

@@ -18,11 +18,13 @@ from trxds.resources.endpoint import DropOverload
 
 from .circuit_breakers import CallCounter
 from .configs import ClusterImplConfig
-from .endpoint_set import NO_ENDPOINTS, Endpoints
+from .endpoint_set import Endpoints
+from .hostnames import Hostnames
 from .load_report.load_reporting_picker import ClusterLoadTrackers, LoadReportingPicker
 from .pick import Complete, Drop, Fail, PickArgs, Picker, PickResult, WrapperPicker
 from .policy import CONNECTING, ChannelControl, Decision, PolicyInputs, SubtreeSettings
-from .security import Security
+from .proxies import Proxies
+from .security import NO_HOSTNAMES, Security
 
 _CHILD = "hosts"
 _MILLION = 1_000_000  # drops are in millionths of the RPCs
@@ -48,19 +50,28 @@ class ClusterImpl:
         self._security: Security | None = None
         self._loads = channel_control.loads
         self._load_trackers: ClusterLoadTrackers | None = None
-        self._named_endpoints = NO_ENDPOINTS  # the endpoints whose hostnames `_security` has
+        self._hostnames = NO_HOSTNAMES
+        self._proxies: Proxies | None = None
         self.reads_endpoints = True
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         config: ClusterImplConfig = inputs.config
-        self.reads_endpoints = config.lrs is not None or _needs_hostnames(config)
+        self.reads_endpoints = config.lrs is not None or config.has_hostnames or config.http_connect
         report = inputs.children.get(_CHILD, CONNECTING)
         reported = self._update_load_trackers(config, inputs.endpoints)
         child = LoadReportingPicker(reported.trackers, report.picker) if reported else report.picker
         note_drop = reported.counts.drop if reported else _ignore
-        by = config.dropped_by, config.limited_by
+        hostnames = self._update_hostnames(config, inputs.endpoints)
         picker = ClusterImplPicker(
-            config.drops, config.max_requests, self._call_counter(config), child, self._random, note_drop, *by
+            config.drops,
+            config.max_requests,
+            self._call_counter(config),
+            child,
+            self._random,
+            note_drop,
+            config.dropped_by,
+            config.limited_by,
+            hostnames,
         )
         # A cluster that drops everything needs no host to answer: if it failed, `priority` would send RPCs elsewhere.
         drops_all = any(share.per_million >= _MILLION for share in config.drops)
@@ -68,25 +79,40 @@ class ClusterImpl:
             Connectivity.READY if drops_all else report.state,
             picker,
             children={_CHILD: config.child},
-            subtree=SubtreeSettings(security=self._update_security(config, inputs.endpoints)),
+            subtree=SubtreeSettings(
+                security=self._update_security(config, hostnames),
+                proxies=self._update_proxies(config, inputs.endpoints),
+            ),
         )
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
         config: ClusterImplConfig = inputs.config
         shares = [f"{share.category} {share.per_million / 10_000:g}%" for share in config.drops]
         in_flight = self._call_counter(config).rpcs
-        return f"{in_flight} of {config.max_requests} RPCs in flight, drops: {', '.join(shares) or 'none'}"
+        text = f"{in_flight} of {config.max_requests} RPCs in flight, drops: {', '.join(shares) or 'none'}"
+        return f"{text}, {proxied}" if (proxied := str(self._proxies or "")) else text
 
-    def _update_security(self, config: ClusterImplConfig, endpoints: Endpoints) -> Security | None:
+    def _update_hostnames(self, config: ClusterImplConfig, endpoints: Endpoints) -> Hostnames | None:
+        if not config.has_hostnames:
+            return None
+        if not self._hostnames.is_made_from(endpoints):
+            self._hostnames = Hostnames(endpoints)
+        return self._hostnames
+
+    def _update_security(self, config: ClusterImplConfig, hostnames: Hostnames | None) -> Security | None:
         """Return the cluster's security: the same object while its TLS settings are equal, or all would reconnect."""
         if config.tls is None:
             self._security = None
         elif self._security is None or self._security.tls != config.tls:
-            self._security, self._named_endpoints = Security(config.tls), NO_ENDPOINTS
+            self._security = Security(config.tls)
         # In place: a new object would make all hosts reconnect for each change of EDS.
-        if self._security is not None and _needs_hostnames(config) and endpoints is not self._named_endpoints:
-            self._security.hostnames, self._named_endpoints = _hostnames_by_address(config, endpoints), endpoints
+        if self._security is not None:
+            self._security.hostnames = hostnames or NO_HOSTNAMES
         return self._security
+
+    def _update_proxies(self, config: ClusterImplConfig, endpoints: Endpoints) -> Proxies | None:
+        self._proxies = (self._proxies or Proxies()).updated(endpoints) if config.http_connect else None
+        return self._proxies
 
     def _call_counter(self, config: ClusterImplConfig) -> CallCounter:
         key = (config.cluster, config.service)
@@ -104,22 +130,16 @@ class ClusterImpl:
         return self._load_trackers
 
 
-def _needs_hostnames(config: ClusterImplConfig) -> bool:
-    return config.tls is not None and config.tls.auto_sni
-
-
-def _hostnames_by_address(config: ClusterImplConfig, endpoints: Endpoints) -> dict[str, str]:
-    """Return the hosts' names by address; in a LOGICAL_DNS cluster all have the DNS name (A81)."""
-    return {address: config.hostname or endpoint.hostname for endpoint in endpoints for address in endpoint.addresses}
-
-
 def _ignore(category: str) -> None:
     """Ignore a drop: the cluster's load is not reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterImplPicker(WrapperPicker):
-    """A picker that drops RPCs by share and above the limit, and counts the others as in flight."""
+    """A picker that drops RPCs by share and above the limit, and counts the others as in flight.
+
+    If their route asks for it, their `:authority` is the picked host's name among `hostnames` (A81).
+    """
 
     drops: tuple[DropOverload, ...]
     max_requests: int
@@ -129,6 +149,7 @@ class ClusterImplPicker(WrapperPicker):
     note_drop: Callable[[str], None] = _ignore  # by category; "" is circuit breaking
     dropped_by: ResourceStatus | None = None
     limited_by: ResourceStatus | None = None
+    hostnames: Hostnames | None = None
 
     def pick(self, call: PickArgs) -> PickResult:
         if self.drops and (drawn := self._draw_drop(call)) is not None:
@@ -144,6 +165,10 @@ class ClusterImplPicker(WrapperPicker):
             call.trace.note("neither a drop nor the circuit breaker applies")
             result = call.trace.pick(self.child, call)
         if type(result) is Complete:
+            if self.hostnames is not None and call.route is not None and call.route.auto_host_rewrite:
+                # Above override_host, so a session's host decides too, and each attempt's own (A81).
+                authority = self.hostnames.of(result.host.address)
+                return Complete(result.host, (*result.trackers, self.in_flight), authority)
             return result.with_tracker(self.in_flight)
         if type(result) is Fail:
             status = result.status

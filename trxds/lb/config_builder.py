@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
+from operator import attrgetter
 from typing import TypeAlias
 
 from trxds.core.resource_status import ResourceStatus
 from trxds.resolver.snapshot import AggregateConfig, ClusterConfig, ClusterEntries, ClusterEntry
 from trxds.resources.cluster import DEFAULT_IDLE_TIMEOUT, DEFAULT_OVERRIDE_STATUSES, Cluster
-from trxds.resources.discovery import Eds, LogicalDns
+from trxds.resources.discovery import Eds
 from trxds.resources.endpoint import Endpoint, HealthStatus, Locality, LocalityId
 from trxds.resources.lb_policy import CustomPolicy, RandomSubsetting, WrrLocality
 from trxds.resources.leaf_policy import LbPolicyConfig, PickFirst, RingHash
@@ -41,6 +42,8 @@ _Serving: TypeAlias = tuple[Locality, tuple[Endpoint, ...]]
 
 # The policies that read EDS weights; round_robin, for one, ignores them (A113).
 _WEIGHTED_POLICIES = (PickFirst, RingHash, CustomPolicy)
+
+_hostname = attrgetter("hostname")  # without a frame of Python for each of ten thousand endpoints
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,12 @@ def build_cluster(config: ClusterConfig, names: PriorityNames) -> Update:
         idle_timeout=cluster.idle_timeout,
         child=PriorityConfig({name: child for name, (child, _) in built.items()}),
     )
+    localities = tuple(chain.from_iterable(priorities))
+    endpoints = Endpoints(
+        tuple(chain.from_iterable([locality.endpoints for locality in localities])),
+        parts={name: part for name, (_, part) in built.items()},
+        localities=localities,
+    )
     # Drops are in EDS but apply to the cluster, so they are configuration of cluster_impl.
     drops = config.endpoints.drops if config.endpoints else ()
     limits = ClusterImplConfig(
@@ -123,17 +132,12 @@ def build_cluster(config: ClusterConfig, names: PriorityNames) -> Update:
         drops,
         cluster.max_concurrent_requests,
         tls=cluster.tls,
-        hostname=cluster.discovery.host if isinstance(cluster.discovery, LogicalDns) else "",
+        has_hostnames=any(map(_hostname, endpoints.all)),
+        http_connect=cluster.http_connect,
         lrs=cluster.lrs,
         limited_by=config.cluster_standing,
         # Only with drops: it changes with each version of the endpoints, and then the configuration does.
         dropped_by=config.endpoints_standing if drops else None,
-    )
-    localities = tuple(chain.from_iterable(priorities))
-    endpoints = Endpoints(
-        tuple(chain.from_iterable([locality.endpoints for locality in localities])),
-        parts={name: part for name, (_, part) in built.items()},
-        localities=localities,
     )
     return Update(OutlierDetectionConfig(cluster.ejection, limits), endpoints)
 

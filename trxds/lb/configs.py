@@ -76,7 +76,8 @@ class ClusterImplConfig(LbPolicyConfig):
     """The configuration of `cluster_impl` (A32, A37).
 
     `limited_by` is the status of the resource that sets `max_requests`, `dropped_by` of the one that has `drops`.
-    `hostname` is that of all hosts of a LOGICAL_DNS cluster (A81). With `lrs`, load is reported.
+    `has_hostnames`: endpoints have host names (A81). `http_connect`: they may have proxies (A86). With `lrs`, load is
+    reported.
     """
 
     policy: ClassVar[str] = "xds_cluster_impl_experimental"
@@ -86,7 +87,8 @@ class ClusterImplConfig(LbPolicyConfig):
     drops: tuple[DropOverload, ...] = ()
     max_requests: int = DEFAULT_MAX_REQUESTS
     tls: UpstreamTls | None = None
-    hostname: str = ""
+    has_hostnames: bool = False
+    http_connect: bool = False
     lrs: LoadReporting | None = None
     limited_by: ResourceStatus | None = None
     dropped_by: ResourceStatus | None = None

@@ -64,6 +64,9 @@ class SubchannelPoolInterface(Protocol):
     def lease(self, address: str, queue: ConflatingQueue[Any]) -> Lease:
         """Lease the subchannel; each later change of its state is a message `("host", address)` in `queue`."""
 
+    def with_proxies(self, proxy: Callable[[str], str]) -> SubchannelPoolInterface:
+        """Return a pool whose hosts are reached through `proxy(address)`, an address or empty (A86)."""
+
     def with_security(self, security: Callable[[str], Hashable]) -> SubchannelPoolInterface:
         """Return a pool whose hosts are reached as `security(address)` says; this one if its credentials ignore it.
 

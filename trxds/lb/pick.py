@@ -77,10 +77,14 @@ class Tracker(Protocol):
 
 @dataclass(slots=True)  # not frozen: some are made for each RPC, and freezing costs more than the rest of it
 class Complete:
-    """The pick's result is this host; `trackers` are called when the attempt begins and ends. Never change one."""
+    """The pick's result is this host; `trackers` are called when the attempt begins and ends. Never change one.
+
+    An `authority` replaces the channel's as the RPC's `:authority`, unless the caller has chosen one (A81).
+    """
 
     host: SubchannelInterface
     trackers: tuple[Tracker, ...] = ()
+    authority: str = ""
     # The tracker that `with_tracker` added last, and its result.
     _tracker: Tracker | None = field(default=None, init=False, repr=False, compare=False)
     _with_tracker: Complete | None = field(default=None, init=False, repr=False, compare=False)
@@ -89,7 +93,7 @@ class Complete:
         """Return this result with one more tracker; adding the same one again returns the same object."""
         # Cached, because each pick of a host adds the same trackers: an RPC allocates nothing here.
         if self._tracker is not tracker or self._with_tracker is None:
-            self._tracker, self._with_tracker = tracker, Complete(self.host, (*self.trackers, tracker))
+            self._tracker, self._with_tracker = tracker, Complete(self.host, (*self.trackers, tracker), self.authority)
         return self._with_tracker
 
 

@@ -107,8 +107,8 @@ def _explain_steps(root: TreeNode, trace: Trace, result: PickResult, now: float)
 def _describe_result(result: PickResult, note: TraceNote) -> tuple[str, Outcome]:
     """Return the choice in words, and the outcome for the RPC."""
     match result:
-        case Complete(host):
-            return host.address, PickedSubchannel(host.address, host.state, host.security)
+        case Complete(host, authority=authority):
+            return host.address, PickedSubchannel(host.address, host.state, host.security, authority)
         case Queue():
             return "to wait", PickQueued(note.waits_for or "the tree to change", note.address)
         case Fail(status):

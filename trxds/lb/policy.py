@@ -21,6 +21,7 @@ from .host_trackers import HostTrackers
 from .interfaces import SubchannelInterface
 from .load_report.load_store import LoadStore
 from .pick import QUEUE_PICKER, Picker, TraceNote, Tracker
+from .proxies import Proxies
 from .security import Security
 
 CHILD_RETENTION = 15 * 60.0  # seconds for which a deactivated child keeps running (A28, A56)
@@ -73,11 +74,13 @@ class PolicyInputs:
 class SubtreeSettings:
     """What the policies of a cluster say of the subtree below them.
 
-    `security` says how its hosts are reached (A29); with another one the children are replaced, and the old ones go on
-    picking until the new ones can. `collects`, if any, is where the policies below attach their trackers.
+    `security` says how its hosts are reached (A29), and `proxies` by which way (A86); with others the children are
+    replaced, and the old ones go on picking until the new ones can. `collects`, if any, is where the policies below
+    attach their trackers.
     """
 
     security: Security | None = None
+    proxies: Proxies | None = None
     collects: HostTrackers | None = None
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from trxds.resources.upstream_tls import UpstreamTls
+
+from .endpoint_set import NO_ENDPOINTS
+from .hostnames import Hostnames
+
+NO_HOSTNAMES = Hostnames(NO_ENDPOINTS)
 
 
 class Security:
@@ -18,7 +21,7 @@ class Security:
     def __init__(self, tls: UpstreamTls) -> None:
         self.tls = tls
         # Apart from `tls`, because names come from EDS and change with the endpoints (A101).
-        self.hostnames: Mapping[str, str] = {}
+        self.hostnames = NO_HOSTNAMES
 
     def of(self, address: str) -> UpstreamTls:
-        return self.tls.for_host(self.hostnames.get(address, ""))
+        return self.tls.for_host(self.hostnames.of(address))

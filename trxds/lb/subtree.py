@@ -15,6 +15,7 @@ from .host_trackers import HostTrackers
 from .interfaces import SubchannelPoolInterface
 from .pick import Tracker
 from .policy import Decision
+from .proxies import Proxies
 from .security import Security
 
 
@@ -76,6 +77,7 @@ class Subtree:
     __slots__ = (
         "_all_hosts",
         "_last_trackers",
+        "_proxies",
         "_security",
         "_trackers",
         "ejections",
@@ -93,6 +95,7 @@ class Subtree:
         self._trackers = trackers  # our policy's are attached here, if a policy above collects them
         self._last_trackers: Mapping[str, Tracker] | None = None
         self._security: Security | None = None  # of the policy's last decision
+        self._proxies: Proxies | None = None
         self.ejections_below = self.ejections  # another one once our policy ejects hosts itself
         self.trackers_below = trackers
 
@@ -108,10 +111,12 @@ class Subtree:
                 self.ejections_below = Ejections(self.ejections)
             self.ejections_below.eject(decision.ejected)
         settings = decision.subtree
-        if settings.security is not self._security:
-            security = self._security = settings.security
+        if settings.security is not self._security or settings.proxies is not self._proxies:
+            security, proxies = self._security, self._proxies = settings.security, settings.proxies
             # Another pool makes the node replace its children, by a graceful switch.
             self.hosts = self._all_hosts.with_security(security.of) if security is not None else self._all_hosts
+            if proxies is not None:
+                self.hosts = self.hosts.with_proxies(proxies.of)
         if settings.collects is not None:
             self.trackers_below = settings.collects
         if decision.trackers is not self._last_trackers:

@@ -15,14 +15,21 @@ from trxds.core.status import Status
 
 @dataclass(frozen=True, slots=True)
 class PickedSubchannel:
-    """The RPC is sent to this host; `security` says what TLS verifies it by, and is empty without TLS."""
+    """The RPC is sent to this host.
+
+    `security` says what TLS verifies it by, and is empty without TLS. An `authority`, if any, is the host's own, in
+    place of the channel's (A81).
+    """
 
     address: str
     state: Connectivity
     security: str = ""
+    authority: str = ""
 
     def __str__(self) -> str:
-        return f"goes to {self.address} ({self.state.name})" + (f" by {self.security}" if self.security else "")
+        security = f" by {self.security}" if self.security else ""
+        rewritten = f", with the authority {self.authority}" if self.authority else ""
+        return f"goes to {self.address} ({self.state.name}){security}{rewritten}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,8 @@ class BoundRoute:
     """A route prepared for RPCs; `clusters` is empty if gRPC does not know its action.
 
     `limit` is the time that an RPC may take from its start, in seconds, `inf` for no limit (A31). `config` has what
-    else a service config could say of the method: from xDS it is the retry policy (A44).
+    else a service config could say of the method: from xDS it is the retry policy (A44). With `auto_host_rewrite` the
+    picked host's name becomes `:authority` (A81).
     """
 
     route: Route
@@ -48,6 +49,7 @@ class BoundRoute:
     config: MethodConfig = NO_METHOD_CONFIG
     standing: ResourceStatus | None = None  # the status of the route's resource
     number: int = 0  # its position in the virtual host
+    auto_host_rewrite: bool = False
 
     def allows_cluster(self, cluster: str) -> bool:
         """Return whether a cookie may send an RPC of this route to that cluster (A60)."""
@@ -119,6 +121,7 @@ class BoundRoutes:
             MethodConfig(retry=route.action.retry_policy) if route.action.retry_policy else NO_METHOD_CONFIG,
             self.standing,
             number,
+            route.action.auto_host_rewrite,
         )
 
     def limit(self, route: Route) -> RouteTimeout:

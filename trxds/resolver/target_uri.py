@@ -15,6 +15,8 @@ from ipaddress import IPv4Address, IPv6Address
 from types import MappingProxyType
 from urllib.parse import quote, unquote
 
+from trxds.core.authority import is_authority
+
 DEFAULT_PORT = 443
 XDS = "xds"
 
@@ -66,7 +68,7 @@ def canonical(target: str) -> str:
 
 def checked_authority(text: str) -> str:
     """Return the text, or raise `ValueError` if it cannot be an `:authority`."""
-    if not all("!" <= character <= "~" and character not in "/?#@\\" for character in text):
+    if not is_authority(text):
         raise ValueError(f"authority {text!r} is no host or host:port")
     return text
 

@@ -13,8 +13,9 @@ from .extension import extension
 from .lb_policy import WRR_LOCALITY, WrapperPolicy, WrrLocality, parse_load_balancing_policy
 from .leaf_policy import LbPolicyConfig, cluster_least_request, cluster_ring_hash, cluster_round_robin
 from .outlier_detection import OutlierDetectionSettings, parse_outlier_detection
+from .transport_socket import parse_transport_socket
 from .units import parse_optional_duration
-from .upstream_tls import UpstreamTls, parse_upstream_tls
+from .upstream_tls import UpstreamTls
 from .validation_errors import ValidationErrors
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Cluster:
     `override_statuses` are the health states in which a cookie may still reach a host (A55). `idle_timeout` is how long
     an idle host that only sessions use stays connected, in seconds (A75). `lrs` is None if no load is reported.
     `ejection` is None without outlier detection (A50). `tls` is None if the cluster does not configure TLS (A29).
+    With `http_connect` its endpoints may have HTTP CONNECT proxies (A86).
     """
 
     name: str
@@ -55,6 +57,7 @@ class Cluster:
     lrs: LoadReporting | None = None
     ejection: OutlierDetectionSettings | None = None
     tls: UpstreamTls | None = None
+    http_connect: bool = False
 
 
 def parse_cluster(message: Any, context: ParseContext, problems: ValidationErrors) -> Cluster | None:
@@ -64,7 +67,7 @@ def parse_cluster(message: Any, context: ParseContext, problems: ValidationError
         found = replace(found, lb_policy=_aggregate_lb_policy(message, context))
     else:
         lb_policy = _lb_policy(message, context, problems)
-    tls = _transport_socket(message, context, problems)
+    tls, http_connect = parse_transport_socket(message, context, problems)
     idle_timeout = _idle_timeout(message, problems)
     lrs = _load_reporting(message, context, problems)
     ejection = parse_outlier_detection(message, problems)
@@ -81,6 +84,7 @@ def parse_cluster(message: Any, context: ParseContext, problems: ValidationError
         lrs,
         ejection,
         tls,
+        http_connect=http_connect,
     )
 
 
@@ -146,21 +150,6 @@ def _max_requests(circuit_breakers: Any) -> int:
         if threshold.priority == protos.DEFAULT_PRIORITY:
             return int(threshold.max_requests.value) if threshold.HasField("max_requests") else DEFAULT_MAX_REQUESTS
     return DEFAULT_MAX_REQUESTS
-
-
-def _transport_socket(message: Any, context: ParseContext, problems: ValidationErrors) -> UpstreamTls | None:
-    """Return the TLS configuration. It is read and validated even if the channel does not use it (A29)."""
-    # A29: not supported. To ignore it could make connections less safe than the control plane means.
-    if message.transport_socket_matches:
-        problems.at("transport_socket_matches").add("feature unsupported")
-    if not message.HasField("transport_socket"):
-        return None
-    config = extension(message.transport_socket, "typed_config", problems.at("transport_socket"))
-    if config is None:
-        return None
-    error_texts = "unrecognized transport socket type", "can't decode UpstreamTlsContext"
-    parsed = config.parse_only(protos.UpstreamTlsContext, *error_texts)
-    return parse_upstream_tls(parsed, context, config.problems) if parsed is not None else None
 
 
 def _load_reporting(message: Any, context: ParseContext, problems: ValidationErrors) -> LoadReporting | None:

@@ -12,6 +12,9 @@ from .filter_config import HttpFilterType
 from .filters import HTTP_FILTERS
 from .lb_policy import LB_POLICIES, LbPolicyType, ParseSettings, StructPolicy
 
+HTTP_CONNECT_VARIABLE = "GRPC_EXPERIMENTAL_XDS_HTTP_CONNECT"
+"""The environment variable whose value `true` lets a control plane name proxies (A86)."""
+
 
 @dataclass(frozen=True, slots=True)
 class ParseContext:
@@ -22,9 +25,10 @@ class ParseContext:
     are the names of the bootstrap's providers (A29). `override_host` False switches session affinity off: no such
     filter, no DRAINING hosts (A55's guard). `aggregate_lb_policy` gives the clusters of an aggregate its load balancing
     policy, as before A75. With `per_try_timeout` that field of a retry policy is read, which A44 ignores.
-    `experiments` are the features that the environment switches on.
-    `server_features` are the bootstrap's; with `trusted_xds_server` among them a route's `auto_host_rewrite` is read
-    (A81). `server` is the one that a resource means by `self`.
+    `experiments` are the features that the environment switches on. `server_features` are the bootstrap's. With
+    `authority_rewrite`, and `trusted_xds_server` among them, a route's `auto_host_rewrite` is read (A81). With
+    `http_connect` a cluster's hosts may have HTTP CONNECT proxies (A86). `server` is the one that a resource means by
+    `self`.
     """
 
     http_filters: Mapping[str, HttpFilterType] = field(default_factory=lambda: HTTP_FILTERS)
@@ -36,6 +40,8 @@ class ParseContext:
     aggregate_lb_policy: bool = False
     per_try_timeout: bool = False
     experiments: Experiments = NO_EXPERIMENTS
+    authority_rewrite: bool = False
+    http_connect: bool = False
     server_features: frozenset[str] = frozenset()
     server: Hashable = None
     # Endpoints in use, by their bytes: if one of ten thousand changes, one is parsed, and all others stay the same
@@ -43,5 +49,6 @@ class ParseContext:
     endpoints: MutableMapping[bytes, Endpoint] = field(default_factory=WeakValueDictionary, repr=False, compare=False)
 
     @property
-    def authority_rewrite(self) -> bool:
-        return "trusted_xds_server" in self.server_features
+    def may_rewrite_authority(self) -> bool:
+        """Whether a route may have the `:authority` of RPCs rewritten (A81)."""
+        return self.authority_rewrite and "trusted_xds_server" in self.server_features

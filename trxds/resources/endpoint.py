@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from .address import check_address, parse_address
 from .cooperative_parse import Slices, TimeSlice
+from .metadata import parse_metadata, proxy_address
 from .units import UINT32_MAX, per_million
 from .validation_errors import ValidationErrors
 
@@ -53,7 +54,8 @@ class Endpoint:
     """One backend. It may be reached by any of its `addresses`, the first one preferred (A61).
 
     An address is a text, `10.0.0.1:443` or `[::1]:443`, and the session cookie has it. `hash_key` places the endpoint
-    on a hash ring, instead of its first address (A76).
+    on a hash ring, instead of its first address (A76). `proxy` is the address of its own HTTP CONNECT
+    proxy (A86).
     """
 
     addresses: tuple[str, ...]
@@ -61,15 +63,20 @@ class Endpoint:
     weight: int = 1
     hostname: str = ""
     hash_key: str = ""
+    proxy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Locality:
-    """The endpoints of one locality; `weight` is its share of its priority's traffic."""
+    """The endpoints of one locality; `weight` is its share of its priority's traffic.
+
+    `proxy` is for those of its endpoints that have none of their own (A86).
+    """
 
     id: LocalityId
     weight: int
     endpoints: tuple[Endpoint, ...]
+    proxy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +106,7 @@ class _ParseState:
 
     health: Mapping[int, HealthStatus]
     known: MutableMapping[bytes, Endpoint]
+    http_connect: bool
     addresses: set[str] = field(default_factory=set)
     time_slice: TimeSlice = field(default_factory=TimeSlice)
 
@@ -109,13 +117,15 @@ class EndpointContext(Protocol):
     @property
     def override_host(self) -> bool: ...
     @property
+    def http_connect(self) -> bool: ...
+    @property
     def endpoints(self) -> MutableMapping[bytes, Endpoint]: ...
 
 
 def parse_cluster_load_assignment(
     message: Any, context: EndpointContext, problems: ValidationErrors
 ) -> Slices[ClusterLoadAssignment]:
-    state = _ParseState(known_health(override_host=context.override_host), context.endpoints)
+    state = _ParseState(known_health(override_host=context.override_host), context.endpoints, context.http_connect)
     priorities: dict[int, dict[LocalityId, Locality]] = {}
     for index, each in enumerate(message.endpoints):
         at = problems.at(f"endpoints[{index}]")
@@ -180,7 +190,8 @@ def _locality(message: Any, state: _ParseState, problems: ValidationErrors) -> S
     if not message.HasField("locality"):
         problems.at("locality").add("field not present")
         return None
-    return Locality(_locality_id(message.locality), weight, tuple(endpoints))
+    proxy = _proxy(message, problems) if state.http_connect else ""
+    return Locality(_locality_id(message.locality), weight, tuple(endpoints), proxy)
 
 
 def _locality_id(message: Any) -> LocalityId:
@@ -191,13 +202,18 @@ def _known_or_parsed_endpoint(
     message: Any, health: HealthStatus, state: _ParseState, problems: ValidationErrors, index: int
 ) -> Endpoint | None:
     # To serialize costs less than to read the fields, and of ten thousand endpoints most have not changed.
-    key = message.SerializeToString()
+    key, before = message.SerializeToString(), problems.count
     endpoint = state.known.get(key)
     if endpoint is None:
         endpoint = _parse_endpoint(message, health)
         if endpoint is None:
             _note_errors(message, problems.at(f"lb_endpoints[{index}]"))
             return None
+        # Without the guard (A86) typed metadata is not looked at, whatever it has.
+        if state.http_connect and message.HasField("metadata"):
+            endpoint = replace(endpoint, proxy=_proxy(message, problems.at(f"lb_endpoints[{index}]")))
+            if problems.count > before:
+                return None
         state.known[key] = endpoint
     for address in endpoint.addresses:
         # A27: an address may be in a cluster once, over all priorities and localities; A61: additional addresses too.
@@ -216,6 +232,10 @@ def _parse_endpoint(message: Any, health: HealthStatus) -> Endpoint | None:
     if not addresses or not weight:
         return None
     return Endpoint(addresses, health, weight, message.endpoint.hostname, _hash_key(message))
+
+
+def _proxy(message: Any, problems: ValidationErrors) -> str:
+    return proxy_address(parse_metadata(message.metadata, problems.at("metadata")))
 
 
 def _hash_key(message: Any) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from typing import Any
+
+from trxds.core.authority import canonical_ip, is_same_host
 
 from .matchers import Exact, TextMatch, describe_matcher
 from .upstream_tls import UpstreamTls
@@ -35,23 +36,6 @@ def _matches(allowed: TextMatch, kind: str, name: str) -> bool:
         return False
     # A29: only the certificate may have a wildcard, and only exact matchers of DNS names honour it.
     if kind == "DNS" and isinstance(allowed, Exact):
-        return _is_host(allowed.text, name)
+        return is_same_host(allowed.text, name)
     # A29: IPv6 addresses are compared in the shortest form, in lower case; Python's ssl has the long one in capitals.
-    return allowed.matches(_canonical(name) if kind == "IP Address" else name)
-
-
-def _is_host(host: str, name: str) -> bool:
-    """Return whether the name is the host. Case does not count; a leading `*.` stands for one whole label."""
-    host, name = (text.lower().rstrip(".") for text in (host, name))
-    if not name.startswith("*."):
-        return host == name
-    label, dot, domain = host.partition(".")
-    # RFC 6125 6.4.3: the star is one whole label. "*.com" matches nothing: it would match the hosts of every company.
-    return bool(label and dot) and domain == name[2:] and "." in domain
-
-
-def _canonical(address: str) -> str:
-    try:
-        return str(ipaddress.ip_address(address.strip()))
-    except ValueError:
-        return address
+    return allowed.matches(canonical_ip(name) if kind == "IP Address" else name)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from envoy.config.cluster.v3.cluster_pb2 import Cluster
+from envoy.config.core.v3.address_pb2 import Address
 from envoy.config.core.v3.base_pb2 import DEFAULT as DEFAULT_PRIORITY
 from envoy.config.core.v3.base_pb2 import Locality, Node
 from envoy.config.endpoint.v3.endpoint_pb2 import ClusterLoadAssignment
@@ -38,6 +39,9 @@ from envoy.extensions.load_balancing_policies.pick_first.v3.pick_first_pb2 impor
 from envoy.extensions.load_balancing_policies.ring_hash.v3.ring_hash_pb2 import RingHash
 from envoy.extensions.load_balancing_policies.round_robin.v3.round_robin_pb2 import RoundRobin
 from envoy.extensions.load_balancing_policies.wrr_locality.v3.wrr_locality_pb2 import WrrLocality
+from envoy.extensions.transport_sockets.http_11_proxy.v3.upstream_http_11_connect_pb2 import (
+    Http11ProxyUpstreamTransport,
+)
 from envoy.extensions.transport_sockets.tls.v3.tls_pb2 import UpstreamTlsContext
 from envoy.extensions.upstreams.http.v3.http_protocol_options_pb2 import HttpProtocolOptions
 from envoy.service.discovery.v3.discovery_pb2 import (

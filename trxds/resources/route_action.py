@@ -30,8 +30,8 @@ class WeightedCluster:
 class RouteAction:
     """The action of a route. One cluster is one entry of weight 1. Times are in seconds; None is unset, 0 is no limit.
 
-    `timeout` and `max_grpc_timeout` are those of A31's first draft, for channels that ask for it. `auto_host_rewrite`
-    asks for the endpoint's hostname as `:authority` (A81). It is read and has no effect yet.
+    `timeout` and `max_grpc_timeout` are those of A31's first draft, for channels that ask for it. With
+    `auto_host_rewrite` the `:authority` of an RPC is the host name of its endpoint, if that has one (A81).
     """
 
     clusters: tuple[WeightedCluster, ...]
@@ -72,7 +72,7 @@ def parse_route_action(message: Any, inherited: Inherited, problems: ValidationE
         if message.HasField("retry_policy")
         else inherited.retry_policy,
         # A81: only a server that the bootstrap trusts may choose the `:authority` of RPCs.
-        auto_host_rewrite=inherited.context.authority_rewrite and message.auto_host_rewrite.value,
+        auto_host_rewrite=inherited.context.may_rewrite_authority and message.auto_host_rewrite.value,
     )
     return action if clusters else None
 

@@ -10,6 +10,7 @@ import trio
 from trxds.core.calls import Calls
 from trxds.core.status import Status, unavailable
 
+from .authority_check import AuthorityCheck
 from .client_stream import ClientStream
 from .disconnect_reason import UNKNOWN
 from .engine import Http2Engine
@@ -76,6 +77,7 @@ class Connection:
             # A18: a PING that the socket cannot send would wait for as long as the kernel tries.
             set_user_timeout(transport, keepalive.timeout)
         self._coalescing = ReadCoalescing(options.max_read_delay)
+        self._authorities = AuthorityCheck(transport, peer)
         self._settings_event: trio.Event | None = None  # made when the first task waits
         self._has_settings = False  # the server's SETTINGS have come
 
@@ -135,7 +137,8 @@ class Connection:
 
         When the server has as many streams as it allows, or the buffer is full, the stream waits in a queue. It can be
         used, but nothing of it is sent, and its timeout is computed, only when it opens. If the headers are larger than
-        the server takes, the stream ends at once and is never sent.
+        the server takes, or its certificate does not prove the authority (A81), the stream ends at once and is never
+        sent.
         """
         http2, streams = self.http2, self.streams
         now = http2.counts.now()
@@ -148,7 +151,9 @@ class Connection:
         if self.error is not None:
             return None
         stream = ClientStream(self, request)
-        if request.metadata and (problem := self._headers.size_error(request, now)) is not None:
+        if (request.metadata and (problem := self._headers.size_error(request, now)) is not None) or (
+            request.overrides_authority and (problem := self._authorities.error(request.authority)) is not None
+        ):
             stream.fail(problem)
         elif streams.waiting or not streams.has_room():
             streams.waiting[stream] = None

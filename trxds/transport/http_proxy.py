@@ -7,14 +7,16 @@ import ipaddress
 import logging
 import re
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
 
 import trio
 
 from .connect import Network, connect_error, split_address
+from .tls import TlsNetwork
 
 _log = logging.getLogger("trxds.transport")
 
@@ -134,6 +136,41 @@ class TargetProxyNetwork:
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._proxies[address] = proxy
         return (address,)
+
+
+class FixedProxyNetwork:
+    """A network that reaches every address through one proxy, which is asked for the address itself (A86)."""
+
+    def __init__(self, network: Network, proxy: HttpProxy) -> None:
+        self._network = network
+        self._proxy = proxy
+
+    async def connect(self, address: str) -> trio.abc.Stream:
+        """Return a transport; `OSError` if host or proxy cannot be reached, or the proxy refuses."""
+        return await _tunnel(self._network, address, self._proxy)
+
+    async def resolve(self, host: str, port: int) -> tuple[str, ...]:
+        return await self._network.resolve(host, port)
+
+
+@dataclass(frozen=True, slots=True)
+class Proxied:
+    """The security that a user requires of a connection, and the address of the proxy that it goes through (A86)."""
+
+    security: Hashable
+    proxy: str
+
+
+def proxied(security: Callable[[str], Hashable], proxy: Callable[[str], str], address: str) -> Hashable:
+    """Return what is required of a connection to `address`: its security, with its proxy if it has one."""
+    name = proxy(address)
+    return Proxied(security(address), name) if name else security(address)
+
+
+def through_proxy(network: Network, address: str) -> Network:
+    """Return the network whose connections begin in a tunnel through the proxy at `address`; TLS is inside it."""
+    tunnel = partial(FixedProxyNetwork, proxy=HttpProxy(address))
+    return network.with_transport(tunnel) if isinstance(network, TlsNetwork) else tunnel(network)
 
 
 class ServerProxyNetwork:

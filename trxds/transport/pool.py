@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
+from copy import copy
 from functools import partial
 from random import Random
 from typing import Any, TypeAlias
@@ -23,6 +24,7 @@ from trxds.core.status import Status, StatusCode
 from .connect import Network
 from .connection import Connection
 from .health_watch import HealthCheck
+from .http_proxy import Proxied, proxied, through_proxy
 from .keepalive import Keepalive
 from .options import WireOptions
 from .subchannel import Subchannel, SubchannelContext
@@ -121,6 +123,10 @@ class SubchannelPool:
         """Return the same pool for a user that requires a security of the connection to each address."""
         return ClusterSubchannelPool(self, security) if self._secured is not None else self
 
+    def with_proxies(self, proxy: Callable[[str], str]) -> ClusterSubchannelPool:
+        """Return the same pool for a user that reaches each address through a proxy, or directly (A86)."""
+        return ClusterSubchannelPool(self, partial(proxied, _no_security, proxy))
+
     def lookup(self, address: str, security: Hashable = None) -> Subchannel | None:
         """Return the subchannel of that address if it is leased or kept; take no lease."""
         return self.subchannels.get((address, security))
@@ -165,7 +171,7 @@ class SubchannelPool:
         address, security = key
         subchannel = Subchannel(
             address,
-            self._network if security is None or self._secured is None else self._secured(security),
+            self._network_for(security),
             self._context,
             Backoff(self._random),
             partial(self._post_state, key),
@@ -174,6 +180,11 @@ class SubchannelPool:
         if self._is_closed:
             subchannel.shut_down()
         return subchannel
+
+    def _network_for(self, security: Hashable) -> Network:
+        if isinstance(security, Proxied):
+            return through_proxy(self._network_for(security.security), security.proxy)
+        return self._network if security is None or self._secured is None else self._secured(security)
 
     def _request_connection(self, subchannel: Subchannel) -> None:
         self._connect_requests.put(subchannel, subchannel)
@@ -187,8 +198,12 @@ class SubchannelPool:
         self.subchannels.pop(key).shut_down()
 
 
+def _no_security(address: str) -> Hashable:
+    return None
+
+
 class ClusterSubchannelPool:
-    """The pool with the security of one cluster, made by `SubchannelPool.with_security`."""
+    """The pool with the security and the proxies of one cluster, made by `SubchannelPool.with_security`."""
 
     def __init__(self, pool: SubchannelPool, security: Callable[[str], Hashable]) -> None:
         self._pool = pool
@@ -196,6 +211,11 @@ class ClusterSubchannelPool:
 
     def with_security(self, security: Callable[[str], Hashable]) -> SubchannelPool | ClusterSubchannelPool:
         return self._pool.with_security(security)
+
+    def with_proxies(self, proxy: Callable[[str], str]) -> ClusterSubchannelPool:
+        pool = copy(self)
+        pool._security = partial(proxied, self._security, proxy)
+        return pool
 
     def lookup(self, address: str) -> Subchannel | None:
         return self._pool.lookup(address, self._security(address))

@@ -33,7 +33,8 @@ class Request:
     reading task when the server's headers commit the call, which a trailers-only answer does not; it is plain and does
     not raise. A received message above `max_receive_size` bytes ends the stream with RESOURCE_EXHAUSTED. `message` is
     the only message of the request, if that is known: it leaves with the headers. `observer`, if any, is told of the
-    messages. With `one_reply` the server has to send exactly one message before OK.
+    messages. With `one_reply` the server has to send exactly one message before OK. With `overrides_authority` the
+    peer's certificate has to prove the authority, which is not the channel's (A81).
     """
 
     path: str
@@ -45,6 +46,7 @@ class Request:
     message: bytes | None = field(default=None, repr=False)
     observer: AttemptObserver | None = None
     one_reply: bool = False
+    overrides_authority: bool = False
 
     def timeout(self, now: float) -> Headers:
         """Return the remaining time as a header; no header if there is no deadline."""

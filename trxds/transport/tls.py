@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
+from copy import copy
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -50,6 +51,12 @@ class TlsNetwork:
     def security(self) -> str:
         """What the last connection was verified by, for operators."""
         return str(self._last_context) if isinstance(self._last_context, ClientContext) else "TLS"
+
+    def with_transport(self, below: Callable[[Network], Network]) -> TlsNetwork:
+        """Return this network with another transport: `below` of the one that it has now."""
+        network = copy(self)
+        network._network = below(self._network)
+        return network
 
     async def connect(self, address: str) -> trio.abc.Stream:
         # Before the connection, which would be useless without it.

@@ -39,7 +39,7 @@ FEATURES = (
     "resource_timer_is_transient_error",
     DELTA,
 )
-"""The supported server features; `trusted_xds_server` has no effect yet (A81)."""
+"""The supported server features."""
 
 _DEFAULT_PORT = 443  # as in gRPC's DNS resolver
 

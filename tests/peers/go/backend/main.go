@@ -1,6 +1,8 @@
 // Backend is a server of grpc-go: the interop TestService, whose answers name the backend, and server reflection.
 //
-//	backend -name blue [-max_age 200ms] [-max_streams 2]
+//	backend -name blue [-max_age 200ms] [-max_streams 2] [-cert FILE -key FILE]
+//
+// With a certificate it serves TLS. The header "seen-authority" of each unary call has the :authority of its request.
 //
 // SIGTERM is GracefulStop, SIGINT is Stop. It writes JSON objects to stdout, a line each: {"listening": ADDRESS} and, at its
 // end, {"most_at_once": CALLS, "connections": COUNT}.
@@ -14,11 +16,13 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/interop"
 	testpb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/keepalive"
@@ -35,6 +39,10 @@ type testService struct {
 }
 
 func (s *testService) UnaryCall(ctx context.Context, request *testpb.SimpleRequest) (*testpb.SimpleResponse, error) {
+	seen := metadata.ValueFromIncomingContext(ctx, ":authority")
+	if err := grpc.SetHeader(ctx, metadata.Pairs("seen-authority", strings.Join(seen, ","))); err != nil {
+		return nil, err
+	}
 	if values := metadata.ValueFromIncomingContext(ctx, "delay"); len(values) > 0 {
 		delay, err := time.ParseDuration(values[0])
 		if err != nil {
@@ -85,6 +93,8 @@ func main() {
 	name := flag.String("name", "backend", "what its replies say")
 	maxAge := flag.Duration("max_age", 0, "MaxConnectionAge")
 	maxStreams := flag.Uint("max_streams", 0, "MaxConcurrentStreams")
+	cert := flag.String("cert", "", "the PEM file of its certificates, for TLS")
+	key := flag.String("key", "", "the PEM file of its private key")
 	flag.Parse()
 
 	counts := &meter{}
@@ -94,6 +104,13 @@ func main() {
 	}
 	if *maxStreams > 0 {
 		options = append(options, grpc.MaxConcurrentStreams(uint32(*maxStreams)))
+	}
+	if *cert != "" {
+		secure, err := credentials.NewServerTLSFromFile(*cert, *key)
+		if err != nil {
+			log.Fatal(err)
+		}
+		options = append(options, grpc.Creds(secure))
 	}
 	server := grpc.NewServer(options...)
 	testpb.RegisterTestServiceServer(server, &testService{interop.NewTestServer(), *name})

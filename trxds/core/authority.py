@@ -1,0 +1,35 @@
+"""The `:authority` of an RPC, and the host in it that a certificate may prove (RFC 9113 §8.3.1, RFC 6125)."""
+
+from __future__ import annotations
+
+import ipaddress
+
+
+def is_authority(text: str) -> bool:
+    """Return whether a header can carry this text as `:authority`; whether it names a host is another question."""
+    return all("!" <= character <= "~" and character not in "/?#@\\" for character in text)
+
+
+def host_of(authority: str) -> str:
+    """Return the host, without its port and the brackets of an IPv6 address."""
+    host, colon, port = authority.rpartition(":")
+    name = host if colon and port.isdecimal() else authority
+    return name.strip("[]").partition("%")[0]  # an IPv6 zone has a meaning on this machine only
+
+
+def is_same_host(host: str, name: str) -> bool:
+    """Return whether a certificate's DNS name is the host's: case does not count, `*.` stands for one whole label."""
+    host, name = (text.lower().rstrip(".") for text in (host, name))
+    if not name.startswith("*."):
+        return host == name
+    label, dot, domain = host.partition(".")
+    # RFC 6125 6.4.3: the star is one whole label. "*.com" matches nothing: it would match the hosts of every company.
+    return bool(label and dot) and domain == name[2:] and "." in domain
+
+
+def canonical_ip(text: str) -> str:
+    """Return an IP address in its shortest form, in lower case; any other text as it is."""
+    try:
+        return str(ipaddress.ip_address(text.strip()))
+    except ValueError:
+        return text
