@@ -199,7 +199,7 @@ def test_the_documented_policy_in_a_cluster_is_the_program_s_own() -> None:
 # -- outputs
 
 
-def test_the_documented_filter_in_a_listener_is_the_program_s_own() -> None:
+def test_the_documented_filter_and_its_override_are_the_program_s_own() -> None:
     (text,) = blocks("writing-a-filter.md", "json")[:1]
     entry = json.loads(text)
     listener = from_json(xds.listener("shop", routes="r", filters=[entry]))
