@@ -219,7 +219,7 @@ def test_the_documented_slow_start_is_that_of_a_cluster() -> None:
 # -- outputs
 
 
-def test_the_documented_filter_in_a_listener_is_the_program_s_own() -> None:
+def test_the_documented_filter_and_its_override_are_the_program_s_own() -> None:
     (text,) = blocks("writing-a-filter.md", "json")[:1]
     entry = json.loads(text)
     listener = from_json(xds.listener("shop", routes="r", filters=[entry]))

@@ -60,9 +60,8 @@ MUTANTS = (
     Mutant(
         "an unreleased hold: a call without a response keeps its cluster",
         "client/rpc.py",
-        "        if self._route is not None and self._route.hold is not None:\n            self._route.release()\n"
-        "        if self.hedging",
-        "        if self.hedging",
+        "        if self._route.hold is not None:\n            self._route.release()\n        if self._route.filters",
+        "        if self._route.filters",
     ),
     Mutant(
         "an unreleased hold: a replaced route table keeps its clusters",
