@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -359,3 +360,13 @@ async def test_an_explanation_shows_the_rewritten_authority(autojump_clock):
         await ask(channel)
         told = await channel.explain(METHOD)
         assert str(told.outcome) == "goes to 10.0.1.1:50051 (READY), with the authority host-1.example"
+
+
+async def test_the_log_of_decisions_has_the_authority(autojump_clock, caplog):
+    caplog.set_level(logging.DEBUG, "trxds.lb")
+    async with rewritten() as mesh, channel_to(mesh) as channel:
+        await ask(channel)
+        await ask(channel, authority="mine.example")
+    said = [each.getMessage().partition(" goes to ")[2] for each in caplog.records if " goes to " in each.getMessage()]
+    goes = "host 10.0.1.1:50051 of cluster cart, with the authority"
+    assert said == [f"{goes} host-1.example", f"{goes} mine.example"]
