@@ -17,6 +17,7 @@ from support.method_config import bind_with, for_all
 import trxds
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.hostnames import Hostnames
+from trxds.policies import Complete, EndpointList, PolicyType
 from trxds.resolver.routes import BoundRoutes
 from trxds.resources.endpoint import Endpoint
 from trxds.session_affinity.cookie import encode
@@ -123,6 +124,28 @@ async def test_the_callers_authority_goes_before_the_rewritten_one(autojump_cloc
         async with method(channel).open(b"", authority="mine.example") as call:
             assert await call.receive() == b"mine.example"
         assert await ask(channel) == "host-1.example"
+
+
+class _Naming:
+    """A policy of a program's own, which gives each RPC an authority."""
+
+    def __init__(self, channel_control):
+        self._endpoints = EndpointList(lambda ready: self)
+
+    def decide(self, inputs, now):
+        self._hosts = inputs.hosts
+        return self._endpoints.decide(inputs, now)
+
+    def pick(self, call):
+        return Complete(next(iter(self._hosts.values())), authority="policy.example")
+
+
+@pytest.mark.parametrize(("name", "seen"), [("", "policy.example"), ("host.example", "host.example")])
+async def test_the_hosts_name_goes_before_that_of_a_custom_policy(autojump_clock, name, seen):
+    async with rewritten(names=name) as mesh:
+        mesh.plane.put(xds.cluster("cart") | xds.custom_policy("my.Policy"))
+        async with channel_to(mesh, policies={"my.Policy": PolicyType(_Naming)}) as channel:
+            assert await ask(channel) == seen
 
 
 async def test_an_interceptor_may_choose_the_authority(autojump_clock):
