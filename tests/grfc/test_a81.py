@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -16,6 +17,7 @@ from support.method_config import bind_with, for_all
 import trxds
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.hostnames import Hostnames
+from trxds.policies import Complete, EndpointList, PolicyType
 from trxds.resolver.routes import BoundRoutes
 from trxds.resources.endpoint import Endpoint
 from trxds.session_affinity.cookie import encode
@@ -122,6 +124,28 @@ async def test_the_callers_authority_goes_before_the_rewritten_one(autojump_cloc
         async with method(channel).open(b"", authority="mine.example") as call:
             assert await call.receive() == b"mine.example"
         assert await ask(channel) == "host-1.example"
+
+
+class _Naming:
+    """A policy of a program's own, which gives each RPC an authority."""
+
+    def __init__(self, channel_control):
+        self._endpoints = EndpointList(lambda ready: self)
+
+    def decide(self, inputs, now):
+        self._hosts = inputs.hosts
+        return self._endpoints.decide(inputs, now)
+
+    def pick(self, call):
+        return Complete(next(iter(self._hosts.values())), authority="policy.example")
+
+
+@pytest.mark.parametrize(("name", "seen"), [("", "policy.example"), ("host.example", "host.example")])
+async def test_the_hosts_name_goes_before_that_of_a_custom_policy(autojump_clock, name, seen):
+    async with rewritten(names=name) as mesh:
+        mesh.plane.put(xds.cluster("cart") | xds.custom_policy("my.Policy"))
+        async with channel_to(mesh, policies={"my.Policy": PolicyType(_Naming)}) as channel:
+            assert await ask(channel) == seen
 
 
 async def test_an_interceptor_may_choose_the_authority(autojump_clock):
@@ -359,3 +383,13 @@ async def test_an_explanation_shows_the_rewritten_authority(autojump_clock):
         await ask(channel)
         told = await channel.explain(METHOD)
         assert str(told.outcome) == "goes to 10.0.1.1:50051 (READY), with the authority host-1.example"
+
+
+async def test_the_log_of_decisions_has_the_authority(autojump_clock, caplog):
+    caplog.set_level(logging.DEBUG, "trxds.lb")
+    async with rewritten() as mesh, channel_to(mesh) as channel:
+        await ask(channel)
+        await ask(channel, authority="mine.example")
+    said = [each.getMessage().partition(" goes to ")[2] for each in caplog.records if " goes to " in each.getMessage()]
+    goes = "host 10.0.1.1:50051 of cluster cart, with the authority"
+    assert said == [f"{goes} host-1.example", f"{goes} mine.example"]

@@ -252,6 +252,13 @@ async def test_the_span_events_of_trxds_are_optional(autojump_clock):
         assert events(attempt)[0] == ("trxds.lb.pick", pick)
 
 
+async def test_the_event_of_a_pick_has_an_authority_that_is_not_the_channels(autojump_clock):
+    async with metered(spans=True, how={"own_events": True}) as (_, channel, its):
+        await ask(channel, authority="mine.example")
+        attempt, _ = its.spans
+        assert dict(events(attempt))["trxds.lb.pick"]["trxds.authority"] == "mine.example"
+
+
 async def test_the_span_attributes_of_opentelemetry_are_optional(autojump_clock):
     async with metered(spans=True, how={"semconv": True}) as (mesh, channel, its):
         put(mesh, failing(StatusCode.ABORTED))

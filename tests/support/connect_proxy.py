@@ -1,10 +1,12 @@
-"""An HTTP CONNECT proxy in memory: it answers each CONNECT and leads it to the address that it is asked for."""
+"""An HTTP CONNECT proxy, in memory or over TCP: it leads each CONNECT to the address that it is asked for."""
 
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
 
 import trio
+
+from trxds.transport.connect import TcpNetwork
 
 ANSWER = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
@@ -23,6 +25,16 @@ class ConnectProxy:
         proxy = cls(network, address, answer)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trio.serve_listeners, proxy._handle, [network.listen(address)])
+            yield proxy
+            nursery.cancel_scope.cancel()
+
+    @classmethod
+    @asynccontextmanager
+    async def over_tcp(cls):
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        proxy = cls(TcpNetwork(), f"127.0.0.1:{listener.socket.getsockname()[1]}")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.serve_listeners, proxy._handle, [listener])
             yield proxy
             nursery.cancel_scope.cancel()
 

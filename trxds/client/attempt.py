@@ -144,7 +144,7 @@ class Attempt:
         except Exception:
             result = picker_exception(args)
         if telemetry is not None:
-            telemetry.record_pick(result, args, settings.wait_for_ready)
+            telemetry.record_pick(result, args, settings.wait_for_ready, settings.authority)
         match result:
             case Complete():
                 host: Any = result.host  # a `Subchannel`, of which the tree knows less

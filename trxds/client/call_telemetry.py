@@ -110,17 +110,21 @@ class AttemptTelemetry:
         pairs = self.observers.headers()
         return encode(Metadata(pairs)) if pairs else []
 
-    def record_pick(self, result: object, call: PickArgs, wait_for_ready: bool | None) -> None:
-        """Report the result of a pick; with `waits` a failure does not end the attempt."""
+    def record_pick(self, result: object, call: PickArgs, wait_for_ready: bool | None, authority: str = "") -> None:
+        """Report the result of a pick. If the call waits for ready, a failure does not end the attempt.
+
+        An `authority` is the caller's own.
+        """
         if call.override is not None:
             self._report_session(result, call)
         match result:
-            case Complete(host, trackers):
+            case Complete(host, trackers, rewritten):
                 # Only the cluster's counter has a name; those of least_request have none.
                 backend = next(
                     (each.cluster for each in trackers if isinstance(each, CallCounter) and each.cluster), ""
                 )
-                self.observers.picked(Pick(call.cluster, backend, host.address, self._delayed))
+                pick = Pick(call.cluster, backend, host.address, self._delayed, authority or rewritten)
+                self.observers.picked(pick)
             case Queue(FirstPass() as first_pass):
                 self._delay(f"cluster {call.cluster} begins; the call waits for {first_pass}")
             case Queue():

@@ -144,7 +144,8 @@ class _AttemptLog(AttemptObserver):
         _session_affinity.debug("%s: %s", self._call, result)
 
     def picked(self, pick: Pick) -> None:
-        _lb.debug("%s goes to host %s of cluster %s", self._call, pick.address, pick.backend or pick.cluster)
+        named = f", with the authority {pick.authority}" if pick.authority else ""
+        _lb.debug("%s goes to host %s of cluster %s%s", self._call, pick.address, pick.backend or pick.cluster, named)
 
     def ended(self, status: Status) -> None:
         if not status.ok:

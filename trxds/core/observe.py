@@ -39,13 +39,15 @@ class CallStarted:
 class Pick:
     """A host was picked. `cluster` is the route's, `backend` the host's own: a leaf, if the route's is an aggregate.
 
-    `address` is the host's; `delayed`: an earlier pick of this attempt had to wait.
+    `address` is the host's; `delayed`: an earlier pick of this attempt had to wait. `authority` is the RPC's, if it is
+    not the channel's (A81).
     """
 
     cluster: str
     backend: str
     address: str
     delayed: bool
+    authority: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,7 +167,7 @@ class ClusterImplPicker(WrapperPicker):
         if type(result) is Complete:
             if self.hostnames is not None and call.route is not None and call.route.auto_host_rewrite:
                 # Above override_host, so a session's host decides too, and each attempt's own (A81).
-                authority = self.hostnames.of(result.host.address)
+                authority = self.hostnames.of(result.host.address) or result.authority
                 return Complete(result.host, (*result.trackers, self.in_flight), authority)
             return result.with_tracker(self.in_flight)
         if type(result) is Fail:

@@ -96,6 +96,8 @@ class AttemptSpan(AttemptObserver):
             self._span.add_event("Delayed LB pick complete")
         if self._tracing.own:
             about = {"trxds.cluster": pick.cluster, "trxds.backend": pick.backend, "trxds.address": pick.address}
+            if pick.authority:
+                about["trxds.authority"] = pick.authority
             self._span.add_event("trxds.lb.pick", about)
 
     def sent(self, size: int, wire_size: int) -> None:
