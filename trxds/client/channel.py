@@ -49,6 +49,7 @@ from .fork import mark_after_fork
 from .health_check import make_health_check
 from .interceptors import Interceptor
 from .locations import Locations
+from .mirroring import Mirroring, Mirrors, checked_mirroring
 from .non_xds_channel import ServiceConfigSource, non_xds_setup
 from .open_session import FIRST_WITHIN
 from .session import Session, SessionPool
@@ -280,6 +281,7 @@ async def open_channel(
     credentials: ChannelCredentials = INSECURE,
     policies: Mapping[str, PolicyType] | None = None,
     http_proxy: str | None = None,
+    mirroring: Mirroring | None = None,
     telemetry: Telemetry | Iterable[Telemetry] = (),
     admin: str | Admin | None = None,
     network: Network | None = None,
@@ -334,6 +336,8 @@ async def open_channel(
         http_proxy: The HTTP CONNECT proxy for a `dns:` target and for control planes (A1), as in
             `http://user:password@proxy.example:3128`. None takes it from the environment (`docs/security.md`); "" is
             none.
+        mirroring: For xDS targets only: copy calls as `request_mirror_policies` of the routes say, within these limits
+            (`docs/how-to/mirroring.md`). None ignores the field, as gRPC's other clients do.
         telemetry: One or several objects that observe the channel: `trxds.otel.telemetry(...)`, say.
         admin: `127.0.0.1:9901` or `unix:/run/shop.sock`: the address at which commands such as `trxds lb`, gRPC's own
             tools and a browser see the channel's state; a `trxds.admin.Admin` has more options.
@@ -357,12 +361,22 @@ async def open_channel(
         _check_unset(target, "a control plane has its own", service_config=service_config)
         _check_unset(target, "the stateful session filter of the Listener makes sessions sticky", affinity=affinity)
         setup = xds_setup(
-            target, checked_authority(authority), bootstrap, xds, policies, network, limits, observers, find_proxy
+            target,
+            checked_authority(authority),
+            bootstrap,
+            xds,
+            policies,
+            network,
+            limits,
+            observers,
+            find_proxy,
+            checked_mirroring(mirroring) is not None,
         )
         setup = replace(setup, sticky_aggregates=sticky_aggregates)
     else:
         sticky = sticky_aggregates or None
-        _check_unset(target, "no control plane is asked", bootstrap=bootstrap, xds=xds, sticky_aggregates=sticky)
+        unset = {"bootstrap": bootstrap, "xds": xds, "sticky_aggregates": sticky, "mirroring": mirroring}
+        _check_unset(target, "no control plane is asked", **unset)
         authority = checked_authority(authority)
         if find_proxy is not None:
             network = TargetProxyNetwork(network, find_proxy)
@@ -380,8 +394,12 @@ async def open_channel(
     pool = make_pool(
         network, host_credentials, setup.authority, setup.providers, state.random, options, pings, observers, check
     )
-    control = ClientChannel(setup, state, pool, checked_idle_timeout(idle_timeout), check_spread_within(spread_within))
+    mirrors = Mirrors(mirroring, state, new_random()) if mirroring is not None else None
+    timeout, spread_within = checked_idle_timeout(idle_timeout), check_spread_within(spread_within)
+    control = ClientChannel(setup, state, pool, timeout, spread_within, mirrors)
     services = {"pool": pool.run, "control": control.run, **setup.services}
+    if mirrors is not None:
+        services["mirrors"] = mirrors.run
     with observers.closing():
         async with run_with_services(f"the channel to {target}", services, state.close):
             channel = Channel(state, pool, tuple(interceptors))

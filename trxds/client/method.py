@@ -178,6 +178,8 @@ class Method(Generic[Req, Res]):
                 yield call
         finally:
             rpc.close()
+            for mirror in replay.mirrors:
+                mirror.leave()
 
     def _rpc(
         self,

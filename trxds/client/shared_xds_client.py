@@ -51,6 +51,7 @@ class SharedXdsClient:
         policies: Mapping[str, PolicyType],
         observers: Observers,
         find_proxy: FindProxy | None = None,
+        mirroring: bool = False,
     ) -> None:
         check_policies(policies)
         self._settings = settings
@@ -59,7 +60,8 @@ class SharedXdsClient:
         self._loads = LoadStore()
         if find_proxy is not None:
             network = ServerProxyNetwork(network, find_proxy)
-        self._client = make_client(settings, network, new_random(), policies, self._loads, observers)
+        self._mirroring = mirroring
+        self._client = make_client(settings, network, new_random(), policies, self._loads, observers, mirroring)
         self._closed = False
         self._crash: BaseException | None = None
 
@@ -89,13 +91,15 @@ async def open_xds_client(
     http_proxy: str | None = None,
     telemetry: Telemetry | Iterable[Telemetry] = (),
     network: Network | None = None,
+    mirroring: bool = False,
 ) -> AsyncIterator[SharedXdsClient]:
     """Open an xDS client for several channels: `open_channel(target, xds=xds)`.
 
     The channels share its streams to the control plane, its cache, and the counts of circuit breakers (A32). The
     arguments are those of `open_channel`; `telemetry` observes the client and not the channels, and its target is
-    "#shared" (A78). Channels that are open when the block is left keep their configuration; calls that wait for one
-    fail.
+    "#shared" (A78). With `mirroring` it reads `request_mirror_policies`, and its channels may have an argument of
+    that name (`docs/how-to/mirroring.md`). Channels that are open when the block is left keep their configuration;
+    calls that wait for one fail.
 
     Raises `ValueError` for the name of a built-in policy, `BootstrapError` for a bad bootstrap, and `RuntimeError`
     outside of Trio, before anything runs. Leaving is always a checkpoint, and entering is none.
@@ -106,7 +110,8 @@ async def open_xds_client(
     observe(observers, telemetry, "#shared", lambda address, backend="": NOWHERE)
     log_decisions(observers, "shared xDS client")
     find_proxy = proxy_finder(http_proxy if network is None else http_proxy or "", os.environ)
-    xds = SharedXdsClient(load_settings(bootstrap), network or TcpNetwork(), policies or {}, observers, find_proxy)
+    settings, network = load_settings(bootstrap), network or TcpNetwork()
+    xds = SharedXdsClient(settings, network, policies or {}, observers, find_proxy, mirroring)
     with observers.closing():
         async with run_with_services("the xDS client", {"ads": xds._client.run}, xds._close):
             yield xds
@@ -124,16 +129,20 @@ def xds_setup(
     limits: TimeoutRule,
     observers: Observers,
     find_proxy: FindProxy | None,
+    mirroring: bool = False,
 ) -> ResolverSetup:
     """Return the resolver setup of an xDS target, with a shared client or one that runs as long as the channel.
 
     An `authority` replaces the target's; it also selects the virtual host.
     """
     if xds is None:
-        shared = SharedXdsClient(load_settings(bootstrap), network, policies or {}, observers, find_proxy)
+        settings = load_settings(bootstrap)
+        shared = SharedXdsClient(settings, network, policies or {}, observers, find_proxy, mirroring)
     elif bootstrap is not None or policies is not None:
         # A shared client parses resources once for all channels, with one bootstrap and one set of custom policies.
         raise ValueError("bootstrap and policies are the xDS client's when it is shared; give them to open_xds_client")
+    elif mirroring and not xds._mirroring:
+        raise ValueError("mirroring: the shared xDS client ignores mirror policies; open_xds_client(mirroring=True)")
     else:
         xds._check_open()
         shared = xds
@@ -195,6 +204,7 @@ def make_client(
     policies: Mapping[str, PolicyType],
     loads: LoadStore,
     observers: Observers,
+    mirroring: bool = False,
 ) -> XdsClient:
     """Return an xDS client that does not run yet; gRPC's environment variables switch features."""
     context = ParseContext(
@@ -204,6 +214,7 @@ def make_client(
         override_host=is_override_host_enabled(os.environ),
         aggregate_lb_policy=_switch("GRPC_XDS_AGGREGATE_CLUSTER_BACKWARD_COMPAT") == "true",  # A75
         per_try_timeout=_switch("TRXDS_XDS_PER_TRY_TIMEOUT") == "true",  # A44 has it ignored
+        mirroring=mirroring,
     )
     a88 = is_a88_enabled(os.environ)
     return XdsClient(

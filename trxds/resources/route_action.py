@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .filter_config import FilterConfig
 from .filters import parse_filter_overrides
 from .hash_policy import HashPolicy, parse_hash_policies
+from .request_mirror import MirrorPolicies, parse_mirror_policies
 from .retry_policy import RetryPolicy, parse_retry_policy
 from .units import UINT32_MAX, parse_duration, parse_optional_duration
 from .validation_errors import ValidationErrors
@@ -31,7 +32,7 @@ class RouteAction:
     """The action of a route. One cluster is one entry of weight 1. Times are in seconds; None is unset, 0 is no limit.
 
     `timeout` and `max_grpc_timeout` are those of A31's first draft, for channels that ask for it. `auto_host_rewrite`
-    asks for the endpoint's hostname as `:authority` (A81). It is read and has no effect yet.
+    asks for the endpoint's hostname as `:authority` (A81). It is read and has no effect yet. `mirrors` copy its RPCs.
     """
 
     clusters: tuple[WeightedCluster, ...]
@@ -42,6 +43,7 @@ class RouteAction:
     hash_policies: tuple[HashPolicy, ...] = ()
     retry_policy: RetryPolicy | None = None
     auto_host_rewrite: bool = False
+    mirrors: MirrorPolicies = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ class Inherited:
 
     context: ParseContext
     retry_policy: RetryPolicy | None = None
+    mirrors: MirrorPolicies = ()
     # The optional cluster specifier plugins of the RouteConfiguration; no plugin is supported.
     plugins: frozenset[str] = frozenset()
 
@@ -73,6 +76,7 @@ def parse_route_action(message: Any, inherited: Inherited, problems: ValidationE
         else inherited.retry_policy,
         # A81: only a server that the bootstrap trusts may choose the `:authority` of RPCs.
         auto_host_rewrite=inherited.context.authority_rewrite and message.auto_host_rewrite.value,
+        mirrors=parse_mirror_policies(message.request_mirror_policies, inherited.mirrors, inherited.context, problems),
     )
     return action if clusters else None
 
