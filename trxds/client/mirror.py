@@ -28,7 +28,7 @@ class MirrorOwner(Protocol):
         """Count bytes no longer."""
 
     def ended(self, mirror: Mirror, result: str, status: Status | None) -> None:
-        """Count a copy no longer, and report its result."""
+        """Count a copy no longer, and report its result; none if the channel has closed."""
 
 
 class Mirror:
@@ -90,19 +90,21 @@ class Mirror:
 
     async def run(self) -> None:
         """Make the copy, and drop what comes back; never raises but by cancellation."""
-        result, status = "not_sent", None
+        result, status = "", None
         try:
             result, status = await self._run()
         except RpcError as error:
-            result, status = self._reason or "timeout", None if self._reason else error.status
+            if not self._attempt.channel.lifecycle.closed:
+                result, status = self._reason or "timeout", None if self._reason else error.status
         except Exception:
             # A copy must not harm the channel. When the channel closes, it ends with any other error.
             if not self._attempt.channel.lifecycle.closed:
+                result = "not_sent"
                 _log.exception("a copy of the call to %s raised; please report it", self.path)
         finally:
             self._attempt.cancel()
             self._hold.release()
-            self._reason = self._reason or result
+            self._reason = self._reason or "over"
             self._owner.ended(self, result, status)
 
     async def _run(self) -> tuple[str, Status | None]:

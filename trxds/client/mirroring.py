@@ -144,10 +144,11 @@ class Mirrors:
         self.bytes_held -= size
 
     def ended(self, mirror: Mirror, result: str, status: Status | None) -> None:
-        """Count a copy no longer, and report its result."""
+        """Count a copy no longer, and report its result; none if the channel has closed."""
         self.under_way -= 1
         self.release(mirror.size)
-        self.report(mirror.cluster, result, status)
+        if result:
+            self.report(mirror.cluster, result, status)
 
     def report(self, cluster: str, result: str, status: Status | None = None) -> None:
         """Report the result of a copy to observers, and log the first of a kind that was not completed."""
