@@ -137,3 +137,15 @@ async def test_compressed_messages_are_copied_as_they_are(autojump_clock):
         call.done_sending()
         await settled()
         assert made.shadow.requests == [b"x" * 1000]
+
+
+async def test_a_long_stream_is_copied_whole_while_its_host_reads(autojump_clock):
+    async with shadowed(mirroring=Mirroring(max_bytes=200_000)) as made:
+        async with bidi(made.channel).open() as call:
+            for _ in range(10):
+                await call.send(b"x" * 60_000)
+                await call.receive()
+                await settled()
+            call.done_sending()
+            await settled()
+        assert (len(made.shadow.requests), made.notes.results) == (10, ["completed"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import logging
 
 import pytest
@@ -13,6 +14,8 @@ from support.sessions import in_header, listen, session_filter
 
 from trxds import CallCredentials, Mirroring, RpcError, StatusCode
 from trxds.testing import resources as xds
+
+FAULT = "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault"
 
 
 async def test_a_copy_of_a_call_goes_to_the_mirror_cluster(autojump_clock):
@@ -337,3 +340,29 @@ async def test_the_first_copy_that_was_dropped_is_logged(autojump_clock, caplog)
         'xds:///shop: a copy of a call to cluster "shadow" was not completed: '
         "as many as Mirroring.max_calls are under way"
     ]
+
+
+async def test_a_call_that_a_fault_ends_is_not_copied(autojump_clock):
+    async with shadowed() as made:
+        abort = {"grpc_status": 10, "percentage": {"numerator": 100}}
+        listen(made.mesh, {"name": "fault", "typed_config": {"@type": FAULT, "abort": abort}})
+        with pytest.raises(RpcError):
+            await ask(made.channel)
+        await settled()
+        assert not made.shadow.calls
+
+
+async def test_a_copy_has_not_the_context_of_its_call(autojump_clock):
+    span = contextvars.ContextVar("span", default="none")
+    seen = []
+
+    def give(context):
+        seen.append(span.get())
+        return []
+
+    token = CallCredentials(give, allow_insecure=True)
+    async with shadowed(mirroring=Mirroring(credentials=True), call_credentials=token) as made:
+        span.set("of the call")
+        await ask(made.channel)
+        await settled()
+    assert seen == ["of the call", "none"]
