@@ -190,7 +190,7 @@ class RouteMirrors:
             lifetime = self.find_cluster(cluster)
             if lifetime is None:
                 # Envoy too drops a copy to an unknown cluster. A header may have any text, so it is not reported.
-                self.mirrors.report("", "no_cluster")
+                self.mirrors.report(policy.cluster, "no_cluster")
             elif self.mirrors.take(cluster, len(request) if isinstance(request, bytes) else 0):
                 attempt, scope = self._attempt(policy, cluster, args, request, settings, call, session_headers)
                 mirror = Mirror(self.mirrors, attempt, scope, lifetime.hold())
@@ -256,7 +256,7 @@ MAX_LOGGED = 100  # clusters and reasons
 _REASONS = {
     "too_many": "as many as Mirroring.max_calls are under way",
     "too_large": "its request needs more bytes than Mirroring.max_bytes leaves",
-    "no_cluster": "the header of the call names a cluster that no route has",
+    "no_cluster": "no route and no policy in force names that cluster",
     "not_sent": "it could not be sent",
     "timeout": "its time was over",
     "call_ended": "the call ended before its request was complete",

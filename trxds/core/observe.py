@@ -183,7 +183,7 @@ class CallMirrored:
     """A copy of a call to the cluster of a mirror policy is over, or was not made.
 
     `result` is `completed`, with the `status` that came back, or why it was not: `too_many`, `too_large`, `no_cluster`,
-    `not_sent`, `timeout` or `call_ended`. `cluster` is empty for one that only a header of the call names.
+    `not_sent`, `timeout` or `call_ended`. `cluster` is empty if a header of the call names one that is unknown.
     """
 
     cluster: str
