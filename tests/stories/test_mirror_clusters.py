@@ -6,10 +6,11 @@ import pytest
 import trio
 from support.mesh import Mesh, ask
 from support.mirroring import SHADOW, mirrored, settled, shadowed, share
+from support.outliers import EJECTION
 from support.sessions import answer
 
 import trxds
-from trxds import Mirroring
+from trxds import Mirroring, StatusCode
 from trxds.testing import resources as xds
 
 
@@ -164,3 +165,23 @@ async def test_mirroring_is_a_mirroring(autojump_clock):
         with pytest.raises(TypeError, match=r"mirroring is trxds.Mirroring\(...\) or None, not True"):
             async with mesh.channel(mirroring=True):
                 pass
+
+
+async def test_outlier_detection_of_the_mirror_cluster_counts_copies(autojump_clock):
+    async with shadowed() as made:
+        good = await made.mesh.add_host()
+        made.mesh.plane.put(xds.cluster("shadow") | {"outlier_detection": EJECTION})
+        made.mesh.endpoints("shadow", [SHADOW, good])
+        made.shadow.code = StatusCode.UNAVAILABLE
+        await ask(made.channel)
+        await settled()
+        for _ in range(4):
+            await ask(made.channel)
+        await trio.sleep(2)
+        before = len(made.shadow.calls)
+        assert before
+        for _ in range(4):
+            await ask(made.channel)
+        await settled()
+        assert len(made.shadow.calls) == before
+        assert made.notes.all[-1].status.code is StatusCode.OK
