@@ -66,6 +66,7 @@ READ = {
     ("quick-start.md", "json"),
     ("bootstrap.md", "json"),
     ("retries.md", "json"),  # by tests/test_how_to.py
+    ("mirroring.md", "yaml"),
     ("retries.md", "yaml"),
     ("service-config.md", "json"),  # by tests/test_reference.py
     ("README.md", "yaml"),  # by tests/peers/test_documented_session.py

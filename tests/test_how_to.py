@@ -80,6 +80,15 @@ async def test_the_retry_policy_of_a_route_is_read_as_the_guide_says(autojump_cl
     assert {code.name for code in policy.codes} == {"UNAVAILABLE", "RESOURCE_EXHAUSTED"}
 
 
+def test_the_mirror_policy_of_a_route_is_read_as_the_guide_says() -> None:
+    (text,) = blocks("mirroring.md", "yaml")
+    table = resources.routes("r", *yaml.safe_load(text)["routes"])
+    parsed = RDS.read(from_json(table), ParseContext(mirroring=True))
+    assert parsed.errors == ()
+    (policy,) = parsed.value.virtual_hosts[0].routes[0].action.mirrors
+    assert (policy.cluster, policy.per_million) == ("search-next", 50_000)
+
+
 async def test_the_hedging_policy_of_the_guide_is_taken(autojump_clock) -> None:
     (text,) = blocks("retries.md", "json")
     async with (

@@ -200,6 +200,7 @@ PARSERS = {  # in trxds/resources, by the last part of a message's name
     "MaxStreamDuration": "route_action",
     "ClusterWeight": "route_action",
     "HashPolicy": "hash_policy",
+    "RequestMirrorPolicy": "request_mirror",
     "RetryPolicy": "retry_policy",
     "Cluster": "cluster discovery leaf_policy transport_socket",
     "OutlierDetection": "outlier_detection",

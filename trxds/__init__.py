@@ -20,6 +20,7 @@ from trxds.client.credentials import insecure, tls, xds_credentials
 from trxds.client.interceptors import CallDetails, FixedResponseCall, ForwardingCall, Interceptor, Next
 from trxds.client.method import Method
 from trxds.client.method_types import StreamStream, StreamUnary, UnaryStream, UnaryUnary
+from trxds.client.mirroring import Mirroring
 from trxds.client.session import BoundCalls, Session, SessionPool
 from trxds.client.session_event_stream import SessionEvents
 from trxds.client.shared_xds_client import SharedXdsClient, open_xds_client
@@ -75,6 +76,7 @@ __all__ = [
     "Metadata",
     "Method",
     "MethodFactory",
+    "Mirroring",
     "Next",
     "Observer",
     "RepinReason",

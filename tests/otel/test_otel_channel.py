@@ -4,6 +4,7 @@ import pytest
 import trio
 from support.mesh import PLANE, Mesh, ask, method
 from support.metering import TARGET, Metered, metered
+from support.mirroring import mirrored
 from support.outliers import eject_one_of_two
 from trio.testing import wait_all_tasks_blocked
 
@@ -198,3 +199,19 @@ class TestSessions:
             async with channel.session() as session:
                 await method(session)(b"")
             assert [name for name in its.metrics() if name.startswith("trxds")] == []
+
+
+class TestCopiesOfCalls:
+    async def test_copies_are_counted_by_their_result_and_are_no_calls(self, autojump_clock):
+        options = {"optional_labels": ["grpc.lb.backend_service"], "mirroring": trxds.Mirroring(max_bytes=10)}
+        async with metered("trxds.mirror", connected=False, **options) as (mesh, channel, its):
+            mesh.route(mirrored({"cluster": "cart"}))
+            await ask(channel)
+            await method(channel)(b"x" * 11)
+            await trio.sleep(1)
+            labels = ("grpc.target", "result", "grpc.status", "grpc.lb.backend_service")
+            assert its.read("trxds.mirror.calls", *labels) == {
+                (TARGET, "completed", "OK", "cart"): 1,
+                (TARGET, "too_large", "", "cart"): 1,
+            }
+            assert sum(its.read("grpc.client.attempt.started").values()) == 2

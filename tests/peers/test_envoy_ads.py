@@ -57,7 +57,7 @@ async def run_cases(protocol: str) -> Said:
     with trio.fail_after(PATIENCE):
         async with theirs.serve() as their_ads, ours.serve() as our_ads, trio.open_nursery() as nursery:
             bootstrap = parse(xds.bootstrap(our_ads, features=[FEATURES[protocol]]))
-            nursery.start_soon(watch, XdsClient(bootstrap, TcpNetwork(), Random(), ParseContext()))
+            nursery.start_soon(watch, XdsClient(bootstrap, TcpNetwork(), Random(), ParseContext(mirroring=True)))
             async with running(their_ads, protocol):
                 said = Said(await answers(theirs, for_envoy), await answers(ours, as_it_is))
             nursery.cancel_scope.cancel()

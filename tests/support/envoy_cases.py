@@ -89,6 +89,17 @@ _TWO_HOSTS["load_assignment"] = {
     "endpoints": [{"lb_endpoints": _TWO_HOSTS["load_assignment"]["endpoints"][0]["lb_endpoints"] * 2}],
 }
 
+
+def _copied(*policies):
+    made = xds.route("cart")
+    made["route"]["request_mirror_policies"] = list(policies)
+    return _routes(made)
+
+
+def _share(**percent):
+    return {"runtime_fraction": {"default_value": percent}}
+
+
 ACCEPTED = {
     "LDS: a session filter": _listener(xds.stateful_session(ttl=60, path="/shop")),
     "LDS: a session filter that is off": _listener(xds.stateful_session() | {"disabled": True}),
@@ -97,6 +108,8 @@ ACCEPTED = {
     "LDS: an unknown filter that is optional": _listener(_filter(_UNKNOWN, is_optional=True)),
     "LDS: a time limit for all streams": _listener(common_http_protocol_options={"max_stream_duration": "5s"}),
     "RDS: two clusters by weight": _routes(xds.route({"cart": 80, "other": 20})),
+    "RDS: copies of calls": _copied({"cluster": "other", **_share(numerator=5)}, {"cluster_header": "x-mirror"}),
+    "RDS: copies of more than all calls": _copied({"cluster": "other", **_share(numerator=500)}),
     "RDS: a cluster of weight 0": _routes(xds.route({"cart": 1, "other": 0})),
     "RDS: a path": _path(path="/a.B/C"),
     "RDS: a path in any case": _matching(case_sensitive=False, prefix="/A"),
@@ -181,6 +194,12 @@ REFUSED = {
     "LDS: a filter after the router": _listener(
         http_filters=[*_listener()["api_listener"]["api_listener"]["http_filters"], xds.stateful_session()]
     ),
+    "RDS: copies to no cluster": _copied({}),
+    "RDS: copies to two clusters": _copied({"cluster": "other", "cluster_header": "x-mirror"}),
+    "RDS: copies by a bad header": _copied({"cluster_header": "x\ny"}),
+    "RDS: copies with a bad authority": _copied({"cluster": "other", "host_rewrite_literal": "x\ny"}),
+    "RDS: copies of a share without a value": _copied({"cluster": "other", "runtime_fraction": {"runtime_key": "x"}}),
+    "RDS: copies of a share of an unknown whole": _copied({"cluster": "other", **_share(denominator=9)}),
     "RDS: a broken regex": _path(safe_regex={"regex": "("}),
     "RDS: a broken regex for a header": _matching({"name": "d", "string_match": {"safe_regex": {"regex": "("}}}),
     "RDS: weights that are all 0": _routes(xds.route({"cart": 0, "other": 0})),

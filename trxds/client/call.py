@@ -97,6 +97,8 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
     def done_sending(self) -> None:
         """Close this side of the call: no more messages follow. Synchronous and idempotent."""
         self._replay.ended = True
+        for mirror in self._replay.mirrors:
+            mirror.end()
         if self._rpc.hedging is not None:
             self._rpc.hedging.end()
         stream = self._stream
@@ -251,6 +253,9 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
 
     def _buffer_message(self, payload: bytes) -> None:
         replay = self._replay
+        if replay.mirrors:
+            for mirror in replay.mirrors:
+                mirror.send(payload)
         if not replay.dropped:
             replay.add(payload)
             # A6: a call is committed when its response has begun or its buffer is full. A first message alone is kept,

@@ -50,6 +50,7 @@ from .fork import mark_after_fork
 from .health_check import make_health_check
 from .interceptors import Interceptor
 from .locations import Locations
+from .mirroring import Mirroring, Mirrors, checked_mirroring
 from .non_xds_channel import ServiceConfigSource, non_xds_setup
 from .open_session import FIRST_WITHIN
 from .session import Session, SessionPool
@@ -282,6 +283,7 @@ async def open_channel(
     policies: Mapping[str, PolicyType] | None = None,
     http_filters: Mapping[str, FilterType] | None = None,
     http_proxy: str | None = None,
+    mirroring: Mirroring | None = None,
     telemetry: Telemetry | Iterable[Telemetry] = (),
     admin: str | Admin | None = None,
     network: Network | None = None,
@@ -338,6 +340,8 @@ async def open_channel(
         http_proxy: The HTTP CONNECT proxy for a `dns:` target and for control planes (A1), as in
             `http://user:password@proxy.example:3128`. None takes it from the environment (`docs/security.md`); "" is
             none.
+        mirroring: For xDS targets only: copy calls as `request_mirror_policies` of the routes say, within these limits
+            (`docs/how-to/mirroring.md`). None ignores the field, as gRPC's other clients do.
         telemetry: One or several objects that observe the channel: `trxds.otel.telemetry(...)`, say.
         admin: `127.0.0.1:9901` or `unix:/run/shop.sock`: the address at which commands such as `trxds lb`, gRPC's own
             tools and a browser see the channel's state; a `trxds.admin.Admin` has more options.
@@ -371,11 +375,12 @@ async def open_channel(
             limits,
             observers,
             find_proxy,
+            checked_mirroring(mirroring) is not None,
         )
         setup = replace(setup, sticky_aggregates=sticky_aggregates)
     else:
         sticky = sticky_aggregates or None
-        of_control_plane = {"bootstrap": bootstrap, "xds": xds, "http_filters": http_filters}
+        of_control_plane = {"bootstrap": bootstrap, "xds": xds, "http_filters": http_filters, "mirroring": mirroring}
         _check_unset(target, "no control plane is asked", sticky_aggregates=sticky, **of_control_plane)
         authority = checked_authority(authority)
         if find_proxy is not None:
@@ -394,8 +399,12 @@ async def open_channel(
     pool = make_pool(
         network, host_credentials, setup.authority, setup.providers, state.random, options, pings, observers, check
     )
-    control = ClientChannel(setup, state, pool, checked_idle_timeout(idle_timeout), check_spread_within(spread_within))
+    mirrors = Mirrors(mirroring, state, new_random()) if mirroring is not None else None
+    timeout, spread_within = checked_idle_timeout(idle_timeout), check_spread_within(spread_within)
+    control = ClientChannel(setup, state, pool, timeout, spread_within, mirrors)
     services = {"pool": pool.run, "control": control.run, **setup.services}
+    if mirrors is not None:
+        services["mirrors"] = mirrors.run
     with observers.closing():
         async with run_with_services(f"the channel to {target}", services, state.close):
             channel = Channel(state, pool, tuple(interceptors))

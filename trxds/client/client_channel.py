@@ -39,6 +39,7 @@ from trxds.transport.pool import SubchannelPool
 from .channel_state import ChannelState
 from .decision_log import policy_decision_log
 from .filter_chain import FilterRegistry
+from .mirroring import Mirrors
 from .resolver_setup import ResolverInterface, ResolverSetup
 
 _log = logging.getLogger("trxds.client")
@@ -69,11 +70,13 @@ class ClientChannel:
         pool: SubchannelPool,
         idle_timeout: float,
         spread_within: float = SPREAD_WITHIN,
+        mirrors: Mirrors | None = None,
     ) -> None:
         self._setup = setup
         self._state = state
         self._pool = pool
         self._idle_timeout = idle_timeout
+        self._bind_mirrors = mirrors.bind if mirrors is not None else None
         state.sessions.pinned.watch_hosts(lambda: pool.hosts)
         self._make_chain = FilterRegistry(state.lifecycle.target, state.random, setup.http_filters).make_chain
         custom = {name: make_checked_factory(kind.make) for name, kind in setup.policies.items()}
@@ -89,7 +92,9 @@ class ClientChannel:
         """Resolve the target and run the policy tree, until cancelled."""
         log = ConfigLog(self._state.lifecycle.target, self._state.now)
         resolver = self._setup.make_resolver(
-            ResolverResultHandler(self._configure, self._publish, self._make_chain, self._pool, log=log)
+            ResolverResultHandler(
+                self._configure, self._publish, self._make_chain, self._pool, log=log, bind_mirrors=self._bind_mirrors
+            )
         )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(resolver.run, name="resolver")

@@ -184,6 +184,8 @@ class Method(Generic[Req, Res]):
                 yield call
         finally:
             rpc.close()
+            for mirror in replay.mirrors:
+                mirror.leave()
 
     def _rpc(
         self,

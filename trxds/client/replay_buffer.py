@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from trxds.transport.client_stream import ClientStream
 
 # A6 leaves the size, in bytes, to the client; a call that has sent more is committed to its attempt.
 REPLAY_BYTES = 256 * 1024
 
 
-class ReplayBuffer:
-    """The messages that a streaming call has sent. `ended`: the client has half-closed the call."""
+class RequestCopy(Protocol):
+    """A copy of a streaming call's request (`mirror.py`). All of it is synchronous."""
 
-    __slots__ = ("_messages", "_remaining", "dropped", "ended")
+    def send(self, message: bytes) -> None:
+        """Copy one more message."""
+
+    def end(self) -> None:
+        """The call sends nothing more."""
+
+    def leave(self) -> None:
+        """The call is over."""
+
+
+class ReplayBuffer:
+    """The messages that a streaming call has sent. `ended`: the client has half-closed the call.
+
+    `mirrors` are the call's copies, which get each message once, whatever is replayed.
+    """
+
+    __slots__ = ("_messages", "_remaining", "dropped", "ended", "mirrors")
 
     def __init__(self) -> None:
         self._messages: list[bytes] = []
         self._remaining = REPLAY_BYTES
         self.ended = False
         self.dropped = False
+        self.mirrors: tuple[RequestCopy, ...] = ()
 
     def add(self, message: bytes) -> None:
         """Keep a message, however large; see `full`. After `drop` nothing is kept."""

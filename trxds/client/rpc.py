@@ -164,7 +164,14 @@ class Rpc:
             return await self._hedge(config.hedging)
         self.attempt = attempt = self._new_attempt()
         failed = await attempt.start(scope, self.on_headers)
-        return None if failed is None else await self._recover(failed)
+        if config.mirrors is None:
+            return None if failed is None else await self._recover(failed)
+        problem = None if failed is None else await self._recover(failed)
+        # Only a call that has found a host is copied, as in Envoy, and its later attempts are not.
+        if problem is None:
+            session_headers = self._session.cookies.metadata.header_names if self._session is not None else ()
+            config.mirrors.copy_call(route.args, request, settings, scope, session_headers)
+        return problem
 
     async def reopen(self) -> Status | None:
         """Open a stream for the next attempt, or return the status with which the call failed."""

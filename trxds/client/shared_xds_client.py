@@ -55,6 +55,7 @@ class SharedXdsClient:
         observers: Observers,
         find_proxy: FindProxy | None = None,
         http_filters: HttpFilters | None = None,
+        mirroring: bool = False,
     ) -> None:
         check_policies(policies)
         self._http_filters = http_filters or {}
@@ -65,7 +66,10 @@ class SharedXdsClient:
         if find_proxy is not None:
             network = ServerProxyNetwork(network, find_proxy)
         filters = filter_types(self._http_filters)
-        self._client = make_client(settings, network, new_random(), policies, filters, self._loads, observers)
+        self._mirroring = mirroring
+        self._client = make_client(
+            settings, network, new_random(), policies, filters, self._loads, observers, mirroring
+        )
         self._closed = False
         self._crash: BaseException | None = None
 
@@ -96,13 +100,15 @@ async def open_xds_client(
     http_proxy: str | None = None,
     telemetry: Telemetry | Iterable[Telemetry] = (),
     network: Network | None = None,
+    mirroring: bool = False,
 ) -> AsyncIterator[SharedXdsClient]:
     """Open an xDS client for several channels: `open_channel(target, xds=xds)`.
 
     The channels share its streams to the control plane, its cache, and the counts of circuit breakers (A32). The
     arguments are those of `open_channel`; `telemetry` observes the client and not the channels, and its target is
-    "#shared" (A78). Channels that are open when the block is left keep their configuration; calls that wait for one
-    fail.
+    "#shared" (A78). With `mirroring` it reads `request_mirror_policies`, and its channels may have an argument of
+    that name (`docs/how-to/mirroring.md`). Channels that are open when the block is left keep their configuration;
+    calls that wait for one fail.
 
     Raises `ValueError` for the name of a built-in policy or filter, `BootstrapError` for a bad bootstrap, and
     `RuntimeError` outside of Trio, before anything runs. Leaving is always a checkpoint, and entering is none.
@@ -114,7 +120,7 @@ async def open_xds_client(
     log_decisions(observers, "shared xDS client")
     find_proxy = proxy_finder(http_proxy if network is None else http_proxy or "", os.environ)
     settings, network = load_settings(bootstrap), network or TcpNetwork()
-    xds = SharedXdsClient(settings, network, policies or {}, observers, find_proxy, http_filters)
+    xds = SharedXdsClient(settings, network, policies or {}, observers, find_proxy, http_filters, mirroring)
     with observers.closing():
         async with run_with_services("the xDS client", {"ads": xds._client.run}, xds._close):
             yield xds
@@ -133,6 +139,7 @@ def xds_setup(
     limits: TimeoutRule,
     observers: Observers,
     find_proxy: FindProxy | None,
+    mirroring: bool = False,
 ) -> ResolverSetup:
     """Return the resolver setup of an xDS target, with a shared client or one that runs as long as the channel.
 
@@ -140,11 +147,13 @@ def xds_setup(
     """
     if xds is None:
         settings = load_settings(bootstrap)
-        shared = SharedXdsClient(settings, network, policies or {}, observers, find_proxy, http_filters)
+        shared = SharedXdsClient(settings, network, policies or {}, observers, find_proxy, http_filters, mirroring)
     elif bootstrap is not None or policies is not None or http_filters is not None:
         # A shared client parses resources once for all channels: one bootstrap, one set of custom policies and filters.
         what = "bootstrap, policies and http_filters are the xDS client's when it is shared"
         raise ValueError(f"{what}; give them to open_xds_client")
+    elif mirroring and not xds._mirroring:
+        raise ValueError("mirroring: the shared xDS client ignores mirror policies; open_xds_client(mirroring=True)")
     else:
         xds._check_open()
         shared = xds
@@ -208,6 +217,7 @@ def make_client(
     filters: Mapping[str, HttpFilterType],
     loads: LoadStore,
     observers: Observers,
+    mirroring: bool = False,
 ) -> XdsClient:
     """Return an xDS client that does not run yet; gRPC's environment variables switch features."""
     experiments = read_experiments(os.environ)
@@ -222,6 +232,7 @@ def make_client(
         experiments=experiments,
         authority_rewrite=_switch("GRPC_EXPERIMENTAL_XDS_AUTHORITY_REWRITE") == "true",  # A81
         http_connect=_switch(HTTP_CONNECT_VARIABLE) == "true",  # A86
+        mirroring=mirroring,
     )
     a88 = is_a88_enabled(os.environ)
     return XdsClient(

@@ -180,6 +180,19 @@ class OutlierEvent:
     backend: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class CallMirrored:
+    """A copy of a call to the cluster of a mirror policy is over, or was not made.
+
+    `result` is `completed`, with the `status` that came back, or why it was not: `too_many`, `too_large`, `no_cluster`,
+    `not_sent`, `timeout` or `call_ended`. `cluster` is empty if a header of the call names one that is unknown.
+    """
+
+    cluster: str
+    result: str
+    status: Status | None = None
+
+
 # -- observers
 
 
@@ -259,6 +272,9 @@ class Observer:
 
     def session_changed(self, changed: SessionChanged) -> None:
         """Something became of a session: it has a host, moved, or its host drains or is lost."""
+
+    def mirrored(self, copy: CallMirrored) -> None:
+        """A copy of a call is over, or was not made; of the call itself nobody says that it was copied."""
 
     # -- the xDS client
 

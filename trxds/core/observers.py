@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 from .metadata import Value, check
 from .observe import (
     AttemptObserver,
+    CallMirrored,
     CallObserver,
     CallStarted,
     Locate,
@@ -148,6 +149,9 @@ class Observers(_Fanout[Observer], Observer):
 
     def session_changed(self, changed: SessionChanged) -> None:
         self._notify("session_changed", changed)
+
+    def mirrored(self, copy: CallMirrored) -> None:
+        self._notify("mirrored", copy)
 
     def xds_connected(self, server: str) -> None:
         self._notify("xds_connected", server)

@@ -6,7 +6,16 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from trxds.core.observe import Locate, Observer, OutlierEvent, SessionChanged, WrrUpdate, XdsResource, XdsResponse
+from trxds.core.observe import (
+    CallMirrored,
+    Locate,
+    Observer,
+    OutlierEvent,
+    SessionChanged,
+    WrrUpdate,
+    XdsResource,
+    XdsResponse,
+)
 from trxds.core.status import Status
 
 from . import instruments as of
@@ -169,6 +178,11 @@ class ChannelMetrics(Observer):
         elif changed.kind == "moved" and changed.reason == "requested":
             # Other moves are counted with the call that finds the new host, in a session or not.
             self._meters.record(of.SESSIONS_REPINNED, 1, {of.TARGET: self._target, of.REASON: changed.reason})
+
+    def mirrored(self, copy: CallMirrored) -> None:
+        status = copy.status.code.name if copy.status is not None else ""
+        labels = {of.TARGET: self._target, of.RESULT: copy.result, of.STATUS: status, of.BACKEND: copy.cluster}
+        self._meters.record(of.MIRRORED_CALLS, 1, labels)
 
     def xds_connected(self, server: str) -> None:
         self.xds.connected(server)

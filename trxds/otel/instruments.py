@@ -222,7 +222,7 @@ def _of_outliers(name: str, description: str, *labels: str) -> Instrument:
 ENFORCED = _of_outliers("ejections_enforced", "Outliers that were ejected.")
 UNENFORCED_EJECTIONS = _of_outliers("ejections_unenforced", "Outliers that were found and not ejected.", UNENFORCED)
 
-# -- what no proposal has: sessions, and OpenTelemetry's own name
+# -- what no proposal has: sessions, copies of calls, and OpenTelemetry's own name
 
 
 def _of_sessions(name: str, unit: str, description: str, *labels: str, kind: Kind = Kind.COUNTER) -> Instrument:
@@ -253,6 +253,16 @@ SESSION_PICKS = _of_sessions(
     REASON,
 )
 
+MIRRORED_CALLS = Instrument(
+    "trxds.mirror.calls",
+    Kind.COUNTER,
+    "{call}",
+    "Copies of calls for a mirror cluster, by their result, and by their status if they have one.",
+    (TARGET, RESULT, STATUS),
+    "trxds",
+    (BACKEND,),
+)
+
 RPC_DURATION = Instrument(
     "rpc.client.call.duration",
     Kind.HISTOGRAM,
@@ -271,6 +281,7 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     *(RR_FALLBACK, NOT_YET_USABLE, STALE, WEIGHTS),
     *(ENFORCED, UNENFORCED_EJECTIONS),
     *(SESSIONS_ACTIVE, SESSIONS_CREATED, SESSIONS_REPINNED, SESSIONS_DRAINING, SESSIONS_LOST, SESSION_PICKS),
+    MIRRORED_CALLS,
     RPC_DURATION,
 )
 """Every instrument, in the order of `docs/reference/metrics.md`."""

@@ -34,11 +34,15 @@ NOTHING: Mapping[str, ClusterResult] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """The result of a walk: `visited` are the resources to watch from now on; `awaited` have not come yet."""
+    """The result of a walk: `visited` are the resources to watch from now on; `awaited` have not come yet.
+
+    `mirrors` are the clusters that get copies of calls and are needed for nothing else.
+    """
 
     outcome: XdsConfig | ConfigError | Missing
     visited: frozenset[Key]
     awaited: tuple[Key, ...] = ()
+    mirrors: frozenset[str] = frozenset()
 
 
 def assemble(
@@ -47,23 +51,33 @@ def assemble(
     authority: str,
     held: Iterable[str],
     before: Mapping[str, ClusterResult] = NOTHING,
+    mirrors: frozenset[str] | None = None,
 ) -> Assembly:
     """Compute the configuration of a target from `known`; `held` are clusters that RPCs or route tables still need.
 
     A cluster that is equal to its entry in `before` is the same object. So a thousand clusters, of which one has
-    changed, are compared fast by the policies.
+    changed, are compared fast by the policies. `mirrors` are those of the assembly before; None is a channel that does
+    not mirror.
     """
     walk = _Walk(known, before)
     routing = walk.routing(listener, authority)
     # A31: clusters that only an RPC or an older table still needs stay in the configuration.
     names = set(held)
+    optional = names & (mirrors or frozenset())
     if isinstance(routing, _Routing):
-        names.update(cluster.name for route in routing.host.routes if route.action for cluster in route.action.clusters)
+        actions = [route.action for route in routing.host.routes if route.action]
+        routed = {cluster.name for action in actions for cluster in action.clusters}
+        if mirrors is not None:
+            optional.update(each.cluster for action in actions for each in action.mirrors if each.cluster)
+        optional -= routed
+        names |= routed
     # Sorted, so that resources are requested in the same order in each run.
-    for name in sorted(names):
+    for name in sorted(names - optional):
         walk.cluster(name)
+    for name in sorted(optional):
+        walk.optional_cluster(name)
     outcome = _outcome(routing, walk.outcomes, walk.missing)
-    return Assembly(outcome, frozenset(walk.visited), tuple(walk.missing))
+    return Assembly(outcome, frozenset(walk.visited), tuple(walk.missing), frozenset(optional))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +155,19 @@ class _Walk:
         if outcome is not None:
             self.outcomes[name] = outcome
         return outcome
+
+    def optional_cluster(self, name: str) -> None:
+        """Visit a cluster that gets copies of calls: while it is incomplete it keeps what it had, or is in error.
+
+        Calls must not wait for it, so none of its resources is missing.
+        """
+        missing = len(self.missing)
+        if self.cluster(name) is None:
+            del self.missing[missing:]
+            text = "its resources have not come yet; until then no calls are copied to it"
+            error = resource_error(ResourceStatus("CDS", name), text)
+            before = self._before.get(name)
+            self.outcomes[name] = ClusterError(name, error) if before is None else before
 
     def _cluster(self, name: str) -> ClusterResult | None:
         state = self._lookup("CDS", name)

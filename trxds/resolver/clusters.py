@@ -67,6 +67,11 @@ class RouteTable:
         lifetime.acquire()
         return lifetime
 
+    def find_cluster(self, name: str) -> Lifetime | None:
+        """Return the cluster's lifetime, if the table has it and it has not ended: for a copy of an RPC to hold."""
+        lifetime = self._lifetimes.get(name)
+        return lifetime if lifetime is not None and not lifetime.ended else None
+
     async def _run_table(self) -> None:
         try:
             with self.lifetime.scope:

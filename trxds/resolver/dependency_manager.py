@@ -53,7 +53,8 @@ class NameResolver(Protocol):
 class DependencyManager:
     """The watches of one target. `newest` is None until a configuration is complete; it is replaced only by a change.
 
-    `held` are the clusters that RPCs or route tables need, even if no route names them any more.
+    `held` are the clusters that RPCs or route tables need, even if no route names them any more. With `mirroring` the
+    clusters that get copies of calls are watched too, and nothing waits for them.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class DependencyManager:
         listener: str,
         authority: str,
         held: Mapping[str, object],
+        mirroring: bool = False,
     ) -> None:
         self.newest: XdsConfig | ConfigError | None = None
         self._source = source
@@ -74,6 +76,7 @@ class DependencyManager:
         self._watches: dict[Key, Watch] = {}
         self._known: dict[Key, ResourceUpdate] = {}
         self._last_clusters: Mapping[str, ClusterResult] = {}
+        self._mirrors: frozenset[str] | None = frozenset() if mirroring else None
         self._awaited: tuple[Key, ...] = ()  # the missing resources of the last assembly
         self._is_complete = False
         self._has_news = True
@@ -98,6 +101,8 @@ class DependencyManager:
         assembly = self._assemble(self._known)
         self._watch_exactly(assembly.visited)
         self._awaited = assembly.awaited
+        if self._mirrors is not None:
+            self._mirrors = assembly.mirrors
         outcome = assembly.outcome
         self._is_complete = not isinstance(outcome, Missing)
         if not isinstance(outcome, Missing):
@@ -139,7 +144,7 @@ class DependencyManager:
         }
 
     def _assemble(self, known: Known) -> Assembly:
-        return assemble(known, *self._target, self._held, self._last_clusters)
+        return assemble(known, *self._target, self._held, self._last_clusters, self._mirrors)
 
     @property
     def describe_pending(self) -> str:

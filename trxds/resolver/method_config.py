@@ -7,10 +7,14 @@ the server that it waits for.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from trxds.core.json_reader import JsonNode
 from trxds.core.status import StatusCode
 from trxds.resources.retry_policy import RetryPolicy
+
+# The client makes it from a route's mirror policies; it is opaque here.
+RouteMirrors: TypeAlias = Any
 
 MIN_ATTEMPTS = 2  # including the first (A6)
 MAX_ATTEMPTS = 5
@@ -36,7 +40,8 @@ class HedgingPolicy:
 class MethodConfig:
     """The configuration of a method. `timeout` is in seconds and sizes are in bytes; None is unset.
 
-    A caller's value goes before `wait_for_ready`; of two timeouts or sizes the smaller counts.
+    A caller's value goes before `wait_for_ready`; of two timeouts or sizes the smaller counts. `mirrors` copy
+    calls; only a route has some.
     """
 
     timeout: float | None = None
@@ -45,6 +50,7 @@ class MethodConfig:
     max_response_size: int | None = None
     retry: RetryPolicy | None = None
     hedging: HedgingPolicy | None = None
+    mirrors: RouteMirrors | None = None
 
     @property
     def attempt_timeout(self) -> float | None:

@@ -63,7 +63,7 @@ class MatchedRoute:
     `draw` is None if the route has one cluster. `entry` is the position among the route's clusters, since one may be
     there twice with different filters. `limit` is the timeout (A31). `filters` are in the order in which they run; a
     stateful session filter among them may still choose another cluster of the route (A60). `hash` is None if no hash
-    policy yields one (A42).
+    policy yields one (A42). `mirrors` are the copies that the channel makes of the route's RPCs.
     """
 
     number: int
@@ -74,6 +74,7 @@ class MatchedRoute:
     limit: RouteTimeout
     filters: tuple[EffectiveFilter, ...]
     hash: int | None
+    mirrors: tuple[str, ...] = ()
 
     def lines(self) -> Iterator[str]:
         yield f"route {self.number} matches: {self.reason}"
@@ -83,6 +84,8 @@ class MatchedRoute:
             yield f"filter {use}"
         if self.hash is not None:
             yield f"hash: {self.hash:#018x}"
+        for mirror in self.mirrors:
+            yield f"copies: {mirror}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -189,4 +192,6 @@ def explain_chosen(
     weights = tuple((each.name, each.weight) for each in route.action.clusters) if route.action else ()
     draw = WeightedChoice(weights, next(drawn)) if len(bound.clusters) > 1 else None
     limit, filters = routes.limit(route), routes.filters(route, entry)
-    return MatchedRoute(bound.number, reason, cluster.name, entry, draw, limit, filters, hashed)
+    copied = route.action.mirrors if route.action and bound.config.mirrors is not None else ()
+    mirrors = tuple(str(each) for each in copied)
+    return MatchedRoute(bound.number, reason, cluster.name, entry, draw, limit, filters, hashed, mirrors)

@@ -7,21 +7,29 @@ weights summed, when the first RPC takes it.
 from __future__ import annotations
 
 from bisect import bisect
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from random import Random
+from typing import TypeAlias
 
+from trxds.core.lifetime import Lifetime
 from trxds.core.resource_status import ResourceStatus, error_with_note
 from trxds.core.status import Status
 from trxds.resources.hash_policy import HashPolicy
 from trxds.resources.listener import Listener
+from trxds.resources.request_mirror import MirrorPolicies
 from trxds.resources.route import Route, VirtualHost
+from trxds.resources.route_action import RouteAction
 
 from .http_filters import EffectiveFilter, FilterChain, FilterChains, MakeChain
 from .index import RouteIndex
-from .method_config import NO_METHOD_CONFIG, MethodConfig
+from .method_config import NO_METHOD_CONFIG, MethodConfig, RouteMirrors
 from .misplaced_overrides import find_misplaced_overrides
 from .route_timeout import NO_LIMIT, RouteTimeout, TimeoutRule, max_stream_duration
+
+FindCluster: TypeAlias = Callable[[str], Lifetime | None]
+BindMirrors: TypeAlias = Callable[[MirrorPolicies, FindCluster], RouteMirrors]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +97,7 @@ class BoundRoutes:
         self.misplaced = find_misplaced_overrides(listener, host)
         self._chains = FilterChains(listener, host, make_chain)
         self._bound: dict[int, BoundRoute] = {}
+        self._mirror: Callable[[MirrorPolicies], RouteMirrors] | None = None
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -101,6 +110,16 @@ class BoundRoutes:
         return frozenset(
             cluster.name for route in self.routes if route.action is not None for cluster in route.action.clusters
         )
+
+    @property
+    def mirror_clusters(self) -> frozenset[str]:
+        """Return every cluster that a route's RPCs are copied to."""
+        actions = (route.action for route in self.routes if route.action is not None)
+        return frozenset(each.cluster for action in actions for each in action.mirrors if each.cluster)
+
+    def mirror(self, bind: BindMirrors, find_cluster: FindCluster) -> None:
+        """Copy RPCs, as the routes say; `find_cluster` returns a cluster to hold. Before the first RPC."""
+        self._mirror = lambda policies: bind(policies, find_cluster)
 
     def route_at(self, position: int) -> BoundRoute:
         found = self._bound.get(position)
@@ -118,11 +137,18 @@ class BoundRoutes:
             tuple(BoundCluster(cluster.name, self._chains.chain(route, cluster)) for cluster in clusters),
             tuple(accumulate(cluster.weight for cluster in clusters)),
             route.action.hash_policies,
-            MethodConfig(retry=route.action.retry_policy) if route.action.retry_policy else NO_METHOD_CONFIG,
+            self._method_config(route.action),
             self.standing,
             number,
             route.action.auto_host_rewrite,
         )
+
+    def _method_config(self, action: RouteAction) -> MethodConfig:
+        mirrors = self._mirror(action.mirrors) if self._mirror is not None and action.mirrors else None
+        # RPCs compare it by identity, so that one without either costs nothing more.
+        if action.retry_policy is None and mirrors is None:
+            return NO_METHOD_CONFIG
+        return MethodConfig(retry=action.retry_policy, mirrors=mirrors)
 
     def limit(self, route: Route) -> RouteTimeout:
         return NO_LIMIT if route.action is None else self._limits(route.action, self._listener_limit)

@@ -14,7 +14,7 @@ from .clusters import Clusters
 from .config_selector import ConfigSelector, ErrorSelector, Selector
 from .http_filters import MakeChain
 from .route_timeout import TimeoutRule
-from .routes import BoundRoutes
+from .routes import BindMirrors, BoundRoutes
 from .snapshot import ConfigError, XdsConfig
 
 _log = logging.getLogger("trxds.resolver")
@@ -65,6 +65,7 @@ class RoutingFactory:
     random: Random
     channel_id: int
     error: Callable[[], Status]
+    bind_mirrors: BindMirrors | None = None
 
     def make(self, config: XdsConfig | ConfigError, in_force: Routing | None) -> Routing:
         """Return the routing in force if it does what `config` says, otherwise one with a route table of its own."""
@@ -76,7 +77,10 @@ class RoutingFactory:
         routes = BoundRoutes(config.listener, config.virtual_host, self.make_chain, self.limits, config.routes_standing)
         # RPCs succeed with a flawed override, so without this log nobody would notice it.
         _log_warnings(routes, in_force)
-        table = self.clusters.route_table(sorted(routes.clusters))
+        mirrored = routes.mirror_clusters if self.bind_mirrors is not None else frozenset()
+        table = self.clusters.route_table(sorted(routes.clusters | mirrored))
+        if self.bind_mirrors is not None:
+            routes.mirror(self.bind_mirrors, table.find_cluster)
         return Routing(config, ConfigSelector(routes, table, self.random, self.channel_id))
 
 

@@ -24,6 +24,7 @@ from .dependency_manager import DependencyManager, Source
 from .dns_resolver import DnsResolver, Resolve
 from .http_filters import MakeChain
 from .route_timeout import TimeoutRule, max_stream_duration
+from .routes import BindMirrors
 from .routing import Routing, RoutingFactory
 from .snapshot import ClusterEntry, ClusterResult, ConfigError, XdsConfig, can_serve
 
@@ -54,6 +55,7 @@ class ResolverResultHandler:
     pool: SubchannelRetention
     limits: TimeoutRule = max_stream_duration
     log: ConfigLog | None = None
+    bind_mirrors: BindMirrors | None = None  # None: the channel copies no calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,12 @@ class XdsResolver:
                 self._clusters = Clusters(nursery, self.queue)
                 self._names = DnsResolver(nursery, self._look_up, self._random)
                 dependencies = self._dependencies = DependencyManager(
-                    self._source, self._names, self.queue, *self._target, self._clusters.alive
+                    self._source,
+                    self._names,
+                    self.queue,
+                    *self._target,
+                    self._clusters.alive,
+                    self._result_handler.bind_mirrors is not None,
                 )
                 self._routings = RoutingFactory(
                     self._result_handler.make_chain,
@@ -132,6 +139,7 @@ class XdsResolver:
                     self._random,
                     self._random.getrandbits(64),
                     dependencies.error,
+                    self._result_handler.bind_mirrors,
                 )
                 while True:
                     deadline = dependencies.update(trio.current_time())

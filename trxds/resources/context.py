@@ -27,8 +27,9 @@ class ParseContext:
     policy, as before A75. With `per_try_timeout` that field of a retry policy is read, which A44 ignores.
     `experiments` are the features that the environment switches on. `server_features` are the bootstrap's. With
     `authority_rewrite`, and `trusted_xds_server` among them, a route's `auto_host_rewrite` is read (A81). With
-    `http_connect` a cluster's hosts may have HTTP CONNECT proxies (A86). `server` is the one that a resource means by
-    `self`.
+    `http_connect` a cluster's hosts may have HTTP CONNECT proxies (A86). With `mirroring` routes'
+    `request_mirror_policies` are read, which no gRFC has. `server` is the one that a resource
+    means by `self`.
     """
 
     http_filters: Mapping[str, HttpFilterType] = field(default_factory=lambda: HTTP_FILTERS)
@@ -42,6 +43,7 @@ class ParseContext:
     experiments: Experiments = NO_EXPERIMENTS
     authority_rewrite: bool = False
     http_connect: bool = False
+    mirroring: bool = False
     server_features: frozenset[str] = frozenset()
     server: Hashable = None
     # Endpoints in use, by their bytes: if one of ten thousand changes, one is parsed, and all others stay the same

@@ -11,6 +11,7 @@ from .domains import domain_kind
 from .extension import extension
 from .filter_config import FilterConfig
 from .filters import parse_filter_overrides
+from .request_mirror import parse_mirror_policies
 from .retry_policy import parse_retry_policy
 from .route_action import Inherited, RouteAction, parse_route_action
 from .route_match import RouteMatch, parse_route_match
@@ -52,7 +53,8 @@ class RouteConfig:
 
 
 def parse_route_config(message: Any, context: ParseContext, problems: ValidationErrors) -> Slices[RouteConfig]:
-    outer = Inherited(context, plugins=_optional_plugins(message.cluster_specifier_plugins, problems))
+    mirrors = parse_mirror_policies(message.request_mirror_policies, (), context, problems)
+    outer = Inherited(context, None, mirrors, _optional_plugins(message.cluster_specifier_plugins, problems))
     time_slice = TimeSlice()
     virtual_hosts: list[VirtualHost] = []
     for index, each in enumerate(message.virtual_hosts):
@@ -69,7 +71,11 @@ def _virtual_host(
 ) -> Slices[VirtualHost]:
     _check_domains(message.domains, problems)
     overrides = parse_filter_overrides(message.typed_per_filter_config, outer.context, problems)
-    inherited = replace(outer, retry_policy=parse_retry_policy(message, problems, outer.context.per_try_timeout))
+    inherited = replace(
+        outer,
+        retry_policy=parse_retry_policy(message, problems, outer.context.per_try_timeout),
+        mirrors=parse_mirror_policies(message.request_mirror_policies, outer.mirrors, outer.context, problems),
+    )
     routes: list[Route] = []
     for index, each in enumerate(message.routes):
         route = _route(each, inherited, problems.at(f"routes[{index}]"))

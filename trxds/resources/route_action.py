@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .filter_config import FilterConfig
 from .filters import parse_filter_overrides
 from .hash_policy import HashPolicy, parse_hash_policies
+from .request_mirror import MirrorPolicies, parse_mirror_policies
 from .retry_policy import RetryPolicy, parse_retry_policy
 from .units import UINT32_MAX, parse_duration, parse_optional_duration
 from .validation_errors import ValidationErrors
@@ -32,6 +33,7 @@ class RouteAction:
 
     `timeout` and `max_grpc_timeout` are those of A31's first draft, for channels that ask for it. With
     `auto_host_rewrite` the `:authority` of an RPC is the host name of its endpoint, if that has one (A81).
+    `mirrors` copy its RPCs.
     """
 
     clusters: tuple[WeightedCluster, ...]
@@ -42,6 +44,7 @@ class RouteAction:
     hash_policies: tuple[HashPolicy, ...] = ()
     retry_policy: RetryPolicy | None = None
     auto_host_rewrite: bool = False
+    mirrors: MirrorPolicies = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,7 @@ class Inherited:
 
     context: ParseContext
     retry_policy: RetryPolicy | None = None
+    mirrors: MirrorPolicies = ()
     # The optional cluster specifier plugins of the RouteConfiguration; no plugin is supported.
     plugins: frozenset[str] = frozenset()
 
@@ -73,6 +77,7 @@ def parse_route_action(message: Any, inherited: Inherited, problems: ValidationE
         else inherited.retry_policy,
         # A81: only a server that the bootstrap trusts may choose the `:authority` of RPCs.
         auto_host_rewrite=inherited.context.may_rewrite_authority and message.auto_host_rewrite.value,
+        mirrors=parse_mirror_policies(message.request_mirror_policies, inherited.mirrors, inherited.context, problems),
     )
     return action if clusters else None
 

@@ -48,6 +48,11 @@ class SessionMetadata:
             self._last_filled = metadata, cookies, filled
         return filled
 
+    @property
+    def header_names(self) -> Collection[str]:
+        """Return the names of the session headers, in lower case."""
+        return self._headers.keys()
+
     def store(
         self, set_cookies: Iterable[Value], metadata: Metadata, call: PickArgs | None, is_stale: IsStale
     ) -> list[tuple[CookieKey, str]]:
