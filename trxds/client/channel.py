@@ -262,6 +262,7 @@ async def open_channel(
     authority: str = "",
     user_agent: str = "",
     bootstrap: BootstrapSource = None,
+    cache_dir: str | os.PathLike[str] | None = None,
     xds: SharedXdsClient | None = None,
     interceptors: Iterable[Interceptor] = (),
     compression: Compression = IDENTITY,
@@ -300,7 +301,9 @@ async def open_channel(
         user_agent: As in `shop/2.1`; it follows trxds's own name and version in the header of that name.
         bootstrap: A path, or the document itself as a dict. Without it the environment variables GRPC_XDS_BOOTSTRAP (a
             path) and GRPC_XDS_BOOTSTRAP_CONFIG (inline JSON) name it.
-        xds: A shared client from `open_xds_client`, which then takes `bootstrap` and `policies`.
+        cache_dir: A directory for the last accepted resources, with which a channel starts while no control plane
+            answers (`docs/how-to/survive-a-control-plane-outage.md`). None takes that of the bootstrap, if it has one.
+        xds: A shared client from `open_xds_client`, which then takes `bootstrap`, `cache_dir` and `policies`.
         interceptors: They wrap every call; the first one is the outermost (`docs/calls.md`).
         compression: `gzip`, `deflate` or `identity`, for requests whose call does not name another. Replies may be
             compressed in either way, or not at all.
@@ -357,12 +360,22 @@ async def open_channel(
         _check_unset(target, "a control plane has its own", service_config=service_config)
         _check_unset(target, "the stateful session filter of the Listener makes sessions sticky", affinity=affinity)
         setup = xds_setup(
-            target, checked_authority(authority), bootstrap, xds, policies, network, limits, observers, find_proxy
+            target,
+            checked_authority(authority),
+            bootstrap,
+            cache_dir,
+            xds,
+            policies,
+            network,
+            limits,
+            observers,
+            find_proxy,
         )
         setup = replace(setup, sticky_aggregates=sticky_aggregates)
     else:
         sticky = sticky_aggregates or None
-        _check_unset(target, "no control plane is asked", bootstrap=bootstrap, xds=xds, sticky_aggregates=sticky)
+        unused = {"bootstrap": bootstrap, "cache_dir": cache_dir, "xds": xds, "sticky_aggregates": sticky}
+        _check_unset(target, "no control plane is asked", **unused)
         authority = checked_authority(authority)
         if find_proxy is not None:
             network = TargetProxyNetwork(network, find_proxy)

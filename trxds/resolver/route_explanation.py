@@ -83,6 +83,7 @@ class Explanation:
     one. `faults` are the effects of fault filters, which may end the RPC. `sessions` are what session filters read, and
     may choose another cluster than `chosen` has. `steps` are the policies that the RPC passes, from the root of the
     tree to its `outcome`. `unsticky` says why no session filter takes part, if the RPC has a session or a cookie.
+    `stale` says which resources are from the cache on disk, because no control plane has answered.
     """
 
     method: str
@@ -95,6 +96,7 @@ class Explanation:
     sessions: tuple[SessionStep, ...] = ()
     steps: tuple[TraceStep, ...] = ()
     unsticky: str = ""
+    stale: str = ""
 
     @property
     def outcome(self) -> Outcome | None:
@@ -127,6 +129,8 @@ class Explanation:
 
     def _lines(self) -> Iterator[str]:
         yield f'{self.method} in virtual host "{self.virtual_host}"' if self.virtual_host else self.method
+        if self.stale:
+            yield f"stale: {self.stale}"
         yield from map(str, self.passed[:MAX_SHOWN])
         if len(self.passed) > MAX_SHOWN:
             yield f"{len(self.passed) - MAX_SHOWN} more routes do not match"

@@ -31,6 +31,8 @@ INLINE_VARIABLE = "GRPC_XDS_BOOTSTRAP_CONFIG"
 
 DELTA = "trxds.delta"  # the server feature that selects the incremental protocol variant
 
+CACHE = "trxds.cache"  # the member with the cache on disk; other clients ignore it
+
 FEATURES = (
     "xds_v3",
     "ignore_resource_deletion",
@@ -89,6 +91,17 @@ class Authority:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheSettings:
+    """The cache of accepted resources on disk. Those that were current longer than `max_age` seconds ago are not used.
+
+    An empty directory means that a program may name one (`cache_dir`), and that there is no cache otherwise.
+    """
+
+    directory: str = ""
+    max_age: float = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
 class Bootstrap:
     """A bootstrap that was checked. `listener_template` turns the name of a target into the name of its Listener."""
 
@@ -98,6 +111,7 @@ class Bootstrap:
     authorities: Mapping[str, Authority] = field(default_factory=dict)
     certificate_providers: Mapping[str, CertificateFiles] = field(default_factory=dict)
     """The providers by the name that clusters use for them (A29)."""
+    cache: CacheSettings = CacheSettings()
 
 
 def load(environ: Mapping[str, str]) -> Bootstrap:
@@ -189,6 +203,7 @@ def _bootstrap(top: JsonNode) -> Bootstrap:
         listener_template=top.member("client_default_listener_resource_name_template").text("%s"),
         authorities={name: _authority(name, node) for name, node in top.member("authorities").members().items()},
         certificate_providers=_providers(top.member("certificate_providers")),
+        cache=_cache(top.member(CACHE)),
     )
 
 
@@ -238,6 +253,14 @@ def _node(node: JsonNode) -> Node:
 def _providers(node: JsonNode) -> dict[str, CertificateFiles]:
     found = {name: certificate_provider(each) for name, each in node.members().items()}
     return {name: files for name, files in found.items() if files is not None}
+
+
+def _cache(node: JsonNode) -> CacheSettings:
+    node.object()
+    directory = node.member("directory")
+    if directory.text() and not Path(directory.text()).is_absolute():
+        directory.error(f"is {directory.text()!r}; write an absolute path")
+    return CacheSettings(directory.text(), node.member("max_age").seconds(CacheSettings().max_age))
 
 
 def _authority(name: str, node: JsonNode) -> Authority:
