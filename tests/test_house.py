@@ -37,6 +37,7 @@ HEIGHT = FLOORS | ROOF
 
 SHELLS = frozenset(
     {
+        "xds/resource_cache.py",
         "xds/xds_client.py",
         "xds/xds_channel.py",
         "xds/lrs_stream.py",

@@ -13,7 +13,7 @@ from typing import Any
 from trxds.core.json_reader import JsonNode, Problem
 from trxds.transport.certificates import CertificateFiles, client_context
 from trxds.xds.authorization import read_token
-from trxds.xds.bootstrap import FEATURES, dial_address
+from trxds.xds.bootstrap import CACHE, FEATURES, dial_address
 from trxds.xds.channel_credentials import CHANNEL_TYPES, FILE_WATCHER, JWT
 from trxds.xds.resource_names import authority_of
 
@@ -25,6 +25,7 @@ _TOP_KEYS = (
     "node",
     "certificate_providers",
     "authorities",
+    CACHE,
     _DEFAULT_TEMPLATE,
     "server_listener_resource_name_template",
     "allowed_grpc_services",
@@ -32,6 +33,7 @@ _TOP_KEYS = (
 _SERVER_KEYS = ("server_uri", "channel_creds", "call_creds", "server_features")
 _NODE_KEYS = ("id", "cluster", "locality", "metadata")
 _AUTHORITY_KEYS = (_TEMPLATE, _SERVER_LIST, "fallback_on_reachability_only")
+_CACHE_KEYS = ("directory", "max_age")
 _CERTIFICATE_KEYS = ("ca_certificate_file", "certificate_file", "private_key_file", "refresh_interval")
 
 
@@ -45,6 +47,7 @@ def lint_bootstrap(document: Any) -> list[Problem]:
     _unknown_keys(top, _TOP_KEYS)
     _check_servers(top.member(_SERVER_LIST))
     _check_node(top.member("node"))
+    _unknown_keys(top.member(CACHE), _CACHE_KEYS)
     for provider in top.member("certificate_providers").members().values():
         _check_provider(provider)
     _check_template(top.member(_DEFAULT_TEMPLATE), top.member("authorities").object())

@@ -62,6 +62,8 @@ class Authority:
         self._failure: ResourceFailure | None = None
         self._closed_since = ""
         self._cached: Mapping[Key, RestoredResource] = {}  # the usable content of the cache on disk, if it is needed
+        self.cache_pending = False
+        """Whether the cache on disk may still have values. Until it is used, watchers get no error in their place."""
         self.has_answered = False
         """Whether a server has ever answered; from then on nothing is taken from the cache on disk."""
         self.watched_since = math.inf
@@ -143,11 +145,12 @@ class Authority:
 
     def review(self, touched: Iterable[Resource]) -> Changes:
         """Choose the servers after an event of these resources or of a server, and return what changed for watchers."""
+        cache_pending = self.cache_pending
         self._return_to_higher_priority()
         while self._should_fall_back():
             self._fall_back()
         failure = self._current_failure()
-        if failure != self._failure:
+        if failure != self._failure or cache_pending is not self.cache_pending:
             # A57: an outage concerns every watcher of this authority, and so does its end.
             self._failure, touched = failure, self._resources.values()
         if self._cached:
@@ -158,8 +161,8 @@ class Authority:
 
     def use_cached(self, cached: Mapping[Key, RestoredResource]) -> Changes:
         """Use these values for resources without one, until a server answers. Return what changed for watchers."""
-        self._cached = cached
-        return self.review([])
+        self._cached, self.cache_pending = cached, False
+        return self.review(self._resources.values())
 
     @property
     def stale(self) -> Iterable[Resource]:
@@ -181,7 +184,7 @@ class Authority:
         for count, stream_state in enumerate(self._active, 1):
             # A71: its first response is enough, although resources in use may still be from a server below.
             if stream_state.is_answering:
-                self.has_answered = True
+                self.has_answered, self.cache_pending = True, False
                 below, self._active = self._active[count:], self._active[:count]
                 for each in below:
                     log.info("xDS server %s answers; %s is no longer used", stream_state.server.uri, each.server.uri)
@@ -250,6 +253,8 @@ class Authority:
     def _watcher_update(self, resource: Resource) -> ResourceUpdate | None:
         if self._resources.get(resource.key) is not resource:
             return None  # it belongs to another authority, or nobody watches it
+        if self.cache_pending and resource.value is None:
+            return None
         state = resource.watcher_state(self._failure, self._node)
         if state is None and resource.last_published is not None:
             # Watchers got the error that no server can be reached, which is over.

@@ -52,7 +52,8 @@ class CacheLocation:
 class ResourceCache:
     """The cache of one xDS client.
 
-    `contexts` has the parsers' settings by server; `servers` returns the present servers.
+    `contexts` has the parsers' settings by server; `servers` returns the present servers. Watchers get what changes by
+    `publish`, and observers the resources by `report`.
     """
 
     def __init__(
@@ -62,18 +63,22 @@ class ResourceCache:
         contexts: Mapping[str, ParseContext],
         servers: Callable[[], Iterable[AdsStreamState]],
         publish: Callable[[Changes], None],
+        report: Callable[[Iterable[Resource]], None],
     ) -> None:
         self._location = location
         self._authorities = authorities
         self._contexts = contexts
         self._servers = servers
         self._publish = publish
+        self._report = report
         self._entries: dict[Key, CachedResource] = {}
         self._live: set[Key] = set()  # those that are watched and came from a server
         self._answered_at: dict[str, float] = {}  # when each server was last known to answer, in seconds since 1970
         self._changes: ConflatingQueue[None] = ConflatingQueue()  # wakes the writer
         self._events: ConflatingQueue[None] = ConflatingQueue()  # wakes the task that waits for servers
         self._problem = ""  # the last failure to write, so that it is logged once
+        for authority in authorities.values():
+            authority.cache_pending = True
 
     def __repr__(self) -> str:
         return f"<ResourceCache {self._location}, {plural(len(self._entries), 'resource')}>"
@@ -161,7 +166,7 @@ class ResourceCache:
 
     async def _supply(self, found: Mapping[Key, CachedResource]) -> None:
         """Give each authority its part of the cache, unless one of its servers answers."""
-        waiting = dict(self._authorities) if found else {}
+        waiting = dict(self._authorities)
         while waiting:
             now = trio.current_time()
             for name, authority in tuple(waiting.items()):
@@ -181,12 +186,16 @@ class ResourceCache:
                 cached[RESOURCE_TYPES[each.raw[0]], each.name] = restored
         # Only now: a server may have answered meanwhile, and then nothing of this is used.
         changes = authority.use_cached(cached)
-        if authority.has_answered or not cached:
+        self._publish(changes)
+        self._report(authority.stale)
+        if authority.has_answered:
             return
         reason = authority.outage or f"no answer within {START_TIMEOUT:g} s"
-        text = "no xDS server has answered (%s): %s of the cache %s stand in until one does, and may be out of date"
-        log.warning(text, reason, plural(len(cached), "resource"), self._location)
-        self._publish(changes)
+        if cached:
+            text = "no xDS server has answered (%s): until one does, the cache %s is used, and may be out of date: %s"
+            log.warning(text, reason, self._location, plural(len(cached), "resource"))
+        else:
+            log.warning("no xDS server has answered (%s), and the cache %s has nothing", reason, self._location)
 
     async def _parse(self, cached: CachedResource) -> RestoredResource | None:
         """Return the resource as if its server had sent it; None, with a warning, if it would be refused."""

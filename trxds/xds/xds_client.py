@@ -115,7 +115,9 @@ class XdsClient:
         self._cache: ResourceCache | None = None
         if cache is not None:
             contexts = {server.uri: server_context(context, server) for server in _all_servers(bootstrap)}
-            self._cache = ResourceCache(cache, self._authorities, contexts, self._streams.keys, self._watches.publish)
+            self._cache = ResourceCache(
+                cache, self._authorities, contexts, self._streams.keys, self._watches.publish, self._report_resources
+            )
 
     def __repr__(self) -> str:
         return f"<XdsClient {', '.join(map(repr, self._streams))}>"
