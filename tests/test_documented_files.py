@@ -26,10 +26,10 @@ import trxds
 from trxds.admin import state_stream
 from trxds.cli.check import check
 from trxds.cli.main import main
-from trxds.cli.resource_file import read_resource_file
 from trxds.resources.context import ParseContext
 from trxds.resources.lb_policy import CustomPolicy
 from trxds.resources.protos import from_json
+from trxds.resources.resource_file import read_resource_file
 from trxds.resources.types import CDS
 from trxds.testing import ManagementServer, MemoryNetwork, serve, unary
 from trxds.testing import resources as xds
@@ -53,7 +53,7 @@ READ = {
     ("state-stream.md", "console"),
     ("generate.md", "console"),
     ("operating.md", "console"),
-    ("operating.md", "text"),  # by tests/cli/test_missing_references.py
+    ("operating.md", "text"),  # by tests/resources/test_missing_references.py
     ("routing.md", "text"),
     ("logs.md", "text"),  # by tests/stories/test_logged_decisions.py
     ("quick-start.md", "json"),

@@ -45,8 +45,6 @@ PARSERS = (
     *(
         f"cli/{name}.py"
         for name in (
-            "resource_file",
-            "proto_yaml_validator",
             "check",
             "json_lines",
             "bootstrap_lint",

@@ -12,14 +12,13 @@ from typing import TypeAlias
 
 import yaml
 
-from trxds.resources.cluster import Cluster
-from trxds.resources.discovery import Aggregate, Eds
-from trxds.resources.endpoint import ClusterLoadAssignment
-from trxds.resources.listener import Listener
-from trxds.resources.route import RouteConfig
-from trxds.resources.types import CDS, EDS, RDS, ResourceType
-
+from .cluster import Cluster
+from .discovery import Aggregate, Eds
+from .endpoint import ClusterLoadAssignment
+from .listener import Listener
 from .proto_yaml_validator import Problem, YamlNode
+from .route import RouteConfig
+from .types import CDS, EDS, RDS, ResourceType
 
 Names: TypeAlias = Collection[tuple[str, str]]
 """The (type URL, name) of every resource in the file, also of those that clients refuse."""

@@ -12,11 +12,10 @@ from typing import Any
 
 import yaml
 
-from trxds.resources.protos import from_json
-from trxds.resources.types import RESOURCE_TYPES, ParseContext
-
 from .missing_references import ReadResource, find_missing_references
 from .proto_yaml_validator import Problem, ProtoValidator, YamlNode
+from .protos import from_json
+from .types import RESOURCE_TYPES, ParseContext
 
 
 @dataclass(frozen=True, slots=True)
