@@ -230,8 +230,9 @@ class Authority:
         failing = [each for each in self._active if each.failure]
         since = max(each.failing_since for each in failing)  # the last one could still answer until then
         if len(failing) == 1:
+            what = "read the resources" if failing[0].server.files else "reach the xDS server"
             return ResourceFailure(
-                self._describe_servers(failing), f"cannot reach the xDS server since {since}: {failing[0].failure}"
+                self._describe_servers(failing), f"cannot {what} since {since}: {failing[0].failure}"
             )
         reasons = "; ".join(f"{each.server.uri}: {each.failure}" for each in failing)
         return ResourceFailure(self._describe_servers(failing), f"cannot reach any xDS server since {since}: {reasons}")

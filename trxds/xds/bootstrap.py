@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from trxds.core.json_parse import parse_json
 from trxds.core.json_reader import JsonNode, Problem, kind_of
@@ -59,6 +60,11 @@ class ServerConfig:
     def address(self) -> str:
         """Return the address to connect to: `host:port` or `unix:/path`."""
         return dial_address(self.uri)
+
+    @property
+    def files(self) -> str:
+        """Return the path of a file or directory of resources, in place of a server; empty for a server."""
+        return path_of(self.uri) if is_file(self.uri) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +188,20 @@ def dial_address(uri: str) -> str:
     return _with_port(uri)
 
 
+def is_file(uri: str) -> bool:
+    """Return whether that is the URI of files with resources, and not of a server."""
+    return uri.startswith("file:")
+
+
+def path_of(uri: str) -> str:
+    """Return the path of a `file:` URI; `ValueError` for one that names no absolute path of this machine."""
+    parts = urlsplit(uri)
+    path = unquote(parts.path)
+    if parts.netloc not in ("", "localhost") or not path.startswith("/") or parts.query or parts.fragment:
+        raise ValueError(f"{uri!r} is no absolute path; write for example file:///etc/mesh")
+    return path
+
+
 def _with_port(host: str) -> str:
     name, _, port = host.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
@@ -216,7 +236,8 @@ def _server(node: JsonNode) -> ServerConfig:
     node.object()
     features = node.member("server_features").value
     uri = _uri(node.member("server_uri"))
-    credentials = channel_credentials(node.member("channel_creds"))
+    # Nobody connects to a file, so there is nothing to prove.
+    credentials = INSECURE if is_file(uri) else channel_credentials(node.member("channel_creds"))
     return ServerConfig(
         uri=uri,
         credentials=credentials,
@@ -232,7 +253,7 @@ def _uri(node: JsonNode) -> str:
         node.error("is missing; write the control plane's host:port")
     elif uri:
         try:
-            dial_address(uri)
+            path_of(uri) if is_file(uri) else dial_address(uri)
         except ValueError as error:
             node.error(str(error))
     return uri

@@ -24,6 +24,7 @@ from trxds.transport.run_in_thread import run_in_thread
 from .ads_stream import run_in_slices
 from .ads_stream_state import AdsStreamState
 from .authority import Authority, RestoredResource
+from .bootstrap import is_file
 from .cache_directory import CacheDirectory
 from .cache_file import CachedResource, DamagedCacheError, decode_cache, encode_cache
 from .discovery_response import NO_BYTES, describe_errors, read_resource
@@ -115,7 +116,7 @@ class ResourceCache:
             is_answer = self._authorities[authority_of(resource.name)].has_answered
             self._live.discard(key)
             return is_answer and self._entries.pop(key, None) is not None
-        if update is None or update.raw == NO_BYTES or update.server.startswith("file:"):
+        if update is None or update.raw == NO_BYTES or is_file(update.server):
             return False
         self._live.add(key)
         before = self._entries.get(key)

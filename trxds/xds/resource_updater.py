@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from trxds.core.clock import TimeOfDay
 from trxds.resources.types import Parsed
 
+from .bootstrap import is_file
 from .discovery_response import NO_BYTES, ParsedResource, ResourceError, describe_errors
 from .resource import CacheState, Resource, ResourceFailure, UpdateMetadata
 from .resource_error_policy import NOT_FOUND, ResourceErrorPolicy
@@ -65,7 +66,8 @@ class ResourceUpdater:
     def delete(self, resource: Resource, metadata: UpdateMetadata) -> None:
         """Note that the server deleted the resource."""
         drop = self.rules.drop_deleted or resource.value is None
-        reason = "does not exist, deleted by the server" + ("" if drop else "; the last one is kept")
+        why = "no file there has it" if is_file(self.server) else "deleted by the server"
+        reason = f"does not exist, {why}" + ("" if drop else "; the last one is kept")
         resource.fail(CacheState.DOES_NOT_EXIST, metadata, self._failure(reason), drop=drop, absent=True)
 
     def on_resource_timeout(self, resource: Resource, now: float, *, is_answering: bool = True) -> None:

@@ -31,6 +31,7 @@ from .bootstrap import Authority as AuthorityConfig
 from .bootstrap import Bootstrap, Node, ServerConfig
 from .channel_credentials import secure_network
 from .delta import DeltaProtocol
+from .file_stream import FileStream
 from .lrs_servers import LrsServers
 from .lrs_stream import LrsStream, TakeLoadReports
 from .resource import Changes, Resource
@@ -54,7 +55,8 @@ def _no_loads(server: ServerConfig) -> tuple[ClusterLoad, ...]:
 def server_context(context: ParseContext, server: ServerConfig) -> ParseContext:
     """Return the settings of the parsers of what that server sends."""
     # The server's features decide which fields are read (A81), and `self` in its resources means this server (A27).
-    return replace(context, server_features=server.features, server=server)
+    # Nobody takes load reports (LRS) where resources come from files.
+    return replace(context, server_features=server.features, server=None if server.files else server)
 
 
 def _authorities(bootstrap: Bootstrap) -> dict[str | None, AuthorityConfig]:
@@ -99,7 +101,7 @@ class XdsClient:
         self._time_of_day = time_of_day
         self._lrs_servers = LrsServers(self._start_reports, self._stop_reports)
         self._watches = WatchRegistry(self._subscribe, self._unsubscribe, self._lrs_servers.update)
-        self._streams: dict[AdsStreamState, AdsStream] = {}
+        self._streams: dict[AdsStreamState, AdsStream | FileStream] = {}
         self._lrs_streams: dict[ServerConfig, LrsStream] = {}
         self._nursery: trio.Nursery | None = None
         self._authorities: dict[str | None, Authority] = {
@@ -237,13 +239,16 @@ class XdsClient:
                 stream.subscription_changed()
                 return stream_state
         rules = resource_error_policy(server.features, a88=self._data_error_handling)
-        protocol = DeltaProtocol() if delta.FEATURE in server.features else SotwProtocol()
+        is_delta = delta.FEATURE in server.features and not server.files
+        protocol = DeltaProtocol() if is_delta else SotwProtocol()
         stream_state = AdsStreamState(server, self._bootstrap.node, protocol, rules, self._time_of_day)
         context = server_context(self._context, server)
         xds_channel = self._xds_channel(server)
-        stream = AdsStream(
-            stream_state, self._watches, self._review, xds_channel, self._random, context, self.observers
-        )
+        common = stream_state, self._watches, self._review, xds_channel
+        if server.files:
+            stream = FileStream(*common, context, self.observers)
+        else:
+            stream = AdsStream(*common, self._random, context, self.observers)
         self._streams[stream_state] = stream
         self._start_stream(stream)
         return stream_state
@@ -261,13 +266,16 @@ class XdsClient:
         for stream in self._all_streams():
             if stream.server == server:
                 return stream.xds_channel
-        return XdsChannel(server, secure_network(self._network, server.credentials, server.address), self._start_task)
+        network = self._network
+        if not server.files:
+            network = secure_network(network, server.credentials, server.address)
+        return XdsChannel(server, network, self._start_task)
 
-    def _all_streams(self) -> Iterator[AdsStream | LrsStream]:
+    def _all_streams(self) -> Iterator[AdsStream | FileStream | LrsStream]:
         yield from self._streams.values()
         yield from self._lrs_streams.values()
 
-    def _start_stream(self, stream: AdsStream | LrsStream) -> None:
+    def _start_stream(self, stream: AdsStream | FileStream | LrsStream) -> None:
         self._start_task(stream.run, f"{stream.kind}/{stream.server.uri}")
 
     def _start_task(self, run: Callable[[], Awaitable[None]], name: str) -> None:
