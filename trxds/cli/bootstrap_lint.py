@@ -8,13 +8,15 @@ from __future__ import annotations
 import difflib
 import ipaddress
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import Any
 
 from trxds.core.json_reader import JsonNode, Problem
 from trxds.transport.certificates import CertificateFiles, client_context
 from trxds.xds.authorization import read_token
-from trxds.xds.bootstrap import CACHE, FEATURES, dial_address
+from trxds.xds.bootstrap import CACHE, FEATURES, dial_address, is_file, path_of
 from trxds.xds.channel_credentials import CHANNEL_TYPES, FILE_WATCHER, JWT
+from trxds.xds.resource_files import ResourceFiles
 from trxds.xds.resource_names import authority_of
 
 _SERVER_LIST = "xds_servers"
@@ -80,11 +82,25 @@ def _check_servers(place: JsonNode) -> None:
         if uri.text() in seen:
             uri.error(f"is {uri.text()!r} as before in this list; a second one like it is no fallback")
         seen.add(uri.text())
+        if is_file(uri.text()):
+            _check_resource_files(server)
+            continue
         _check_port(uri)
         _check_plain_text(server)
         _check_credentials(server.member("channel_creds").items())
         for token in server.member("call_creds").items():
             _check_token(token)
+
+
+def _check_resource_files(server: JsonNode) -> None:
+    for name in ("channel_creds", "call_creds"):
+        if server.member(name).value is not None:
+            server.member(name).error("has no effect: nobody connects to a file")
+    uri = server.member("server_uri")
+    with suppress(ValueError):  # an error, reported elsewhere
+        content = ResourceFiles(path_of(uri.text())).read_if_changed()
+        for problem in content.problems if content is not None else ():
+            uri.error(f"{problem} (on this machine)")
 
 
 def _check_credentials(places: list[JsonNode]) -> None:

@@ -278,10 +278,11 @@ def _providers(node: JsonNode) -> dict[str, CertificateFiles]:
 
 def _cache(node: JsonNode) -> CacheSettings:
     node.object()
-    directory = node.member("directory")
-    if directory.text() and not Path(directory.text()).is_absolute():
-        directory.error(f"is {directory.text()!r}; write an absolute path")
-    return CacheSettings(directory.text(), node.member("max_age").seconds(CacheSettings().max_age))
+    place = node.member("directory")
+    directory = place.text()
+    if directory and not Path(directory).is_absolute():
+        place.error(f"is {directory!r}; write an absolute path")
+    return CacheSettings(directory, node.member("max_age").seconds(CacheSettings().max_age))
 
 
 def _authority(name: str, node: JsonNode) -> Authority:

@@ -60,8 +60,9 @@ class ResourceFiles:
     def __init__(self, path: str) -> None:
         self.path = Path(path)
         self._stamp: _Stamp | None = None
-        self._error = ""  # that of the last look, if the files could not be looked at
-        self._has_content = False
+        self._has_content = False  # the last result had been read
+        self._suspected = ""  # an error that was seen once
+        self._reported = ""  # the error that was the last result
 
     def __repr__(self) -> str:
         return f"<ResourceFiles {self.path}>"
@@ -76,23 +77,26 @@ class ResourceFiles:
     def _read_stable(self) -> FilesContent | None:
         for _ in range(_TRIES):
             stamp = self._look()
-            if stamp == self._stamp and not self._error:
+            if stamp == self._stamp:
                 return None
             texts = {name: Path(name).read_bytes() for name, *_ in stamp}
             # A directory that was replaced in between would give a mixture of two versions.
             if stamp == self._look():
-                self._stamp, self._error, self._has_content = stamp, "", True
+                self._stamp, self._has_content = stamp, True
+                self._suspected = self._reported = ""
                 return _read(self.path, texts)
         return None
 
     def _unreadable(self, error: str) -> FilesContent | None:
-        """Return the error. A file may be missing for a moment while it is replaced, so a second look decides."""
-        is_second = error == self._error
-        before, self._error = self._error, error
+        """Return the error, once."""
         self._stamp = None
-        if (self._has_content and not is_second) or (is_second and not self._has_content and before):
+        # While files are replaced, one may be missing for a moment, so a second look decides.
+        if error == self._reported:
             return None
-        self._has_content = False
+        if self._has_content and error != self._suspected:
+            self._suspected = error
+            return None
+        self._reported, self._has_content = error, False
         return FilesContent(problems=(error,))
 
     def _look(self) -> _Stamp:
