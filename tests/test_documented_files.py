@@ -76,6 +76,9 @@ READ = {
     ("istio.md", "json"),  # by tests/peers/test_istio.py
     ("istio.md", "yaml"),
     ("kubernetes.md", "yaml"),  # by tests/test_how_to_guides.py
+    ("survive-a-control-plane-outage.md", "json"),  # by tests/stories/test_guides_to_outages.py
+    ("xds-from-files.md", "json"),
+    ("xds-from-files.md", "yaml"),
 }
 
 
