@@ -225,3 +225,38 @@ async def test_the_log_says_once_that_the_cache_is_used(autojump_clock, tmp_path
         assert len(used) == 1
         assert str(cache_file(tmp_path)) in used[0]
         assert PLANE in used[0]
+
+
+async def test_a_disk_that_hangs_keeps_no_error_from_a_call_for_longer_than_15_seconds(
+    autojump_clock, tmp_path, monkeypatch
+):
+    async def hang(work):
+        await trio.sleep_forever()
+
+    async with Mesh.run(1) as mesh:
+        monkeypatch.setattr("trxds.xds.resource_cache.run_in_thread", hang)
+        async with restarted(mesh, tmp_path) as channel:
+            with pytest.raises(trxds.RpcError, match="cannot reach the xDS server"):
+                await ask(channel)
+            assert 15 <= trio.current_time() <= 16
+
+
+async def test_a_call_that_waits_for_the_cache_fails_when_its_shared_client_is_closed(
+    autojump_clock, tmp_path, monkeypatch
+):
+    async def hang(work):
+        await trio.sleep_forever()
+
+    monkeypatch.setattr("trxds.xds.resource_cache.run_in_thread", hang)
+    async with Mesh.run(1) as mesh, trio.open_nursery() as nursery:
+        options = {"bootstrap": mesh.bootstrap, "network": mesh.network}
+        mesh.network.black_hole(PLANE)
+
+        async def call(client):
+            async with trxds.open_channel("xds:///shop", xds=client, network=mesh.network) as channel:
+                with pytest.raises(trxds.RpcError, match="the xDS client is closed"):
+                    await ask(channel)
+
+        async with trxds.open_xds_client(**options, cache_dir=tmp_path) as client:
+            nursery.start_soon(call, client)
+            await trio.sleep(1)

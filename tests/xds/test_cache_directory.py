@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from pathlib import Path
@@ -155,9 +156,23 @@ def test_a_damaged_cache_says_why_it_is_not_read(damage: object, reason: str) ->
 
 
 def test_a_cache_of_another_form_is_damaged_though_its_checksum_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trxds.xds.cache_file._encode", lambda resource: {"name": 1})
-    with pytest.raises(DamagedCacheError, match="it has another form: KeyError"):
-        decode_cache(encode_cache([RESOURCE]))
+    for row, reason in (
+        ('{"name": 1}', "KeyError"),
+        ("[]", "TypeError"),
+        ("{", "JSONDecodeError"),
+        (as_row(name=1), "TypeError"),
+        (as_row(value="?"), "Error"),
+        (as_row(accepted_at=1e300), "ValueError"),
+        (as_row(current_at=float("nan")), "ValueError"),
+    ):
+        monkeypatch.setattr("trxds.xds.cache_file._encode", lambda resource, row=row: row)
+        with pytest.raises(DamagedCacheError, match=f"it has another form: {reason}"):
+            decode_cache(encode_cache([RESOURCE]))
+
+
+def as_row(**changes: object) -> str:
+    row = json.loads(encode_cache([RESOURCE]).partition(b"\n")[2])
+    return json.dumps(row | changes)
 
 
 def test_each_target_node_and_set_of_servers_has_a_cache_of_its_own() -> None:

@@ -135,7 +135,7 @@ class Authority:
 
     def close(self, now: float) -> Changes:
         """Use no server any more. Known resources stay in use; the others are in error from now on."""
-        self._closed_since = self._time_of_day(now)
+        self._closed_since, self.cache_pending = self._time_of_day(now), False
         for stream_state in self._active:
             stream_state.close()
         self._active = []

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 
 import trio
 
@@ -48,6 +47,11 @@ class CacheLocation:
 
     def __str__(self) -> str:
         return str(self.directory.file(self.key))
+
+    def read(self) -> list[CachedResource]:
+        """Return the resources of the file; none if there is no file. It blocks, so it is for a thread."""
+        data = self.directory.read(self.key)
+        return decode_cache(data) if data is not None else []
 
 
 class ResourceCache:
@@ -148,9 +152,12 @@ class ResourceCache:
 
     async def _read(self) -> dict[Key, CachedResource]:
         try:
-            data = await run_in_thread(partial(self._location.directory.read, self._location.key))
-            # A cache of ten thousand resources takes a moment, which RPCs must not wait for.
-            found = await run_in_thread(partial(decode_cache, data)) if data is not None else []
+            # Until it is read, watchers get no error in place of its values, so a disk that hangs must not take longer.
+            with trio.fail_after(START_TIMEOUT):
+                found = await run_in_thread(self._location.read)
+        except trio.TooSlowError:
+            log.warning("the resource cache %s is ignored: it is not read within %g s", self._location, START_TIMEOUT)
+            return {}
         except DamagedCacheError as error:
             text = "the resource cache %s is ignored: %s; delete it, or leave it to be replaced"
             log.warning(text, self._location, error)
