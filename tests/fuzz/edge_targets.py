@@ -7,8 +7,9 @@ import json
 import logging
 import ssl
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from types import SimpleNamespace
@@ -39,6 +40,7 @@ from trxds.server.server import Server
 from trxds.testing import resources as xds
 from trxds.testing.network import memory_stream_pair
 from trxds.transport.certificates import CertificateFiles, FreshContext
+from trxds.xds.cache_file import CachedResource, DamagedCacheError, decode_cache, encode_cache
 
 from .target import Target
 
@@ -176,6 +178,14 @@ def _resource_file(data: bytes) -> None:
     assert all(problem.line >= 1 and str(problem) for problem in (*reading.problems, *reading.remarks))
 
 
+def _resource_cache(data: bytes) -> None:
+    """As it is, and behind a right checksum: a line that was changed must not be worse than one that is missing."""
+    body = data.partition(b"\n")[2]
+    for text in (data, f"trxds xDS resource cache 1 {sha256(body).hexdigest()}\n".encode() + body):
+        with suppress(DamagedCacheError):
+            assert all(each.name is not None and each.current_at >= 0 for each in decode_cache(text))
+
+
 def _bootstrap_check(data: bytes) -> None:
     report = check(_text(data))
     assert (report.bootstrap is None) is bool(report.count("error"))
@@ -293,6 +303,7 @@ TARGETS = [
         [_told(b'{"number":1,"snapshot":{}}'), _told(b"no"), b"HTTP/1.1 401 No\r\n\r\n"],
     ),
     Target("resource_file", _resource_file, [_A_FILE, _A_YAML_FILE]),
+    Target("resource_cache", _resource_cache, [encode_cache([CachedResource("a", ("t", b"x"), "1", "s:1", 1.0, 2.0)])]),
     Target("bootstrap_check", _bootstrap_check, [json.dumps(xds.bootstrap("10.0.0.1:18000")).encode()]),
     Target("pem", _pem, [_pem_of_both()]),
     Target(
