@@ -131,6 +131,21 @@ async def test_a_server_that_answers_without_a_resource_takes_it_away(autojump_c
             assert "LDS shop" not in cached(tmp_path)
 
 
+async def test_a_resource_of_the_cache_stays_in_use_while_the_server_sends_an_invalid_one(
+    autojump_clock, tmp_path, bootstrap
+):
+    async with Mesh.run(1) as mesh:
+        await fill(mesh, tmp_path, bootstrap=bootstrap)
+        async with restarted(mesh, tmp_path, bootstrap=bootstrap) as channel:
+            await ask(channel)
+            mesh.plane.put({**xds.cluster("cart"), "lb_policy": "MAGLEV"})
+            await come_back(mesh)
+            assert await ask(channel) == mesh.hosts[0]
+            states = {each.type.kind: each.shown_state for each in channel.admin_view().client.resources}
+            assert states == {"LDS": "acked", "RDS": "acked", "CDS": "nacked", "EDS": "acked"}
+            assert channel.admin_view().client.stale.startswith('CDS resource "cart" is stale: ')
+
+
 async def test_after_an_answer_nothing_is_taken_from_the_cache(autojump_clock, tmp_path):
     async with Mesh.run(1) as mesh:
         await fill(mesh, tmp_path)

@@ -15,7 +15,7 @@ from .words import age, coloured, columns, counted
 Rows = Iterator[Mapping[str, Any]]
 
 _SHOWN = 40  # endpoints
-_TROUBLE = frozenset({"nacked", "does_not_exist", "received_error", "timeout", "stale"})
+_TROUBLE = frozenset({"nacked", "does_not_exist", "received_error", "timeout"})
 
 REASONS = {
     "no_cookie": "its call had no cookie, or one that was too old",
