@@ -17,10 +17,10 @@ SERVER = ServerConfig("a:1")
 RAW = (CDS.type_url, b"1")
 
 
-def stale() -> Resource:
-    resource = Resource(CDS, "cart")
+def stale(name: str = "cart") -> Resource:
+    resource = Resource(CDS, name)
     update = UpdateMetadata("7", RAW, 0.0, SERVER.uri, "2026-11-21T03:12:45Z", "2026-11-22T03:12:45Z")
-    resource.restore(update, Parsed("cart", "the value of the cache"))
+    resource.restore(update, Parsed(name, "the value of the cache"))
     return resource
 
 
@@ -37,10 +37,12 @@ def received(state: AdsStreamState, *items: ParsedResource) -> None:
     state.received(ParsedResponse(CDS, "1", "n1", items), 1.0)
 
 
-def test_a_delta_server_gets_the_name_of_a_stale_resource_and_not_its_version() -> None:
-    request = asked(stale(), AdsStreamState(SERVER, Node("n"), DeltaProtocol()))
-    assert list(request.resource_names_subscribe) == ["cart"]  # type: ignore[attr-defined]
-    assert dict(request.initial_resource_versions) == {"cart": ""}  # type: ignore[attr-defined]
+def test_a_delta_server_gets_the_names_of_stale_resources_and_not_their_versions() -> None:
+    state = AdsStreamState(SERVER, Node("n"), DeltaProtocol())
+    state.subscribe(stale("cart"))
+    request = asked(stale("shop"), state)
+    assert list(request.resource_names_subscribe) == ["cart", "shop"]  # type: ignore[attr-defined]
+    assert dict(request.initial_resource_versions) == {"cart": "", "shop": ""}  # type: ignore[attr-defined]
 
 
 def test_a_state_of_the_world_server_gets_no_version_with_a_stale_resource() -> None:
