@@ -27,13 +27,13 @@ import trxds
 from trxds.admin import state_stream
 from trxds.cli.check import check
 from trxds.cli.main import main
-from trxds.cli.resource_file import read_resource_file
 from trxds.client.custom_filter import filter_types
 from trxds.filters import FilterType
 from trxds.resources.context import ParseContext
 from trxds.resources.experiments import Experiments
 from trxds.resources.lb_policy import CustomPolicy
 from trxds.resources.protos import from_json
+from trxds.resources.resource_file import read_resource_file
 from trxds.resources.slow_start import SlowStart
 from trxds.resources.types import CDS, LDS
 from trxds.testing import ManagementServer, MemoryNetwork, serve, unary
@@ -59,7 +59,7 @@ READ = {
     ("state-stream.md", "console"),
     ("generate.md", "console"),
     ("operating.md", "console"),
-    ("operating.md", "text"),  # by tests/cli/test_missing_references.py
+    ("operating.md", "text"),  # by tests/resources/test_missing_references.py
     ("routing.md", "text"),
     ("routing.md", "yaml"),
     ("logs.md", "text"),  # by tests/stories/test_logged_decisions.py
@@ -85,6 +85,9 @@ READ = {
     ("istio.md", "json"),  # by tests/peers/test_istio.py
     ("istio.md", "yaml"),
     ("kubernetes.md", "yaml"),  # by tests/test_how_to_guides.py
+    ("survive-a-control-plane-outage.md", "json"),  # by tests/stories/test_guides_to_outages.py
+    ("xds-from-files.md", "json"),
+    ("xds-from-files.md", "yaml"),
 }
 
 

@@ -37,6 +37,8 @@ HEIGHT = FLOORS | ROOF
 
 SHELLS = frozenset(
     {
+        "xds/file_stream.py",
+        "xds/resource_cache.py",
         "xds/xds_client.py",
         "xds/xds_channel.py",
         "xds/lrs_stream.py",

@@ -18,7 +18,7 @@ from trio.testing import wait_all_tasks_blocked
 import trxds
 from trxds.cli.control_plane import ServedResources, WatchedFile, serve_file
 from trxds.cli.main import main
-from trxds.cli.resource_file import read_resource_file
+from trxds.resources.resource_file import read_resource_file
 from trxds.testing import Call, ManagementServer, resources, serve, unary
 
 METHOD = "/shop.Cart/Add"

@@ -12,8 +12,8 @@ import trxds
 from trxds.cli.main import main
 from trxds.cli.recording import file, sources
 from trxds.cli.recording.file import save
-from trxds.cli.resource_file import read_resource_file
 from trxds.resources import protos
+from trxds.resources.resource_file import read_resource_file
 from trxds.testing import ManagementServer, MemoryNetwork
 from trxds.testing import resources as xds
 from trxds.xds.bootstrap import parse

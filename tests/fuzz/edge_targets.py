@@ -9,6 +9,7 @@ import ssl
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from types import SimpleNamespace
@@ -29,12 +30,12 @@ from trxds.admin.page.viewer import Viewer
 from trxds.admin.server import AdminConnections
 from trxds.admin.state_stream import open as open_state_stream
 from trxds.cli.check import check
-from trxds.cli.resource_file import read_resource_file as read_resources
 from trxds.cli.running.program import Program, UnreachableError
 from trxds.core.metadata import check as check_metadata
 from trxds.generate.plugin import answer
 from trxds.resources.matchers import Exact, Prefix
 from trxds.resources.peer_names import wrong_peer
+from trxds.resources.resource_file import read_resource_file as read_resources
 from trxds.resources.upstream_tls import UpstreamTls
 from trxds.server.server import Server
 from trxds.testing import resources as xds
@@ -44,6 +45,7 @@ from trxds.transport.crls import read_crls
 from trxds.transport.der import certificate_facts, crl_facts
 from trxds.transport.file_content import FileContent
 from trxds.transport.spiffe_bundles import parse_bundle_map
+from trxds.xds.cache_file import CachedResource, DamagedCacheError, decode_cache, encode_cache
 
 from .target import Target
 
@@ -179,6 +181,14 @@ def _resource_file(data: bytes) -> None:
     reading = read_resources(_text(data))
     assert not (reading.resources and reading.problems)
     assert all(problem.line >= 1 and str(problem) for problem in (*reading.problems, *reading.remarks))
+
+
+def _resource_cache(data: bytes) -> None:
+    """As it is, and behind a right checksum: a line that was changed must not be worse than one that is missing."""
+    body = data.partition(b"\n")[2]
+    for text in (data, f"trxds xDS resource cache 1 {sha256(body).hexdigest()}\n".encode() + body):
+        with suppress(DamagedCacheError):
+            assert all(each.name is not None and each.current_at >= 0 for each in decode_cache(text))
 
 
 def _bootstrap_check(data: bytes) -> None:
@@ -317,6 +327,7 @@ TARGETS = [
         [_told(b'{"number":1,"snapshot":{}}'), _told(b"no"), b"HTTP/1.1 401 No\r\n\r\n"],
     ),
     Target("resource_file", _resource_file, [_A_FILE, _A_YAML_FILE]),
+    Target("resource_cache", _resource_cache, [encode_cache([CachedResource("a", ("t", b"x"), "1", "s:1", 1.0, 2.0)])]),
     Target("bootstrap_check", _bootstrap_check, [json.dumps(xds.bootstrap("10.0.0.1:18000")).encode()]),
     Target("pem", _pem, [_pem_of_both()]),
     Target("crl", _crl, [_CA.crl_pem(), _CA.crl().public_bytes(DER), _CA.der]),

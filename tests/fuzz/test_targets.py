@@ -34,7 +34,10 @@ PARSERS = (
             "response",
         )
     ),
-    *(f"xds/{name}.py" for name in ("bootstrap", "resource_names", "discovery_response", "delta", "authorization")),
+    *(
+        f"xds/{name}.py"
+        for name in ("bootstrap", "resource_names", "discovery_response", "delta", "authorization", "cache_file")
+    ),
     *(f"resolver/{name}.py" for name in ("service_config", "method_config", "target_uri")),
     "lb/balancing_config.py",
     *(f"session_affinity/{name}.py" for name in ("cookie", "cookie_jar", "session_state", "session_token")),
@@ -45,8 +48,6 @@ PARSERS = (
     *(
         f"cli/{name}.py"
         for name in (
-            "resource_file",
-            "proto_yaml_validator",
             "check",
             "json_lines",
             "bootstrap_lint",

@@ -36,6 +36,10 @@ class CsdsEncoder:
             error = message.error_state
             error.details = resource.failure.reason if resource.failure else ""
             self._fill(error, "failed_configuration", "last_update_attempt", resource.failed)
+        if resource.stale_note:
+            # CSDS has no state for it: the status is REQUESTED, and an operator has to see why there is a value.
+            details = message.error_state.details
+            message.error_state.details = f"{resource.stale_note}: {details}" if details else resource.stale_note
         return message
 
     def _fill(self, message: Any, content: str, time: str, update: UpdateMetadata) -> None:

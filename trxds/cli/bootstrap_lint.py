@@ -9,12 +9,13 @@ import difflib
 import ipaddress
 import os
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import Any
 
 from trxds.core.json_reader import JsonNode, Problem
 from trxds.transport.certificates import CertificateFiles, client_context
 from trxds.xds.authorization import read_token
-from trxds.xds.bootstrap import FEATURES, dial_address
+from trxds.xds.bootstrap import CACHE, FEATURES, dial_address, is_file, path_of
 from trxds.xds.channel_credentials import (
     BUNDLE_MAP_FIELD,
     CHANNEL_TYPES,
@@ -23,6 +24,7 @@ from trxds.xds.channel_credentials import (
     SPIFFE_VARIABLE,
     is_spiffe_enabled,
 )
+from trxds.xds.resource_files import ResourceFiles
 from trxds.xds.resource_names import authority_of
 
 _SERVER_LIST = "xds_servers"
@@ -33,6 +35,7 @@ _TOP_KEYS = (
     "node",
     "certificate_providers",
     "authorities",
+    CACHE,
     _DEFAULT_TEMPLATE,
     "server_listener_resource_name_template",
     "allowed_grpc_services",
@@ -47,6 +50,7 @@ _CERTIFICATE_KEYS = (
     "refresh_interval",
     BUNDLE_MAP_FIELD,
 )
+_CACHE_KEYS = ("directory", "max_age")
 
 
 def lint_bootstrap(document: Any) -> list[Problem]:
@@ -59,6 +63,7 @@ def lint_bootstrap(document: Any) -> list[Problem]:
     _unknown_keys(top, _TOP_KEYS)
     _check_servers(top.member(_SERVER_LIST))
     _check_node(top.member("node"))
+    _unknown_keys(top.member(CACHE), _CACHE_KEYS)
     for provider in top.member("certificate_providers").members().values():
         _check_provider(provider)
     _check_template(top.member(_DEFAULT_TEMPLATE), top.member("authorities").object())
@@ -91,11 +96,25 @@ def _check_servers(place: JsonNode) -> None:
         if uri.text() in seen:
             uri.error(f"is {uri.text()!r} as before in this list; a second one like it is no fallback")
         seen.add(uri.text())
+        if is_file(uri.text()):
+            _check_resource_files(server)
+            continue
         _check_port(uri)
         _check_plain_text(server)
         _check_credentials(server.member("channel_creds").items())
         for token in server.member("call_creds").items():
             _check_token(token)
+
+
+def _check_resource_files(server: JsonNode) -> None:
+    for name in ("channel_creds", "call_creds"):
+        if server.member(name).value is not None:
+            server.member(name).error("has no effect: nobody connects to a file")
+    uri = server.member("server_uri")
+    with suppress(ValueError):  # an error, reported elsewhere
+        content = ResourceFiles(path_of(uri.text())).read_if_changed()
+        for problem in content.problems if content is not None else ():
+            uri.error(f"{problem} (on this machine)")
 
 
 def _check_credentials(places: list[JsonNode]) -> None:

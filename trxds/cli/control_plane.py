@@ -12,11 +12,10 @@ from typing import TypeAlias
 import trio
 
 from trxds.core.plural import plural
+from trxds.resources.resource_file import ResourceFile, read_resource_file
 from trxds.resources.types import RESOURCE_TYPES
 from trxds.testing import ManagementServer
 from trxds.testing.resources import Resource, bootstrap
-
-from .resource_file import ResourceFile, read_resource_file
 
 Say: TypeAlias = Callable[[str], None]
 

@@ -7,22 +7,25 @@ request without a name asks for all Listeners.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import trio
 
 from trxds.core.metadata import Headers
 from trxds.resources.cooperative_parse import run_at_once
 from trxds.resources.protos import DecodeError
-from trxds.resources.types import LDS, ParseContext
+from trxds.resources.types import LDS, RESOURCE_TYPES, ParseContext
 from trxds.transport.connect import Network, WireOptions, connect_error
 from trxds.transport.connection import Connection
 from trxds.transport.request import Request
+from trxds.transport.run_in_thread import run_in_thread
 from trxds.xds.authorization import fetch_authorization
 from trxds.xds.bootstrap import Node, ServerConfig
 from trxds.xds.channel_credentials import secure_network
 from trxds.xds.control_plane_stream import describe_end
 from trxds.xds.delta import FEATURE, DeltaProtocol
 from trxds.xds.discovery_request import DiscoveryRequestParams, ProtocolVariant, set_node
+from trxds.xds.resource_files import FilesContent, ResourceFiles
 from trxds.xds.sotw import SotwProtocol
 
 MAX_RESPONSE_SIZE = 1 << 30  # bytes
@@ -36,6 +39,8 @@ class ProbeResult:
 
 async def probe_server(server: ServerConfig, node: Node, network: Network, listener: str, within: float) -> ProbeResult:
     """Return the server's answer within that many seconds; `listener` may be empty."""
+    if server.files:
+        return await run_in_thread(partial(read_files, server, listener))
     progress = "no connection"
     dialect = DeltaProtocol() if FEATURE in server.features else SotwProtocol()
     with trio.move_on_after(within):
@@ -52,6 +57,24 @@ async def probe_server(server: ServerConfig, node: Node, network: Network, liste
             nursery.cancel_scope.cancel()
         return answer if isinstance(answer, ProbeResult) else _read_response(dialect, answer, server, listener)
     return ProbeResult(False, f"{progress} within {within:g} s")
+
+
+def read_files(server: ServerConfig, listener: str) -> ProbeResult:
+    """Return what the files that stand in for a server have."""
+    content = ResourceFiles(server.files).read_if_changed() or FilesContent()
+    if content.problems:
+        return ProbeResult(False, "; ".join(content.problems))
+    names = sorted(name for type_url, name in content.resources if type_url == LDS.type_url)
+    text = f"the files have {_count_listeners(len(names))}{': ' if names else ''}{', '.join(names)}"
+    context = ParseContext(server_features=server.features)
+    errors = []
+    for type_url, name in content.resources:
+        type, found = RESOURCE_TYPES[type_url], content.resources[type_url, name]
+        if parsed := type.read(found.value, context).errors:
+            errors.append(f"{found.place}: {name}: {type.validation_message(parsed)}")
+    if listener and listener not in names:
+        return ProbeResult(False, f'{text}; "{listener}" is not there')
+    return ProbeResult(not errors, "; ".join((text, *errors)))
 
 
 def _request(dialect: ProtocolVariant, server: ServerConfig, tokens: Headers) -> Request:

@@ -37,6 +37,8 @@ async def explain_call(
     # Only now, as a call does: the session may have got its host meanwhile.
     sent = metadata if session is None else session.cookies.metadata.fill(metadata, path)
     explanation, call = explain(selector, tree, path, sent, trio.current_time())
+    if state.client is not None and (stale := state.client.stale):
+        explanation = replace(explanation, stale=stale)
     has_session = session is not None or sent.first("cookie") is not None
     # Without steps a fault ended the call before the chain did, and nothing is known of the filters behind it.
     if not has_session or call is None or call.override is not None or not explanation.steps:

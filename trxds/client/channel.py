@@ -264,6 +264,7 @@ async def open_channel(
     authority: str = "",
     user_agent: str = "",
     bootstrap: BootstrapSource = None,
+    cache_dir: str | os.PathLike[str] | None = None,
     xds: SharedXdsClient | None = None,
     interceptors: Iterable[Interceptor] = (),
     compression: Compression = IDENTITY,
@@ -304,7 +305,10 @@ async def open_channel(
         user_agent: As in `shop/2.1`; it follows trxds's own name and version in the header of that name.
         bootstrap: A path, or the document itself as a dict. Without it the environment variables GRPC_XDS_BOOTSTRAP (a
             path) and GRPC_XDS_BOOTSTRAP_CONFIG (inline JSON) name it.
-        xds: A shared client from `open_xds_client`, which then takes `bootstrap`, `policies` and `http_filters`.
+        cache_dir: A directory for the last accepted resources, with which a channel starts while no control plane
+            answers (`docs/how-to/survive-a-control-plane-outage.md`). None takes that of the bootstrap, if it has one.
+        xds: A shared client from `open_xds_client`, which then takes `bootstrap`, `cache_dir`, `policies`
+            and `http_filters`.
         interceptors: They wrap every call; the first one is the outermost (`docs/calls.md`).
         compression: `gzip`, `deflate` or `identity`, for requests whose call does not name another. Replies may be
             compressed in either way, or not at all.
@@ -368,6 +372,7 @@ async def open_channel(
             target,
             checked_authority(authority),
             bootstrap,
+            cache_dir,
             xds,
             policies,
             http_filters,
@@ -380,8 +385,10 @@ async def open_channel(
         setup = replace(setup, sticky_aggregates=sticky_aggregates)
     else:
         sticky = sticky_aggregates or None
-        of_control_plane = {"bootstrap": bootstrap, "xds": xds, "http_filters": http_filters, "mirroring": mirroring}
-        _check_unset(target, "no control plane is asked", sticky_aggregates=sticky, **of_control_plane)
+        of_control_plane = {"bootstrap": bootstrap, "cache_dir": cache_dir, "xds": xds, "http_filters": http_filters}
+        _check_unset(
+            target, "no control plane is asked", sticky_aggregates=sticky, mirroring=mirroring, **of_control_plane
+        )
         authority = checked_authority(authority)
         if find_proxy is not None:
             network = TargetProxyNetwork(network, find_proxy)

@@ -29,5 +29,9 @@ def lost_hosts(subchannels: Iterable[Subchannel]) -> tuple[str, ...]:
 
 def lost_control_planes(client: XdsClient | None) -> tuple[str, ...]:
     """Return a warning for each control plane of which no server can be reached."""
-    outages = client.outages if client is not None else ()
+    if client is None:
+        return ()
+    stale, outages = client.stale, client.outages
+    if stale:
+        return (stale, *(f"the control plane has not answered yet; {outage}" for outage in outages))
     return tuple(f"the control plane is lost, and what it sent before stays in use; {outage}" for outage in outages)

@@ -24,6 +24,7 @@ from trxds.lb.configs import ClusterManagerConfig
 from trxds.lb.custom_policy import PolicyType
 from trxds.lb.load_report.load_store import LoadStore
 from trxds.resolver.route_timeout import TimeoutRule
+from trxds.resolver.target_uri import canonical
 from trxds.resolver.xds_resolver import ResolverResultHandler, XdsResolver
 from trxds.resources.context import HTTP_CONNECT_VARIABLE, ParseContext
 from trxds.resources.experiments import read_experiments
@@ -31,6 +32,9 @@ from trxds.resources.filter_config import HttpFilterType
 from trxds.transport.connect import Network, TcpNetwork
 from trxds.transport.http_proxy import FindProxy, ServerProxyNetwork, proxy_finder
 from trxds.xds.bootstrap import Bootstrap, load, parse, read
+from trxds.xds.cache_directory import CacheDirectory
+from trxds.xds.cache_file import cache_key
+from trxds.xds.resource_cache import CacheLocation
 from trxds.xds.resource_error_policy import is_a88_enabled
 from trxds.xds.resource_names import parse_target
 from trxds.xds.xds_client import XdsClient
@@ -40,6 +44,8 @@ from .channel_log import ChannelLog
 from .custom_filter import FilterType, HttpFilters, filter_types
 from .decision_log import log_decisions
 from .resolver_setup import Policies, ResolverSetup, check_policies, is_override_host_enabled
+
+SHARED_TARGET = "#shared"  # the target of a client that channels share (A78)
 
 BootstrapSource: TypeAlias = Bootstrap | Mapping[str, Any] | str | os.PathLike[str] | None
 
@@ -56,6 +62,7 @@ class SharedXdsClient:
         find_proxy: FindProxy | None = None,
         http_filters: HttpFilters | None = None,
         mirroring: bool = False,
+        cache_target: str = SHARED_TARGET,
     ) -> None:
         check_policies(policies)
         self._http_filters = http_filters or {}
@@ -67,8 +74,9 @@ class SharedXdsClient:
             network = ServerProxyNetwork(network, find_proxy)
         filters = filter_types(self._http_filters)
         self._mirroring = mirroring
+        cache = cache_location(settings, cache_target)
         self._client = make_client(
-            settings, network, new_random(), policies, filters, self._loads, observers, mirroring
+            settings, network, new_random(), policies, filters, self._loads, observers, mirroring, cache
         )
         self._closed = False
         self._crash: BaseException | None = None
@@ -98,6 +106,7 @@ async def open_xds_client(
     policies: Mapping[str, PolicyType] | None = None,
     http_filters: Mapping[str, FilterType] | None = None,
     http_proxy: str | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
     telemetry: Telemetry | Iterable[Telemetry] = (),
     network: Network | None = None,
     mirroring: bool = False,
@@ -106,9 +115,9 @@ async def open_xds_client(
 
     The channels share its streams to the control plane, its cache, and the counts of circuit breakers (A32). The
     arguments are those of `open_channel`; `telemetry` observes the client and not the channels, and its target is
-    "#shared" (A78). With `mirroring` it reads `request_mirror_policies`, and its channels may have an argument of
-    that name (`docs/how-to/mirroring.md`). Channels that are open when the block is left keep their configuration;
-    calls that wait for one fail.
+    "#shared" (A78), which is also that of the cache on disk. With `mirroring` it reads `request_mirror_policies`, and
+    its channels may have an argument of that name (`docs/how-to/mirroring.md`). Channels that are open when the block is
+    left keep their configuration; calls that wait for one fail.
 
     Raises `ValueError` for the name of a built-in policy or filter, `BootstrapError` for a bad bootstrap, and
     `RuntimeError` outside of Trio, before anything runs. Leaving is always a checkpoint, and entering is none.
@@ -116,10 +125,11 @@ async def open_xds_client(
     remedies = (f"use trxds.{each}.open_channel, which has an xDS client of its own" for each in ("aio", "sync"))
     check_in_trio("trxds.open_xds_client", *remedies)
     observers = Observers(log=ChannelLog("shared xDS client", trio.current_time))
-    observe(observers, telemetry, "#shared", lambda address, backend="": NOWHERE)
+    observe(observers, telemetry, SHARED_TARGET, lambda address, backend="": NOWHERE)
     log_decisions(observers, "shared xDS client")
     find_proxy = proxy_finder(http_proxy if network is None else http_proxy or "", os.environ)
-    settings, network = load_settings(bootstrap), network or TcpNetwork()
+    settings = with_cache_dir(load_settings(bootstrap), cache_dir)
+    network = network or TcpNetwork()
     xds = SharedXdsClient(settings, network, policies or {}, observers, find_proxy, http_filters, mirroring)
     with observers.closing():
         async with run_with_services("the xDS client", {"ads": xds._client.run}, xds._close):
@@ -132,6 +142,7 @@ def xds_setup(
     target: str,
     authority: str,
     bootstrap: BootstrapSource,
+    cache_dir: str | os.PathLike[str] | None,
     xds: SharedXdsClient | None,
     policies: Policies | None,
     http_filters: HttpFilters | None,
@@ -146,11 +157,13 @@ def xds_setup(
     An `authority` replaces the target's; it also selects the virtual host.
     """
     if xds is None:
-        settings = load_settings(bootstrap)
-        shared = SharedXdsClient(settings, network, policies or {}, observers, find_proxy, http_filters, mirroring)
-    elif bootstrap is not None or policies is not None or http_filters is not None:
+        settings = with_cache_dir(load_settings(bootstrap), cache_dir)
+        shared = SharedXdsClient(
+            settings, network, policies or {}, observers, find_proxy, http_filters, mirroring, canonical(target)
+        )
+    elif any(given is not None for given in (bootstrap, policies, cache_dir, http_filters)):
         # A shared client parses resources once for all channels: one bootstrap, one set of custom policies and filters.
-        what = "bootstrap, policies and http_filters are the xDS client's when it is shared"
+        what = "bootstrap, policies, cache_dir and http_filters are the xDS client's when it is shared"
         raise ValueError(f"{what}; give them to open_xds_client")
     elif mirroring and not xds._mirroring:
         raise ValueError("mirroring: the shared xDS client ignores mirror policies; open_xds_client(mirroring=True)")
@@ -218,6 +231,7 @@ def make_client(
     loads: LoadStore,
     observers: Observers,
     mirroring: bool = False,
+    cache: CacheLocation | None = None,
 ) -> XdsClient:
     """Return an xDS client that does not run yet; gRPC's environment variables switch features."""
     experiments = read_experiments(os.environ)
@@ -236,8 +250,32 @@ def make_client(
     )
     a88 = is_a88_enabled(os.environ)
     return XdsClient(
-        settings, network, random, context, data_error_handling=a88, take_loads=loads.take, observers=observers
+        settings,
+        network,
+        random,
+        context,
+        data_error_handling=a88,
+        take_loads=loads.take,
+        observers=observers,
+        cache=cache,
     )
+
+
+def with_cache_dir(settings: Bootstrap, cache_dir: str | os.PathLike[str] | None) -> Bootstrap:
+    """Return the bootstrap with the program's directory for the cache, which goes before its own."""
+    if cache_dir is None:
+        return settings
+    if not os.fspath(cache_dir):
+        raise ValueError("cache_dir is empty; write the path of a directory, or leave it out")
+    return replace(settings, cache=replace(settings.cache, directory=os.path.abspath(cache_dir)))
+
+
+def cache_location(settings: Bootstrap, target: str) -> CacheLocation | None:
+    """Return the cache of that target; None if neither the bootstrap nor the program names a directory."""
+    cache = settings.cache
+    if not cache.directory:
+        return None
+    return CacheLocation(CacheDirectory(Path(cache.directory)), cache_key(settings, target), cache.max_age)
 
 
 def _switch(name: str) -> str:

@@ -144,7 +144,8 @@ class XdsResponse:
 class XdsResource:
     """The new state of a resource. `state` is a cache state of A78 and A88, or empty: the resource is not watched.
 
-    `cached`: an older version is in use. `authority` is None for old-style names (A47).
+    "stale" is the state of one from the cache on disk, until a server answers. `cached`: an older version is in use.
+    `authority` is None for old-style names (A47).
     """
 
     type: str

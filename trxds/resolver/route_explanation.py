@@ -96,7 +96,8 @@ class Explanation:
     one. `filters` are the decisions of the HTTP filters, in the order in which they run, up to one that ends the RPC;
     `faults` and `sessions` are those of the fault and the session filters, which may choose another cluster than
     `chosen` has. `steps` are the policies that the RPC passes, from the root of the tree to its `outcome`. `unsticky`
-    says why no session filter takes part, if the RPC has a session or a cookie.
+    says why no session filter takes part, if the RPC has a session or a cookie. `stale` says which resources are from
+    the cache on disk, because no control plane has answered.
     """
 
     method: str
@@ -108,6 +109,7 @@ class Explanation:
     filters: tuple[FilterDecision, ...] = ()
     steps: tuple[TraceStep, ...] = ()
     unsticky: str = ""
+    stale: str = ""
 
     @property
     def faults(self) -> tuple[FaultStep, ...]:
@@ -152,6 +154,8 @@ class Explanation:
 
     def _lines(self) -> Iterator[str]:
         yield f'{self.method} in virtual host "{self.virtual_host}"' if self.virtual_host else self.method
+        if self.stale:
+            yield f"stale: {self.stale}"
         yield from map(str, self.passed[:MAX_SHOWN])
         if len(self.passed) > MAX_SHOWN:
             yield f"{len(self.passed) - MAX_SHOWN} more routes do not match"

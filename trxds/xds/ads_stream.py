@@ -183,7 +183,7 @@ class AdsStream:
         return self._state.unsent_bytes > MAX_UNSENT
 
     async def _handle_message(self, message: bytes) -> list[Resource]:
-        response = await _run_in_slices(self._state.read(message, self._context))
+        response = await run_in_slices(self._state.read(message, self._context))
         if isinstance(response, UnknownResponse):
             log.warning("xDS server %s: %s; ignored", self.server.uri, response.reason)
             return []
@@ -209,7 +209,7 @@ class AdsStream:
         self._watches.publish(changes)
 
 
-async def _run_in_slices(work: Slices[T]) -> T:
+async def run_in_slices(work: Slices[T]) -> T:
     """Drive a long computation, and let other tasks run every few milliseconds."""
     clock = step_clock()
     started = clock()

@@ -344,7 +344,8 @@ class AdsStreamState:
         late = [each for each in self._stream.expire_timers(now) if each.awaited] if self._stream is not None else []
         for resource in late:
             self._subscriptions[resource.type].forget(resource.name)
-            self._updater.on_resource_timeout(resource, now)
+            answering = self._stream is not None and self._stream.received_response
+            self._updater.on_resource_timeout(resource, now, is_answering=answering)
         return [resource for resource in late if resource.wanted]
 
     # -- the end of a stream

@@ -9,20 +9,24 @@ out of date may do without the second condition (A95).
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, TypeAlias
 
 from trxds.core.clock import TimeOfDay, since_1970
 from trxds.core.resource_status import resource_error
 from trxds.core.status import Status
-from trxds.resources.types import ResourceType
+from trxds.resources.types import Parsed, ResourceType
 
 from .ads_stream_state import AdsStreamState
 from .bootstrap import ServerConfig
-from .resource import CacheState, Changes, Key, Resource, ResourceFailure, differs
+from .resource import CacheState, Changes, Key, Resource, ResourceFailure, UpdateMetadata, differs
 from .resource_update import ResourceUpdate
 
 log = logging.getLogger("trxds.xds")
+
+
+RestoredResource: TypeAlias = tuple[UpdateMetadata, Parsed]
 
 
 class StreamOwner(Protocol):
@@ -57,6 +61,13 @@ class Authority:
         self._unwatched: dict[Key, Resource] = {}  # watched no longer, but some server does not know yet
         self._failure: ResourceFailure | None = None
         self._closed_since = ""
+        self._cached: Mapping[Key, RestoredResource] = {}  # the usable content of the cache on disk, if it is needed
+        self.cache_pending = False
+        """Whether the cache on disk may still have values. Until it is used, watchers get no error in their place."""
+        self.has_answered = False
+        """Whether a server has ever answered; from then on nothing is taken from the cache on disk."""
+        self.watched_since = math.inf
+        """The time on Trio's clock of the first watch."""
 
     def __repr__(self) -> str:
         return f"<Authority {len(self._resources)} resources of {self._active}>"
@@ -99,6 +110,7 @@ class Authority:
         self._resources[type, name] = resource
         resource.wanted, resource.last_published = True, None
         resource.since = resource.since or self._time_of_day(now)
+        self.watched_since = min(self.watched_since, now)
         # Only now: the bootstrap may have authorities that no target of the program uses.
         if not self._active and not self._closed_since:
             self._fall_back()
@@ -123,7 +135,7 @@ class Authority:
 
     def close(self, now: float) -> Changes:
         """Use no server any more. Known resources stay in use; the others are in error from now on."""
-        self._closed_since = self._time_of_day(now)
+        self._closed_since, self.cache_pending = self._time_of_day(now), False
         for stream_state in self._active:
             stream_state.close()
         self._active = []
@@ -133,20 +145,46 @@ class Authority:
 
     def review(self, touched: Iterable[Resource]) -> Changes:
         """Choose the servers after an event of these resources or of a server, and return what changed for watchers."""
+        cache_pending = self.cache_pending
         self._return_to_higher_priority()
         while self._should_fall_back():
             self._fall_back()
         failure = self._current_failure()
-        if failure != self._failure:
+        if failure != self._failure or cache_pending is not self.cache_pending:
             # A57: an outage concerns every watcher of this authority, and so does its end.
             self._failure, touched = failure, self._resources.values()
+        if self._cached:
+            touched = dict.fromkeys((*touched, *self._restore()))
         return self._collect_changes(touched)
+
+    # -- the cache on disk
+
+    def use_cached(self, cached: Mapping[Key, RestoredResource]) -> Changes:
+        """Use these values for resources without one, until a server answers. Return what changed for watchers."""
+        self._cached, self.cache_pending = cached, False
+        return self.review(self._resources.values())
+
+    @property
+    def stale(self) -> Iterable[Resource]:
+        """Return the resources whose value is from the cache on disk."""
+        return [each for each in self._resources.values() if each.is_stale]
+
+    def _restore(self) -> Iterable[Resource]:
+        # A server that answers has the newest: what it sends later, or never, must not come from the cache first.
+        if self.has_answered:
+            self._cached = {}
+            return ()
+        restored = [each for each in self._resources.values() if each.value is None and each.key in self._cached]
+        for each in restored:
+            each.restore(*self._cached[each.key])
+        return restored
 
     def _return_to_higher_priority(self) -> None:
         """Drop all servers below the first one that answers."""
         for count, stream_state in enumerate(self._active, 1):
             # A71: its first response is enough, although resources in use may still be from a server below.
             if stream_state.is_answering:
+                self.has_answered, self.cache_pending = True, False
                 below, self._active = self._active[count:], self._active[:count]
                 for each in below:
                     log.info("xDS server %s answers; %s is no longer used", stream_state.server.uri, each.server.uri)
@@ -159,8 +197,7 @@ class Authority:
             return False
         # A71: without a server, cached resources are good enough. A95: endpoints go out of date, so their authority may
         # fall back without this condition.
-        never_came = (each.state is CacheState.REQUESTED and each.value is None for each in self._resources.values())
-        return self._fallback_on_reachability_only or any(never_came)
+        return self._fallback_on_reachability_only or any(map(_never_came, self._resources.values()))
 
     def _fall_back(self) -> None:
         for above in self._active:
@@ -193,8 +230,9 @@ class Authority:
         failing = [each for each in self._active if each.failure]
         since = max(each.failing_since for each in failing)  # the last one could still answer until then
         if len(failing) == 1:
+            what = "read the resources" if failing[0].server.files else "reach the xDS server"
             return ResourceFailure(
-                self._describe_servers(failing), f"cannot reach the xDS server since {since}: {failing[0].failure}"
+                self._describe_servers(failing), f"cannot {what} since {since}: {failing[0].failure}"
             )
         reasons = "; ".join(f"{each.server.uri}: {each.failure}" for each in failing)
         return ResourceFailure(self._describe_servers(failing), f"cannot reach any xDS server since {since}: {reasons}")
@@ -216,8 +254,15 @@ class Authority:
     def _watcher_update(self, resource: Resource) -> ResourceUpdate | None:
         if self._resources.get(resource.key) is not resource:
             return None  # it belongs to another authority, or nobody watches it
+        if self.cache_pending and resource.value is None:
+            return None
         state = resource.watcher_state(self._failure, self._node)
         if state is None and resource.last_published is not None:
             # Watchers got the error that no server can be reached, which is over.
             return ResourceUpdate(error=self._pending_error(resource))
         return state
+
+
+def _never_came(resource: Resource) -> bool:
+    """Return whether no server has sent the resource yet; what the cache on disk had of it does not count (A71)."""
+    return resource.state is CacheState.REQUESTED and (resource.value is None or resource.is_stale)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from trxds.core.json_parse import parse_json
 from trxds.core.json_reader import JsonNode, Problem, kind_of
@@ -30,6 +31,8 @@ FILE_VARIABLE = "GRPC_XDS_BOOTSTRAP"
 INLINE_VARIABLE = "GRPC_XDS_BOOTSTRAP_CONFIG"
 
 DELTA = "trxds.delta"  # the server feature that selects the incremental protocol variant
+
+CACHE = "trxds.cache"  # the member with the cache on disk; other clients ignore it
 
 FEATURES = (
     "xds_v3",
@@ -57,6 +60,11 @@ class ServerConfig:
     def address(self) -> str:
         """Return the address to connect to: `host:port` or `unix:/path`."""
         return dial_address(self.uri)
+
+    @property
+    def files(self) -> str:
+        """Return the path of a file or directory of resources, in place of a server; empty for a server."""
+        return path_of(self.uri) if is_file(self.uri) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +97,17 @@ class Authority:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheSettings:
+    """The cache of accepted resources on disk. Those that were current longer than `max_age` seconds ago are not used.
+
+    An empty directory means that a program may name one (`cache_dir`), and that there is no cache otherwise.
+    """
+
+    directory: str = ""
+    max_age: float = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
 class Bootstrap:
     """A bootstrap that was checked. `listener_template` turns the name of a target into the name of its Listener."""
 
@@ -98,6 +117,7 @@ class Bootstrap:
     authorities: Mapping[str, Authority] = field(default_factory=dict)
     certificate_providers: Mapping[str, CertificateFiles] = field(default_factory=dict)
     """The providers by the name that clusters use for them (A29)."""
+    cache: CacheSettings = CacheSettings()
 
 
 def load(environ: Mapping[str, str]) -> Bootstrap:
@@ -168,6 +188,20 @@ def dial_address(uri: str) -> str:
     return _with_port(uri)
 
 
+def is_file(uri: str) -> bool:
+    """Return whether that is the URI of files with resources, and not of a server."""
+    return uri.startswith("file:")
+
+
+def path_of(uri: str) -> str:
+    """Return the path of a `file:` URI; `ValueError` for one that names no absolute path of this machine."""
+    parts = urlsplit(uri)
+    path = unquote(parts.path)
+    if parts.netloc not in ("", "localhost") or not path.startswith("/") or parts.query or parts.fragment:
+        raise ValueError(f"{uri!r} is no absolute path; write for example file:///etc/mesh")
+    return path
+
+
 def _with_port(host: str) -> str:
     name, _, port = host.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
@@ -189,6 +223,7 @@ def _bootstrap(top: JsonNode) -> Bootstrap:
         listener_template=top.member("client_default_listener_resource_name_template").text("%s"),
         authorities={name: _authority(name, node) for name, node in top.member("authorities").members().items()},
         certificate_providers=_providers(top.member("certificate_providers")),
+        cache=_cache(top.member(CACHE)),
     )
 
 
@@ -201,7 +236,8 @@ def _server(node: JsonNode) -> ServerConfig:
     node.object()
     features = node.member("server_features").value
     uri = _uri(node.member("server_uri"))
-    credentials = channel_credentials(node.member("channel_creds"))
+    # Nobody connects to a file, so there is nothing to prove.
+    credentials = INSECURE if is_file(uri) else channel_credentials(node.member("channel_creds"))
     return ServerConfig(
         uri=uri,
         credentials=credentials,
@@ -217,7 +253,7 @@ def _uri(node: JsonNode) -> str:
         node.error("is missing; write the control plane's host:port")
     elif uri:
         try:
-            dial_address(uri)
+            path_of(uri) if is_file(uri) else dial_address(uri)
         except ValueError as error:
             node.error(str(error))
     return uri
@@ -238,6 +274,15 @@ def _node(node: JsonNode) -> Node:
 def _providers(node: JsonNode) -> dict[str, CertificateFiles]:
     found = {name: certificate_provider(each) for name, each in node.members().items()}
     return {name: files for name, files in found.items() if files is not None}
+
+
+def _cache(node: JsonNode) -> CacheSettings:
+    node.object()
+    place = node.member("directory")
+    directory = place.text()
+    if directory and not Path(directory).is_absolute():
+        place.error(f"is {directory!r}; write an absolute path")
+    return CacheSettings(directory, node.member("max_age").seconds(CacheSettings().max_age))
 
 
 def _authority(name: str, node: JsonNode) -> Authority:

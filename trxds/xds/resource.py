@@ -23,6 +23,9 @@ Changes: TypeAlias = dict[Key, ResourceUpdate]
 MAX_KEPT_SIZE = 256 * 1024  # bytes of the version before, which only operators read
 
 
+STALE = "stale"  # the state, for operators, of a value of the cache on disk
+
+
 class CacheState(enum.Enum):
     """The states of A88, named as in A78's label. CSDS has the same ones (A40)."""
 
@@ -47,7 +50,7 @@ class UpdateMetadata:
     """An update or an error that came for a resource (CSDS's UpdateFailureState and ACKED version).
 
     `raw` is empty for an error without a resource. `at` is the time on Trio's clock, `when` the time of day, and
-    `server` the sender.
+    `server` the sender. `stale_since` is set for a resource from the cache on disk: until then it was known as current.
     """
 
     version: str
@@ -55,6 +58,7 @@ class UpdateMetadata:
     at: float
     server: str = ""
     when: str = ""
+    stale_since: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -92,14 +96,25 @@ class Resource:
         """Return whether the resource came, valid or not, and was neither lost nor requested again since."""
         if self.state is CacheState.REQUESTED:
             return False
-        return self.value is not None or self.state is CacheState.NACKED
+        return (self.value is not None and not self.is_stale) or self.state is CacheState.NACKED
 
     @property
     def awaited(self) -> bool:
         """Return whether no usable version came since it was requested, and it is not known to be absent."""
         if self.state is CacheState.REQUESTED:
             return True
-        return self.value is None and self.state is not CacheState.DOES_NOT_EXIST
+        return (self.value is None or self.is_stale) and self.state is not CacheState.DOES_NOT_EXIST
+
+    @property
+    def is_stale(self) -> bool:
+        """Return whether the value is from the cache on disk: no server has sent one since the program began."""
+        return self.accepted is not None and bool(self.accepted.stale_since)
+
+    @property
+    def shown_state(self) -> str:
+        """Return the state for operators: `STALE` while a value of the cache stands in for a server's answer."""
+        is_unanswered = self.state in (CacheState.REQUESTED, CacheState.TIMEOUT)
+        return STALE if self.is_stale and is_unanswered else self.state.value
 
     @property
     def ignored_deletion(self) -> bool:
@@ -141,6 +156,11 @@ class Resource:
         # A value that is kept stays in use (A53, A88), so the resource is not absent for watchers.
         self.absent = absent and self.value is None
 
+    def restore(self, update: UpdateMetadata, parsed: Parsed) -> None:
+        """Take the value of the cache on disk, until a server answers. The resource stays requested."""
+        self.state, self.value, self.accepted = CacheState.REQUESTED, parsed.value, update
+        self.failed, self.failure, self.absent = None, None, False
+
     def forget(self) -> None:
         """Return to the state before the first request."""
         self.state, self.value, self.failure, self.parsed = CacheState.REQUESTED, None, None, None
@@ -166,6 +186,8 @@ class Resource:
         if self.value is not None:
             # The outage goes first: while it lasts, no update can repair the resource.
             reported = failure or self.failure
+            if self.is_stale:
+                reported = self._stale(reported)
             ambient = self._status(reported, node) if reported else None
             return ResourceUpdate(self.value, ambient=ambient, standing=self._standing_of_value(node))
         reported = self.failure or failure
@@ -183,8 +205,20 @@ class Resource:
         if update is None:
             return None
         acked = CacheState.ACKED.name
-        where = f"server {update.server}"
+        where = f"{'cache of ' if update.stale_since else ''}server {update.server}"
         return ResourceStatus(self.type.kind, self.name, where, node, acked, update.when, update.version)
+
+    @property
+    def stale_note(self) -> str:
+        """Return the note that the value in use is from the cache on disk; empty for any other."""
+        since = self.accepted.stale_since if self.accepted is not None else ""
+        return f"stale, from the cache on disk, current until {since}" if since else ""
+
+    def _stale(self, failure: ResourceFailure | None) -> ResourceFailure:
+        """Return the failure with the note that the value in use is from the cache on disk."""
+        server = self.accepted.server if self.accepted is not None else ""
+        failure = failure or ResourceFailure(f"server {server}", "the server has sent nothing of it yet")
+        return replace(failure, reason=f"{self.stale_note}: {failure.reason}")
 
     def _status(self, failure: ResourceFailure, node: str) -> Status:
         return resource_error(self.standing(failure.where, node), failure.reason)

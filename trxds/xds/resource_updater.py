@@ -6,7 +6,9 @@ import logging
 from dataclasses import dataclass
 
 from trxds.core.clock import TimeOfDay
+from trxds.resources.types import Parsed
 
+from .bootstrap import is_file
 from .discovery_response import NO_BYTES, ParsedResource, ResourceError, describe_errors
 from .resource import CacheState, Resource, ResourceFailure, UpdateMetadata
 from .resource_error_policy import NOT_FOUND, ResourceErrorPolicy
@@ -44,6 +46,10 @@ class ResourceUpdater:
             return True
         if resource.ignored_deletion:
             log.info('%s resource "%s" is back', resource.type.kind, resource.name)  # A53
+        if _is_as_cached(resource, update) and resource.value == parsed.value:
+            # With the same object nothing changes for watchers, and nobody has to compare ten thousand endpoints.
+            parsed = Parsed(parsed.name, resource.value)
+            subscription.note(resource.name, update, parsed)
         resource.accept(update, parsed)
         return True
 
@@ -60,19 +66,29 @@ class ResourceUpdater:
     def delete(self, resource: Resource, metadata: UpdateMetadata) -> None:
         """Note that the server deleted the resource."""
         drop = self.rules.drop_deleted or resource.value is None
-        reason = "does not exist, deleted by the server" + ("" if drop else "; the last one is kept")
+        why = "no file there has it" if is_file(self.server) else "deleted by the server"
+        reason = f"does not exist, {why}" + ("" if drop else "; the last one is kept")
         resource.fail(CacheState.DOES_NOT_EXIST, metadata, self._failure(reason), drop=drop, absent=True)
 
-    def on_resource_timeout(self, resource: Resource, now: float) -> None:
-        """Note that the resource did not come in time (A57)."""
+    def on_resource_timeout(self, resource: Resource, now: float, *, is_answering: bool = True) -> None:
+        """Note that the resource did not come in time (A57).
+
+        A value of the cache on disk goes only if the server answers at all, and so would have the resource.
+        """
         # A88: a server with resource_timer_is_transient_error may be slow, so the resource is late and not absent.
-        absent = self.rules.late_is_absent
+        absent = self.rules.late_is_absent and (is_answering or not resource.is_stale)
         resource.fail(
             CacheState.DOES_NOT_EXIST if absent else CacheState.TIMEOUT,
             self.new_metadata("", now),
             self._failure(f"{'does not exist' if absent else 'no answer'}, asked {self.rules.wait:g} s before"),
+            drop=absent or not resource.is_stale,
             absent=absent,
         )
 
     def _failure(self, reason: str) -> ResourceFailure:
         return ResourceFailure(f"server {self.server}", reason)
+
+
+def _is_as_cached(resource: Resource, update: UpdateMetadata) -> bool:
+    """Return whether the cache on disk, which is in use, has the same bytes."""
+    return resource.is_stale and resource.accepted is not None and resource.accepted.raw == update.raw

@@ -109,6 +109,10 @@ class XdsChannel:
         if not self._in_use and (self._shared is None or not self._shared.is_open):
             self._set_state(Connectivity.TRANSIENT_FAILURE, reason)
 
+    def note_files(self, error: str) -> None:
+        """Note the state of the files that stand in for a server: read, or with an error."""
+        self._set_state(Connectivity.TRANSIENT_FAILURE if error else Connectivity.READY, error)
+
     def _acquire_connection(self) -> tuple[_SharedConnection, Hold]:
         if self._shared is not None and self._shared.is_usable:
             return self._shared, self._shared.lifetime.hold()

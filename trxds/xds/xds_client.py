@@ -7,7 +7,7 @@ What is known at the end stays known.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 from random import Random
@@ -27,12 +27,15 @@ from . import delta
 from .ads_stream import AdsStream
 from .ads_stream_state import AdsStreamState
 from .authority import Authority
+from .bootstrap import Authority as AuthorityConfig
 from .bootstrap import Bootstrap, Node, ServerConfig
 from .channel_credentials import secure_network
 from .delta import DeltaProtocol
+from .file_stream import FileStream
 from .lrs_servers import LrsServers
 from .lrs_stream import LrsStream, TakeLoadReports
 from .resource import Changes, Resource
+from .resource_cache import CacheLocation, ResourceCache
 from .resource_error_policy import resource_error_policy
 from .resource_names import authority_of, canonical, check_type
 from .resource_update import ResourceUpdate
@@ -49,11 +52,29 @@ def _no_loads(server: ServerConfig) -> tuple[ClusterLoad, ...]:
     return ()
 
 
+def server_context(context: ParseContext, server: ServerConfig) -> ParseContext:
+    """Return the settings of the parsers of what that server sends."""
+    # The server's features decide which fields are read (A81), and `self` in its resources means this server (A27).
+    # Nobody takes load reports (LRS) where resources come from files.
+    return replace(context, server_features=server.features, server=None if server.files else server)
+
+
+def _authorities(bootstrap: Bootstrap) -> dict[str | None, AuthorityConfig]:
+    """Return the authorities by name; None is that of names of the old style, with the top-level servers."""
+    return {None: AuthorityConfig("", bootstrap.servers)} | dict(bootstrap.authorities.items())
+
+
+def _all_servers(bootstrap: Bootstrap) -> Iterator[ServerConfig]:
+    for each in _authorities(bootstrap).values():
+        yield from each.servers
+
+
 class XdsClient:
     """Resources by name, from the servers of a bootstrap.
 
     With `data_error_handling` the errors of a resource are handled by A88, otherwise by A53. `take_loads` returns the
-    loads of the clusters to report (LRS).
+    loads of the clusters to report (LRS). With a `cache` the last accepted resources are kept there, for a start at
+    which no server answers.
     """
 
     def __init__(
@@ -67,6 +88,7 @@ class XdsClient:
         take_loads: TakeLoadReports = _no_loads,
         observers: Observers | None = None,
         time_of_day: TimeOfDay = time_of_day,
+        cache: CacheLocation | None = None,
     ) -> None:
         self._bootstrap = bootstrap
         self._network = network
@@ -79,28 +101,25 @@ class XdsClient:
         self._time_of_day = time_of_day
         self._lrs_servers = LrsServers(self._start_reports, self._stop_reports)
         self._watches = WatchRegistry(self._subscribe, self._unsubscribe, self._lrs_servers.update)
-        self._streams: dict[AdsStreamState, AdsStream] = {}
+        self._streams: dict[AdsStreamState, AdsStream | FileStream] = {}
         self._lrs_streams: dict[ServerConfig, LrsStream] = {}
         self._nursery: trio.Nursery | None = None
         self._authorities: dict[str | None, Authority] = {
-            None: self._authority(bootstrap.servers, fallback_on_reachability_only=False)
-        }
-        self._authorities |= {
-            name: self._authority(
+            name: Authority(
                 configured.servers or bootstrap.servers,
+                self,
+                bootstrap.node.id,
+                time_of_day,
                 fallback_on_reachability_only=configured.fallback_on_reachability_only,
             )
-            for name, configured in bootstrap.authorities.items()
+            for name, configured in _authorities(bootstrap).items()
         }
-
-    def _authority(self, servers: Sequence[ServerConfig], *, fallback_on_reachability_only: bool) -> Authority:
-        return Authority(
-            servers,
-            self,
-            self._bootstrap.node.id,
-            self._time_of_day,
-            fallback_on_reachability_only=fallback_on_reachability_only,
-        )
+        self._cache: ResourceCache | None = None
+        if cache is not None:
+            contexts = {server.uri: server_context(context, server) for server in _all_servers(bootstrap)}
+            self._cache = ResourceCache(
+                cache, self._authorities, contexts, self._streams.keys, self._watches.publish, self._report_resources
+            )
 
     def __repr__(self) -> str:
         return f"<XdsClient {', '.join(map(repr, self._streams))}>"
@@ -109,6 +128,8 @@ class XdsClient:
         """Run the streams to the control planes until cancelled; nothing is left when it returns."""
         async with trio.open_nursery() as self._nursery:
             try:
+                if self._cache is not None:
+                    self._start_task(self._cache.run, "xds cache")
                 for stream in self._streams.values():
                     self._start_stream(stream)
                 for load_stream in self._lrs_streams.values():
@@ -151,6 +172,11 @@ class XdsClient:
         return tuple(dict.fromkeys(filter(None, (each.outage for each in self._authorities.values()))))
 
     @property
+    def stale(self) -> str:
+        """Describe the resources in use that are from the cache on disk; empty if there are none."""
+        return self._cache.stale if self._cache is not None else ""
+
+    @property
     def xds_channels(self) -> Iterator[XdsChannel]:
         """Yield the channels to all servers that ADS or LRS uses."""
         yield from dict.fromkeys(stream.xds_channel for stream in self._all_streams())
@@ -178,6 +204,8 @@ class XdsClient:
         changes = authority.watch(type, name, now)
         self._notify_streams(authority)
         self._report_resources([authority.resource(type, name)])
+        if self._cache is not None:
+            self._cache.note([authority.resource(type, name)])
         return changes
 
     def _name_error(self, type: ResourceType, name: str) -> str | None:
@@ -191,7 +219,10 @@ class XdsClient:
         self._lrs_servers.remove((type, name))
         if self._name_error(type, name) is None:
             authority = self._authorities[authority_of(name)]
-            self._report_resources([authority.unwatch(type, name)])
+            resource = authority.unwatch(type, name)
+            self._report_resources([resource])
+            if self._cache is not None:
+                self._cache.note([resource])
             self._notify_streams(authority)
 
     def _notify_streams(self, authority: Authority) -> None:
@@ -208,14 +239,16 @@ class XdsClient:
                 stream.subscription_changed()
                 return stream_state
         rules = resource_error_policy(server.features, a88=self._data_error_handling)
-        protocol = DeltaProtocol() if delta.FEATURE in server.features else SotwProtocol()
+        is_delta = delta.FEATURE in server.features and not server.files
+        protocol = DeltaProtocol() if is_delta else SotwProtocol()
         stream_state = AdsStreamState(server, self._bootstrap.node, protocol, rules, self._time_of_day)
-        # The server's features decide which fields are read (A81), and `self` in its resources means this server (A27).
-        context = replace(self._context, server_features=server.features, server=server)
+        context = server_context(self._context, server)
         xds_channel = self._xds_channel(server)
-        stream = AdsStream(
-            stream_state, self._watches, self._review, xds_channel, self._random, context, self.observers
-        )
+        common = stream_state, self._watches, self._review, xds_channel
+        if server.files:
+            stream = FileStream(*common, context, self.observers)
+        else:
+            stream = AdsStream(*common, self._random, context, self.observers)
         self._streams[stream_state] = stream
         self._start_stream(stream)
         return stream_state
@@ -233,13 +266,16 @@ class XdsClient:
         for stream in self._all_streams():
             if stream.server == server:
                 return stream.xds_channel
-        return XdsChannel(server, secure_network(self._network, server.credentials, server.address), self._start_task)
+        network = self._network
+        if not server.files:
+            network = secure_network(network, server.credentials, server.address)
+        return XdsChannel(server, network, self._start_task)
 
-    def _all_streams(self) -> Iterator[AdsStream | LrsStream]:
+    def _all_streams(self) -> Iterator[AdsStream | FileStream | LrsStream]:
         yield from self._streams.values()
         yield from self._lrs_streams.values()
 
-    def _start_stream(self, stream: AdsStream | LrsStream) -> None:
+    def _start_stream(self, stream: AdsStream | FileStream | LrsStream) -> None:
         self._start_task(stream.run, f"{stream.kind}/{stream.server.uri}")
 
     def _start_task(self, run: Callable[[], Awaitable[None]], name: str) -> None:
@@ -254,6 +290,8 @@ class XdsClient:
         for authority in self._authorities.values():
             if authority.uses(stream_state):
                 changes |= authority.review(touched)
+        if self._cache is not None:
+            self._cache.note(touched)
         return changes
 
     def _report_resources(self, resources: Iterable[Resource]) -> None:

@@ -67,7 +67,7 @@ def _response_event(server: str, response: ParsedResponse) -> XdsResponse:
 
 def resource_event(resource: Resource) -> XdsResource:
     """Return the present state of a resource as an event."""
-    state = resource.state.value if resource.wanted else ""
+    state = resource.shown_state if resource.wanted else ""
     cached = resource.state in _MAY_BE_CACHED and resource.value is not None
     version = resource.accepted.version if resource.accepted is not None else ""
     authority = authority_of(resource.name)

@@ -132,7 +132,7 @@ class ResourceRow(TypedDict):
     channel: str
     type: str  # LDS, RDS, CDS, EDS
     name: str
-    state: str  # requested, does_not_exist, acked, nacked, received_error, timeout (A88)
+    state: str  # requested, does_not_exist, acked, nacked, received_error, timeout (A88), stale: from the cache
     version: str  # of what is in use; empty if nothing is
     since: float | None  # when it came to that state; null while nothing has come
     server: str  # the server that it is requested from

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from trxds.xds.resource import CacheState, Resource
+from trxds.xds.resource import STALE, CacheState, Resource
 from trxds.xds.xds_client import XdsClient
 
 from .messages import ResourceRow
@@ -17,12 +17,13 @@ def resources(channel: str, client: XdsClient, epoch: Callable[[float], float]) 
 
 
 def _row(channel: str, resource: Resource, server: str, epoch: Callable[[float], float]) -> ResourceRow:
-    came = resource.accepted if resource.state is CacheState.ACKED else resource.failed
+    state = resource.shown_state
+    came = resource.accepted if state in (CacheState.ACKED.value, STALE) else resource.failed
     return {
         "channel": channel,
         "type": resource.type.kind,
         "name": resource.name,
-        "state": resource.state.value,
+        "state": state,
         "version": resource.accepted.version if resource.accepted is not None else "",
         "since": None if came is None else epoch(came.at),
         "server": server,
@@ -31,7 +32,7 @@ def _row(channel: str, resource: Resource, server: str, epoch: Callable[[float],
 
 
 def _error(resource: Resource) -> str:
-    if resource.failure is not None:
+    if resource.failure is not None and resource.shown_state != STALE:
         return resource.failure.reason
     published = resource.last_published
     problem = None if published is None else published.error or published.ambient

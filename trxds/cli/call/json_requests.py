@@ -14,8 +14,8 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import Message
 
 from trxds.cli.exit_codes import USAGE
-from trxds.cli.proto_yaml_validator import Problem, ProtoValidator, YamlNode
 from trxds.core.json_parse import parse_json
+from trxds.resources.proto_yaml_validator import Problem, ProtoValidator, YamlNode
 
 from .schema import CallError
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from trxds.cli.control_plane import ServedResources
-from trxds.cli.resource_file import ResourceFile
+from trxds.resources.resource_file import ResourceFile
 from trxds.testing.simulation.echo_host import EchoHost
 from trxds.testing.simulation.simulation import LATENCY, Simulation
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
-from trxds.cli.resource_file import ResourceFile, read_resource_file
 from trxds.core.plural import plural
+from trxds.resources.resource_file import ResourceFile, read_resource_file
 from trxds.transport.keepalive import MIN_KEEPALIVE_TIME
 
 from . import mesh_of_files

@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from trxds.cli.proto_yaml_validator import Problem
+from trxds.resources.proto_yaml_validator import Problem
 
 from .actions import ACTIONS
 from .plan import Resource, Step

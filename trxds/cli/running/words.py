@@ -19,6 +19,7 @@ _COLOURS = {
     "CONNECTING": "yellow",
     "DRAINING": "yellow",
     "requested": "yellow",
+    "stale": "yellow",
     "TRANSIENT_FAILURE": "red",
     "SHUTDOWN": "red",
     "nacked": "red",

@@ -5,7 +5,7 @@ const TONES = {
   READY: "good", HEALTHY: "good", UNKNOWN: "good", acked: "good", ACK: "good", OK: "good",
   CONNECTING: "busy", requested: "busy", open: "busy",
   IDLE: "calm", SHUTDOWN: "calm", removed: "calm",
-  DRAINING: "warn", timeout: "warn", ejected: "warn", warm: "calm",
+  DRAINING: "warn", timeout: "warn", stale: "warn", ejected: "warn", warm: "calm",
   TRANSIENT_FAILURE: "bad", nacked: "bad", NACK: "bad", does_not_exist: "bad", received_error: "bad",
 };
 

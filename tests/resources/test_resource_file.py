@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from trxds.cli.resource_file import ResourceFile, read_resource_file
+from trxds.resources.resource_file import ResourceFile, read_resource_file
 from trxds.testing.resources import cluster, endpoints, listener, locality, route, routes, stateful_session
 
 MESSAGE = "envoy.config.cluster.v3.Cluster"

@@ -13,29 +13,30 @@ from typing import Any
 
 import yaml
 
-from trxds.resources.context import HTTP_CONNECT_VARIABLE
-from trxds.resources.protos import from_json
-from trxds.resources.types import RESOURCE_TYPES, ParseContext
-
+from .context import HTTP_CONNECT_VARIABLE
 from .missing_references import ReadResource, find_missing_references
 from .proto_yaml_validator import Problem, ProtoValidator, YamlNode
+from .protos import from_json
+from .types import RESOURCE_TYPES, ParseContext
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceFile:
     """The resources by (type URL, name). A file with problems has no resources.
 
-    `remarks` are about well-formed resources that clients will refuse, and about names that lead nowhere.
+    `lines` says where each begins. `remarks` are about well-formed resources that clients will refuse, and about names
+    that lead nowhere; only a reader that asks for them gets any.
     """
 
     resources: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     remarks: tuple[Problem, ...] = ()
+    lines: dict[tuple[str, str], int] = field(default_factory=dict, compare=False)
 
 
-def read_resource_file(text: str) -> ResourceFile:
+def read_resource_file(text: str, *, with_remarks: bool = True) -> ResourceFile:
     try:
-        return _read(yaml.SafeLoader(text))
+        return _read(yaml.SafeLoader(text), with_remarks=with_remarks)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         return ResourceFile(problems=(Problem(line, "", f"no valid YAML: {error.problem}"),))
@@ -45,7 +46,7 @@ def read_resource_file(text: str) -> ResourceFile:
         return ResourceFile(problems=(Problem(1, "", f"no valid YAML: {error}"),))
 
 
-def _read(loader: yaml.SafeLoader) -> ResourceFile:
+def _read(loader: yaml.SafeLoader, *, with_remarks: bool) -> ResourceFile:
     form = ProtoValidator(loader)
     resources: dict[tuple[str, str], dict[str, Any]] = {}
     lines: dict[tuple[str, str], int] = {}
@@ -58,6 +59,8 @@ def _read(loader: yaml.SafeLoader) -> ResourceFile:
         problems += found
         if not found:
             resources[_key(value)] = value
+            if not with_remarks:
+                continue
             parsed = _parsed_by_clients(place, value)
             if isinstance(parsed, Problem):
                 remarks.append(parsed)
@@ -65,7 +68,8 @@ def _read(loader: yaml.SafeLoader) -> ResourceFile:
                 accepted.append(ReadResource(place, parsed))
     if problems:
         return ResourceFile(problems=tuple(sorted(problems)))
-    return ResourceFile(resources, remarks=(*remarks, *find_missing_references(accepted, resources.keys())))
+    missing = find_missing_references(accepted, resources.keys()) if with_remarks else ()
+    return ResourceFile(resources, remarks=(*remarks, *missing), lines=lines)
 
 
 def _resources(loader: yaml.SafeLoader, problems: list[Problem]) -> Iterator[YamlNode]:

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from trxds.cli.control_plane import serve_file
-from trxds.cli.resource_file import read_resource_file
+from trxds.resources.resource_file import read_resource_file
 from trxds.testing.resources import aggregate, cluster, endpoints, listener, locality, logical_dns, route, routes
 
 DOCUMENT = Path(__file__).parents[2] / "docs/operating.md"

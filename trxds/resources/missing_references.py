@@ -12,16 +12,15 @@ from typing import TypeAlias
 
 import yaml
 
-from trxds.resources.cluster import Cluster
-from trxds.resources.discovery import Aggregate, Eds
-from trxds.resources.endpoint import ClusterLoadAssignment
-from trxds.resources.listener import Listener
-from trxds.resources.route import RouteConfig
-from trxds.resources.types import CDS, EDS, RDS, ResourceType
-
+from .cluster import Cluster
+from .discovery import Aggregate, Eds
+from .endpoint import ClusterLoadAssignment
+from .listener import Listener
 from .proto_yaml_validator import Problem, YamlNode
+from .route import RouteConfig
+from .types import CDS, EDS, RDS, ResourceType
 
-Names: TypeAlias = Collection[tuple[str, str]]
+ResourceKeys: TypeAlias = Collection[tuple[str, str]]
 """The (type URL, name) of every resource in the file, also of those that clients refuse."""
 
 
@@ -47,7 +46,7 @@ class Reference:
     keys: tuple[str, ...] = ()
 
 
-def find_missing_references(found: Sequence[ReadResource], names: Names) -> Iterator[Problem]:
+def find_missing_references(found: Sequence[ReadResource], names: ResourceKeys) -> Iterator[Problem]:
     """Yield a warning for each name that leads nowhere, and for each cluster in use that has no endpoints."""
     references = [reference for each in found for reference in _references(each)]
     # A cluster that nothing leads to yet may get its endpoints later, and fails no call.
@@ -100,7 +99,7 @@ def _cluster_name(resource: ReadResource) -> str:
     return resource.parsed.name if isinstance(resource.parsed, Cluster) else ""
 
 
-def _missing(reference: Reference, names: Names) -> Problem:
+def _missing(reference: Reference, names: ResourceKeys) -> Problem:
     kind, name = reference.kind, reference.name
     alike = difflib.get_close_matches(name, [other for url, other in names if url == kind.type_url], n=1)
     remedy = f'did you mean "{alike[0]}"?' if alike else "its calls fail"

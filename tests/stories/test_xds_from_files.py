@@ -1,0 +1,336 @@
+"""xDS from watched files, without a control plane: `"server_uri": "file:///etc/mesh"`."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+import yaml
+from support.logs import lines
+from support.mesh import METHOD, PLANE, Mesh, ask
+
+import trxds
+from trxds import RpcError, StatusCode
+from trxds.admin.channel_source import channel_sources
+from trxds.admin.state_stream.state_snapshot import Sampler
+from trxds.testing import resources as xds
+
+
+def shop(host, cluster="cart"):
+    return [
+        xds.listener("shop", routes="routes", filters=[xds.stateful_session()]),
+        xds.routes("routes", xds.route(cluster)),
+        xds.cluster(cluster),
+        xds.endpoints(cluster, xds.locality(host)),
+    ]
+
+
+def write(path, *resources):
+    """Replace a file as a program should: all at once."""
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_text(yaml.safe_dump(list(resources)) if path.suffix != ".json" else json.dumps(resources))
+    temporary.rename(path)
+
+
+@asynccontextmanager
+async def channel_on(mesh, path, **more):
+    bootstrap = {"xds_servers": [{"server_uri": f"file://{path}"}], "node": {"id": "web-1"}}
+    async with mesh.channel(bootstrap=bootstrap | more) as channel:
+        yield channel
+
+
+async def test_a_channel_gets_its_configuration_from_a_file(autojump_clock, tmp_path):
+    async with Mesh.run(1) as mesh:
+        write(tmp_path / "mesh.yaml", *shop(mesh.hosts[0]))
+        async with channel_on(mesh, tmp_path / "mesh.yaml") as channel:
+            with trio.fail_after(1):
+                assert await ask(channel) == mesh.hosts[0]
+        assert mesh.plane.requests == []
+
+
+async def test_a_channel_gets_its_configuration_from_all_files_of_a_directory(autojump_clock, tmp_path):
+    async with Mesh.run(1) as mesh:
+        for number, (each, suffix) in enumerate(zip(shop(mesh.hosts[0]), ("yaml", "yml", "json", "yaml"), strict=True)):
+            write(tmp_path / f"{number}.{suffix}", each)
+        (tmp_path / "README").write_text("not: [read")
+        (tmp_path / ".hidden.yaml").write_text("not: [read")
+        (tmp_path / "folder.yaml").mkdir()
+        async with channel_on(mesh, tmp_path) as channel:
+            assert await ask(channel) == mesh.hosts[0]
+
+
+async def test_a_change_of_the_files_is_in_force_within_seconds_and_no_call_fails(autojump_clock, tmp_path):
+    async with Mesh.run(2) as mesh:
+        write(tmp_path / "mesh.yaml", *shop(mesh.hosts[0]))
+        async with channel_on(mesh, tmp_path) as channel:
+            assert await ask(channel) == mesh.hosts[0]
+            write(tmp_path / "mesh.yaml", *shop(mesh.hosts[1], cluster="other"))
+            seen = []
+            for _ in range(30):
+                seen.append(await ask(channel))
+                await trio.sleep(0.1)
+            assert (seen[0], seen[-1]) == tuple(mesh.hosts)
+
+
+async def test_the_directory_of_a_config_map_is_replaced_by_its_link(autojump_clock, tmp_path):
+    """Kubernetes writes a new folder, and then renames a link to it over `..data`."""
+
+    def publish(name, host):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / "mesh.yaml", *shop(host))
+        os.utime(tmp_path / name / "mesh.yaml", (1e9, 1e9))  # two folders may be of one moment
+        (tmp_path / "..data_tmp").symlink_to(name)
+        (tmp_path / "..data_tmp").rename(tmp_path / "..data")
+
+    async with Mesh.run(2) as mesh:
+        publish("..2026_11_22", mesh.hosts[0])
+        (tmp_path / "mesh.yaml").symlink_to("..data/mesh.yaml")
+        async with channel_on(mesh, tmp_path) as channel:
+            assert await ask(channel) == mesh.hosts[0]
+            publish("..2026_11_23", mesh.hosts[1])
+            await trio.sleep(3)
+            assert await ask(channel) == mesh.hosts[1]
+
+
+async def test_a_session_stays_on_its_host_when_the_files_get_another_one(autojump_clock, tmp_path):
+    async with Mesh.run(2) as mesh:
+        file = tmp_path / "mesh.yaml"
+        write(file, *shop(mesh.hosts[0]))
+        async with channel_on(mesh, file) as channel, channel.session() as session:
+            assert await ask(session) == mesh.hosts[0]
+            more = xds.endpoints("cart", xds.locality(*mesh.hosts))
+            write(file, *shop(mesh.hosts[0])[:3], more)
+            await trio.sleep(3)
+            assert {await ask(session) for _ in range(10)} == {mesh.hosts[0]}
+            assert {await ask(channel) for _ in range(10)} == set(mesh.hosts)
+
+
+# -- errors
+
+
+async def test_a_bad_file_at_the_start_fails_calls_with_file_line_and_remedy(autojump_clock, tmp_path):
+    async with Mesh.run(1) as mesh:
+        file = tmp_path / "mesh.yaml"
+        file.write_text("resources:\n- '@type': type.googleapis.com/envoy.config.cluster.v3.Cluster\n  nme: cart\n")
+        async with channel_on(mesh, file) as channel:
+            with pytest.raises(RpcError) as caught:
+                await ask(channel)
+            assert caught.value.status.code is StatusCode.UNAVAILABLE
+            message = caught.value.status.message
+            assert f"server file://{file}" in message
+            assert "cannot read the resources since" in message
+            assert f"{file}: line 3: nme: envoy.config.cluster.v3.Cluster has no such field" in message
+            assert message.endswith("correct the file, which is read again when it changes")
+            write(file, *shop(mesh.hosts[0]))
+            await trio.sleep(2)
+            assert await ask(channel) == mesh.hosts[0]
+
+
+async def test_a_bad_file_keeps_the_last_good_resources_and_operators_see_why(autojump_clock, tmp_path, caplog):
+    async with Mesh.run(2) as mesh:
+        file = tmp_path / "mesh.yaml"
+        write(file, *shop(mesh.hosts[0]))
+        async with channel_on(mesh, tmp_path) as channel:
+            assert await ask(channel) == mesh.hosts[0]
+            file.write_text("- [")
+            await trio.sleep(3)
+            assert await ask(channel) == mesh.hosts[0]
+            (warning,) = channel.admin_view().warnings
+            assert f"{file}: line 1: no valid YAML" in warning
+            (row,) = (await Sampler(channel_sources([channel])).sample({"control_planes"}))["control_planes"].values()
+            assert (row["server"], row["state"]) == (f"file://{tmp_path}", "TRANSIENT_FAILURE")
+            assert f"{file}: line 1" in row["error"]
+            assert len([each for each in lines(caplog, "xds", 30) if f"{file}: line 1: no valid YAML" in each]) == 1
+            write(file, *shop(mesh.hosts[1]))
+            await trio.sleep(3)
+            assert await ask(channel) == mesh.hosts[1]
+            assert channel.admin_view().warnings == ()
+
+
+async def test_a_resource_that_a_client_refuses_is_an_error_with_its_file_and_line(autojump_clock, tmp_path):
+    async with Mesh.run(1) as mesh:
+        file = tmp_path / "mesh.yaml"
+        good = shop(mesh.hosts[0])
+        write(file, *good[:2], {**good[2], "lb_policy": "MAGLEV"}, good[3])
+        line = file.read_text()[: file.read_text().index("MAGLEV")].count("\n")
+        async with channel_on(mesh, file) as channel:
+            with pytest.raises(RpcError, match='CDS resource "cart"') as caught:
+                await ask(channel)
+            assert f"{file}: line " in caught.value.status.message
+            place = int(caught.value.status.message.partition(f"{file}: line ")[2].partition(":")[0])
+            assert place <= line + 1
+            write(file, *good)
+            await trio.sleep(3)
+            assert await ask(channel) == mesh.hosts[0]
+
+
+async def test_one_refused_resource_keeps_its_last_good_version_and_the_others_change(autojump_clock, tmp_path):
+    async with Mesh.run(2) as mesh:
+        file = tmp_path / "mesh.yaml"
+        write(file, *shop(mesh.hosts[0]))
+        async with channel_on(mesh, file) as channel:
+            assert await ask(channel) == mesh.hosts[0]
+            changed = shop(mesh.hosts[1])
+            write(file, *changed[:2], {**changed[2], "lb_policy": "MAGLEV"}, changed[3])
+            await trio.sleep(3)
+            assert await ask(channel) == mesh.hosts[1]
+            states = {each.type.kind: each.state.name for each in channel.admin_view().client.resources}
+            assert states == {"LDS": "ACKED", "RDS": "ACKED", "CDS": "NACKED", "EDS": "ACKED"}
+
+
+async def test_a_resource_that_no_file_has_does_not_exist(autojump_clock, tmp_path):
+    async with Mesh.run(1) as mesh:
+        write(tmp_path / "mesh.yaml", *shop(mesh.hosts[0])[:2])
+        async with channel_on(mesh, tmp_path) as channel:
+            with (
+                trio.fail_after(2),  # and not after the resource timer of 15 s
+                pytest.raises(RpcError, match=r'CDS resource "cart".*does not exist, no file there has it'),
+            ):
+                await ask(channel)
+
+
+async def test_a_resource_that_leaves_the_files_is_deleted(autojump_clock, tmp_path):
+    async with Mesh.run(1) as mesh:
+        write(tmp_path / "mesh.yaml", *shop(mesh.hosts[0]))
+        async with channel_on(mesh, tmp_path) as channel:
+            await ask(channel)
+            write(tmp_path / "mesh.yaml", *shop(mesh.hosts[0])[1:])
+            await trio.sleep(3)
+            with pytest.raises(RpcError, match=r'LDS resource "shop".*no file there has it'):
+                await ask(channel)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "error"),
+    [
+        (lambda path: None, "{path}: No such file or directory"),
+        (lambda path: path.mkdir(), "{path}: no file ends in .yaml, .yml or .json"),
+        (lambda path: path.write_bytes(b"- a\n- \xff"), "{path}: line 2: not UTF-8 text"),
+        (lambda path: path.write_text(""), "{path}: line 1: the file is empty; write a list of resources, or []"),
+    ],
+)
+async def test_files_that_cannot_be_read_say_so(autojump_clock, tmp_path, prepare, error):
+    path = tmp_path / "mesh"
+    prepare(path)
+    async with Mesh.run(1) as mesh, channel_on(mesh, path) as channel:
+        with pytest.raises(RpcError) as caught:
+            await ask(channel)
+        assert error.format(path=path) in caught.value.status.message
+        if path.is_dir():
+            write(path / "mesh.yaml", *shop(mesh.hosts[0]))
+        else:
+            write(path, *shop(mesh.hosts[0]))
+        await trio.sleep(3)
+        assert await ask(channel) == mesh.hosts[0]
+
+
+async def test_a_name_that_two_files_have_is_an_error_with_both_places(autojump_clock, tmp_path):
+    async with Mesh.run(1) as mesh:
+        for name in ("a.yaml", "b.yaml"):
+            write(tmp_path / name, xds.cluster("cart"))
+        async with channel_on(mesh, tmp_path) as channel:
+            with pytest.raises(RpcError) as caught:
+                await ask(channel)
+            places = f"{tmp_path}/b.yaml: line 1: 'cart' is there already, in {tmp_path}/a.yaml: line 1"
+            assert places in caught.value.status.message
+
+
+async def test_a_file_that_is_missing_for_a_moment_is_no_error(autojump_clock, tmp_path):
+    async with Mesh.run(1) as mesh:
+        file = tmp_path / "mesh.yaml"
+        write(file, *shop(mesh.hosts[0]))
+        async with channel_on(mesh, file) as channel:
+            await ask(channel)
+            file.rename(tmp_path / "away")
+            await trio.sleep(1.1)
+            assert channel.admin_view().warnings == ()
+            await trio.sleep(2)
+            assert "No such file or directory" in channel.admin_view().warnings[0]
+            (tmp_path / "away").rename(file)
+            await trio.sleep(2)
+            assert channel.admin_view().warnings == ()
+            assert await ask(channel) == mesh.hosts[0]
+
+
+# -- with the rest of xDS
+
+
+async def test_files_may_be_the_fallback_of_a_control_plane(autojump_clock, tmp_path):
+    async with Mesh.run(2) as mesh:
+        write(tmp_path / "mesh.yaml", *shop(mesh.hosts[1]))
+        mesh.endpoints("cart", mesh.hosts[:1])
+        servers = [*xds.bootstrap(PLANE)["xds_servers"], {"server_uri": f"file://{tmp_path}"}]
+        mesh.network.refuse(PLANE)
+        async with channel_on(mesh, tmp_path, xds_servers=servers) as channel:
+            assert await ask(channel) == mesh.hosts[1]
+            mesh.network.restore(PLANE)
+            await mesh.plane.wait_for_ack("EDS")
+            await trio.sleep(1)
+            assert await ask(channel) == mesh.hosts[0]
+
+
+async def test_a_control_plane_may_be_the_fallback_of_files(autojump_clock, tmp_path):
+    async with Mesh.run(2) as mesh:
+        servers = [{"server_uri": f"file://{tmp_path}/mesh.yaml"}, *xds.bootstrap(PLANE)["xds_servers"]]
+        mesh.endpoints("cart", mesh.hosts[:1])
+        async with channel_on(mesh, tmp_path, xds_servers=servers) as channel:
+            assert await ask(channel) == mesh.hosts[0]
+            write(tmp_path / "mesh.yaml", *shop(mesh.hosts[1]))
+            await trio.sleep(3)
+            assert await ask(channel) == mesh.hosts[1]
+            await mesh.plane.wait_for_streams(0)
+
+
+async def test_resources_of_files_are_not_kept_in_the_cache(autojump_clock, tmp_path):
+    async with Mesh.run(1) as mesh:
+        write(tmp_path / "mesh.yaml", *shop(mesh.hosts[0]))
+        cache = {"trxds.cache": {"directory": str(tmp_path / "cache")}}
+        async with channel_on(mesh, tmp_path / "mesh.yaml", **cache) as channel:
+            await ask(channel)
+            await trio.sleep(5)
+        assert not (tmp_path / "cache").exists()
+
+
+async def test_no_load_is_reported_where_resources_come_from_files(autojump_clock, tmp_path):
+    async with Mesh.run(1) as mesh:
+        found = shop(mesh.hosts[0])
+        write(tmp_path / "mesh.yaml", *found[:2], {**found[2], "lrs_server": {"self": {}}}, found[3])
+        async with channel_on(mesh, tmp_path) as channel:
+            await ask(channel)
+            await trio.sleep(30)
+            assert [each.uri for each in channel.admin_view().client.xds_channels] == [f"file://{tmp_path}"]
+
+
+async def test_an_unchanged_resource_stays_the_same_object_when_another_one_changes(autojump_clock, tmp_path):
+    async with Mesh.run(2) as mesh:
+        file = tmp_path / "mesh.yaml"
+        write(file, *shop(mesh.hosts[0]))
+        async with channel_on(mesh, file) as channel:
+            await ask(channel)
+            before = {each.type.kind: each.value for each in channel.admin_view().client.resources}
+            write(file, *shop(mesh.hosts[1]))
+            await trio.sleep(3)
+            after = {each.type.kind: each.value for each in channel.admin_view().client.resources}
+            assert [kind for kind in before if before[kind] is not after[kind]] == ["EDS"]
+
+
+async def test_channels_of_a_shared_client_get_what_they_name_as_they_come(autojump_clock, tmp_path):
+    async with Mesh.run(1) as mesh:
+        write(tmp_path / "mesh.yaml", *shop(mesh.hosts[0]), xds.listener("kiosk", routes="routes"))
+        bootstrap = {"xds_servers": [{"server_uri": f"file://{tmp_path}"}]}
+        async with trxds.open_xds_client(bootstrap=bootstrap, network=mesh.network) as client:
+            for target in ("xds:///shop", "xds:///kiosk", "xds:///shop"):
+                async with trxds.open_channel(target, xds=client, network=mesh.network) as channel:
+                    assert await ask(channel) == mesh.hosts[0]
+                await trio.sleep(2)
+
+
+async def test_an_explanation_of_a_call_works_as_with_a_control_plane(autojump_clock, tmp_path):
+    async with Mesh.run(1) as mesh:
+        write(tmp_path / "mesh.yaml", *shop(mesh.hosts[0]))
+        async with channel_on(mesh, tmp_path) as channel:
+            await ask(channel)
+            assert (await channel.explain(METHOD)).host == mesh.hosts[0]

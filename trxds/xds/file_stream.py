@@ -1,0 +1,153 @@
+"""A `file:` server: resources come from watched files, by the rules of ADS, and there is no control plane.
+
+Each version of the files is like one stream to a server: it answers every request with what the files have, and says
+of the rest that it does not exist. A version with an error is like a server that cannot be reached. So what is accepted
+stays in use, a better or worse server of the bootstrap takes its turn (A71), and operators see what they always see.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+
+import trio
+
+from trxds.core.conflating_queue import ConflatingQueue
+from trxds.core.observers import Observers
+from trxds.resources.types import RESOURCE_TYPES, ParseContext, ResourceType
+from trxds.transport.run_in_thread import run_in_thread
+
+from .ads_stream import ReviewServers, run_in_slices
+from .ads_stream_state import AdsStreamState
+from .discovery_response import ParsedResource, ParsedResponse, read_resource
+from .resource import Resource
+from .resource_files import FileResource, FilesContent, ResourceFiles
+from .watch_registry import WatchRegistry
+from .xds_channel import XdsChannel
+from .xds_telemetry import XdsTelemetry
+
+log = logging.getLogger("trxds.xds")
+
+POLL_INTERVAL = 1.0  # seconds between two looks at the files
+
+
+class FileStream:
+    """Keep the resources of a `file:` server up to date for as long as `run` runs."""
+
+    kind = "files"
+
+    def __init__(
+        self,
+        state: AdsStreamState,
+        watches: WatchRegistry,
+        review: ReviewServers,
+        xds_channel: XdsChannel,
+        context: ParseContext,
+        observers: Observers,
+    ) -> None:
+        self.server = state.server
+        self.xds_channel = xds_channel
+        self._state = state
+        self._watches = watches
+        self._review = review
+        self._context = context
+        self._telemetry = XdsTelemetry(self.server.uri, observers)
+        self._files = ResourceFiles(self.server.files)
+        self._content = FilesContent()
+        self._requested: dict[ResourceType, frozenset[str]] = {}  # the names of the last requests
+        self._answered: dict[ResourceType, frozenset[str]] = {}  # those of them that this version has answered
+        self._responses = 0
+        self._wakeup: ConflatingQueue[None] = ConflatingQueue()
+        self._scope = trio.CancelScope()
+
+    def subscription_changed(self) -> None:
+        self._wakeup.put("subscription", None)
+
+    def close(self) -> None:
+        """End it for good: another server has replaced this one."""
+        self._state.close()
+        self._telemetry.server_dropped()
+        self._scope.cancel(reason="another xDS server has taken over")
+
+    async def run(self) -> None:
+        with self._scope:
+            while not self._state.has_subscriptions:
+                await self._wakeup.next()
+            while True:
+                content = await run_in_thread(self._files.read_if_changed)
+                if content is not None:
+                    self._begin(content)
+                await self._answer()
+                await self._wakeup.next(trio.current_time() + POLL_INTERVAL)
+
+    def _begin(self, content: FilesContent) -> None:
+        """Begin a new version of the files."""
+        now = trio.current_time()
+        if content.problems:
+            for problem in content.problems:
+                log.warning("xDS server %s: %s", self.server.uri, problem)
+            if self._state.is_connected:
+                self._state.stream_ended("the files have changed", now)
+            # Without a stream this is a failure: the new version answers nothing.
+            self._state.stream_ended(content.error, now)
+            self.xds_channel.note_files(content.error)
+            self._telemetry.stream_failed(content.error)
+            self._watches.publish(self._review(self._state, ()))
+            return
+        log.info("xDS server %s: version %s of the files", self.server.uri, content.version)
+        if not self._state.is_connected:
+            self._state.stream_opened()
+            self._requested = {}
+            self.xds_channel.note_files("")
+            self._telemetry.stream_connected()
+        self._content, self._answered = content, {}
+
+    async def _answer(self) -> None:
+        """Answer the requests for names that this version has not answered, all of them as one update."""
+        touched: dict[Resource, None] = {}
+        while self._take_requests():
+            for type, names in self._requested.items():
+                unanswered = names - self._answered.get(type, frozenset())
+                self._answered[type] = names
+                if unanswered:
+                    touched |= dict.fromkeys(await self._answer_type(type, unanswered))
+        if touched:
+            changes = self._review(self._state, touched)
+            for state in changes.values():
+                if problem := state.error or state.ambient:
+                    log.warning("%s", problem.message)
+            self._watches.publish(changes)
+
+    def _take_requests(self) -> bool:
+        """Take the requests that are there; return whether names are unanswered."""
+        now = trio.current_time()
+        while (request := self._state.next_request(now)) is not None:
+            self._telemetry.request_sent(request)
+            self._state.sent(request, now)
+            self._requested[RESOURCE_TYPES[request.type_url]] = frozenset(request.resource_names)
+        return self._state.is_connected and any(
+            names - self._answered.get(type, frozenset()) for type, names in self._requested.items()
+        )
+
+    async def _answer_type(self, type: ResourceType, names: Iterable[str]) -> Iterable[Resource]:
+        self._responses += 1
+        found = {name: self._content.resources.get((type.type_url, name)) for name in sorted(names)}
+        items = [await self._read(type, each) for each in found.values() if each is not None]
+        absent = tuple(name for name, each in found.items() if each is None)
+        version, nonce = self._content.version, str(self._responses)
+        response = ParsedResponse(type, version, nonce, tuple(items), removed=absent, partial=True)
+        self._telemetry.response_received(response)
+        return self._state.received(response, trio.current_time())
+
+    async def _read(self, type: ResourceType, found: FileResource) -> ParsedResource:
+        """Return the resource as ADS would; an error has its place in the files too."""
+        before = self._state.parsed_resources(type)
+        known = before.get((found.value.type_url, found.value.value))
+        # The lines of a refused resource may have changed, though its bytes have not.
+        reused = before if known is not None and not known.errors else {}
+        item = await run_in_slices(read_resource(found.value, type, reused, self._context, set()))
+        if not item.parsed.errors:
+            return item
+        errors = tuple(f"{found.place}: {error}" for error in item.parsed.errors)
+        return replace(item, parsed=replace(item.parsed, errors=errors))

@@ -1,0 +1,276 @@
+"""The last accepted resources, kept on disk for a start at which no xDS server answers.
+
+Two tasks in the xDS client's nursery: one writes what was accepted, soon and in a thread, so that no update waits for a
+disk; the other gives an authority what was read at the start, if none of its servers answers. What is read is parsed
+and validated as if the server had sent it now. A server is never told of it: it gets no versions, so it sends all.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import trio
+
+from trxds.core.clock import Clock
+from trxds.core.conflating_queue import ConflatingQueue
+from trxds.core.plural import plural
+from trxds.resources.protos import AnyProto
+from trxds.resources.types import RESOURCE_TYPES, ParseContext
+from trxds.transport.run_in_thread import run_in_thread
+
+from .ads_stream import run_in_slices
+from .ads_stream_state import AdsStreamState
+from .authority import Authority, RestoredResource
+from .bootstrap import is_file
+from .cache_directory import CacheDirectory
+from .cache_file import CachedResource, DamagedCacheError, decode_cache, encode_cache
+from .discovery_response import NO_BYTES, describe_errors, read_resource
+from .resource import Changes, Key, Resource, UpdateMetadata
+from .resource_names import authority_of
+
+log = logging.getLogger("trxds.xds")
+
+START_TIMEOUT = 15.0  # seconds without any answer after which a start goes on with the cache; as A57's resource timer
+WRITE_DELAY = 1.0  # seconds in which changes gather before they are written
+REFRESH_INTERVAL = 3600.0  # seconds after which an unchanged cache is written again, to show that it is still current
+
+
+@dataclass(frozen=True, slots=True)
+class CacheLocation:
+    """The file of a client's cache. Resources that were current longer ago than `max_age` seconds are not used."""
+
+    directory: CacheDirectory
+    key: str
+    max_age: float
+
+    def __str__(self) -> str:
+        return str(self.directory.file(self.key))
+
+    def read(self) -> list[CachedResource]:
+        """Return the resources of the file; none if there is no file. It blocks, so it is for a thread."""
+        data = self.directory.read(self.key)
+        return decode_cache(data) if data is not None else []
+
+
+class ResourceCache:
+    """The cache of one xDS client.
+
+    `contexts` has the parsers' settings by server; `servers` returns the present servers. Watchers get what changes by
+    `publish`, and observers the resources by `report`.
+    """
+
+    def __init__(
+        self,
+        location: CacheLocation,
+        authorities: Mapping[str | None, Authority],
+        contexts: Mapping[str, ParseContext],
+        servers: Callable[[], Iterable[AdsStreamState]],
+        publish: Callable[[Changes], None],
+        report: Callable[[Iterable[Resource]], None],
+    ) -> None:
+        self._location = location
+        self._authorities = authorities
+        self._contexts = contexts
+        self._servers = servers
+        self._publish = publish
+        self._report = report
+        self._entries: dict[Key, CachedResource] = {}
+        self._live: set[Key] = set()  # those that are watched and came from a server
+        self._answered_at: dict[str, float] = {}  # when each server was last known to answer, in seconds since 1970
+        self._changes: ConflatingQueue[None] = ConflatingQueue()  # wakes the writer
+        self._events: ConflatingQueue[None] = ConflatingQueue()  # wakes the task that waits for servers
+        self._problem = ""  # the last failure to write, so that it is logged once
+        for authority in authorities.values():
+            authority.cache_pending = True
+
+    def __repr__(self) -> str:
+        return f"<ResourceCache {self._location}, {plural(len(self._entries), 'resource')}>"
+
+    @property
+    def stale(self) -> str:
+        """Describe the resources in use that are from the cache; empty if there are none."""
+        stale = [each for authority in self._authorities.values() for each in authority.stale]
+        if not stale:
+            return ""
+        since = min(each.accepted.stale_since for each in stale if each.accepted is not None)
+        first = f'{stale[0].type.kind} resource "{stale[0].name}"'
+        more = f" and {plural(len(stale) - 1, 'more resource')}" if stale[1:] else ""
+        verb = "are" if stale[1:] else "is"
+        return f"{first}{more} {verb} stale: from the cache on disk ({self._location}), current until {since}"
+
+    def note(self, resources: Iterable[Resource]) -> None:
+        """Note that the state of these resources or of a server has changed. Synchronous, and without I/O."""
+        for resource in resources:
+            if self._note(resource):
+                self._changes.put("resources", None)
+        self._events.put("change", None)
+
+    def _note(self, resource: Resource) -> bool:
+        """Take over the state of a resource; return whether the cache has changed."""
+        key, update = resource.key, resource.accepted
+        if not resource.wanted:
+            self._note_unwatched(key)
+            return False
+        if resource.is_stale or (resource.value is None and not resource.absent):
+            return False  # there is nothing new: no server has sent a version that was accepted
+        if resource.value is None or resource.ignored_deletion:
+            # A server that never answered has deleted nothing: its silence is the reason to have a cache.
+            is_answer = self._authorities[authority_of(resource.name)].has_answered
+            self._live.discard(key)
+            return is_answer and self._entries.pop(key, None) is not None
+        if update is None or update.raw == NO_BYTES or is_file(update.server):
+            return False
+        self._live.add(key)
+        before = self._entries.get(key)
+        if before is not None and before.raw is update.raw and before.version == update.version:
+            return False
+        epoch = Clock.now().epoch
+        self._answered_at[update.server] = epoch + trio.current_time()
+        times = epoch + update.at, epoch + trio.current_time()
+        self._entries[key] = CachedResource(resource.name, update.raw, update.version, update.server, *times)
+        return True
+
+    def _note_unwatched(self, key: Key) -> None:
+        # A program closes its channels before it ends. What they used stays, until it is too old.
+        if key in self._live:
+            self._live.discard(key)
+            entry = self._entries[key]
+            self._entries[key] = replace(entry, current_at=self._answered_at[entry.server])
+
+    async def run(self) -> None:
+        """Read the cache once, and keep it until cancelled."""
+        found = await self._read()
+        for key, each in found.items():
+            self._entries.setdefault(key, each)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._write_changes, name="xds cache/write")
+            await self._supply(found)
+
+    # -- reading
+
+    async def _read(self) -> dict[Key, CachedResource]:
+        try:
+            # Until it is read, watchers get no error in place of its values, so a disk that hangs must not take longer.
+            with trio.fail_after(START_TIMEOUT):
+                found = await run_in_thread(self._location.read)
+        except trio.TooSlowError:
+            log.warning("the resource cache %s is ignored: it is not read within %g s", self._location, START_TIMEOUT)
+            return {}
+        except DamagedCacheError as error:
+            text = "the resource cache %s is ignored: %s; delete it, or leave it to be replaced"
+            log.warning(text, self._location, error)
+            return {}
+        except OSError as error:
+            log.warning("the resource cache %s is ignored: %s", self._location, error)
+            return {}
+        now, max_age = Clock.now().epoch + trio.current_time(), self._location.max_age
+        # A time in the future is one of a clock that was wrong, so nothing is known of the age.
+        fresh = [each for each in found if abs(now - each.current_at) <= max_age and each.raw[0] in RESOURCE_TYPES]
+        if found and not fresh:
+            log.warning("the resource cache %s is ignored: all of it is older than %g s", self._location, max_age)
+        return {(RESOURCE_TYPES[each.raw[0]], each.name): each for each in fresh}
+
+    async def _supply(self, found: Mapping[Key, CachedResource]) -> None:
+        """Give each authority its part of the cache, unless one of its servers answers."""
+        waiting = dict(self._authorities)
+        while waiting:
+            now = trio.current_time()
+            for name, authority in tuple(waiting.items()):
+                if authority.has_answered:
+                    del waiting[name]
+                elif authority.outage or authority.watched_since + START_TIMEOUT <= now:
+                    del waiting[name]
+                    await self._use(authority, [each for each in found.values() if authority_of(each.name) == name])
+            deadlines = (authority.watched_since + START_TIMEOUT for authority in waiting.values())
+            await self._events.next(min(deadlines, default=now))
+        await trio.sleep_forever()
+
+    async def _use(self, authority: Authority, found: Iterable[CachedResource]) -> None:
+        cached = {}
+        for each in found:
+            if (restored := await self._parse(each)) is not None:
+                cached[RESOURCE_TYPES[each.raw[0]], each.name] = restored
+        # Only now: a server may have answered meanwhile, and then nothing of this is used.
+        changes = authority.use_cached(cached)
+        self._publish(changes)
+        self._report(authority.stale)
+        if authority.has_answered:
+            return
+        reason = authority.outage or f"no answer within {START_TIMEOUT:g} s"
+        if cached:
+            text = "no xDS server has answered (%s): until one does, the cache %s is used, and may be out of date: %s"
+            log.warning(text, reason, self._location, plural(len(cached), "resource"))
+        else:
+            log.warning("no xDS server has answered (%s), and the cache %s has nothing", reason, self._location)
+
+    async def _parse(self, cached: CachedResource) -> RestoredResource | None:
+        """Return the resource as if its server had sent it; None, with a warning, if it would be refused."""
+        type_url, value = cached.raw
+        type, context = RESOURCE_TYPES[type_url], self._contexts.get(cached.server)
+        if context is None:
+            return None
+        message = AnyProto(type_url=type_url, value=value)
+        item = await run_in_slices(read_resource(message, type, {}, context, set()))
+        errors = item.parsed.errors or (() if item.parsed.name == cached.name else ("it has another name",))
+        if errors:
+            text = '%s resource "%s" of the cache %s is refused: %s; delete the file, or leave it to be replaced'
+            log.warning(text, type.kind, cached.name, self._location, describe_errors(errors, type))
+            return None
+        clock = Clock.now()
+        at, current = cached.accepted_at - clock.epoch, cached.current_at - clock.epoch
+        update = UpdateMetadata(cached.version, cached.raw, at, cached.server, clock.text(at), clock.text(current))
+        return update, item.parsed
+
+    # -- writing
+
+    async def _write_changes(self) -> None:
+        refresh = min(REFRESH_INTERVAL, self._location.max_age / 4)
+        while True:
+            has_changed = bool(await self._changes.next(trio.current_time() + refresh))
+            if has_changed or self._live:
+                await trio.sleep(WRITE_DELAY)  # a start brings many changes, one after the other
+                await self._write()
+
+    async def _write(self) -> None:
+        now = Clock.now().epoch + trio.current_time()
+        self._answered_at |= {each.server.uri: now for each in self._servers() if each.is_answering}
+        old = [key for key, each in self._entries.items() if key not in self._live and self._is_old(each, now)]
+        for key in old:
+            del self._entries[key]
+        work = _Write(self._location, dict(self._entries), frozenset(self._live), dict(self._answered_at), now)
+        try:
+            await run_in_thread(work.run)
+        except OSError as error:
+            if str(error) != self._problem:
+                text = "the resource cache %s cannot be written: %s; the next start needs an xDS server"
+                log.warning(text, self._location, error)
+            self._problem = str(error)
+        else:
+            if self._problem:
+                log.info("the resource cache %s is written again", self._location)
+            self._problem = ""
+
+    def _is_old(self, entry: CachedResource, now: float) -> bool:
+        return abs(now - entry.current_at) > self._location.max_age
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """One version of the file; a thread makes it of copies, since it takes time."""
+
+    location: CacheLocation
+    entries: Mapping[Key, CachedResource]
+    live: frozenset[Key]
+    answered_at: Mapping[str, float]
+    now: float
+
+    def run(self) -> None:
+        directory = self.location.directory
+        directory.replace(self.location.key, encode_cache(map(self._timed, self.entries.items())))
+        directory.remove_old(self.now, self.location.max_age)
+
+    def _timed(self, item: tuple[Key, CachedResource]) -> CachedResource:
+        key, entry = item
+        return replace(entry, current_at=self.answered_at[entry.server]) if key in self.live else entry
