@@ -116,8 +116,8 @@ async def open_xds_client(
     The channels share its streams to the control plane, its cache, and the counts of circuit breakers (A32). The
     arguments are those of `open_channel`; `telemetry` observes the client and not the channels, and its target is
     "#shared" (A78), which is also that of the cache on disk. With `mirroring` it reads `request_mirror_policies`, and
-    its channels may have an argument of that name (`docs/how-to/mirroring.md`). Channels that are open when the block is
-    left keep their configuration; calls that wait for one fail.
+    its channels may have an argument of that name (`docs/how-to/mirroring.md`). Channels that are open when the block
+    is left keep their configuration; calls that wait for one fail.
 
     Raises `ValueError` for the name of a built-in policy or filter, `BootstrapError` for a bad bootstrap, and
     `RuntimeError` outside of Trio, before anything runs. Leaving is always a checkpoint, and entering is none.
