@@ -72,6 +72,7 @@ SHELLS = frozenset(
         "transport/keepalive.py",
         "transport/outgoing_messages.py",
         "transport/pool.py",
+        "transport/connection_age.py",
         "transport/connection_race.py",
         "transport/reader.py",
         "transport/resolve.py",
@@ -81,6 +82,7 @@ SHELLS = frozenset(
         "transport/tls.py",
         "transport/transport.py",
         "transport/waiter.py",
+        "transport/working_connections.py",
         "transport/writer.py",
     }
 )

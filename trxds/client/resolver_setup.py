@@ -37,6 +37,9 @@ class ResolverInterface(Protocol):
     def re_resolve(self, name: str) -> None:
         """Resolve this DNS name again, because its addresses seem to be out of date. Synchronous."""
 
+    def re_resolve_all(self) -> None:
+        """Resolve all DNS names again soon. Synchronous."""
+
     @property
     def request_re_resolution(self) -> Callable[[], object] | None:
         """Return the function to call when a host is lost, if there is one. It is synchronous."""
@@ -54,6 +57,7 @@ class ResolverSetup:
     the certificates that a control plane may name (A29); `services` run as long as the channel. `throttling` is that of
     retries (A6), and `str(first_wait)` names the object of a first call's wait. With `sticky_aggregates` sessions stay
     in their leaf of an aggregate. `health_check_service` is the name to ask hosts for, None to ask none (A17).
+    `max_connections` is how many connections each host may have, unless its cluster says it (A105).
     """
 
     authority: str
@@ -70,6 +74,7 @@ class ResolverSetup:
     first_wait: object = "a configuration from the control plane"
     sticky_aggregates: bool = False
     health_check_service: str | None = None
+    max_connections: int = 1
 
 
 OVERRIDE_HOST_VARIABLE = "GRPC_EXPERIMENTAL_XDS_ENABLE_OVERRIDE_HOST"

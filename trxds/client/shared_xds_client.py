@@ -204,6 +204,7 @@ def make_client(
         override_host=is_override_host_enabled(os.environ),
         aggregate_lb_policy=_switch("GRPC_XDS_AGGREGATE_CLUSTER_BACKWARD_COMPAT") == "true",  # A75
         per_try_timeout=_switch("TRXDS_XDS_PER_TRY_TIMEOUT") == "true",  # A44 has it ignored
+        connection_scaling=_switch("GRPC_EXPERIMENTAL_XDS_MAX_CONCURRENT_STREAMS_CONNECTION_SCALING") == "true",  # A105
     )
     a88 = is_a88_enabled(os.environ)
     return XdsClient(

@@ -12,6 +12,7 @@ from random import Random
 from typing import ClassVar
 
 from trxds.core.connectivity import Connectivity
+from trxds.core.plural import plural
 from trxds.core.resource_status import ResourceStatus, error_with_note
 from trxds.core.status import Status
 from trxds.resources.endpoint import DropOverload
@@ -68,14 +69,18 @@ class ClusterImpl:
             Connectivity.READY if drops_all else report.state,
             picker,
             children={_CHILD: config.child},
-            subtree=SubtreeSettings(security=self._update_security(config, inputs.endpoints)),
+            # A105: also if it is unset, and then the service config has no say.
+            subtree=SubtreeSettings(
+                self._update_security(config, inputs.endpoints), max_connections=config.max_connections or 1
+            ),
         )
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
         config: ClusterImplConfig = inputs.config
         shares = [f"{share.category} {share.per_million / 10_000:g}%" for share in config.drops]
         in_flight = self._call_counter(config).rpcs
-        return f"{in_flight} of {config.max_requests} RPCs in flight, drops: {', '.join(shares) or 'none'}"
+        limit = f", at most {plural(config.max_connections, 'connection')} to a host" if config.max_connections else ""
+        return f"{in_flight} of {config.max_requests} RPCs in flight, drops: {', '.join(shares) or 'none'}{limit}"
 
     def _update_security(self, config: ClusterImplConfig, endpoints: Endpoints) -> Security | None:
         """Return the cluster's security: the same object while its TLS settings are equal, or all would reconnect."""

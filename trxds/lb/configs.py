@@ -76,7 +76,8 @@ class ClusterImplConfig(LbPolicyConfig):
     """The configuration of `cluster_impl` (A32, A37).
 
     `limited_by` is the status of the resource that sets `max_requests`, `dropped_by` of the one that has `drops`.
-    `hostname` is that of all hosts of a LOGICAL_DNS cluster (A81). With `lrs`, load is reported.
+    `hostname` is that of all hosts of a LOGICAL_DNS cluster (A81). With `lrs`, load is reported. `max_connections` is
+    how many connections each host may have (A105), None if the resource does not say.
     """
 
     policy: ClassVar[str] = "xds_cluster_impl_experimental"
@@ -90,6 +91,7 @@ class ClusterImplConfig(LbPolicyConfig):
     lrs: LoadReporting | None = None
     limited_by: ResourceStatus | None = None
     dropped_by: ResourceStatus | None = None
+    max_connections: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

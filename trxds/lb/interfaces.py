@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
 from trxds.core.conflating_queue import ConflatingQueue
+from trxds.core.connection_limit import ConnectionLimit
 from trxds.core.connectivity import Connectivity
 from trxds.core.status import Status
 
@@ -58,6 +59,12 @@ class SubchannelPoolInterface(Protocol):
 
     def lease(self, address: str, queue: ConflatingQueue[Any]) -> Lease:
         """Lease the subchannel; each later change of its state is a message `("host", address)` in `queue`."""
+
+    def with_limit(self, limit: ConnectionLimit) -> SubchannelPoolInterface:
+        """Return a pool whose hosts may have so many connections each, of which one that is leased twice has the more.
+
+        The limit may change while the pool is in use (A105).
+        """
 
     def with_security(self, security: Callable[[str], Hashable]) -> SubchannelPoolInterface:
         """Return a pool whose hosts are reached as `security(address)` says; this one if its credentials ignore it.

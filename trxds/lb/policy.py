@@ -75,10 +75,13 @@ class SubtreeSettings:
 
     `security` says how its hosts are reached (A29); with another one the children are replaced, and the old ones go on
     picking until the new ones can. `collects`, if any, is where the policies below attach their trackers.
+    `max_connections` is how many connections each host may have for want of streams, None if others say it (A105); a
+    policy that has said it once goes on to do so.
     """
 
     security: Security | None = None
     collects: HostTrackers | None = None
+    max_connections: int | None = None
 
 
 NO_SETTINGS = SubtreeSettings()
