@@ -15,8 +15,10 @@ import trxds
 import trxds.admin
 from trxds import Connectivity, RpcError, StatusCode
 from trxds.testing import resources as xds
+from trxds.testing import server_streaming
 
 SERVICE_CONFIG_GUARD = "GRPC_EXPERIMENTAL_MAX_CONCURRENT_STREAMS_CONNECTION_SCALING"
+WATCH = "/grpc.health.v1.Health/Watch"
 XDS_GUARD = "GRPC_EXPERIMENTAL_XDS_MAX_CONCURRENT_STREAMS_CONNECTION_SCALING"
 
 
@@ -461,6 +463,102 @@ async def test_without_its_guard_the_cluster_has_no_say(autojump_clock, monkeypa
     async with one_host_of_a_cluster(0) as (mesh, _, held):
         await held.begin(2)
         assert held.answered == [1] and connections(mesh) == [1]
+
+
+# -- beside other features
+
+
+class Watches:
+    """The health service of a host that serves."""
+
+    def __init__(self):
+        self.connections = []  # the client's name for the connection of each watch
+
+    async def watch(self, request, call):
+        self.connections.append(call.peer)
+        yield bytes([8, 1])
+        await trio.sleep_forever()
+
+
+@asynccontextmanager
+async def watched(**options):
+    """A host that allows two streams, of which its watch takes one."""
+    health = Watches()
+    async with hosts_in_memory(0) as mesh:
+        await mesh.add_host(max_concurrent_streams=2, handlers={WATCH: server_streaming(health.watch)})
+        mesh.points_to(*mesh.hosts)
+        config = allows(2, "round_robin") | {"healthCheckConfig": {"serviceName": ""}}
+        async with mesh.channel(service_config=config, **options) as channel, trio.open_nursery() as nursery:
+            yield mesh, channel, Held(channel, nursery), health
+            nursery.cancel_scope.cancel()
+
+
+async def test_the_health_of_a_host_is_watched_once_whatever_the_number_of_its_connections(autojump_clock):
+    async with watched() as (mesh, _, held, health):
+        await held.begin(3)
+        assert connections(mesh) == [2, 2] and len(health.connections) == 1
+
+
+async def test_the_watch_moves_to_a_connection_that_is_left_and_the_host_stays_healthy(autojump_clock):
+    async with watched() as (mesh, channel, held, health):
+        await held.begin(2)
+        states = []
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(record_states, channel, states)
+            await wait_all_tasks_blocked()
+            mesh.servers[mesh.hosts[0]].connections[0].goaway()
+            await trio.sleep(0.1)
+            nursery.cancel_scope.cancel()
+        assert len(set(health.connections)) == 2 and states == [Connectivity.READY]
+
+
+async def record_states(channel, states):
+    async for state in channel.states():
+        states.append(state)
+
+
+class Opened(trxds.Observer):
+    def __init__(self):
+        self.open = 0
+
+    def connection_opened(self, address, security):
+        self.open += 1
+
+    def connection_closed(self, address, security, why):
+        self.open -= 1
+
+
+async def test_metrics_count_every_connection(autojump_clock):
+    async with one_host(3) as (mesh, channel, held):
+        opened = Opened()
+        with channel.observed_by(opened):
+            await held.begin(3)
+            assert opened.open == 3
+            mesh.servers[mesh.hosts[0]].connections[0].goaway()
+            await trio.sleep(0.01)
+            assert opened.open == 2
+
+
+async def test_a_call_that_waits_for_a_stream_counts_for_the_circuit_breaker(autojump_clock):
+    async with one_host_of_a_cluster(1) as (mesh, channel, held):
+        limits = {"thresholds": [{"max_requests": 2}], **scaled(1)["circuit_breakers"]}
+        mesh.plane.put(xds.cluster("cart") | {"circuit_breakers": limits})
+        await held.begin(2)
+        with pytest.raises(RpcError, match="circuit breaker drop"):
+            await ask(channel, timeout=5)
+        await held.end(2)
+        await held.begin(1)
+        assert not held.failed  # a call that was cancelled in the queue counts no more
+
+
+async def test_an_idle_channel_closes_all_connections_of_a_host(autojump_clock):
+    async with one_host(2, idle_timeout=60) as (mesh, channel, held):
+        await held.begin(2)
+        await held.end(1)
+        await held.end(2)
+        assert connections(mesh) == [0, 0]
+        await trio.sleep(100)
+        assert channel.state is Connectivity.IDLE and connections(mesh) == []
 
 
 # -- what operators see
