@@ -14,6 +14,7 @@ from trio.testing import wait_all_tasks_blocked
 import trxds
 import trxds.admin
 from trxds import Connectivity, RpcError, StatusCode
+from trxds.admin import state_stream
 from trxds.testing import resources as xds
 from trxds.testing import server_streaming
 
@@ -587,3 +588,19 @@ async def test_channelz_has_the_goaway_of_a_connection(autojump_clock):
             found = (await tool.ask("GetSubchannel", subchannel_id=ref.subchannel_id)).subchannel
             goaways = [each.data.HasField("received_goaway_error") for each in await tool.sockets(found)]
         assert goaways == [True, False]
+
+
+async def test_an_explanation_has_the_connections_of_the_host_and_the_calls_that_wait(autojump_clock):
+    async with one_host_of_a_cluster(2) as (mesh, channel, held):
+        await held.begin(4)
+        text = str(await channel.explain("/shop.Cart/Add"))
+    assert f"goes to {mesh.hosts[0]} (READY, 2 of at most 2 connections, 2 calls wait for a stream)" in text
+    assert "at most 2 connections to a host" in text
+
+
+async def test_the_state_stream_has_each_connection_with_its_streams(autojump_clock):
+    async with one_host(2, streams=2) as (_, channel, held):
+        await held.begin(5)
+        async with state_stream.open(channel) as opened:
+            rows = (await opened.snapshot())["connections"].values()
+    assert [(row["state"], row["streams"]) for row in rows] == [("READY", 2), ("READY", 2)]

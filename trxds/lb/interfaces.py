@@ -32,6 +32,9 @@ class SubchannelInterface(Protocol):
     def health(self) -> Status | None:
         """The health of a READY host (A17): OK if it takes calls, None until it has said so, otherwise why not."""
 
+    def describe_connections(self) -> str:
+        """Return how many connections it has of how many, and the calls that wait; empty for one that has room."""
+
     def request_connection(self) -> None:
         """Start to connect if the subchannel is IDLE. Does not block."""
 

@@ -15,13 +15,17 @@ from trxds.core.status import Status
 
 @dataclass(frozen=True, slots=True)
 class PickedSubchannel:
-    """The RPC is sent to this host."""
+    """The RPC is sent to this host.
+
+    `connections` says how many it has, and how many calls wait for a stream there; it is empty for one that has room.
+    """
 
     address: str
     state: Connectivity
+    connections: str = ""
 
     def __str__(self) -> str:
-        return f"goes to {self.address} ({self.state.name})"
+        return f"goes to {self.address} ({', '.join(filter(None, (self.state.name, self.connections)))})"
 
 
 @dataclass(frozen=True, slots=True)

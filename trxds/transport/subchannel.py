@@ -129,6 +129,10 @@ class Subchannel:
         self._set_attempt(Connectivity.CONNECTING)
         self._context.start(self)
 
+    def describe_connections(self) -> str:
+        """Return in words what a call finds, as `2 of at most 3 connections`; empty for one that has room."""
+        return self.working.describe()
+
     def set_max_connections(self, number: int) -> None:
         """Set how many connections its users allow, of whom the most generous counts (A105). It closes none."""
         self.working.max = min(number, self._context.max_connections_cap)

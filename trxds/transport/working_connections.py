@@ -12,6 +12,7 @@ from functools import partial
 
 import trio
 
+from trxds.core.plural import plural
 from trxds.core.status import unavailable
 
 from .client_stream import ClientStream
@@ -56,6 +57,12 @@ class WorkingConnections:
     def __repr__(self) -> str:
         streams = sum([len(each.streams.open) for each in self.nurseries]) + self.num_waiting
         return f"{streams} streams" + (f" on {len(self)} connections" if len(self) > 1 else "")
+
+    def describe(self) -> str:
+        """Return how many connections there are of how many, and the calls that wait; empty for one that has room."""
+        several = f"{len(self)} of at most {plural(self.max, 'connection')}" if max(self.max, len(self)) > 1 else ""
+        waiting = f"{plural(self.num_waiting, 'call')} wait for a stream" if self.num_waiting else ""
+        return ", ".join(filter(None, (several, waiting)))
 
     @property
     def num_waiting(self) -> int:
