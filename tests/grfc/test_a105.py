@@ -313,6 +313,18 @@ async def test_a_connection_that_ends_makes_room_for_another(autojump_clock):
         assert held.answered == [1, 2, 3] and connections(mesh) == [1, 1, 1]
 
 
+async def test_a_connection_without_stream_identifiers_leaves_new_calls_to_the_other(autojump_clock):
+    async with one_host(2, streams=2) as (_, channel, held):
+        await held.begin(3)
+        await held.end(1)
+        first, second = subchannel(channel).working.nurseries
+        first.http2.engine._streams.next_id = 2**31 - 1
+        await held.begin(1)
+        await held.end(2)
+        await held.begin(1)
+        assert held.answered == [1, 2, 3, 4, 5] and first.error is not None and len(second.streams.open) == 2
+
+
 async def test_waiting_calls_stay_when_one_of_two_connections_is_lost(autojump_clock):
     async with one_host(2) as (mesh, channel, held):
         await held.begin(3)

@@ -153,6 +153,8 @@ class Connection:
         if request.metadata and (problem := self._headers.size_error(request, now)) is not None:
             stream.fail(problem)
         elif streams.waiting or not streams.has_room():
+            if self.error is not None:
+                return None  # no identifier is left
             streams.waiting[stream] = None
             streams.begin_waiting()
             self.inline_reads.reclaim()
