@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 import trio
@@ -19,6 +22,7 @@ from trxds.testing import resources as xds
 from trxds.testing import server_streaming
 
 SERVICE_CONFIG_GUARD = "GRPC_EXPERIMENTAL_MAX_CONCURRENT_STREAMS_CONNECTION_SCALING"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "calls.md"
 WATCH = "/grpc.health.v1.Health/Watch"
 XDS_GUARD = "GRPC_EXPERIMENTAL_XDS_MAX_CONCURRENT_STREAMS_CONNECTION_SCALING"
 
@@ -404,6 +408,14 @@ async def test_a_cluster_allows_more_connections_to_each_host(autojump_clock):
     async with one_host_of_a_cluster(2) as (mesh, _, held):
         await held.begin(3)
         assert held.answered == [1, 2] and connections(mesh) == [1, 1]
+
+
+async def test_the_document_has_the_fields_of_a_cluster(autojump_clock):
+    [block] = re.findall(r"^```json\n(.*?)^```$", DOCUMENT.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    async with one_host_of_a_cluster(1) as (mesh, _, held):
+        mesh.plane.put(xds.cluster("cart") | json.loads(block))
+        await held.begin(5)
+        assert connections(mesh) == [1] * 4
 
 
 async def test_a_higher_number_serves_calls_that_wait_and_makes_no_new_subchannel(autojump_clock):

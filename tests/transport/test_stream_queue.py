@@ -68,7 +68,9 @@ async def test_a_cancelled_call_leaves_a_long_queue_without_a_search(wire, reque
     assert time.process_time() - began < 3  # to search it takes fifteen
 
 
-async def test_a_connection_whose_identifiers_are_used_up_takes_no_more_and_drains(wire, request_, autojump_clock) -> None:
+async def test_a_connection_whose_identifiers_are_used_up_takes_no_more_and_drains(
+    wire, request_, autojump_clock
+) -> None:
     connection, server = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 1})
     engine = connection.http2.engine
     if isinstance(engine, FastHttp2Engine):

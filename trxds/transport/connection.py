@@ -153,8 +153,9 @@ class Connection:
         if request.metadata and (problem := self._headers.size_error(request, now)) is not None:
             stream.fail(problem)
         elif streams.waiting or not streams.has_room():
-            if self.error is not None:
-                return None  # no identifier is left
+            if http2.engine.exhausted:
+                self._on_identifiers_exhausted()
+                return None
             streams.waiting[stream] = None
             streams.begin_waiting()
             self.inline_reads.reclaim()
