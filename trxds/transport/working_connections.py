@@ -76,8 +76,8 @@ class WorkingConnections:
         if (oldest := self.oldest) is not None:
             connection.streams.share_queue(oldest.streams)
         self.nurseries[connection] = nursery
-        connection.on_full = self.serve_queue
-        self.serve_queue()
+        connection.on_full = partial(self.serve_queue, connection)
+        self.serve_queue(connection)
         return replaced
 
     def remove(self, connection: Connection) -> None:
@@ -106,21 +106,24 @@ class WorkingConnections:
             connections[0].http2.tasks.end_each(waiting, partial(ClientStream.fail, status=status, refused=True))
         return connections
 
-    def serve_queue(self) -> None:
-        """Open streams that wait, on the oldest connections that have room, and ask for another one if none has."""
+    def serve_queue(self, has_read: Connection | None = None) -> None:
+        """Open streams that wait, on the oldest connections that have room, and ask for another one if none has.
+
+        A connection that `has_read`, or that reads at this moment, must not read again.
+        """
         # A copy, because a connection that has to read first may find a GOAWAY.
         for connection in tuple(self.nurseries):
-            _take_waiting(connection)
+            _take_waiting(connection, may_read=connection is not has_read)
         self._connect_more()
 
 
-def _take_waiting(connection: Connection) -> None:
+def _take_waiting(connection: Connection, *, may_read: bool) -> None:
     """Open streams of the queue on a connection, as far as it has room."""
     streams, inline_reads = connection.streams, connection.inline_reads
     if streams.waiting and not streams.is_full:
-        if inline_reads.is_delegated:
+        if inline_reads.is_delegated and may_read:
             inline_reads.catch_up()  # as for every new call
-            inline_reads.reclaim()
+        inline_reads.reclaim()
         if connection.error is None:
             streams.begin_waiting()
             connection.http2.writer.write_soon()
