@@ -75,6 +75,7 @@ SHELLS = frozenset(
         "transport/keepalive.py",
         "transport/outgoing_messages.py",
         "transport/pool.py",
+        "transport/connection_age.py",
         "transport/connection_race.py",
         "transport/reader.py",
         "transport/resolve.py",
@@ -84,6 +85,7 @@ SHELLS = frozenset(
         "transport/tls.py",
         "transport/transport.py",
         "transport/waiter.py",
+        "transport/working_connections.py",
         "transport/writer.py",
     }
 )

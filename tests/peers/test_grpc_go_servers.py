@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ PATIENCE = 60  # seconds for a whole test, which takes one at most
 UNARY = "/grpc.testing.TestService/UnaryCall"
 DUPLEX = "/grpc.testing.TestService/FullDuplexCall"
 ABRUPT = {"Stop": signal.SIGINT, "SIGKILL": signal.SIGKILL}
+NOTHING_MORE: Mapping[str, Any] = MappingProxyType({})
 abruptly = pytest.mark.parametrize("how", ABRUPT.values(), ids=ABRUPT)
 
 Talk = trxds.Call[protos.StreamingOutputCallRequest, protos.StreamingOutputCallResponse]
@@ -66,7 +68,10 @@ async def say(call: Talk) -> None:
 
 
 @asynccontextmanager
-async def hosts(*names: str, flags: tuple[str, ...] = ()) -> AsyncIterator[Hosts]:
+async def hosts(
+    *names: str, flags: tuple[str, ...] = (), more: Mapping[str, Any] = NOTHING_MORE, **options: Any
+) -> AsyncIterator[Hosts]:
+    """Servers of one cluster, which has `more` in its resource, and a channel with these options."""
     control = ManagementServer()
     with trio.fail_after(PATIENCE):
         async with AsyncExitStack() as stack:
@@ -77,10 +82,10 @@ async def hosts(*names: str, flags: tuple[str, ...] = ()) -> AsyncIterator[Hosts
             control.put(
                 xds.listener("shop", routes="routes", filters=[xds.stateful_session()]),
                 xds.routes("routes", xds.route("cart")),
-                xds.cluster("cart"),
+                xds.cluster("cart") | more,
                 xds.endpoints("cart", xds.locality(*(server.address for server in servers.values()))),
             )
-            channel = trxds.open_channel("xds:///shop", bootstrap=xds.bootstrap(address))
+            channel = trxds.open_channel("xds:///shop", bootstrap=xds.bootstrap(address), **options)
             made = Hosts(servers, await stack.enter_async_context(channel))
             await made.all_answer()
             yield made
@@ -167,3 +172,28 @@ async def test_no_more_calls_are_under_way_than_the_server_takes() -> None:
         shop.servers["one"].process.send_signal(signal.SIGTERM)
         said = await ended(shop.servers["one"])
         assert (said["most_at_once"], said["connections"]) == (3, 1)
+
+
+async def test_a_host_that_may_have_two_connections_takes_twice_as_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MaxConcurrentStreams is a limit for each connection (A105)."""
+    monkeypatch.setenv("GRPC_EXPERIMENTAL_XDS_MAX_CONCURRENT_STREAMS_CONNECTION_SCALING", "true")
+    two = {"circuit_breakers": {"per_host_thresholds": [{"max_connections": 2}]}}
+    async with hosts("one", flags=("-max_streams", "3"), more=two) as shop:
+        async with trio.open_nursery() as nursery:
+            for _ in range(24):
+                nursery.start_soon(lambda: shop.ask(shop.channel, metadata=[("delay", "50ms")]))
+        shop.servers["one"].process.send_signal(signal.SIGTERM)
+        said = await ended(shop.servers["one"])
+        assert (said["most_at_once"], said["connections"]) == (6, 2)
+
+
+async def test_no_call_fails_while_the_client_replaces_its_connections() -> None:
+    async with hosts("one", max_connection_age=0.1) as shop:
+        began, slowest = trio.current_time(), 0.0
+        while trio.current_time() < began + 1:
+            before = trio.current_time()
+            await shop.ask(shop.channel)
+            slowest = max(slowest, trio.current_time() - before)
+        shop.servers["one"].process.send_signal(signal.SIGTERM)
+        assert (await ended(shop.servers["one"]))["connections"] >= 6
+        assert slowest < 0.5

@@ -118,9 +118,36 @@ def test_unknown_fields_of_a_service_config_are_ignored() -> None:
     assert parse_service_config({"fromTheFuture": 1}) == ServiceConfig()
 
 
+def max_connections(number):
+    return {"maxConnectionsPerSubchannel": number}
+
+
 def test_a_health_check_config_is_noted() -> None:
     assert parse_service_config({"healthCheckConfig": {"serviceName": ""}}).health_check_service == ""
     assert parse_service_config({"healthCheckConfig": {}}).health_check_service is None
+
+
+@pytest.mark.parametrize(
+    ("scaling", "number"),
+    [
+        ({}, None),
+        (max_connections(3), 3),
+        (max_connections("3"), 3),
+        (max_connections(0), None),
+        (max_connections(None), None),
+    ],
+)
+def test_the_connections_of_a_host_are_noted(scaling, number) -> None:
+    assert parse_service_config({"connectionScaling": scaling}).max_connections == number
+
+
+@pytest.mark.parametrize(
+    "scaling",
+    [max_connections(-1), max_connections(1.5), max_connections(2**32), max_connections("many"), max_connections([3])],
+)
+def test_a_number_of_connections_that_is_none_is_refused_with_its_place(scaling) -> None:
+    with pytest.raises(ValueError, match=r"connectionScaling\.maxConnectionsPerSubchannel"):
+        parse_service_config({"connectionScaling": scaling})
 
 
 def test_a_health_check_of_half_a_character_is_refused_with_its_place():

@@ -196,6 +196,23 @@ def test_the_circuit_breaker_limit_is_the_first_threshold_of_default_priority(
     assert cluster(read, cds(circuit_breakers={"thresholds": thresholds})).max_concurrent_requests == limit
 
 
+@pytest.mark.parametrize(
+    ("thresholds", "number"),
+    [
+        ([{"max_connections": 7}, {"max_connections": 9}], 7),
+        ([{"priority": "HIGH", "max_connections": 0}], None),
+        ([{"priority": "HIGH", "max_connections": 3}, {"max_connections": 5}], 5),
+        ([{"max_requests": 1}, {"max_connections": 5}], None),
+        ([], None),
+    ],
+)
+def test_the_connections_of_a_host_are_the_first_per_host_threshold_of_default_priority(
+    read: Any, thresholds: list[dict[str, Any]], number: int | None
+) -> None:
+    resource = cds(circuit_breakers={"per_host_thresholds": thresholds})
+    assert cluster(read, resource, ParseContext(connection_scaling=True)).max_connections == number
+
+
 def test_load_is_reported_to_the_server_that_says_self(read: Any) -> None:
     resource = cds(lrs_server={"self": {}}, lrs_report_endpoint_metrics=["named_metrics.*", "cpu_utilization"])
     context = ParseContext(server="10.0.0.5:18000")

@@ -25,6 +25,9 @@ class FakeHost:
         self.security = ""
         self.error = unavailable(f"{address}: refused") if state is FAILURE else None
 
+    def describe_connections(self):
+        return ""
+
     def request_connection(self):
         self.state = CONNECTING
 

@@ -195,10 +195,10 @@ async def test_headers_wait_for_room_in_the_buffer_too(request_, wire, autojump_
     streams = [connection.open_stream(request_(metadata=[(b"x", b"%d" % n * 500)])) for n in range(100, 200)]
     await wait_all_tasks_blocked()
     assert connection.http2.engine.outgoing.unsent < 2 * SMALL.unsent_bound
-    assert streams[0].is_opened and not streams[-1].is_opened
+    assert streams[0].id and not streams[-1].id
     for _ in streams:
         await server.request()
-    assert streams[-1].is_opened
+    assert streams[-1].id
 
 
 async def test_queued_streams_are_served_in_turn(wire, request_, autojump_clock) -> None:

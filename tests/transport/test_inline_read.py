@@ -230,7 +230,7 @@ async def test_a_call_that_has_to_queue_reclaims_the_delegated_reading(delegated
     await server.flush()
     began = trio.current_time()
     stream = connection.open_stream(request_(message=b"x"))
-    assert not stream.is_opened
+    assert not stream.id
     server.h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: 1})
     await server.flush()
     assert await stream.wait_open() and trio.current_time() == began

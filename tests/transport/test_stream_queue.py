@@ -18,7 +18,7 @@ from trxds.transport.options import WireOptions
 async def test_calls_beyond_the_servers_limit_queue_in_order(wire, request_, autojump_clock) -> None:
     connection, server = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 1})
     streams = [connection.open_stream(request_(f"/s/{number}")) for number in range(3)]
-    assert [stream.is_opened for stream in streams] == [True, False, False]
+    assert [stream.id != 0 for stream in streams] == [True, False, False]
     for stream in streams:
         stream.send_nowait(b"x", end=True)
     for number, stream in enumerate(streams):
@@ -32,7 +32,7 @@ async def test_calls_beyond_the_servers_limit_queue_in_order(wire, request_, aut
 async def test_a_higher_stream_limit_opens_waiting_streams(wire, request_, autojump_clock) -> None:
     connection, server = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 0})
     stream = connection.open_stream(request_())
-    assert not stream.is_opened
+    assert not stream.id
     server.h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: 5})
     await server.flush()
     assert await stream.wait_open()
@@ -55,7 +55,7 @@ async def test_a_call_cancelled_in_the_queue_sends_nothing(wire, request_, autoj
     await server.answer(await server.request())
     event = await server.next(h2.events.RequestReceived)
     assert dict(event.headers)[":path"] == "/s/3"
-    assert first.status == OK and not await second.wait_open() and third.is_opened
+    assert first.status == OK and not await second.wait_open() and third.id
 
 
 async def test_a_cancelled_call_leaves_a_long_queue_without_a_search(wire, request_, autojump_clock) -> None:
@@ -68,19 +68,20 @@ async def test_a_cancelled_call_leaves_a_long_queue_without_a_search(wire, reque
     assert time.process_time() - began < 3  # to search it takes fifteen
 
 
-async def test_a_connection_whose_identifiers_are_used_up_refuses_and_drains(wire, request_, autojump_clock) -> None:
+async def test_a_connection_whose_identifiers_are_used_up_takes_no_more_and_drains(
+    wire, request_, autojump_clock
+) -> None:
     connection, server = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 1})
     engine = connection.http2.engine
     if isinstance(engine, FastHttp2Engine):
         engine._streams.next_id = 2**31 - 1
     else:
         engine._next_id = 2**31 - 1
-    last, queued = connection.open_stream(request_()), connection.open_stream(request_())
+    last = connection.open_stream(request_())
+    assert connection.open_stream(request_()) is None
     await server.answer(await server.request(), b"the last")
     assert await last.receive_unary() == b"the last"
-    assert not await queued.wait_open() and queued.refused
-    assert "all its stream identifiers" in queued.status.message
-    assert connection.open_stream(request_()) is None
+    assert "all its stream identifiers" in connection.error.message
 
 
 # -- bounds

@@ -19,6 +19,7 @@ from trxds.core import metadata as md
 from trxds.core.metadata import EMPTY, Metadata
 from trxds.core.status import OK, Status, StatusCode, rewrite_illegal_status
 from trxds.lb.call_trackers import notify_began, notify_ended
+from trxds.lb.circuit_breakers import count_in_flight
 from trxds.lb.first_pass import FirstPass
 from trxds.lb.pick import Complete, Drop, Fail, PickArgs, Picker, PickResult, Queue, Tracker
 from trxds.transport.client_stream import NO_REPLY, ClientStream
@@ -111,7 +112,7 @@ class Attempt:
             picked = self._pick(plane.picker, headers, scope, on_headers)
             stream = self.stream
             if isinstance(picked, Complete) and stream is not None:
-                if stream.id or await self._wait_open(stream, scope):
+                if stream.id or await self._wait_open(stream, scope, picked.trackers):
                     if picked.trackers:
                         self.trackers = picked.trackers
                         notify_began(picked.trackers, self.args.path)
@@ -210,9 +211,11 @@ class Attempt:
             headers = [*headers, (b"grpc-previous-rpc-attempts", b"%d" % self.number)]
         return headers
 
-    async def _wait_open(self, stream: ClientStream, scope: CallScope) -> bool:
+    async def _wait_open(self, stream: ClientStream, scope: CallScope, trackers: tuple[Tracker, ...]) -> bool:
         scope.waiting_for = "one of the streams that the host allows"
-        return await scope.wait_on_stream(stream.wait_open)
+        # A105: the wait may be long, so the call counts for the circuit breaker; for all else it has not begun.
+        with count_in_flight(trackers):
+            return await scope.wait_on_stream(stream.wait_open)
 
     async def wait_response(self, step: Callable[[], Awaitable[T]], scope: CallScope) -> T:
         """Wait for the response by `step`, as long as the call's deadline and the attempt's own timeout allow."""

@@ -26,11 +26,13 @@ from trxds.resources.cookie_affinity import CookieAffinity
 from trxds.session_affinity.session_token import Key, SessionTokenError
 from trxds.transport.compression import IDENTITY, Compression, parse_encoding
 from trxds.transport.connect import Network, TcpNetwork
+from trxds.transport.connection_age import make_connection_age
 from trxds.transport.http_proxy import TargetProxyNetwork, proxy_finder
 from trxds.transport.keepalive import DEFAULT_KEEPALIVE_TIMEOUT, make_keepalive
 from trxds.transport.options import MAX_METADATA_SIZE, MAX_READ_DELAY, WireOptions
 from trxds.transport.pool import SubchannelPool
 from trxds.transport.request import MAX_RECEIVE_SIZE
+from trxds.transport.subchannel import DEFAULT_MAX_CONNECTIONS_CAP
 from trxds.transport.transport_credentials import INSECURE
 
 from .admin_endpoint import admin_endpoint, checked_admin
@@ -43,6 +45,7 @@ from .call_settings import CallSettings
 from .channel_log import ChannelLog
 from .channel_state import ChannelState
 from .client_channel import IDLE_TIMEOUT, ClientChannel, checked_idle_timeout
+from .connection_scaling import checked_max_connections_cap
 from .credentials import ChannelCredentials, checked_credentials
 from .custom_filter import FilterType
 from .decision_log import log_decisions
@@ -277,6 +280,9 @@ async def open_channel(
     keepalive_timeout: float = DEFAULT_KEEPALIVE_TIMEOUT,
     keepalive_without_calls: bool = False,
     idle_timeout: float | None = IDLE_TIMEOUT,
+    max_connection_age: float | None = None,
+    max_connection_age_grace: float | None = None,
+    max_connections_per_subchannel_cap: int = DEFAULT_MAX_CONNECTIONS_CAP,
     spread_within: float = SPREAD_WITHIN,
     legacy_route_timeouts: bool = False,
     sticky_aggregates: bool = False,
@@ -329,6 +335,12 @@ async def open_channel(
         idle_timeout: After so many seconds without a call (and up to an eighth more) the channel is IDLE: its
             connections to hosts end, and the next call connects and resolves DNS again; xDS watches stay. 1800 by
             default; None is never.
+        max_connection_age: After so many seconds (give or take a tenth) a connection to a host is replaced: another one
+            is made first, calls that are under way end on the old one, and DNS is asked again. None is never.
+        max_connection_age_grace: So many seconds after that the calls that are still under way there end with
+            UNAVAILABLE. None lets them end by themselves.
+        max_connections_per_subchannel_cap: The largest number of connections to one host, whatever the control plane or
+            the service config allows (A105); 10 by default. Without their word there is one.
         spread_within: On a new channel the first call of a session waits until all hosts have connected or failed, at
             most so many seconds after the first is READY, so that sessions do not all stay on that one; 0.2 by default
             (`docs/sessions.md`). 0 is no wait.
@@ -403,8 +415,21 @@ async def open_channel(
     pings = make_keepalive(keepalive_time, keepalive_timeout, keepalive_without_calls)
     options = WireOptions(max_header_list=max_metadata_size, max_read_delay=max_read_delay, user_agent=user_agent)
     check = make_health_check(setup.health_check_service, setup.authority, credentials_of_calls, state.random)
+    age = make_connection_age(max_connection_age, max_connection_age_grace, state.random)
+    cap = checked_max_connections_cap(max_connections_per_subchannel_cap)
     pool = make_pool(
-        network, host_credentials, setup.authority, setup.providers, state.random, options, pings, observers, check
+        network,
+        host_credentials,
+        setup.authority,
+        setup.providers,
+        state.random,
+        options,
+        pings,
+        observers,
+        check,
+        setup.max_connections,
+        cap,
+        age,
     )
     mirrors = Mirrors(mirroring, state, new_random()) if mirroring is not None else None
     timeout, spread_within = checked_idle_timeout(idle_timeout), check_spread_within(spread_within)

@@ -98,6 +98,7 @@ class ClientChannel:
         )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(resolver.run, name="resolver")
+            self._pool.on_stale = resolver.re_resolve_all
             while True:
                 await self._run_tree(resolver)
                 resolver.queue.discard("root")

@@ -23,6 +23,7 @@ from trxds.resources.leaf_policy import LbPolicyConfig, PickFirst
 from trxds.session_affinity.cookie import is_socket
 from trxds.transport.connect import Network
 
+from .connection_scaling import max_connections_of
 from .resolver_setup import Policies, ResolverSetup, check_policies
 
 ServiceConfigSource: TypeAlias = str | Mapping[str, Any] | None
@@ -60,6 +61,7 @@ def non_xds_setup(
         throttling=config.throttling,
         health_check_service=None if _is_pick_first(policy) else config.health_check_service,
         first_wait=f"the addresses of {target.text}",
+        max_connections=max_connections_of(config, os.environ),
     )
 
 

@@ -38,6 +38,9 @@ class ResolverInterface(Protocol):
     def re_resolve(self, name: str) -> None:
         """Resolve this DNS name again, because its addresses seem to be out of date. Synchronous."""
 
+    def re_resolve_all(self) -> None:
+        """Resolve all DNS names again soon. Synchronous."""
+
     @property
     def request_re_resolution(self) -> Callable[[], object] | None:
         """Return the function to call when a host is lost, if there is one. It is synchronous."""
@@ -56,6 +59,7 @@ class ResolverSetup:
     retries (A6), and `str(first_wait)` names the object of a first call's wait. With `sticky_aggregates` sessions stay
     in their leaf of an aggregate. `health_check_service` is the name to ask hosts for, None to ask none (A17).
     `http_filters` are the user's own, by the types of their configurations (A39).
+    `max_connections` is how many connections each host may have, unless its cluster says it (A105).
     """
 
     authority: str
@@ -73,6 +77,7 @@ class ResolverSetup:
     sticky_aggregates: bool = False
     health_check_service: str | None = None
     http_filters: HttpFilters = field(default_factory=dict)
+    max_connections: int = 1
 
 
 OVERRIDE_HOST_VARIABLE = "GRPC_EXPERIMENTAL_XDS_ENABLE_OVERRIDE_HOST"

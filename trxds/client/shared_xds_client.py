@@ -247,6 +247,7 @@ def make_client(
         authority_rewrite=_switch("GRPC_EXPERIMENTAL_XDS_AUTHORITY_REWRITE") == "true",  # A81
         http_connect=_switch(HTTP_CONNECT_VARIABLE) == "true",  # A86
         mirroring=mirroring,
+        connection_scaling=_switch("GRPC_EXPERIMENTAL_XDS_MAX_CONCURRENT_STREAMS_CONNECTION_SCALING") == "true",  # A105
     )
     a88 = is_a88_enabled(os.environ)
     return XdsClient(

@@ -8,11 +8,13 @@ from functools import partial
 from random import Random
 
 from trxds.core.authority import host_of
+from trxds.core.connection_limit import ConnectionLimit
 from trxds.core.observers import Observers
 from trxds.resources.peer_names import wrong_peer
 from trxds.resources.upstream_tls import UpstreamTls
 from trxds.transport.certificates import CertificateFiles
 from trxds.transport.connect import Network
+from trxds.transport.connection_age import ConnectionAge
 from trxds.transport.health_watch import HealthCheck
 from trxds.transport.keepalive import Keepalive
 from trxds.transport.options import WireOptions
@@ -32,9 +34,13 @@ def make_pool(
     keepalive: Keepalive | None,
     observers: Observers,
     health_check: HealthCheck | None,
+    max_connections: int,
+    max_connections_cap: int,
+    age: ConnectionAge | None,
 ) -> SubchannelPool:
     """Return the pool; hosts prove the name of `authority` unless another is configured."""
     name = host_of(authority)
+    limits = ConnectionLimit(max_connections), max_connections_cap, age
     if isinstance(credentials, XdsCredentials):
         by_cluster = ClusterNetworks(network, providers)
         return SubchannelPool(
@@ -44,9 +50,11 @@ def make_pool(
             by_cluster.network_for,
             keepalive,
             observers,
+            None,
+            *limits,
         )
     known = credentials_network(network, credentials, name)
-    return SubchannelPool(known, options, random, None, keepalive, observers, health_check)
+    return SubchannelPool(known, options, random, None, keepalive, observers, health_check, *limits)
 
 
 class ClusterNetworks:

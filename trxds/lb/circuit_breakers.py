@@ -6,6 +6,8 @@ or RPC that uses it, so it is no global state.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
@@ -16,7 +18,7 @@ Key: TypeAlias = tuple[str, str]  # cluster, EDS service name
 
 
 class CallCounter:
-    """A tracker that counts the RPCs to `cluster` whose streams are open."""
+    """A tracker that counts the RPCs to `cluster` whose streams are open, or wait for one that the host allows."""
 
     __slots__ = ("__weakref__", "cluster", "rpcs")
 
@@ -29,6 +31,19 @@ class CallCounter:
 
     def ended(self, status: Status, trailing: Metadata = EMPTY, now: float = 0.0) -> None:
         self.rpcs -= 1
+
+
+@contextmanager
+def count_in_flight(trackers: Iterable[object]) -> Iterator[None]:
+    """Count an RPC that waits for its stream as in flight (A32)."""
+    counters = [each for each in trackers if isinstance(each, CallCounter)]
+    for each in counters:
+        each.rpcs += 1
+    try:
+        yield
+    finally:
+        for each in counters:
+            each.rpcs -= 1
 
 
 class CircuitBreakers:

@@ -12,6 +12,7 @@ from random import Random
 from typing import ClassVar
 
 from trxds.core.connectivity import Connectivity
+from trxds.core.plural import plural
 from trxds.core.resource_status import ResourceStatus, error_with_note
 from trxds.core.status import Status
 from trxds.resources.endpoint import DropOverload
@@ -82,6 +83,8 @@ class ClusterImpl:
             subtree=SubtreeSettings(
                 security=self._update_security(config, hostnames),
                 proxies=self._update_proxies(config, inputs.endpoints),
+                # A105: also if it is unset, and then the service config has no say.
+                max_connections=config.max_connections or 1,
             ),
         )
 
@@ -89,7 +92,8 @@ class ClusterImpl:
         config: ClusterImplConfig = inputs.config
         shares = [f"{share.category} {share.per_million / 10_000:g}%" for share in config.drops]
         in_flight = self._call_counter(config).rpcs
-        text = f"{in_flight} of {config.max_requests} RPCs in flight, drops: {', '.join(shares) or 'none'}"
+        limit = f", at most {plural(config.max_connections, 'connection')} to a host" if config.max_connections else ""
+        text = f"{in_flight} of {config.max_requests} RPCs in flight, drops: {', '.join(shares) or 'none'}{limit}"
         return f"{text}, {proxied}" if (proxied := str(self._proxies or "")) else text
 
     def _update_hostnames(self, config: ClusterImplConfig, endpoints: Endpoints) -> Hostnames | None:

@@ -138,6 +138,7 @@ def build_cluster(config: ClusterConfig, names: PriorityNames) -> Update:
         limited_by=config.cluster_standing,
         # Only with drops: it changes with each version of the endpoints, and then the configuration does.
         dropped_by=config.endpoints_standing if drops else None,
+        max_connections=cluster.max_connections,
     )
     return Update(OutlierDetectionConfig(cluster.ejection, limits), endpoints)
 

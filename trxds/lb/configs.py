@@ -77,7 +77,7 @@ class ClusterImplConfig(LbPolicyConfig):
 
     `limited_by` is the status of the resource that sets `max_requests`, `dropped_by` of the one that has `drops`.
     `has_hostnames`: endpoints have host names (A81). `http_connect`: they may have proxies (A86). With `lrs`, load is
-    reported.
+    reported. `max_connections` is how many connections each host may have (A105), None if the resource does not say.
     """
 
     policy: ClassVar[str] = "xds_cluster_impl_experimental"
@@ -92,6 +92,7 @@ class ClusterImplConfig(LbPolicyConfig):
     lrs: LoadReporting | None = None
     limited_by: ResourceStatus | None = None
     dropped_by: ResourceStatus | None = None
+    max_connections: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,8 +125,13 @@ class EndpointState:
             return READY
         if self._host is not None and not is_ready(hosts.get(self._host.address)):
             # The next connection may go to any address, so all of them get their turn again.
+            # A105: a host that connects, or has failed to, while its last connection is lost was never IDLE: then a
+            # lazy endpoint connects again without a call.
+            lost = hosts.get(self._host.address)
             self._host = self.ready = None
             self._reset()
+            if lost is not None and lost.state is not Connectivity.IDLE:
+                self.exit_idle()
         if self._host is None and self.state is not Connectivity.IDLE:
             for address in self.addresses[: self._num_tried]:
                 self._record_state(hosts.get(address))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
 from trxds.core.conflating_queue import ConflatingQueue
+from trxds.core.connection_limit import ConnectionLimit
 from trxds.core.connectivity import Connectivity
 from trxds.core.status import Status
 
@@ -35,6 +36,9 @@ class SubchannelInterface(Protocol):
     def security(self) -> str:
         """What TLS verifies the host by, for operators; empty without TLS."""
         ...
+
+    def describe_connections(self) -> str:
+        """Return how many connections it has of how many, and the calls that wait; empty for one that has room."""
 
     def request_connection(self) -> None:
         """Start to connect if the subchannel is IDLE. Does not block."""
@@ -66,6 +70,12 @@ class SubchannelPoolInterface(Protocol):
 
     def with_proxies(self, proxy: Callable[[str], str]) -> SubchannelPoolInterface:
         """Return a pool whose hosts are reached through `proxy(address)`, an address or empty (A86)."""
+
+    def with_limit(self, limit: ConnectionLimit) -> SubchannelPoolInterface:
+        """Return a pool whose hosts may have so many connections each, of which one that is leased twice has the more.
+
+        The limit may change while the pool is in use (A105).
+        """
 
     def with_security(self, security: Callable[[str], Hashable]) -> SubchannelPoolInterface:
         """Return a pool whose hosts are reached as `security(address)` says; this one if its credentials ignore it.

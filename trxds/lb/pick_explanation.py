@@ -108,7 +108,9 @@ def _describe_result(result: PickResult, note: TraceNote) -> tuple[str, Outcome]
     """Return the choice in words, and the outcome for the RPC."""
     match result:
         case Complete(host, authority=authority):
-            return host.address, PickedSubchannel(host.address, host.state, host.security, authority)
+            return host.address, PickedSubchannel(
+                host.address, host.state, host.security, authority, host.describe_connections()
+            )
         case Queue():
             return "to wait", PickQueued(note.waits_for or "the tree to change", note.address)
         case Fail(status):

@@ -76,12 +76,14 @@ class SubtreeSettings:
 
     `security` says how its hosts are reached (A29), and `proxies` by which way (A86); with others the children are
     replaced, and the old ones go on picking until the new ones can. `collects`, if any, is where the policies below
-    attach their trackers.
+    attach their trackers. `max_connections` is how many connections each host may have for want of streams, None if
+    others say it (A105); a policy that has said it once goes on to do so.
     """
 
     security: Security | None = None
     proxies: Proxies | None = None
     collects: HostTrackers | None = None
+    max_connections: int | None = None
 
 
 NO_SETTINGS = SubtreeSettings()

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from trxds.core.conflating_queue import ConflatingQueue
+from trxds.core.connection_limit import ConnectionLimit
 
 from .host_trackers import HostTrackers
 from .interfaces import SubchannelPoolInterface
@@ -77,6 +78,7 @@ class Subtree:
     __slots__ = (
         "_all_hosts",
         "_last_trackers",
+        "_limit",
         "_proxies",
         "_security",
         "_trackers",
@@ -94,6 +96,7 @@ class Subtree:
         self.ejections = ejections or Ejections()  # with the ejections of the levels above
         self._trackers = trackers  # our policy's are attached here, if a policy above collects them
         self._last_trackers: Mapping[str, Tracker] | None = None
+        self._limit: ConnectionLimit | None = None  # made by our policy's first decision that has one
         self._security: Security | None = None  # of the policy's last decision
         self._proxies: Proxies | None = None
         self.ejections_below = self.ejections  # another one once our policy ejects hosts itself
@@ -111,6 +114,8 @@ class Subtree:
                 self.ejections_below = Ejections(self.ejections)
             self.ejections_below.eject(decision.ejected)
         settings = decision.subtree
+        if settings.max_connections is not None:
+            self._set_limit(settings.max_connections)
         if settings.security is not self._security or settings.proxies is not self._proxies:
             security, proxies = self._security, self._proxies = settings.security, settings.proxies
             # Another pool makes the node replace its children, by a graceful switch.
@@ -123,6 +128,13 @@ class Subtree:
             self._last_trackers = decision.trackers
             if self._trackers is not None:
                 self._trackers.attach(self, decision.trackers or {})
+
+    def _set_limit(self, max_connections: int) -> None:
+        if self._limit is None:
+            # Before there are children, so none is replaced; from then on the limit changes, and not the pool.
+            self._limit = ConnectionLimit(max_connections)
+            self.hosts = self._all_hosts = self._all_hosts.with_limit(self._limit)
+        self._limit.set(max_connections)
 
     def end(self, queue: ConflatingQueue[Any]) -> None:
         self.ejections.unsubscribe(queue)

@@ -97,6 +97,9 @@ class NonXdsResolver:
         """Resolve the target's name again soon, if it has one."""
         self._names.re_resolve(self._target.name)
 
+    def re_resolve_all(self) -> None:
+        self.request_re_resolution()
+
     def _handle_messages(self, messages: Mapping[Hashable, Any]) -> None:
         # The name goes first: a report in the same batch is about an older list of addresses.
         state = messages.get("name")

@@ -18,18 +18,21 @@ class PickedSubchannel:
     """The RPC is sent to this host.
 
     `security` says what TLS verifies it by, and is empty without TLS. An `authority`, if any, is the host's own, in
-    place of the channel's (A81).
+    place of the channel's (A81). `connections` says how many it has, and how many calls wait for a stream there; it is
+    empty for one that has room.
     """
 
     address: str
     state: Connectivity
     security: str = ""
     authority: str = ""
+    connections: str = ""
 
     def __str__(self) -> str:
         security = f" by {self.security}" if self.security else ""
         rewritten = f", with the authority {self.authority}" if self.authority else ""
-        return f"goes to {self.address} ({self.state.name}){security}{rewritten}"
+        state = ", ".join(filter(None, (self.state.name, self.connections)))
+        return f"goes to {self.address} ({state}){security}{rewritten}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,8 @@ class ServiceConfig:
     """A service config. `lb_policy` is whatever `read_lb_policy` returned, and None if the config names no policy.
 
     `health_check_service` is the name to ask hosts for (A17), and None if they are not asked. `affinity` is None if
-    sessions are not sticky.
+    sessions are not sticky. `max_connections` is how many connections each host may have (A105), and None if the
+    config does not say.
     """
 
     methods: Mapping[MethodName, MethodConfig] = field(default_factory=dict)
@@ -52,6 +53,7 @@ class ServiceConfig:
     lb_policy: Any = None
     health_check_service: str | None = None
     affinity: CookieAffinity | None = None
+    max_connections: int | None = None
 
     def method(self, path: str) -> MethodConfig:
         """Return the most specific entry for `/package.Service/Method`; entries are not merged."""
@@ -110,6 +112,7 @@ def _service_config(top: JsonNode, read_lb_policy: ReadLbPolicy) -> ServiceConfi
         read_lb_policy(top),
         _health_check_service(top.member("healthCheckConfig")),
         affinity_config.parse_affinity(top.member(affinity_config.FIELD)),
+        _max_connections(top.member("connectionScaling")),
     )
 
 
@@ -124,6 +127,13 @@ def _health_check_service(node: JsonNode) -> str | None:
         node.member("serviceName").error("has half of a surrogate pair, which is no text; write a service's full name")
         return None
     return name
+
+
+def _max_connections(node: JsonNode) -> int | None:
+    if not node.has_object() or node.member("maxConnectionsPerSubchannel").value is None:
+        return None
+    # A105: a uint32 of proto3, in which 0 is the same as unset.
+    return node.member("maxConnectionsPerSubchannel").integer(0) or None
 
 
 def _methods(node: JsonNode) -> dict[MethodName, MethodConfig]:

@@ -151,6 +151,10 @@ class XdsResolver:
             if self._dependencies is not None:
                 self._dependencies.close()
 
+    def re_resolve_all(self) -> None:
+        """Resolve the names of all clusters again soon."""
+        self._names.re_resolve_all()
+
     def re_resolve(self, name: str) -> None:
         """Resolve this DNS name again soon: a policy found its addresses out of date."""
         self._names.re_resolve(name)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from . import protos
+from .connection_scaling import parse_max_connections
 from .discovery import Aggregate, Discovery, parse_discovery
 from .endpoint import HealthStatus, known_health
 from .extension import extension
@@ -46,6 +47,7 @@ class Cluster:
     an idle host that only sessions use stays connected, in seconds (A75). `lrs` is None if no load is reported.
     `ejection` is None without outlier detection (A50). `tls` is None if the cluster does not configure TLS (A29).
     With `http_connect` its endpoints may have HTTP CONNECT proxies (A86).
+    `max_connections` is how many connections each host may have (A105), None if the cluster does not say.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Cluster:
     lrs: LoadReporting | None = None
     ejection: OutlierDetectionSettings | None = None
     tls: UpstreamTls | None = None
+    max_connections: int | None = None
     http_connect: bool = False
 
 
@@ -71,6 +74,9 @@ def parse_cluster(message: Any, context: ParseContext, problems: ValidationError
     idle_timeout = _idle_timeout(message, problems)
     lrs = _load_reporting(message, context, problems)
     ejection = parse_outlier_detection(message, problems)
+    max_connections = None
+    if context.connection_scaling:
+        max_connections = parse_max_connections(message.circuit_breakers, problems.at("circuit_breakers"))
     # Only after all fields were read: a NACK has every error, not the first one alone.
     if found is None or lb_policy is None:
         return None
@@ -84,6 +90,7 @@ def parse_cluster(message: Any, context: ParseContext, problems: ValidationError
         lrs,
         ejection,
         tls,
+        max_connections,
         http_connect=http_connect,
     )
 

@@ -24,7 +24,8 @@ class ParseContext:
     `struct_policies` are those of trxds that a TypedStruct may name, as a service config does. `certificate_providers`
     are the names of the bootstrap's providers (A29). `override_host` False switches session affinity off: no such
     filter, no DRAINING hosts (A55's guard). `aggregate_lb_policy` gives the clusters of an aggregate its load balancing
-    policy, as before A75. With `per_try_timeout` that field of a retry policy is read, which A44 ignores.
+    policy, as before A75. With `per_try_timeout` that field of a retry policy is read, which A44 ignores; with
+    `connection_scaling` the number of connections that a cluster allows to a host (A105's guard).
     `experiments` are the features that the environment switches on. `server_features` are the bootstrap's. With
     `authority_rewrite`, and `trusted_xds_server` among them, a route's `auto_host_rewrite` is read (A81). With
     `http_connect` a cluster's hosts may have HTTP CONNECT proxies (A86). With `mirroring` routes'
@@ -44,6 +45,7 @@ class ParseContext:
     authority_rewrite: bool = False
     http_connect: bool = False
     mirroring: bool = False
+    connection_scaling: bool = False
     server_features: frozenset[str] = frozenset()
     server: Hashable = None
     # Endpoints in use, by their bytes: if one of ten thousand changes, one is parsed, and all others stay the same

@@ -105,11 +105,6 @@ class ClientStream:
     # -- opening
 
     @property
-    def is_opened(self) -> bool:
-        """Whether the stream has left the queue for one of the server's concurrent streams."""
-        return self.id != 0
-
-    @property
     def has_left(self) -> bool:
         """Whether its headers were handed to the transport; otherwise the server cannot have seen the call."""
         return 0 < self.id <= self._connection.last_taken
@@ -119,7 +114,16 @@ class ClientStream:
         if self._waiter is None:
             self._waiter = Waiter()
         await self._waiter.wait(lambda: self.id != 0 or self.status is not None)
-        return self.is_opened
+        return self.id != 0
+
+    def move_to(self, connection: StreamOwner) -> None:
+        """Belong to another connection to the host, which has room first (A105). Only while it waits in the queue."""
+        if connection is not self._connection:
+            self._connection = connection
+            if self.outgoing is not None:
+                self.outgoing.move_to(connection.http2)
+            if self._incoming is not None:
+                self._incoming.move_to(connection.http2)
 
     def begin(self, stream_id: int, now: float, *, complete: bool) -> None:
         """Note that the connection sent the headers, and if `complete` the whole request with them."""

@@ -62,11 +62,13 @@ class Connection:
         doubt = "want a certificate from us" if is_secure else "speak TLS"
         self.http2.loss_hint = f" before HTTP/2 began; does it {doubt}?"
         self._headers = RequestHeaders(peer, b"https" if is_secure else b"http", options.user_agent)
-        self.streams = StreamTable(self.http2, open_streams, self._headers, self._on_identifiers_exhausted)
+        self.streams = StreamTable(self.http2, open_streams, self._headers, self._on_identifiers_exhausted, self)
         self.inline_reads = InlineReads(self.http2.reader, self.http2.flow, open_streams)
         self.response_parser = ResponseHeaderParser(peer)
         self.on_ready: Callable[[], None] | None = None
         self.on_draining: Callable[[], None] | None = None
+        self.on_full: Callable[[], None] | None = None
+        """Called while streams wait, because another connection to the host may take them (A105)."""
         self.since = trio.current_time()
         self.error: Status | None = None
         """The reason why it takes no new streams; None while it does."""
@@ -156,10 +158,15 @@ class Connection:
         ):
             stream.fail(problem)
         elif streams.waiting or not streams.has_room():
+            if http2.engine.exhausted:
+                self._on_identifiers_exhausted()
+                return None
             streams.waiting[stream] = None
             streams.begin_waiting()
             self.inline_reads.reclaim()
             http2.writer.write_soon()
+            if streams.waiting and self.on_full is not None:
+                self.on_full()
         elif streams.begin(stream, now):
             http2.writer.flush_or_schedule()
         else:
@@ -255,6 +262,8 @@ class Connection:
         self.http2.handle(event)
         if self.streams.waiting:
             self.http2.writer.continue_later()
+            if self.on_full is not None:
+                self.on_full()
 
     def _notify_settings(self) -> None:
         if self._settings_event is not None and (self._has_settings or self.closed_status is not None):

@@ -81,6 +81,10 @@ class OutgoingMessages:
             self._is_ending = True
             self._http2.push(self)
 
+    def move_to(self, http2: Http2Connection) -> None:
+        """Send on another connection; only before the stream is opened."""
+        self._http2 = http2
+
     def on_opened(self, stream_id: int) -> None:
         """Send the messages that waited for the stream's headers to leave."""
         self.id = stream_id

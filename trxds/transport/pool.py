@@ -18,16 +18,18 @@ import trio
 
 from trxds.core.backoff import Backoff
 from trxds.core.conflating_queue import ConflatingQueue
+from trxds.core.connection_limit import ConnectionLimit
 from trxds.core.observers import Observers
 from trxds.core.status import Status, StatusCode
 
 from .connect import Network
 from .connection import Connection
+from .connection_age import ConnectionAge
 from .health_watch import HealthCheck
 from .http_proxy import Proxied, proxied, through_proxy
 from .keepalive import Keepalive
 from .options import WireOptions
-from .subchannel import Subchannel, SubchannelContext
+from .subchannel import DEFAULT_MAX_CONNECTIONS_CAP, Subchannel, SubchannelContext
 
 Key: TypeAlias = tuple[str, Hashable]
 """An address, and the security that a user requires of the connection: None for no particular one."""
@@ -42,7 +44,8 @@ class SubchannelPool:
 
     `subchannels` are the hosts that are leased, or kept for the present update. `secured` returns the network for a
     security that a user requires of its connections; without it none can be required. With a `health_check` the hosts
-    are asked for their health (A17).
+    are asked for their health (A17). `limit` is for users that bring none of their own (A105), and all limits are
+    capped. Connections are replaced at their `age`. `on_stale` can be set to a function that has names resolved again.
     """
 
     def __init__(
@@ -54,12 +57,17 @@ class SubchannelPool:
         keepalive: Keepalive | None = None,
         observers: Observers | None = None,
         health_check: HealthCheck | None = None,
+        limit: ConnectionLimit | None = None,
+        max_connections_cap: int = DEFAULT_MAX_CONNECTIONS_CAP,
+        age: ConnectionAge | None = None,
     ) -> None:
         self.subchannels: dict[Key, Subchannel] = {}
         self._network = network
         self._secured = secured
         self._random = random
-        self._leases: dict[Key, Counter[ConflatingQueue[Any]]] = {}
+        self._limit = limit or ConnectionLimit()
+        self._leases: dict[Key, Counter[tuple[ConflatingQueue[Any], ConnectionLimit]]] = {}
+        self.on_stale: Callable[[], object] | None = None
         self._connections: dict[Connection, None] = {}  # with the draining ones of retired subchannels
         self._updates = 0
         # Subchannels to connect; None ends `run`.
@@ -71,6 +79,9 @@ class SubchannelPool:
             self._connections,
             self._request_connection,
             health_check,
+            max_connections_cap,
+            age,
+            self._request_resolution,
         )
         self._is_closed = False
 
@@ -121,34 +132,49 @@ class SubchannelPool:
 
     def with_security(self, security: Callable[[str], Hashable]) -> SubchannelPool | ClusterSubchannelPool:
         """Return the same pool for a user that requires a security of the connection to each address."""
-        return ClusterSubchannelPool(self, security) if self._secured is not None else self
+        return ClusterSubchannelPool(self, security, self._limit) if self._secured is not None else self
+
+    def with_limit(self, limit: ConnectionLimit) -> ClusterSubchannelPool:
+        """Return the same pool for a user that allows so many connections to each host (A105)."""
+        limit.bind(self._limit_changed)
+        return ClusterSubchannelPool(self, _no_security, limit)
 
     def with_proxies(self, proxy: Callable[[str], str]) -> ClusterSubchannelPool:
         """Return the same pool for a user that reaches each address through a proxy, or directly (A86)."""
-        return ClusterSubchannelPool(self, partial(proxied, _no_security, proxy))
+        return ClusterSubchannelPool(self, partial(proxied, _no_security, proxy), self._limit)
 
     def lookup(self, address: str, security: Hashable = None) -> Subchannel | None:
         """Return the subchannel of that address if it is leased or kept; take no lease."""
         return self.subchannels.get((address, security))
 
-    def lease(self, address: str, queue: ConflatingQueue[Any], security: Hashable = None) -> Lease:
+    def lease(
+        self,
+        address: str,
+        queue: ConflatingQueue[Any],
+        security: Hashable = None,
+        limit: ConnectionLimit | None = None,
+    ) -> Lease:
         """Lease a subchannel. Each later change of its state is an item `("host", address)` in `queue`."""
-        key = address, security
+        key, limit = (address, security), limit or self._limit
         subchannel = self.subchannels.get(key)
         if subchannel is None:
             subchannel = self.subchannels[key] = self._make(key)
             self._leases[key] = Counter()
-        self._leases[key][queue] += 1
-        return Lease(self, key, subchannel, queue)
+        self._leases[key][queue, limit] += 1
+        if limit.value > subchannel.working.max:
+            self._update_limit(key)
+        return Lease(self, key, subchannel, queue, limit)
 
-    def release(self, key: Key, subchannel: Subchannel, queue: ConflatingQueue[Any]) -> None:
+    def release(self, key: Key, subchannel: Subchannel, queue: ConflatingQueue[Any], limit: ConnectionLimit) -> None:
         """End a lease. Called once, by the lease."""
         leases = self._leases.get(key)
         if leases is None or self.subchannels.get(key) is not subchannel:
             return  # `close` has retired it
-        leases[queue] -= 1
-        if not leases[queue]:
-            del leases[queue]
+        leases[queue, limit] -= 1
+        if not leases[queue, limit]:
+            del leases[queue, limit]
+            if subchannel.working.max > 1:
+                self._update_limit(key)
             # A policy must not get a state of a host that it has released.
             queue.discard(("host", subchannel.address))
         if not leases and not self._updates:
@@ -190,8 +216,23 @@ class SubchannelPool:
         self._connect_requests.put(subchannel, subchannel)
 
     def _post_state(self, key: Key, subchannel: Subchannel) -> None:
-        for queue in self._leases.get(key, ()):
+        for queue, _ in self._leases.get(key, ()):
             queue.put(("host", subchannel.address), subchannel)
+
+    def _update_limit(self, key: Key) -> None:
+        # A105: of several users the one with the highest number counts.
+        limits = [limit.value for _, limit in self._leases[key]]
+        if limits:  # otherwise it is kept for the present update, as it is
+            self.subchannels[key].set_max_connections(max(limits))
+
+    def _limit_changed(self, changed: ConnectionLimit) -> None:
+        for key, leases in self._leases.items():
+            if any(limit is changed for _, limit in leases):
+                self._update_limit(key)
+
+    def _request_resolution(self) -> None:
+        if self.on_stale is not None:
+            self.on_stale()
 
     def _retire(self, key: Key) -> None:
         del self._leases[key]
@@ -203,14 +244,23 @@ def _no_security(address: str) -> Hashable:
 
 
 class ClusterSubchannelPool:
-    """The pool with the security and the proxies of one cluster, made by `SubchannelPool.with_security`."""
+    """The pool with the security, the proxies and the limit of one cluster.
 
-    def __init__(self, pool: SubchannelPool, security: Callable[[str], Hashable]) -> None:
+    `with_security`, `with_proxies` and `with_limit` of a pool make it, and each keeps what the others have set.
+    """
+
+    def __init__(self, pool: SubchannelPool, security: Callable[[str], Hashable], limit: ConnectionLimit) -> None:
         self._pool = pool
         self._security = security
+        self._limit = limit
 
-    def with_security(self, security: Callable[[str], Hashable]) -> SubchannelPool | ClusterSubchannelPool:
-        return self._pool.with_security(security)
+    def with_security(self, security: Callable[[str], Hashable]) -> ClusterSubchannelPool:
+        secured = self._pool.with_security(security)
+        return ClusterSubchannelPool(self._pool, security, self._limit) if secured is not self._pool else self
+
+    def with_limit(self, limit: ConnectionLimit) -> ClusterSubchannelPool:
+        self._pool.with_limit(limit)
+        return ClusterSubchannelPool(self._pool, self._security, limit)
 
     def with_proxies(self, proxy: Callable[[str], str]) -> ClusterSubchannelPool:
         pool = copy(self)
@@ -221,25 +271,33 @@ class ClusterSubchannelPool:
         return self._pool.lookup(address, self._security(address))
 
     def lease(self, address: str, queue: ConflatingQueue[Any]) -> Lease:
-        return self._pool.lease(address, queue, self._security(address))
+        return self._pool.lease(address, queue, self._security(address), self._limit)
 
 
 class Lease:
     """One user's share in a subchannel, until `release()`."""
 
-    __slots__ = ("_key", "_pool", "_queue", "subchannel")
+    __slots__ = ("_key", "_limit", "_pool", "_queue", "subchannel")
 
-    def __init__(self, pool: SubchannelPool, key: Key, subchannel: Subchannel, queue: ConflatingQueue[Any]) -> None:
+    def __init__(
+        self,
+        pool: SubchannelPool,
+        key: Key,
+        subchannel: Subchannel,
+        queue: ConflatingQueue[Any],
+        limit: ConnectionLimit,
+    ) -> None:
         self.subchannel = subchannel
         self._key = key
         self._queue = queue
+        self._limit = limit
         self._pool: SubchannelPool | None = pool
 
     def release(self) -> None:
         """Release the share. Plain and idempotent; any task may do it."""
         pool, self._pool = self._pool, None
         if pool is not None:
-            pool.release(self._key, self.subchannel, self._queue)
+            pool.release(self._key, self.subchannel, self._queue, self._limit)
 
     def __repr__(self) -> str:
         return f"<Lease {self.subchannel.address}{'' if self._pool else ' released'}>"

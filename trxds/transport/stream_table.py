@@ -10,7 +10,7 @@ from itertools import takewhile
 from trxds.core.calls import Calls
 from trxds.core.metadata import Headers
 
-from .client_stream import ClientStream
+from .client_stream import ClientStream, StreamOwner
 from .framing import MAX_COPIED_MESSAGE, frame
 from .http2_connection import Http2Connection
 from .request import RequestHeaders
@@ -20,7 +20,7 @@ _NO_TIMEOUT: Headers = []
 
 
 class StreamTable:
-    """The streams of one connection. `on_exhausted` is called when no stream identifier is left for the next one."""
+    """The streams of one connection, their `owner`. `on_exhausted` is called when no stream identifier is left."""
 
     def __init__(
         self,
@@ -28,9 +28,11 @@ class StreamTable:
         streams: dict[int, ClientStream],
         headers: RequestHeaders,
         on_exhausted: Callable[[], None],
+        owner: StreamOwner,
     ) -> None:
         self.open = streams
         # An ordered dict, because any of them may leave at any time: a list would have to be searched.
+        # A105: several connections to one host have one queue.
         self.waiting: OrderedDict[ClientStream, None] = OrderedDict()
         self.max_streams = http2.engine.peer_max_streams
         """The server's SETTINGS_MAX_CONCURRENT_STREAMS."""
@@ -46,6 +48,7 @@ class StreamTable:
         self._http2 = http2
         self._headers = headers
         self._on_exhausted = on_exhausted
+        self._owner = owner
 
     def __len__(self) -> int:
         """Return the number of streams that have not ended, with those that wait."""
@@ -56,6 +59,11 @@ class StreamTable:
         """Counts of the streams that were opened."""
         opened = (self.last_opened + 1) // 2
         return Calls(opened, opened - len(self.open) - self.failed, self.failed, self.opened_at)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many streams are open as the server allows."""
+        return len(self.open) >= self.max_streams
 
     def has_room(self) -> bool:
         """Return whether the server and the connection's buffer take one more stream."""
@@ -91,7 +99,19 @@ class StreamTable:
             if not turns:
                 return self._http2.writer.continue_later()
             turns -= 1
-            self.begin(self.waiting.popitem(last=False)[0], self._http2.counts.now())
+            stream = self.waiting.popitem(last=False)[0]
+            stream.move_to(self._owner)
+            self.begin(stream, self._http2.counts.now())
+
+    def share_queue(self, other: StreamTable) -> None:
+        """Take streams from the other's queue from now on; the own one is empty."""
+        self.waiting = other.waiting
+
+    def leave_queue(self, other: StreamOwner) -> None:
+        """Leave the streams that wait to the `other` connection, which has the same queue."""
+        for stream in self.waiting:
+            stream.move_to(other)
+        self.waiting = OrderedDict()
 
     def forget(self, stream: ClientStream) -> None:
         """Remove a stream that has ended."""

@@ -1,16 +1,19 @@
-"""A subchannel is one address and its connection: IDLE, CONNECTING, READY or TRANSIENT_FAILURE.
+"""A subchannel is one address and its connections: IDLE, CONNECTING, READY or TRANSIENT_FAILURE.
 
-The states are those of connectivity-semantics-and-api.md. The program counter is the state machine: connecting, being
-READY and backing off is one coroutine, `run`, and an IDLE subchannel is no task at all. A connection that got a
-GOAWAY, or is retired, stays in its coroutine until its last stream has ended, while the subchannel is IDLE at once and
-may begin another.
+The states are those of connectivity-semantics-and-api.md. The program counter is the state machine: connecting, serving
+and backing off is one coroutine, `run`, for each connection, and an IDLE subchannel is no task at all. A connection
+that got a GOAWAY, or is retired, stays in its coroutine until its last stream has ended, while the subchannel is IDLE
+at once and may begin another.
+
+With a connection the subchannel is READY, whatever becomes of the attempts to make more; without one its state is that
+of the attempt (A105). There is one attempt at a time, with one backoff.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import trio
@@ -23,6 +26,7 @@ from trxds.core.status import OK, Status, unavailable
 from .client_stream import ClientStream
 from .connect import Network, connect_error
 from .connection import Connection
+from .connection_age import ConnectionAge, close_after_grace
 from .connection_stats import ConnectionStats
 from .disconnect_reason import SHUTDOWN
 from .health_watch import HealthCheck, watch_health
@@ -30,6 +34,7 @@ from .keepalive import Keepalive
 from .options import WireOptions
 from .request import Request
 from .tls import TlsNetwork
+from .working_connections import WorkingConnections
 
 MIN_CONNECT_TIME = 20.0  # the least timeout of an attempt (connection-backoff.md)
 
@@ -37,12 +42,20 @@ MIN_CONNECT_TIME = 20.0  # the least timeout of an attempt (connection-backoff.m
 # failure lasts at least this long even if the backoff ended before the attempt.
 MIN_FAILURE_TIME = 0.1
 
+DEFAULT_MAX_CONNECTIONS_CAP = 10  # A105
+
+
+def _ignore() -> None:
+    """Resolve nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class SubchannelContext:
     """The settings that all subchannels of a pool share; `start` runs a subchannel's `run` as a task.
 
-    With a `health_check` each connection is asked for the health of its host (A17).
+    With a `health_check` each host is asked for its health (A17). `max_connections_cap` bounds what clusters and
+    service configs allow (A105); connections older than `age` are replaced. `on_stale` is called when the addresses of
+    the hosts should be resolved again, though no policy sees a reason.
     """
 
     options: WireOptions
@@ -51,10 +64,22 @@ class SubchannelContext:
     connections: dict[Connection, None]
     start: Callable[[Subchannel], None]
     health_check: HealthCheck | None = None
+    max_connections_cap: int = DEFAULT_MAX_CONNECTIONS_CAP
+    age: ConnectionAge | None = None
+    on_stale: Callable[[], None] = _ignore
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """The attempt to make a connection: IDLE if there is none, CONNECTING, or TRANSIENT_FAILURE in its backoff."""
+
+    backoff: Backoff
+    state: Connectivity = Connectivity.IDLE
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
 
 
 class Subchannel:
-    """The connection to one address, or the attempts to make one. Made by `SubchannelPool.lease`.
+    """The connections to one address, or the attempts to make one. Made by `SubchannelPool.lease`.
 
     `state` is the connectivity state; `error` says why the last connection or attempt ended. Both are set, and
     `changed` called, before any stream is refused for it. `health` is that of a READY host (A17): OK if it takes calls,
@@ -77,16 +102,16 @@ class Subchannel:
         self.traffic = ConnectionStats()
         self._network = network
         self._context = context
-        self._backoff = backoff
+        self._attempt = _Attempt(backoff)
         self._changed = changed
-        self._connection: Connection | None = None  # while READY
-        self._scope = trio.CancelScope()  # of the attempt, and of the backoff after it
+        self.working = WorkingConnections(self._connect_more)
+        self._connection: Connection | None = None  # the oldest one, while READY: calls try it first
         self.health: Status | None = OK
         self._health_scope = trio.CancelScope()  # of the watch of the connection's health
         self.is_retired = False
 
     def __repr__(self) -> str:
-        streams = f", {self._connection.stream_count} streams" if self._connection is not None else ""
+        streams = f", {self.working}" if self._connection is not None else ""
         return f"<Subchannel {self.address} {self.state.value}{streams}>"
 
     @property
@@ -102,13 +127,31 @@ class Subchannel:
     def request_connection(self) -> None:
         """Connect if IDLE; otherwise do nothing."""
         if self.state is Connectivity.IDLE and not self.is_retired:
-            self._scope = trio.CancelScope()
-            self._set_state(Connectivity.CONNECTING)
-            self._context.start(self)
+            self._begin_attempt()
+
+    def _begin_attempt(self) -> None:
+        self._attempt.scope = trio.CancelScope()
+        self._set_attempt(Connectivity.CONNECTING)
+        self._context.start(self)
+
+    def describe_connections(self) -> str:
+        """Return in words what a call finds, as `2 of at most 3 connections`; empty for one that has room."""
+        return self.working.describe()
+
+    def set_max_connections(self, number: int) -> None:
+        """Set how many connections its users allow, of whom the most generous counts (A105). It closes none."""
+        self.working.max = min(number, self._context.max_connections_cap)
+        self._connect_more()
+
+    def _connect_more(self) -> None:
+        if self._attempt.state is Connectivity.IDLE and not self.is_retired and self.working.wants_another:
+            self._begin_attempt()
 
     def open_stream(self, request: Request) -> ClientStream | None:
         """Begin a call; None unless READY. Never a checkpoint."""
-        return self._connection.open_stream(request) if self._connection is not None else None
+        # A connection that turns the call down has just left the working ones, of which there may be more.
+        connection = self._connection
+        return connection.open_stream(request) or self.open_stream(request) if connection is not None else None
 
     async def listen(self, path: str, request: bytes, on_reply: Callable[[bytes], None]) -> Status | None:
         """Send one request and pass each reply to `on_reply`; return the status of the call, or None unless READY."""
@@ -126,15 +169,15 @@ class Subchannel:
     def shut_down(self) -> None:
         """Open no more streams, and end when the last one has ended, because no user leases this host any more."""
         self.is_retired = True
-        connection, self._connection = self._connection, None
-        if connection is not None:
+        self._connection = None
+        self._health_scope.cancel(reason=f"{self.address} is no longer wanted")
+        for connection in self.working.take_all():
             # Retired by its users, the subchannel posts no more states.
             connection.on_draining = None
-            self._health_scope.cancel(reason=f"{self.address} is no longer wanted")
             connection.drain()
             self._context.observers.connection_closed(self.address, self._security_level, SHUTDOWN)
-        elif self.state is not Connectivity.IDLE:  # when IDLE, the last connection may still have streams
-            self._scope.cancel(reason=f"{self.address} is no longer wanted")
+        if self._attempt.state is not Connectivity.IDLE:
+            self._attempt.scope.cancel(reason=f"{self.address} is no longer wanted")
         self.state = Connectivity.IDLE
 
     # -- its life, from one request for a connection to the next
@@ -142,16 +185,17 @@ class Subchannel:
     async def run(self) -> None:
         """Connect, and run the connection to its end; after a failure wait for the end of the backoff."""
         now = trio.current_time()
-        retry_at = now + self._backoff.next()
-        failure = await self._run_attempt(self._scope, max(retry_at, now + MIN_CONNECT_TIME))
+        retry_at = now + self._attempt.backoff.next()
+        failure = await self._run_attempt(self._attempt.scope, max(retry_at, now + MIN_CONNECT_TIME))
         if failure is None or self.is_retired:
             return
         self._context.observers.connection_failed(self.address, failure)
-        self.error, self._scope = failure, trio.CancelScope()
-        self._set_state(Connectivity.TRANSIENT_FAILURE)
-        with self._scope:
+        self.error, self._attempt.scope = failure, trio.CancelScope()
+        self._set_attempt(Connectivity.TRANSIENT_FAILURE)
+        with self._attempt.scope:
             await trio.sleep_until(max(retry_at, trio.current_time() + MIN_FAILURE_TIME))
-            self._set_state(Connectivity.IDLE)
+            self._set_attempt(Connectivity.IDLE)
+            self._connect_more()
 
     async def _run_attempt(self, scope: trio.CancelScope, deadline: float) -> Status | None:
         """Run one connection; return why there was none, or None. From READY on the `deadline` does not hold."""
@@ -187,20 +231,27 @@ class Subchannel:
         return None if connection.on_draining is not None else connection.error
 
     async def _run_connection(self, connection: Connection, scope: trio.CancelScope) -> None:
-        check = self._context.health_check
-        if check is None:
-            connection.on_ready = partial(self._become_ready, connection, scope)
+        if self._context.health_check is None and self._context.age is None:
+            connection.on_ready = partial(self._become_ready, connection, scope, None)
             await connection.run()
             return
         async with trio.open_nursery() as nursery:
-            watch = partial(nursery.start_soon, self._watch_health, check, connection)
-            connection.on_ready = partial(self._become_ready, connection, scope, watch)
+            connection.on_ready = partial(self._become_ready, connection, scope, nursery)
             await connection.run()
             nursery.cancel_scope.cancel(reason="the connection has ended")
 
-    async def _watch_health(self, check: HealthCheck, connection: Connection) -> None:
+    def _watch_health(self) -> None:
+        """Watch the health of the host on the oldest connection, and no more where it was watched before."""
         # A17: with the connection the watch ends, also if only older calls go on there.
-        with self._health_scope:
+        self._health_scope.cancel(reason="the connection takes no more calls")
+        check, connection = self._context.health_check, self._connection
+        nursery = self.working.nurseries[connection] if connection is not None else None
+        if check is not None and connection is not None and nursery is not None:
+            self._health_scope = trio.CancelScope()
+            nursery.start_soon(self._run_health_watch, check, connection, self._health_scope)
+
+    async def _run_health_watch(self, check: HealthCheck, connection: Connection, scope: trio.CancelScope) -> None:
+        with scope:
             await watch_health(check, self, connection, self._set_health)
 
     def _set_health(self, health: Status) -> None:
@@ -208,37 +259,65 @@ class Subchannel:
             self.health = health
             self._changed(self)
 
-    def _become_ready(
-        self, connection: Connection, scope: trio.CancelScope, start_watch: Callable[[], None] | None = None
-    ) -> None:
+    def _become_ready(self, connection: Connection, scope: trio.CancelScope, nursery: trio.Nursery | None) -> None:
         if self.is_retired:
             return
         # Only now the attempt has succeeded: a peer without SETTINGS may be anything that accepts connections.
         scope.deadline = math.inf
-        self._backoff.reset()
-        self._connection = connection
+        self._attempt.backoff.reset()
         connection.on_draining = partial(self._on_draining, connection)
-        if start_watch is not None:
-            self.health, self._health_scope = None, trio.CancelScope()
-            start_watch()
-        self._set_state(Connectivity.READY)
+        if self._context.age is not None and nursery is not None:
+            nursery.start_soon(self._run_age, self._context.age, connection)
+        self._attempt.state = Connectivity.IDLE
+        is_first, self._connection = self._connection is None, self._connection or connection
+        replaced = self.working.add(connection, nursery)
+        if is_first and self._context.health_check is not None:
+            self.health = None
+            self._watch_health()
+        self._update_state()
         self._context.observers.connection_opened(self.address, self._security_level)
+        for old, its_nursery in replaced.items():
+            old.http2.disconnect = SHUTDOWN
+            old.drain()
+            if self._context.age is not None and its_nursery is not None:
+                its_nursery.start_soon(close_after_grace, self._context.age, old)
 
     def _on_draining(self, connection: Connection) -> None:
-        self._connection = None
         if isinstance(self._network, TlsNetwork):
             # Not earlier: a server sends what is to be resumed after the handshake.
             self._network.keep_session(self.address, connection.http2.reader.transport.stream)
-        self._health_scope.cancel(reason="the connection takes no more calls")
         self.error = connection.error
-        self._set_state(Connectivity.IDLE)
+        self.working.remove(connection)
+        self._connection = self.working.oldest
+        # The health that is known holds until another connection has been asked.
+        self._watch_health()
+        self._update_state()
         self._context.observers.connection_closed(self.address, self._security_level, connection.http2.disconnect)
+        if self._connection is not None:
+            self.working.serve_queue()
+        elif self.state is Connectivity.CONNECTING:
+            self._context.on_stale()  # A105: no policy sees that it was lost, and it would have resolved again
+
+    async def _run_age(self, age: ConnectionAge, connection: Connection) -> None:
+        """Have the connection replaced at its age."""
+        await trio.sleep(age.draw())
+        if connection in self.working.nurseries:
+            self._context.on_stale()
+            self.working.aged |= {connection}
+            self._connect_more()
 
     @property
     def _security_level(self) -> str:
         return "privacy_and_integrity" if self.secure else "none"
 
-    def _set_state(self, state: Connectivity) -> None:
-        self.state = state
-        self.changed_at = trio.current_time()
-        self._changed(self)
+    def _set_attempt(self, state: Connectivity) -> None:
+        self._attempt.state = state
+        self._update_state()
+
+    def _update_state(self) -> None:
+        # A105: READY with a connection; otherwise the attempt decides.
+        state = self._attempt.state if self._connection is None else Connectivity.READY
+        if state is not self.state:
+            self.state = state
+            self.changed_at = trio.current_time()
+            self._changed(self)

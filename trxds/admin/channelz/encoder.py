@@ -67,6 +67,7 @@ class ChannelzEncoder:
         self._add_references(message.ref, subchannel)
         state = None if subchannel.is_retired else subchannel.state
         self._fill(message.data, subchannel.address, state, subchannel.traffic.calls, subchannel.created_at)
+        message.data.max_connections_per_subchannel = subchannel.working.max
         error = subchannel.error.message if subchannel.error is not None else ""
         self._fill_trace(message.data, state, error, subchannel.changed_at)
         self._fill_sockets(message, subchannel.traffic)

@@ -31,7 +31,7 @@ def _row(channel: str, kind: str, connection: Connection, epoch: Epoch) -> Conne
         "address": connection.peer,
         "state": "READY" if connection.ready else "DRAINING" if connection.error is not None else "CONNECTING",
         "since": epoch(connection.since),
-        "streams": connection.stream_count,
+        "streams": len(connection.streams.open),
         "calls": connection.calls.started,
     }
 

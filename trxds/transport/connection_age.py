@@ -1,0 +1,52 @@
+"""A client's connections have a maximum age, as a server's have in A9.
+
+A proxy, or a name with many addresses, spreads connections and not calls: a connection that lives for days keeps its
+calls where it once was opened.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from random import Random
+
+import trio
+
+from trxds.core.status import unavailable
+
+from .connection import Connection
+
+_JITTER = 0.1  # A9: of the age, so that connections made together do not all end together
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionAge:
+    """The age at which a connection is replaced, and the time that its calls have to end after that, in seconds."""
+
+    seconds: float
+    grace: float
+    random: Random = field(repr=False)
+
+    def draw(self) -> float:
+        """Return the age for one connection."""
+        return self.seconds * self.random.uniform(1 - _JITTER, 1 + _JITTER)
+
+
+async def close_after_grace(age: ConnectionAge, connection: Connection) -> None:
+    """Close a connection that was replaced, unless its calls end before."""
+    await trio.sleep(age.grace)
+    text = f"{connection.peer}: the connection is older than max_connection_age, and the grace is over"
+    connection.close(unavailable(text))
+
+
+def make_connection_age(seconds: float | None, grace: float | None, random: Random) -> ConnectionAge | None:
+    """Return the age for a channel's options; None without one. `ValueError` unless each is above 0."""
+    if seconds is not None and not 0 < seconds < math.inf:
+        raise ValueError(f"max_connection_age is {seconds!r} seconds; it must be a finite time above 0, or None")
+    if grace is not None and not grace > 0:
+        raise ValueError(f"max_connection_age_grace is {grace!r} seconds; it must be above 0, or None for no limit")
+    if seconds is None:
+        if grace is not None:
+            raise ValueError("max_connection_age_grace has no meaning without max_connection_age; set both")
+        return None
+    return ConnectionAge(seconds, math.inf if grace is None else grace, random)

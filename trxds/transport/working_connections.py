@@ -1,0 +1,129 @@
+"""The connections of one host that take calls, the oldest first, with one queue for all of them (A105).
+
+A call goes to the oldest connection that has a stream left. Only when the server's limit on streams is reached on every
+one of them, and calls wait, another connection is made. The connections share the queue of their stream tables: the
+first that has room takes the call that has waited longest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import trio
+
+from trxds.core.plural import plural
+from trxds.core.status import unavailable
+
+from .client_stream import ClientStream
+from .connection import Connection
+
+
+class WorkingConnections:
+    """The connections of one subchannel that take new streams. `connect_more` is called when another may be needed.
+
+    `nurseries` has the nursery of each, for its tasks, in the order in which they became READY. `max` is the number
+    that may be made for want of streams. Those in `aged` are replaced as soon as another one is READY.
+    """
+
+    __slots__ = ("_connect_more", "aged", "max", "nurseries")
+
+    def __init__(self, connect_more: Callable[[], None]) -> None:
+        self.nurseries: dict[Connection, trio.Nursery | None] = {}
+        self.max = 1
+        self.aged: frozenset[Connection] = frozenset()
+        self._connect_more = connect_more
+
+    @property
+    def oldest(self) -> Connection | None:
+        return next(iter(self.nurseries), None)
+
+    @property
+    def wants_another(self) -> bool:
+        """Whether calls wait for a stream and one more connection is allowed, or one is too old."""
+        if self.aged:
+            return True
+        # In this order, because the first is false for nearly every host.
+        return (
+            len(self.nurseries) < self.max
+            and (oldest := self.oldest) is not None
+            and bool(oldest.streams.waiting)
+            and all(each.streams.is_full for each in self.nurseries)
+        )
+
+    def __len__(self) -> int:
+        return len(self.nurseries)
+
+    def __repr__(self) -> str:
+        streams = sum([len(each.streams.open) for each in self.nurseries]) + self.num_waiting
+        return f"{streams} streams" + (f" on {len(self)} connections" if len(self) > 1 else "")
+
+    def describe(self) -> str:
+        """Return how many connections there are of how many, and the calls that wait; empty for one that has room."""
+        several = f"{len(self)} of at most {plural(self.max, 'connection')}" if max(self.max, len(self)) > 1 else ""
+        waiting = f"{plural(self.num_waiting, 'call')} wait for a stream" if self.num_waiting else ""
+        return ", ".join(filter(None, (several, waiting)))
+
+    @property
+    def num_waiting(self) -> int:
+        """The number of calls that wait for one of the streams that the host allows."""
+        return len(oldest.streams.waiting) if (oldest := self.oldest) is not None else 0
+
+    def add(self, connection: Connection, nursery: trio.Nursery | None) -> Mapping[Connection, trio.Nursery | None]:
+        """Add a connection that has become READY, and takes calls that wait; return those that it replaces."""
+        replaced = {each: its for each, its in self.nurseries.items() if each in self.aged}
+        self.aged = frozenset()
+        if (oldest := self.oldest) is not None:
+            connection.streams.share_queue(oldest.streams)
+        self.nurseries[connection] = nursery
+        connection.on_full = partial(self.serve_queue, connection)
+        self.serve_queue(connection)
+        return replaced
+
+    def remove(self, connection: Connection) -> None:
+        """Remove a connection that takes no more streams, and leave the queue to the others.
+
+        The last one keeps the queue: A105 has its calls refused, for transparent retries.
+        """
+        del self.nurseries[connection]
+        self.aged -= {connection}
+        connection.on_full = None
+        if (oldest := self.oldest) is not None:
+            connection.streams.leave_queue(oldest)
+
+    def take_all(self) -> tuple[Connection, ...]:
+        """Remove all connections, because nobody wants the host any more; return them.
+
+        Calls that wait for several go elsewhere: between draining connections nobody would divide the queue.
+        """
+        connections = tuple(self.nurseries)
+        self.nurseries, self.aged = {}, frozenset()
+        for each in connections:
+            each.on_full = None
+        if len(connections) > 1:
+            waiting, *_ = [each.streams.pop_waiting() for each in connections]
+            status = unavailable(f"{connections[0].peer}: the host is no longer wanted")
+            connections[0].http2.tasks.end_each(waiting, partial(ClientStream.fail, status=status, refused=True))
+        return connections
+
+    def serve_queue(self, has_read: Connection | None = None) -> None:
+        """Open streams that wait, on the oldest connections that have room, and ask for another one if none has.
+
+        A connection that `has_read`, or that reads at this moment, must not read again.
+        """
+        # A copy, because a connection that has to read first may find a GOAWAY.
+        for connection in tuple(self.nurseries):
+            _take_waiting(connection, may_read=connection is not has_read)
+        self._connect_more()
+
+
+def _take_waiting(connection: Connection, *, may_read: bool) -> None:
+    """Open streams of the queue on a connection, as far as it has room."""
+    streams, inline_reads = connection.streams, connection.inline_reads
+    if streams.waiting and not streams.is_full:
+        if inline_reads.is_delegated and may_read:
+            inline_reads.catch_up()  # as for every new call
+        inline_reads.reclaim()
+        if connection.error is None:
+            streams.begin_waiting()
+            connection.http2.writer.write_soon()
