@@ -32,6 +32,7 @@ from trxds.lb.ring_hash.policy import RingHash
 from trxds.lb.ring_hash.ring import read_size_cap
 from trxds.resolver.config_log import ConfigLog
 from trxds.resolver.config_selector import Selector
+from trxds.resolver.service_config import ServiceConfig
 from trxds.resolver.xds_resolver import ResolverResultHandler
 from trxds.resources.leaf_policy import RingHash as RingHashConfig
 from trxds.transport.pool import SubchannelPool
@@ -39,7 +40,10 @@ from trxds.transport.pool import SubchannelPool
 from .channel_state import ChannelState
 from .decision_log import policy_decision_log
 from .filter_chain import FilterContext, make_chain
+from .health_check import make_health_check
+from .non_xds_channel import health_check_service
 from .resolver_setup import ResolverInterface, ResolverSetup
+from .retry_throttle import RetryThrottle
 
 _log = logging.getLogger("trxds.client")
 
@@ -74,6 +78,7 @@ class ClientChannel:
         self._state = state
         self._pool = pool
         self._idle_timeout = idle_timeout
+        self._health_check_service = setup.health_check_service
         state.sessions.pinned.watch_hosts(lambda: pool.hosts)
         self._make_chain = partial(make_chain, FilterContext(state.random))
         custom = {name: make_checked_factory(kind.make) for name, kind in setup.policies.items()}
@@ -89,12 +94,15 @@ class ClientChannel:
         """Resolve the target and run the policy tree, until cancelled."""
         log = ConfigLog(self._state.lifecycle.target, self._state.now)
         resolver = self._setup.make_resolver(
-            ResolverResultHandler(self._configure, self._publish, self._make_chain, self._pool, log=log)
+            ResolverResultHandler(
+                self._configure, self._publish, self._make_chain, self._pool, log=log, apply_config=self._apply_config
+            )
         )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(resolver.run, name="resolver")
             while True:
                 await self._run_tree(resolver)
+                resolver.pause()
                 resolver.queue.discard("root")
                 await self._state.data_plane.wait_exit_idle()
                 self._root_queue = ConflatingQueue()
@@ -137,6 +145,16 @@ class ClientChannel:
         if pinned.by_host:  # sessions learn it in any case: while the channel is IDLE no tree gets the update
             pinned.check()
         self._root_queue.put("config", Configure(update.config, generation, update.endpoints))
+
+    def _apply_config(self, config: ServiceConfig) -> None:
+        """Apply the parts of a resolver's service config that are the channel's: throttle and health checks."""
+        state = self._state
+        state.throttle = RetryThrottle(config.throttling, state.throttle) if config.throttling is not None else None
+        service = health_check_service(config)
+        if service != self._health_check_service:
+            self._health_check_service = service
+            credentials = state.defaults.credentials
+            self._pool.use_health_check(make_health_check(service, state.authority, credentials, state.random))
 
     def _publish(self, selector: Selector, picker: Picker) -> None:
         if self._state.data_plane.tree is not None:  # the subchannels of the last tree's picker have ended

@@ -31,6 +31,9 @@ class ResolverInterface(Protocol):
 
     async def run(self) -> None: ...
 
+    def pause(self) -> None:
+        """Stop what is of no use while the channel is IDLE; `reset` begins it again. Synchronous."""
+
     def reset(self) -> None:
         """Configure a new, empty tree from the beginning. Synchronous; only while the resolver runs."""
 

@@ -25,6 +25,7 @@ from .dns_resolver import DnsResolver, Resolve
 from .http_filters import MakeChain
 from .route_timeout import TimeoutRule, max_stream_duration
 from .routing import Routing, RoutingFactory
+from .service_config import ServiceConfig
 from .snapshot import ClusterEntry, ClusterResult, ConfigError, XdsConfig, can_serve
 
 
@@ -44,9 +45,16 @@ class SubchannelRetention(Protocol):
     def end_update(self) -> None: ...
 
 
+def _ignore(config: ServiceConfig) -> None:
+    """Apply nothing: a control plane has no service config."""
+
+
 @dataclass(frozen=True, slots=True)
 class ResolverResultHandler:
-    """The receiver of a resolver's results. `configure` gets what was resolved, with a generation number."""
+    """The receiver of a resolver's results. `configure` gets what was resolved, with a generation number.
+
+    `apply_config` gets each service config that takes the place of one.
+    """
 
     configure: Callable[[Any, int], object]
     publish: Callable[[Selector, Any], object]
@@ -54,6 +62,7 @@ class ResolverResultHandler:
     pool: SubchannelRetention
     limits: TimeoutRule = max_stream_duration
     log: ConfigLog | None = None
+    apply_config: Callable[[ServiceConfig], object] = _ignore
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +160,9 @@ class XdsResolver:
     def describe_pending(self) -> str:
         """Describe what the next configuration waits for; the text is empty if that is nothing known."""
         return self._dependencies.describe_pending if self._dependencies is not None else ""
+
+    def pause(self) -> None:
+        """Do nothing: the watches stay while the channel is IDLE."""
 
     def reset(self) -> None:
         """Configure a new tree, which knows nothing, with the newest configuration."""

@@ -106,6 +106,10 @@ class SubchannelPool:
             if not number % _MAX_STARTS_PER_SLICE:
                 await trio.lowlevel.checkpoint()
 
+    def use_health_check(self, check: HealthCheck | None) -> None:
+        """Ask the hosts of connections that begin from now on for this health; with None, for none. Synchronous."""
+        self._context.health_check = check
+
     def close(self, status: Status = CLOSED) -> None:
         """Fail all streams with `status`, and make no more connections. Plain and idempotent."""
         self._is_closed = True

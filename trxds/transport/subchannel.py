@@ -38,11 +38,12 @@ MIN_CONNECT_TIME = 20.0  # the least timeout of an attempt (connection-backoff.m
 MIN_FAILURE_TIME = 0.1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SubchannelContext:
     """The settings that all subchannels of a pool share; `start` runs a subchannel's `run` as a task.
 
-    With a `health_check` each connection is asked for the health of its host (A17).
+    With a `health_check` each connection is asked for the health of its host (A17); another one is for connections that
+    begin later.
     """
 
     options: WireOptions

@@ -31,7 +31,7 @@ from .address_race import HappyEyeballs, RaceRequested
 from .host_table import Entry, HostTable
 from .repin_reason import RepinReason
 
-_CHILD = "everybody"
+_CHILD = OverrideHostConfig.child_name
 # The states of hosts that an RPC waits for, the best one first (A55), with the reason for explanations.
 _WAIT_REASONS = {
     Connectivity.IDLE: "no host of the session is READY, and this one is connected for it",
