@@ -23,7 +23,7 @@ from trxds.resolver.resolve_now import checked_refresh
 from trxds.resolver.resolver_update import Resolver
 from trxds.resolver.route_explanation import Explanation
 from trxds.resolver.route_timeout import legacy_route_timeout, max_stream_duration
-from trxds.resolver.target_uri import canonical, checked_authority, parse_non_xds_target
+from trxds.resolver.target_uri import checked_authority, parse_non_xds_target
 from trxds.resources.cookie_affinity import CookieAffinity
 from trxds.session_affinity.session_token import Key, SessionTokenError
 from trxds.transport.compression import IDENTITY, Compression, parse_encoding
@@ -386,7 +386,7 @@ async def open_channel(
     send_limit = math.inf if max_send_size is None else max_send_size
     defaults = CallSettings(max_receive_size, send_limit, parse_encoding(compression), credentials_of_calls)
     state = ChannelState(target, setup, defaults, new_random(), observers, host_credentials)
-    observe(observers, telemetry, target if custom else canonical(target), Locations(state.data_plane))
+    observe(observers, telemetry, state.lifecycle.canonical_target, Locations(state.data_plane))
     log_decisions(observers, target)
     mark_after_fork(state.lifecycle)
     pings = make_keepalive(keepalive_time, keepalive_timeout, keepalive_without_calls)

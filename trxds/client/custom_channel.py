@@ -19,7 +19,7 @@ from trxds.resources.endpoint import HealthStatus
 
 from .non_xds_channel import (
     ServiceConfigSource,
-    check_cookie_address,
+    find_cookie_problem,
     health_check_service,
     parse_config,
     target_config,
@@ -69,6 +69,7 @@ def custom_setup(
         policies,
         throttling=own.config.throttling,
         health_check_service=health_check_service(own.config),
+        canonical_target=target.text,
         first_wait=f"the first update of the resolver of {target.text}",
     )
 
@@ -91,12 +92,10 @@ class _ServiceConfigs:
         config, problem = self._read(update.service_config)
         if config is None:
             return None, problem
-        try:
-            for endpoint in update.checked_endpoints:
-                for address in endpoint.addresses:
-                    check_cookie_address(self._target, address, config)
-        except ValueError as error:
-            return None, f"has an endpoint that cannot be used: {error}"
+        for endpoint in update.checked_endpoints:
+            unusable = find_cookie_problem(endpoint.addresses, config)
+            if unusable:
+                return None, f"has the endpoint {endpoint.addresses[0]}, which cannot be used: {unusable}"
         self._in_force = config
         if not problem:
             self._source = repr(update.service_config)

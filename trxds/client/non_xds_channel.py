@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 from trxds.core.determinism import new_random
@@ -50,8 +50,9 @@ def non_xds_setup(
     # Parsed before anything runs: a bad service config is the caller's error (A21).
     config = parse_config(service_config, policies)
     known = target_config(target.text, config, affinity)
-    for address in target.addresses:
-        check_cookie_address(target.text, address, known)
+    problem = find_cookie_problem(target.addresses, known)
+    if problem:
+        raise ValueError(f"target {target.text!r}: {problem}")
     tree = _PolicyTree(known.policy)
 
     def make_resolver(handler: ResolverResultHandler) -> NonXdsResolver:
@@ -131,10 +132,12 @@ def _session_filters(config: ServiceConfig, affinity: CookieAffinity | None) -> 
     return (EffectiveFilter("stateful_session", chosen.filter_config, source),)
 
 
-def check_cookie_address(target: str, address: str, config: TargetConfig) -> None:
-    """Raise `ValueError` if sessions are sticky and no cookie can have this address."""
-    if config.filters and address.startswith("unix") and not is_socket(address):
-        raise ValueError(
-            f"target {target!r}: a session's cookie cannot have this path; use one of at most 108 printable "
-            "characters without , and ; or leave the affinity out"
-        )
+def find_cookie_problem(addresses: Iterable[str], config: TargetConfig) -> str:
+    """Return which address no cookie can have although sessions are sticky; empty if each can be in one."""
+    for address in addresses:
+        if config.filters and address.startswith("unix") and not is_socket(address):
+            return (
+                "a session's cookie cannot have this path; use one of at most 108 printable characters "
+                "without , and ; or leave the affinity out"
+            )
+    return ""

@@ -57,6 +57,7 @@ class ResolverSetup:
     the certificates that a control plane may name (A29); `services` run as long as the channel. `throttling` is that of
     retries (A6), and `str(first_wait)` names the object of a first call's wait. With `sticky_aggregates` sessions stay
     in their leaf of an aggregate. `health_check_service` is the name to ask hosts for, None to ask none (A17).
+    `canonical_target` is the target with a scheme; empty if it follows from the target's text alone.
     """
 
     authority: str
@@ -73,6 +74,7 @@ class ResolverSetup:
     first_wait: object = "a configuration from the control plane"
     sticky_aggregates: bool = False
     health_check_service: str | None = None
+    canonical_target: str = ""
 
 
 OVERRIDE_HOST_VARIABLE = "GRPC_EXPERIMENTAL_XDS_ENABLE_OVERRIDE_HOST"

@@ -68,6 +68,11 @@ def canonical(target: str) -> str:
     return target if is_built_in(scheme) else f"dns:///{target}"
 
 
+def is_xds(target: str) -> bool:
+    """Return whether a control plane resolves the target."""
+    return target.partition(":")[0].lower() == XDS
+
+
 def is_built_in(scheme: str) -> bool:
     """Return whether trxds itself resolves targets of this scheme."""
     return scheme == XDS or scheme in _KINDS
