@@ -325,6 +325,7 @@ async def test_a_resolver_that_has_ended_is_started_again_when_a_host_is_lost(au
         await trio.sleep(100)
         feed.push(mesh.hosts[1])
         mesh.fail(mesh.hosts[0])
+        await settled()
         assert await ask(channel, wait_for_ready=True) == mesh.hosts[1]
 
 

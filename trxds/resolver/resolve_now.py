@@ -45,6 +45,7 @@ class ResolveNow:
 
     async def wait(self) -> None:
         """Wait until another resolution is due, and note that it begins."""
+        await trio.lowlevel.checkpoint()
         # A request during the resolution was about the addresses before it.
         self._requested = trio.Event()
         with trio.move_on_at(min(self._began + self._refresh, self._retry_at)):
