@@ -50,6 +50,7 @@ from .custom_channel import custom_setup, find_resolver
 from .decision_log import log_decisions
 from .fork import mark_after_fork
 from .health_check import make_health_check
+from .hosts import HostIterator
 from .interceptors import Interceptor
 from .locations import Locations
 from .non_xds_channel import ServiceConfigSource, non_xds_setup
@@ -102,6 +103,16 @@ class Channel(CallerMethodFactory):
         A slow reader skips states. Each step is always a checkpoint.
         """
         return StateIterator(self._state)
+
+    def hosts(self, *, watch: bool = False) -> HostIterator:
+        """Return an async iterator of the present hosts, for `Method.on`: all that the channel's policies know.
+
+        It waits for a configuration as a call does, and connects nothing itself. With `watch` it goes on with hosts
+        that are new, have changed or have left (`Host.left`), until the channel closes; a change of the connection's
+        state alone is no news. Each step is always a checkpoint; without `watch` the first one raises `RpcError` if the
+        configuration is in error.
+        """
+        return HostIterator(self._state, watch)
 
     def try_to_connect(self) -> None:
         """Make the channel connect without a call, if it is IDLE. Synchronous."""
