@@ -102,10 +102,10 @@ async def test_a_watch_goes_on_with_hosts_that_come_change_and_leave(autojump_cl
         assert (await anext(hosts)).address == two
         feed.push(Endpoint((one,), weight=2), two)
         changed = await anext(hosts)
-        assert (changed.address, changed.weight, changed.left) == (one, 2, False)
+        assert (changed.address, changed.weight, changed.has_left) == (one, 2, False)
         feed.push(Endpoint((one,), weight=2))
         gone = await anext(hosts)
-        assert (gone.address, gone.left) == (two, True)
+        assert (gone.address, gone.has_left) == (two, True)
 
 
 async def test_a_watch_ends_with_the_channel_and_does_not_keep_it_awake(autojump_clock):

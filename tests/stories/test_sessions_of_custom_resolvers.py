@@ -9,6 +9,8 @@ from support.resolvers import ROUND_ROBIN, TARGET, Feed, settled
 
 import trxds
 from trxds import CookieAffinity
+from trxds.admin.channel_source import channel_sources
+from trxds.admin.state_stream.state_snapshot import Sampler
 from trxds.resolvers import Endpoint, HealthStatus
 
 KEY = b"k" * 32
@@ -108,3 +110,19 @@ async def test_a_socket_that_no_cookie_can_name_is_refused(autojump_clock):
         assert "has the endpoint unix:/run/a,b, which cannot be used: a session's cookie" in "".join(
             channel.admin_view().warnings
         )
+
+
+async def test_the_admin_surface_shows_the_endpoints_and_what_the_resolver_says_of_them(autojump_clock):
+    async with sticky(2) as (mesh, channel, feed):
+        feed.push(mesh.hosts[0], draining(mesh.hosts[1]))
+        await settled()
+        feed.push(OSError("registry is down"))
+        await settled()
+        state = await Sampler(channel_sources([channel])).sample()
+    rows = state["endpoints"].values()
+    assert {(row["address"], row["cluster"], row["health"]) for row in rows} == {
+        (mesh.hosts[0], TARGET, "UNKNOWN"),
+        (mesh.hosts[1], TARGET, "DRAINING"),
+    }
+    (row,) = state["channels"].values()
+    assert "OSError: registry is down" in "".join(row["warnings"])

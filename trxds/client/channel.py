@@ -108,7 +108,7 @@ class Channel(CallerMethodFactory):
         """Return an async iterator of the present hosts, for `Method.on`: all that the channel's policies know.
 
         It waits for a configuration as a call does, and connects nothing itself. With `watch` it goes on with hosts
-        that are new, have changed or have left (`Host.left`), until the channel closes; a change of the connection's
+        that are new, have changed or have left (`Host.has_left`), until the channel closes; a change of a connection's
         state alone is no news. Each step is always a checkpoint; without `watch` the first one raises `RpcError` if the
         configuration is in error.
         """

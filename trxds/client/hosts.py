@@ -32,7 +32,8 @@ class Host:
     `locality` is `region/zone/sub_zone` without the empty parts, and `priority` 0 is the highest. `health` is
     HEALTHY, UNKNOWN or DRAINING, as control plane or resolver say, and NOT_SERVING if the host itself says so (A17).
     `state` is that of its connection when the host was yielded; None if no policy has asked for one. `attributes` are
-    a custom resolver's. `left`, in a watch, says that the host is not among the channel's hosts any more.
+    a custom resolver's. `has_left`, in a watch, says that the host is not among the channel's hosts any more. If the
+    cluster is a leaf of an `aggregate` that a route names, that is its name.
     """
 
     address: str
@@ -45,7 +46,7 @@ class Host:
     weight: int = 1
     hostname: str = ""
     attributes: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    left: bool = False
+    has_left: bool = False
     aggregate: str = ""
 
 
@@ -201,5 +202,5 @@ class HostIterator:
             for host in cluster.hosts()
         }
         before, self._known = self._known, present
-        gone = [replace(host, left=True) for key, host in before.items() if key not in present]
+        gone = [replace(host, has_left=True) for key, host in before.items() if key not in present]
         return gone + [host for key, host in present.items() if before.get(key) != host]
