@@ -6,6 +6,7 @@ import ssl
 from pathlib import Path
 
 import pytest
+import trio
 import trustme
 from support.mesh import Mesh, ask, method
 
@@ -396,3 +397,19 @@ async def test_a_session_in_another_leaf_of_an_aggregate_uses_the_tls_of_that_le
         async with xds_channel(mesh, pem, sticky_aggregates=True) as channel:
             assert [await ask(channel), await ask(channel, metadata=cookie)] == hosts
     assert names == [["x.example"], ["y.example"]]
+
+
+async def test_a_pinned_call_reaches_its_host_by_its_clusters_tls_only(ca, pem, autojump_clock) -> None:
+    async with Mesh.run(hosts=0) as mesh:
+        tls = server_tls(ca, "cart.mesh")
+        names = asked_names(tls)
+        address = await one_host(mesh, tls)
+        secured_cluster(mesh, by(names=[{"exact": "cart.mesh"}]))
+        async with xds_channel(mesh, pem) as channel:
+            (host,) = [each async for each in channel.hosts()]
+            assert (await method(channel).on(host)(b"")).decode() == address
+            assert len(names) == 1
+            secured_cluster(mesh, by(names=[{"exact": "other.mesh"}]))
+            await trio.sleep(1)
+            with pytest.raises(trxds.RpcError, match="pinned to host"):
+                await method(channel).on(host)(b"", timeout=5)

@@ -131,8 +131,10 @@ class PinnedChannel:
 
     def _lease_from(self, pool: SubchannelPoolInterface) -> Lease:
         if self._lease is None or self._pool is not pool:
-            self.close()
-            self._pool, self._lease = pool, pool.lease(self._host.address, self._queue)
+            # Leased before the old lease goes: with its last lease a host would lose its connection.
+            before, self._pool, self._lease = self._lease, pool, pool.lease(self._host.address, self._queue)
+            if before is not None:
+                before.release()
         return self._lease
 
     def close(self) -> None:
