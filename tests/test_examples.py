@@ -36,6 +36,13 @@ PRINTED = {
         "carl: apples, bread, cheese",
     ],
     "hello.py": ["Hello, you"],
+    "kubernetes_resolver.py": [
+        "1. two pods get calls",
+        "2. a third pod gets calls as soon as it is ready",
+        "3. a pod that goes down keeps its session: True",
+        "4. and gets no other calls: True",
+        "5. when it is gone, the session moves: True",
+    ],
     "sticky_session.py": ["anna: apples, bread, cheese", "ben: tea, milk"],
     "sticky_without_xds.py": ["anna: apples, bread, cheese", "ben: tea, milk"],
     "trio_service.py": ["apples: 2.50", "bread: 3.10", "unicorns: no price"],

@@ -17,6 +17,7 @@ from trxds.client.call_protocol import CallOptions, CallProtocol, ResponseStream
 from trxds.client.channel import Channel, open_channel
 from trxds.client.completed_call import CompletedCall
 from trxds.client.credentials import insecure, tls, xds_credentials
+from trxds.client.hosts import Host
 from trxds.client.interceptors import CallDetails, FixedResponseCall, ForwardingCall, Interceptor, Next
 from trxds.client.method import Method
 from trxds.client.method_types import StreamStream, StreamUnary, UnaryStream, UnaryUnary
@@ -72,6 +73,7 @@ __all__ = [
     "Explanation",
     "FixedResponseCall",
     "ForwardingCall",
+    "Host",
     "Interceptor",
     "Metadata",
     "Method",

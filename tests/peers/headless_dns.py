@@ -18,7 +18,7 @@ from pathlib import Path
 import trio
 
 import trxds
-from trxds.resolver import dns_resolver
+from trxds.resolver import resolve_now
 from trxds.testing import Call, Server, serve
 
 NAME = "cart.shop.svc.cluster.local"
@@ -67,7 +67,7 @@ async def spread(caller: trxds.Channel | trxds.Session, calls: int) -> list[str]
 
 
 async def main() -> None:
-    dns_resolver.MIN_RESOLUTION_INTERVAL = 0.1  # seconds, in place of 30
+    resolve_now.MIN_RESOLUTION_INTERVAL = 0.1  # seconds, in place of 30
     pods = {f"127.0.0.{number}": f"127.0.0.{number}:{PORT}" for number in (2, 3, 4)}
     found = {}
     with trio.fail_after(20):

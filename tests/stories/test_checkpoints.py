@@ -69,7 +69,7 @@ def coroutines():
 
 
 def test_the_table_of_checkpoints_lists_every_public_coroutine_and_nothing_else():
-    assert sorted(TABLE) == sorted([*coroutines(), "Channel.states"])
+    assert sorted(TABLE) == sorted([*coroutines(), "Channel.states", "Channel.hosts"])
 
 
 # -- what they are
@@ -165,6 +165,7 @@ TRIED = {
         "Channel.explain",
         "Channel.wait_for_state_change",
         "Channel.states",
+        "Channel.hosts",
     },
     "sessions": {
         "Channel.rebalance_sessions",
@@ -278,6 +279,7 @@ async def test_checkpoints_of_channels(probes, autojump_clock):
         await probes.always("Channel.explain", channel.explain("/shop.Cart/Twice"))
         await probes.always("Channel.wait_for_state_change", channel.wait_for_state_change(None))
         await probes.always("Channel.states", channel.states().__anext__())
+        await probes.always("Channel.hosts", channel.hosts().__anext__())
 
 
 async def test_checkpoints_of_sessions(probes, autojump_clock):

@@ -1,5 +1,6 @@
 """Channels without a control plane resolve their targets and follow a service config (A2)."""
 
+import math
 from contextlib import suppress
 
 import pytest
@@ -8,6 +9,7 @@ from support.mesh import METHOD, ask, method, spread
 from support.plain import BY_NAME, hosts_in_memory
 from support.tasks import task_names
 
+import trxds
 from trxds import Connectivity, RpcError, StatusCode
 
 ROUND_ROBIN = {"loadBalancingConfig": [{"round_robin": {}}]}
@@ -274,3 +276,59 @@ async def test_a_session_without_a_control_plane_sends_back_the_servers_cookies(
             await method(session)(b"")
             await method(session)(b"")
         assert mesh.servers[mesh.hosts[0]].calls[-1].metadata.first("cookie") == "taste=sweet"
+
+
+# -- on a schedule
+
+
+async def test_with_refresh_a_name_is_resolved_again_while_nothing_fails(autojump_clock):
+    async with hosts_in_memory(2) as mesh:
+        mesh.points_to(mesh.hosts[0])
+        async with mesh.channel(service_config=ROUND_ROBIN, refresh=10) as channel:
+            await ask(channel)
+            mesh.points_to(*mesh.hosts)
+            await trio.sleep(11)
+            assert await spread(channel, 4) == dict.fromkeys(mesh.hosts, 2)
+            await trio.sleep(30)
+            assert mesh.look_ups == 5
+
+
+async def test_a_host_that_is_lost_is_resolved_again_before_the_schedule(autojump_clock):
+    async with hosts_in_memory(1) as mesh, mesh.channel(refresh=600) as channel:
+        await ask(channel)
+        await trio.sleep(60)
+        mesh.network.cut(mesh.hosts[0])
+        await trio.sleep(60)
+        assert mesh.look_ups == 2
+        await trio.sleep(601)
+        assert mesh.look_ups == 3
+
+
+async def test_no_name_is_resolved_while_the_channel_is_idle(autojump_clock):
+    async with hosts_in_memory(1) as mesh, mesh.channel(refresh=5, idle_timeout=60) as channel:
+        await ask(channel)
+        await trio.sleep(100)
+        before = mesh.look_ups
+        await trio.sleep(1000)
+        assert mesh.look_ups == before
+        await ask(channel)
+        assert mesh.look_ups == before + 1
+
+
+@pytest.mark.parametrize(
+    ("target", "refresh", "text"),
+    [
+        (BY_NAME, 0.5, "refresh is a number of seconds from 1, or None for no schedule, not 0.5"),
+        (BY_NAME, math.nan, "refresh is a number of seconds from 1"),
+        (
+            "ipv4:10.0.0.1:80",
+            30,
+            "refresh cannot be used with the target 'ipv4:10.0.0.1:80', whose addresses are known",
+        ),
+        ("xds:///shop", 30, "refresh cannot be used with the target 'xds:///shop'"),
+    ],
+)
+async def test_a_schedule_that_makes_no_sense_is_refused(target, refresh, text):
+    with pytest.raises(ValueError, match=text):
+        async with trxds.open_channel(target, refresh=refresh):
+            pass

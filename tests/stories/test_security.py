@@ -439,3 +439,19 @@ async def test_a_resumed_session_is_checked_for_the_names_that_the_cluster_allow
             await trio.sleep(60)
             assert await ask(channel) == address
             assert context.session_stats()["hits"] == 1
+
+
+async def test_a_pinned_call_reaches_its_host_by_its_clusters_tls_only(ca, pem, autojump_clock) -> None:
+    async with Mesh.run(hosts=0) as mesh:
+        tls = server_tls(ca, "cart.mesh")
+        names = asked_names(tls)
+        address = await one_host(mesh, tls)
+        secured_cluster(mesh, by(names=[{"exact": "cart.mesh"}]))
+        async with xds_channel(mesh, pem) as channel:
+            (host,) = [each async for each in channel.hosts()]
+            assert (await method(channel).on(host)(b"")).decode() == address
+            assert len(names) == 1
+            secured_cluster(mesh, by(names=[{"exact": "other.mesh"}]))
+            await trio.sleep(1)
+            with pytest.raises(trxds.RpcError, match="pinned to host"):
+                await method(channel).on(host)(b"", timeout=5)

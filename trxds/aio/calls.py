@@ -105,6 +105,10 @@ class Method(View[trxds.Method[Req, Res]]):
             return await self._hand_over.wait(partial(receive_only_reply, call))
         raise swallowed_error(self.path)
 
+    def on(self, host: trxds.Host) -> Method[Req, Res]:
+        """Return the method for calls that go to this host; see `trxds.Method.on`."""
+        return Method(self._hand_over, self._method.on(host))
+
     @asynccontextmanager
     async def open(
         self, request: Req | None = None, **options: Unpack[CallOptions]

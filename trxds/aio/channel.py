@@ -41,6 +41,12 @@ class Channel(MethodFactory, ChannelView):
         while (state := await step.take()) is not None:
             yield state
 
+    async def hosts(self, *, watch: bool = False) -> AsyncIterator[trxds.Host]:
+        """Return an async iterator of the present hosts, and with `watch` of changes; see `trxds.Channel.hosts`."""
+        step = NextValue(self._hand_over, partial(anext, self._channel.hosts(watch=watch), None))
+        while (host := await step.take()) is not None:
+            yield host
+
     async def try_to_connect(self) -> None:
         """Make the channel connect without a call, if it is IDLE."""
 

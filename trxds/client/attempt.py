@@ -11,7 +11,7 @@ import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import trio
 
@@ -30,7 +30,6 @@ from .call_credentials import authorize, requires_tls
 from .call_scope import CallScope
 from .call_settings import CallSettings
 from .call_telemetry import AttemptTelemetry
-from .channel_state import ChannelState
 from .completed_call import CompletedCall
 from .dataplane import DataPlane
 from .replay_buffer import ReplayBuffer
@@ -65,6 +64,25 @@ AttemptOutcome: TypeAlias = AttemptCommitted | AttemptFailed
 COMMITTED = AttemptCommitted()
 
 
+class AttemptPlane(Protocol):
+    """The data plane as an attempt sees it."""
+
+    @property
+    def current(self) -> DataPlane | None: ...
+    async def wait_for_change(self, plane: DataPlane) -> DataPlane: ...
+
+
+class AttemptChannel(Protocol):
+    """The channel as an attempt sees it; a pinned call has one of its own."""
+
+    @property
+    def authority(self) -> str: ...
+    @property
+    def now(self) -> Callable[[], float]: ...
+    @property
+    def data_plane(self) -> AttemptPlane: ...
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Attempt:
     """An `Attempt` is one try of a call, on at most one stream; `stream` is None until there is a host.
@@ -75,7 +93,7 @@ class Attempt:
     any, is the attempt's own.
     """
 
-    channel: ChannelState
+    channel: AttemptChannel
     args: PickArgs
     settings: CallSettings
     request: bytes | ReplayBuffer

@@ -19,9 +19,11 @@ from trxds.core.observers import Observers, observe
 from trxds.core.status import TrxdsInternalError
 from trxds.lb.custom_policy import PolicyType
 from trxds.lb.first_pass import SPREAD_WITHIN, check_spread_within
+from trxds.resolver.resolve_now import checked_refresh
+from trxds.resolver.resolver_update import Resolver
 from trxds.resolver.route_explanation import Explanation
 from trxds.resolver.route_timeout import legacy_route_timeout, max_stream_duration
-from trxds.resolver.target_uri import canonical, checked_authority, parse_non_xds_target
+from trxds.resolver.target_uri import checked_authority, parse_non_xds_target
 from trxds.resources.cookie_affinity import CookieAffinity
 from trxds.session_affinity.session_token import Key, SessionTokenError
 from trxds.transport.compression import IDENTITY, Compression, parse_encoding
@@ -47,10 +49,12 @@ from .channel_state import ChannelState
 from .client_channel import IDLE_TIMEOUT, ClientChannel, checked_idle_timeout
 from .connection_scaling import checked_max_connections_cap
 from .credentials import ChannelCredentials, checked_credentials
+from .custom_channel import custom_setup, find_resolver
 from .custom_filter import FilterType
 from .decision_log import log_decisions
 from .fork import mark_after_fork
 from .health_check import make_health_check
+from .hosts import HostIterator
 from .interceptors import Interceptor
 from .locations import Locations
 from .mirroring import Mirroring, Mirrors, checked_mirroring
@@ -104,6 +108,16 @@ class Channel(CallerMethodFactory):
         A slow reader skips states. Each step is always a checkpoint.
         """
         return StateIterator(self._state)
+
+    def hosts(self, *, watch: bool = False) -> HostIterator:
+        """Return an async iterator of the present hosts, for `Method.on`: all that the channel's policies know.
+
+        It waits for a configuration as a call does, and connects nothing itself. With `watch` it goes on with hosts
+        that are new, have changed or have left (`Host.has_left`), until the channel closes; a change of a connection's
+        state alone is no news. Each step is always a checkpoint; without `watch` the first one raises `RpcError` if the
+        configuration is in error.
+        """
+        return HostIterator(self._state, watch)
 
     def try_to_connect(self) -> None:
         """Make the channel connect without a call, if it is IDLE. Synchronous."""
@@ -289,6 +303,8 @@ async def open_channel(
     credentials: ChannelCredentials = INSECURE,
     policies: Mapping[str, PolicyType] | None = None,
     http_filters: Mapping[str, FilterType] | None = None,
+    resolvers: Mapping[str, Resolver] | None = None,
+    refresh: float | None = None,
     http_proxy: str | None = None,
     mirroring: Mirroring | None = None,
     telemetry: Telemetry | Iterable[Telemetry] = (),
@@ -353,6 +369,10 @@ async def open_channel(
         policies: Custom load balancing policies, by the name that a cluster or a service config uses (A52).
         http_filters: Custom HTTP filters for xDS targets, by the name of their configuration's type in a listener (A39;
             `docs/writing-a-filter.md`).
+        resolvers: Resolvers of the program's own, by the scheme of the targets that they resolve, as in
+            `{"my": my_resolver}` for `my:///cart` (`trxds.resolvers`, `docs/how-to/custom-resolver.md`).
+        refresh: Resolve a `dns:` target, or one of a custom resolver, again each so many seconds (1 or more), also
+            while nothing fails. None resolves again only when a connection is lost or cannot be made.
         http_proxy: The HTTP CONNECT proxy for a `dns:` target and for control planes (A1), as in
             `http://user:password@proxy.example:3128`. None takes it from the environment (`docs/security.md`); "" is
             none.
@@ -364,8 +384,8 @@ async def open_channel(
         network: It replaces TCP, for tests.
 
     Raises:
-        ValueError: The target is malformed, a compression is unknown, a policy or a filter has the name of a built-in
-            one, the service config is wrong, a time is out of range, or other machines could reach the `admin` address.
+        ValueError: The target is malformed, a compression is unknown, a policy, a filter or a resolver has the name of a
+            built-in one, the service config is wrong, a time is out of range, or other machines could reach the `admin` address.
         BootstrapError: The bootstrap is missing or wrong.
         RuntimeError: The caller runs outside of Trio; asyncio programs use `trxds.aio`.
         OSError: Nobody can listen at `admin`.
@@ -375,11 +395,13 @@ async def open_channel(
     find_proxy = proxy_finder(http_proxy if network is None else http_proxy or "", os.environ)
     network = network or TcpNetwork()
     admin_address, host_credentials = checked_admin(admin), checked_credentials(credentials)
-    non_xds_target, observers = parse_non_xds_target(target), Observers(log=ChannelLog(target, trio.current_time))
-    if non_xds_target is None:
+    custom, observers = find_resolver(target, resolvers), Observers(log=ChannelLog(target, trio.current_time))
+    non_xds_target = parse_non_xds_target(target) if custom is None else None
+    if custom is None and non_xds_target is None:
         limits = legacy_route_timeout if legacy_route_timeouts else max_stream_duration
         _check_unset(target, "a control plane has its own", service_config=service_config)
         _check_unset(target, "the stateful session filter of the Listener makes sessions sticky", affinity=affinity)
+        _check_unset(target, "the control plane sends what changes", refresh=refresh)
         setup = xds_setup(
             target,
             checked_authority(authority),
@@ -401,15 +423,19 @@ async def open_channel(
         _check_unset(
             target, "no control plane is asked", sticky_aggregates=sticky, mirroring=mirroring, **of_control_plane
         )
-        authority = checked_authority(authority)
-        if find_proxy is not None:
-            network = TargetProxyNetwork(network, find_proxy)
-        setup = non_xds_setup(non_xds_target, service_config, affinity, authority, policies, network)
+        authority, schedule = checked_authority(authority), checked_refresh(refresh)
+        if non_xds_target is not None:
+            if find_proxy is not None:
+                network = TargetProxyNetwork(network, find_proxy)
+            setup = non_xds_setup(non_xds_target, service_config, affinity, authority, policies, network, schedule)
+        else:
+            assert custom is not None
+            setup = custom_setup(*custom, service_config, affinity, authority, policies, schedule)
     credentials_of_calls = () if call_credentials is None else (call_credentials,)
     send_limit = math.inf if max_send_size is None else max_send_size
     defaults = CallSettings(max_receive_size, send_limit, parse_encoding(compression), credentials_of_calls)
     state = ChannelState(target, setup, defaults, new_random(), observers, host_credentials)
-    observe(observers, telemetry, canonical(target), Locations(state.data_plane))
+    observe(observers, telemetry, state.lifecycle.canonical_target, Locations(state.data_plane))
     log_decisions(observers, target)
     mark_after_fork(state.lifecycle)
     pings = make_keepalive(keepalive_time, keepalive_timeout, keepalive_without_calls)

@@ -37,7 +37,7 @@ class ChannelState:
         self.now = trio.lowlevel.current_clock().current_time  # `trio.current_time` takes three calls to it
         self.throttle = RetryThrottle(setup.throttling) if setup.throttling else None  # of retries and hedges
         self.first_wait = setup.first_wait
-        self.lifecycle = ChannelLifecycle(target)
+        self.lifecycle = ChannelLifecycle(target, setup.canonical_target)
         self.data_plane = LiveDataPlane(self.lifecycle)
         self.calls = CallRegistry()
         self.sessions = SessionRegistry(observers, self.lifecycle, self.data_plane, self.now)

@@ -32,15 +32,20 @@ from trxds.lb.ring_hash.policy import RingHash
 from trxds.lb.ring_hash.ring import read_size_cap
 from trxds.resolver.config_log import ConfigLog
 from trxds.resolver.config_selector import Selector
+from trxds.resolver.service_config import ServiceConfig
 from trxds.resolver.xds_resolver import ResolverResultHandler
 from trxds.resources.leaf_policy import RingHash as RingHashConfig
 from trxds.transport.pool import SubchannelPool
 
 from .channel_state import ChannelState
+from .connection_scaling import max_connections_of
 from .decision_log import policy_decision_log
 from .filter_chain import FilterRegistry
+from .health_check import make_health_check
 from .mirroring import Mirrors
+from .non_xds_channel import health_check_service
 from .resolver_setup import ResolverInterface, ResolverSetup
+from .retry_throttle import RetryThrottle
 
 _log = logging.getLogger("trxds.client")
 
@@ -77,6 +82,7 @@ class ClientChannel:
         self._pool = pool
         self._idle_timeout = idle_timeout
         self._bind_mirrors = mirrors.bind if mirrors is not None else None
+        self._health_check_service = setup.health_check_service
         state.sessions.pinned.watch_hosts(lambda: pool.hosts)
         self._make_chain = FilterRegistry(state.lifecycle.target, state.random, setup.http_filters).make_chain
         custom = {name: make_checked_factory(kind.make) for name, kind in setup.policies.items()}
@@ -93,7 +99,13 @@ class ClientChannel:
         log = ConfigLog(self._state.lifecycle.target, self._state.now)
         resolver = self._setup.make_resolver(
             ResolverResultHandler(
-                self._configure, self._publish, self._make_chain, self._pool, log=log, bind_mirrors=self._bind_mirrors
+                self._configure,
+                self._publish,
+                self._make_chain,
+                self._pool,
+                log=log,
+                bind_mirrors=self._bind_mirrors,
+                apply_config=self._apply_config,
             )
         )
         async with trio.open_nursery() as nursery:
@@ -101,6 +113,7 @@ class ClientChannel:
             self._pool.on_stale = resolver.re_resolve_all
             while True:
                 await self._run_tree(resolver)
+                resolver.pause()
                 resolver.queue.discard("root")
                 await self._state.data_plane.wait_exit_idle()
                 self._root_queue = ConflatingQueue()
@@ -143,6 +156,17 @@ class ClientChannel:
         if pinned.by_host:  # sessions learn it in any case: while the channel is IDLE no tree gets the update
             pinned.check()
         self._root_queue.put("config", Configure(update.config, generation, update.endpoints))
+
+    def _apply_config(self, config: ServiceConfig) -> None:
+        """Apply the parts of a resolver's service config that are the channel's: throttle, connections, health checks."""
+        state = self._state
+        state.throttle = RetryThrottle(config.throttling, state.throttle) if config.throttling is not None else None
+        self._pool.set_max_connections(max_connections_of(config, os.environ))
+        service = health_check_service(config)
+        if service != self._health_check_service:
+            self._health_check_service = service
+            credentials = state.defaults.credentials
+            self._pool.use_health_check(make_health_check(service, state.authority, credentials, state.random))
 
     def _publish(self, selector: Selector, picker: Picker) -> None:
         if self._state.data_plane.tree is not None:  # the subchannels of the last tree's picker have ended

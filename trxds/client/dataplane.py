@@ -62,6 +62,12 @@ class LiveDataPlane:
             await self._changed.park()
         return self.current
 
+    async def wait_for_news(self, plane: DataPlane | None) -> None:
+        """Wait until the data plane is another one than `plane`, or the channel closes; IDLE is left alone."""
+        await trio.lowlevel.checkpoint()
+        while self.current is plane and not self._lifecycle.closed:
+            await self._changed.park()
+
     async def wait_settled(self) -> tuple[Selector, Node]:
         """Wait until no update is on its way through the tree or from it; give up after `_SETTLE_TIMEOUT` passes."""
         for _ in range(_MAX_SETTLE_PASSES):

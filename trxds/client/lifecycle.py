@@ -9,6 +9,7 @@ from typing import Protocol
 import trio
 
 from trxds.core.status import RpcError, Status, StatusCode, TrxdsInternalError
+from trxds.resolver.target_uri import canonical
 
 
 class Lifecycle(Protocol):
@@ -28,8 +29,9 @@ class Lifecycle(Protocol):
 class ChannelLifecycle:
     """A channel is open, then closed: by its block, by a bug in trxds (`crash`), or because this process is a fork."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, canonical_target: str = "") -> None:
         self.target = target
+        self.canonical_target = canonical_target or canonical(target)  # with a scheme
         self.closed = False
         self.crash: BaseException | None = None
         self._forked = False

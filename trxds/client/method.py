@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
+from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any, Generic, TypeVar, Unpack
+from typing import Any, Generic, Self, TypeVar, Unpack
 
 import trio
 
@@ -22,7 +23,9 @@ from .call_protocol import CallOptions, CallProtocol, Pairs
 from .channel_state import ChannelState
 from .completed_call import CompletedCall
 from .hedging import run_hedges
+from .hosts import Host
 from .open_session import OpenSession
+from .pinned_call import PinnedRpc
 from .replay_buffer import ReplayBuffer
 from .rpc import Rpc
 
@@ -66,6 +69,7 @@ class Method(Generic[Req, Res]):
         self.client_streaming = client_streaming
         self.server_streaming = server_streaming
         self._settings = replace(state.defaults, one_reply=not server_streaming)
+        self._make_rpc: Callable[..., Rpc] = Rpc
         self._last_metadata = md.EMPTY
 
     async def __call__(
@@ -166,6 +170,19 @@ class Method(Generic[Req, Res]):
             authority=authority,
         )
 
+    def on(self, host: Host) -> Self:
+        """Return the method for calls that go to this host of `Channel.hosts`, whatever the policies would choose.
+
+        Such a call connects the host if need be, as long as the call lasts, and is retried there only. It fails with
+        UNAVAILABLE if the host has left the channel's hosts or cannot be reached; with `wait_for_ready` it waits. It is
+        made outside of any session: it takes no cookie along and moves none. Circuit breakers and load reports count
+        it. `TypeError` for anything but a host.
+        """
+        _check_host(host)
+        pinned = copy(self)
+        pinned._session, pinned._make_rpc = None, partial(PinnedRpc, host)
+        return pinned
+
     @asynccontextmanager
     async def _open(
         self, begin: Callable[[Call[Req, Res]], Awaitable[None]] | None, **options: Unpack[CallOptions]
@@ -201,7 +218,7 @@ class Method(Generic[Req, Res]):
         if wait_for_ready is not None or compression is not None or credentials is not None or authority:
             encoding = parse_encoding(compression) if compression is not None else None
             settings = settings.for_call(wait_for_ready, encoding, credentials, authority)
-        rpc = Rpc(self._state, self.path, checked, settings, timeout, self._session)
+        rpc = self._make_rpc(self._state, self.path, checked, settings, timeout, self._session)
         # Without an observer a call pays for this test, and for no telemetry.
         if self._state.observers.active:
             rpc.attach_telemetry(self.registered)
@@ -234,6 +251,11 @@ class Method(Generic[Req, Res]):
 
     def __repr__(self) -> str:
         return f"<Method {self.path}>"
+
+
+def _check_host(host: object) -> None:
+    if not isinstance(host, Host):
+        raise TypeError(f"on takes a trxds.Host, as channel.hosts() yields them, not {host!r}")
 
 
 def streams_replies_error(path: str) -> TypeError:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Iterable
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol, TypeVar, Unpack, overload
+from typing import Protocol, Self, TypeVar, Unpack, overload
 
 from .call import Call
 from .call_protocol import CallOptions, ResponseStream
 from .completed_call import CompletedCall
+from .hosts import Host
 
 Req = TypeVar("Req")
 Res = TypeVar("Res")
@@ -23,6 +24,10 @@ class _OneRequest(Protocol[Req, Res]):
 
     @property
     def path(self) -> str: ...
+
+    def on(self, host: Host) -> Self:
+        """Return the method for calls that go to this host; see `Method.on`."""
+        ...
 
     @overload
     def open(
@@ -39,6 +44,10 @@ class _ManyRequests(Protocol[Req, Res]):
 
     @property
     def path(self) -> str: ...
+
+    def on(self, host: Host) -> Self:
+        """Return the method for calls that go to this host; see `Method.on`."""
+        ...
 
     def open(
         self, request: Req | None = None, **options: Unpack[CallOptions]

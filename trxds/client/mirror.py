@@ -21,6 +21,10 @@ _log = logging.getLogger("trxds.client")
 class MirrorOwner(Protocol):
     """The channel's copies, which count those under way and the bytes that they hold."""
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the channel has closed."""
+
     def hold(self, size: int) -> bool:
         """Count bytes of a request; False if there is no room for them."""
 
@@ -94,11 +98,11 @@ class Mirror:
         try:
             result, status = await self._run()
         except RpcError as error:
-            if not self._attempt.channel.lifecycle.closed:
+            if not self._owner.is_closed:
                 result, status = self._reason or "timeout", None if self._reason else error.status
         except Exception:
             # A copy must not harm the channel. When the channel closes, it ends with any other error.
-            if not self._attempt.channel.lifecycle.closed:
+            if not self._owner.is_closed:
                 result = "not_sent"
                 _log.exception("a copy of the call to %s raised; please report it", self.path)
         finally:

@@ -94,6 +94,11 @@ class Mirrors:
         self._logged: set[tuple[str, str]] = set()
         self._new, self._begun = trio.open_memory_channel[Mirror](math.inf)  # bounded by `max_calls`
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the channel has closed."""
+        return self.state.lifecycle.closed
+
     async def run(self) -> None:
         """Run the copies, until cancelled."""
         # Their tasks begin here and not in the call's task, whose context a new connection must not inherit.

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 from trxds.core.determinism import new_random
 from trxds.lb.balancing_config import make_parser
 from trxds.lb.config_builder import Update, add_override_host, build_priority
 from trxds.lb.configs import OutlierDetectionConfig
+from trxds.resolver.address_source import AddressSource, DnsName, KnownAddresses, TargetConfig
 from trxds.resolver.affinity_config import FIELD
 from trxds.resolver.http_filters import EffectiveFilter
 from trxds.resolver.non_xds_resolver import NonXdsResolver, ResolvedAddress
 from trxds.resolver.service_config import EMPTY_SERVICE_CONFIG, ServiceConfig, parse_service_config
 from trxds.resolver.target_uri import NonXdsTarget
 from trxds.resolver.xds_resolver import ResolverResultHandler
+from trxds.resources.cluster import DEFAULT_OVERRIDE_STATUSES
 from trxds.resources.cookie_affinity import CookieAffinity
+from trxds.resources.endpoint import HealthStatus
 from trxds.resources.experiments import read_experiments
 from trxds.resources.lb_policy import RandomSubsetting
 from trxds.resources.leaf_policy import LbPolicyConfig, PickFirst
@@ -36,21 +40,29 @@ def non_xds_setup(
     authority: str,
     policies: Policies | None,
     network: Network,
+    refresh: float = math.inf,
 ) -> ResolverSetup:
     """Return the resolver setup; `affinity` makes sessions sticky, and an `authority` replaces the target's.
 
-    `ValueError` lists the config's errors.
+    A name is resolved again each `refresh` seconds. `ValueError` lists the config's errors.
     """
+    if refresh < math.inf and not target.name:
+        raise ValueError(f"refresh cannot be used with the target {target.text!r}, whose addresses are known")
     policies = policies or {}
     check_policies(policies)
     # Parsed before anything runs: a bad service config is the caller's error (A21).
-    config = _parse(service_config, policies)
-    filters = _session_filters(target, config, affinity)
-    policy = config.lb_policy or PickFirst()
-    tree = _PolicyTree(add_override_host(policy, target.text) if filters else policy)
+    config = parse_config(service_config, policies)
+    known = target_config(target.text, config, affinity)
+    problem = find_cookie_problem(target.addresses, known)
+    if problem:
+        raise ValueError(f"target {target.text!r}: {problem}")
+    tree = _PolicyTree(known.policy)
 
     def make_resolver(handler: ResolverResultHandler) -> NonXdsResolver:
-        return NonXdsResolver(target, config, network.resolve, handler, new_random(), filters)
+        source: AddressSource = KnownAddresses(target, known)
+        if target.name:
+            source = DnsName(target, known, network.resolve, new_random(), refresh)
+        return NonXdsResolver(target.text, source, known, handler)
 
     return ResolverSetup(
         authority or target.authority,
@@ -59,7 +71,7 @@ def non_xds_setup(
         tree.to_update,
         policies,
         throttling=config.throttling,
-        health_check_service=None if _is_pick_first(policy) else config.health_check_service,
+        health_check_service=health_check_service(config),
         first_wait=f"the addresses of {target.text}",
         max_connections=max_connections_of(config, os.environ),
     )
@@ -84,7 +96,13 @@ def _is_pick_first(policy: LbPolicyConfig) -> bool:
     return isinstance(policy, PickFirst)
 
 
-def _parse(source: ServiceConfigSource, policies: Policies) -> ServiceConfig:
+def health_check_service(config: ServiceConfig) -> str | None:
+    """Return the service to ask hosts for, None if they are not asked (A17)."""
+    return None if _is_pick_first(config.lb_policy or PickFirst()) else config.health_check_service
+
+
+def parse_config(source: ServiceConfigSource, policies: Policies) -> ServiceConfig:
+    """Return the checked service config; `ValueError` lists its errors with their places."""
     if source is None:
         return EMPTY_SERVICE_CONFIG
     if not isinstance(source, str | Mapping):
@@ -93,9 +111,19 @@ def _parse(source: ServiceConfigSource, policies: Policies) -> ServiceConfig:
     return parse_service_config(source, make_parser(parsers, read_experiments(os.environ)))
 
 
-def _session_filters(
-    target: NonXdsTarget, config: ServiceConfig, affinity: CookieAffinity | None
-) -> tuple[EffectiveFilter, ...]:
+def target_config(
+    target: str,
+    config: ServiceConfig,
+    affinity: CookieAffinity | None,
+    statuses: frozenset[HealthStatus] = DEFAULT_OVERRIDE_STATUSES,
+) -> TargetConfig:
+    """Return the config with its policy; sessions may use hosts with these `statuses`."""
+    filters = _session_filters(config, affinity)
+    policy = config.lb_policy or PickFirst()
+    return TargetConfig(config, add_override_host(policy, target, statuses) if filters else policy, filters)
+
+
+def _session_filters(config: ServiceConfig, affinity: CookieAffinity | None) -> tuple[EffectiveFilter, ...]:
     """Return the session filter, with the source of its configuration; none if sessions are not sticky."""
     # A caller without types may give a name or a dict.
     if affinity is not None and not isinstance(affinity, CookieAffinity):
@@ -105,11 +133,16 @@ def _session_filters(
     chosen = affinity or config.affinity
     if chosen is None:
         return ()
-    for address in target.addresses:
-        if address.startswith("unix") and not is_socket(address):
-            raise ValueError(
-                f"target {target.text!r}: a session's cookie cannot have this path; use one of at most 108 printable "
-                "characters without , and ; or leave the affinity out"
-            )
     source = "service config" if affinity is None else "channel's affinity"
     return (EffectiveFilter("stateful_session", chosen.filter_config, source),)
+
+
+def find_cookie_problem(addresses: Iterable[str], config: TargetConfig) -> str:
+    """Return which address no cookie can have although sessions are sticky; empty if each can be in one."""
+    for address in addresses:
+        if config.filters and address.startswith("unix") and not is_socket(address):
+            return (
+                "a session's cookie cannot have this path; use one of at most 108 printable characters "
+                "without , and ; or leave the affinity out"
+            )
+    return ""

@@ -13,7 +13,6 @@ import trio
 from trxds.core.plural import plural
 from trxds.core.status import RpcError, Status, StatusCode
 from trxds.lb.pick import Override, PickArgs
-from trxds.resolver.target_uri import canonical
 from trxds.session_affinity.first_call import FirstCall
 from trxds.session_affinity.session import SessionCookies
 from trxds.session_affinity.session_hosts import CookieKey, SessionHost
@@ -178,7 +177,7 @@ class OpenSession:
     def export(self, key: Key | None) -> str:
         """Return the session as a token, signed with `key`."""
         keys = checked_keys(key)
-        return encode_token(self.cookies.export(canonical(self.channel.target), self.now()), keys)
+        return encode_token(self.cookies.export(self.channel.canonical_target, self.now()), keys)
 
     def __repr__(self) -> str:
         hosts = ", ".join(dict.fromkeys(at.host for at in self.hosts.values()))

@@ -32,6 +32,9 @@ class ResolverInterface(Protocol):
 
     async def run(self) -> None: ...
 
+    def pause(self) -> None:
+        """Stop what is of no use while the channel is IDLE; `reset` begins it again. Synchronous."""
+
     def reset(self) -> None:
         """Configure a new, empty tree from the beginning. Synchronous; only while the resolver runs."""
 
@@ -60,6 +63,7 @@ class ResolverSetup:
     in their leaf of an aggregate. `health_check_service` is the name to ask hosts for, None to ask none (A17).
     `http_filters` are the user's own, by the types of their configurations (A39).
     `max_connections` is how many connections each host may have, unless its cluster says it (A105).
+    `canonical_target` is the target with a scheme; empty if it follows from the target's text alone.
     """
 
     authority: str
@@ -78,6 +82,7 @@ class ResolverSetup:
     health_check_service: str | None = None
     http_filters: HttpFilters = field(default_factory=dict)
     max_connections: int = 1
+    canonical_target: str = ""
 
 
 OVERRIDE_HOST_VARIABLE = "GRPC_EXPERIMENTAL_XDS_ENABLE_OVERRIDE_HOST"

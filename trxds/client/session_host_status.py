@@ -42,7 +42,7 @@ def read_statuses(entries: object, cluster: str, before: Mapping[str, HostStatus
         if not entries.all:
             return {}  # a look-up that failed says nothing of the hosts
         found = _find(entries.all, before)
-        return {host: USABLE if host in found else HostStatus(lost=RepinReason.UNKNOWN_HOST) for host in before}
+        return {host: _target_status(found.get(host)) for host in before}
     leaves = entries.leaves(cluster) if isinstance(entries, ClusterEntries) else ()
     if not leaves:
         return {}  # deleted, or in error: the calls say what is wrong with it, and a session may keep its host
@@ -51,6 +51,13 @@ def read_statuses(entries: object, cluster: str, before: Mapping[str, HostStatus
         found = _find(_all_endpoints(leaf), before)
         statuses.update({host: _status(endpoint.health, leaf, before[host]) for host, endpoint in found.items()})
     return statuses
+
+
+def _target_status(endpoint: Endpoint | None) -> HostStatus:
+    if endpoint is None:
+        return HostStatus(lost=RepinReason.UNKNOWN_HOST)
+    # Only a custom resolver has such hosts, and its sessions may stay there.
+    return HostStatus(draining=endpoint.health is HealthStatus.DRAINING, health=endpoint.health)
 
 
 def _find(endpoints: Iterable[Endpoint], hosts: Collection[str]) -> dict[str, Endpoint]:

@@ -8,7 +8,7 @@ from itertools import count
 
 from trxds.core.determinism import wall_clock
 from trxds.core.observers import Observers
-from trxds.resolver.target_uri import canonical, parse_non_xds_target
+from trxds.resolver.target_uri import is_xds
 from trxds.session_affinity.session import SessionCookies
 from trxds.session_affinity.session_token import Key, SessionToken, SessionTokenError, checked_keys, decode_token
 
@@ -31,8 +31,8 @@ class SessionRegistry:
         self._lifecycle = lifecycle
         self._now = now
         self._numbers = count(1)
-        plain = parse_non_xds_target(lifecycle.target)
-        self._cluster = plain.text if plain is not None else ""  # the target is the cluster, and cookies do not name it
+        # Without a control plane the target is the cluster, and cookies do not name it.
+        self._cluster = "" if is_xds(lifecycle.target) else lifecycle.target
         self._observers = observers
 
     @contextmanager
@@ -51,7 +51,7 @@ class SessionRegistry:
     def read(self, token: str | None, key: Key | None) -> SessionToken | SessionTokenError | None:
         """Return what a token holds, or the error of one that cannot be used here."""
         keys = checked_keys(key)
-        return None if token is None else decode_token(token, canonical(self._lifecycle.target), keys)
+        return None if token is None else decode_token(token, self._lifecycle.canonical_target, keys)
 
     def add(self, wait_for_first: bool, token: SessionToken | None = None) -> SessionCookies:
         """Open a session, or continue that of a token, until `remove`."""

@@ -27,6 +27,7 @@ from .configs import (
     CdsConfig,
     ClusterImplConfig,
     ClusterManagerConfig,
+    GracefulSwitchConfig,
     OutlierDetectionConfig,
     OverrideHostConfig,
     PriorityConfig,
@@ -171,16 +172,31 @@ def build_priority(form: LbPolicyConfig, localities: Sequence[Locality], note: s
     return _build_policy(form, serving, "" if serving else note)
 
 
-def add_override_host(form: LbPolicyConfig, target: str) -> LbPolicyConfig:
+def build_target(form: LbPolicyConfig, locality: Locality, note: str) -> Update:
+    """Return the update of the root of a custom resolver's target, whose endpoints may be DRAINING."""
+    config, endpoints = build_priority(form, (locality,), note)
+    if len(endpoints) < len(locality.endpoints) and _has_override_host(form):
+        # As in a cluster: sessions may use DRAINING endpoints, and override_host's child never gets them (A55).
+        endpoints = Endpoints(locality.endpoints, parts={OverrideHostConfig.child_name: endpoints})
+    return Update(GracefulSwitchConfig(config), endpoints)
+
+
+def _has_override_host(form: LbPolicyConfig) -> bool:
+    return isinstance(form.child if isinstance(form, OutlierDetectionConfig) else form, OverrideHostConfig)
+
+
+def add_override_host(
+    form: LbPolicyConfig, target: str, statuses: frozenset[HealthStatus] = DEFAULT_OVERRIDE_STATUSES
+) -> LbPolicyConfig:
     """Return the policy of a target without a control plane with override_host above it, for its sessions (A55).
 
-    `target` stands for the cluster.
+    `target` stands for the cluster; `statuses` are those of hosts that sessions may use.
     """
     # As in a cluster: outlier detection is above override_host, so that the RPCs of sessions count for it. Not below a
     # subset: that has another seed after an idle timeout, and sessions would lose the hosts that are not in it.
     if isinstance(form, OutlierDetectionConfig):
-        return replace(form, child=add_override_host(form.child, target))
-    return OverrideHostConfig(target, DEFAULT_OVERRIDE_STATUSES, DEFAULT_IDLE_TIMEOUT, form)
+        return replace(form, child=add_override_host(form.child, target, statuses))
+    return OverrideHostConfig(target, statuses, DEFAULT_IDLE_TIMEOUT, form)
 
 
 def _serving_endpoints(locality: Locality) -> tuple[Endpoint, ...]:

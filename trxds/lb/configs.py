@@ -61,10 +61,11 @@ class StickyPriorityConfig(PriorityConfig):
 class OverrideHostConfig(LbPolicyConfig):
     """The configuration of `override_host`.
 
-    Its endpoints are all of the cluster's; its child has no DRAINING ones (A55).
+    Its endpoints are all of the cluster's; its child, of that name, has no DRAINING ones (A55).
     """
 
     policy: ClassVar[str] = "xds_override_host_experimental"
+    child_name: ClassVar[str] = "everybody"
     cluster: str
     statuses: frozenset[HealthStatus]
     idle_timeout: float  # seconds
@@ -101,6 +102,14 @@ class OutlierDetectionConfig(LbPolicyConfig):
 
     policy: ClassVar[str] = "outlier_detection_experimental"
     rules: OutlierDetectionSettings | None
+    child: LbPolicyConfig
+
+
+@dataclass(frozen=True, slots=True)
+class GracefulSwitchConfig(LbPolicyConfig):
+    """The configuration of `graceful_switch`: that of its one child, whose policy may change."""
+
+    policy: ClassVar[str] = "graceful_switch"
     child: LbPolicyConfig
 
 

@@ -28,7 +28,7 @@ class Override:
     be used (Envoy's `StatefulSession.strict`); `fallback_reason` says why none could, strict or not. `avoid` is the
     address of a host that the session leaves on purpose, so that any other one is chosen. `spread_until` is the time
     until which a session's first RPC may wait for the other hosts (`first_pass.py`); other RPCs never do. `has_waited`
-    says that its last pick made it wait for them.
+    says that its last pick made it wait for them. `pinned` is the READY host of a pinned call, which goes nowhere else.
     """
 
     addresses: tuple[str, ...] = ()
@@ -38,6 +38,7 @@ class Override:
     avoid: str = ""
     spread_until: float = -math.inf
     has_waited: bool = False
+    pinned: SubchannelInterface | None = None
 
 
 @dataclass(slots=True)

@@ -129,6 +129,11 @@ class Node:
         return self._update.endpoints
 
     @property
+    def pool(self) -> SubchannelPoolInterface:
+        """The pool from which the policy leases its hosts."""
+        return self._context.hosts
+
+    @property
     def state(self) -> Connectivity:
         """The connectivity state that the node reported last."""
         return self._last_report.state if self._last_report is not None else Connectivity.CONNECTING

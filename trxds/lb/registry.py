@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from .cds import Cds
 from .cluster_impl import ClusterImpl
 from .cluster_manager import ClusterManager
+from .graceful_switch import GracefulSwitch
 from .least_request import LeastRequest
 from .outlier_detection.policy import OutlierDetection
 from .pick_first import PickFirst
@@ -23,6 +24,7 @@ from .weighted_target import WeightedTarget
 BUILT_IN: Mapping[str, PolicyFactory] = {
     "xds_cluster_manager_experimental": ClusterManager,
     "cds_experimental": Cds,
+    "graceful_switch": GracefulSwitch,
     "outlier_detection_experimental": OutlierDetection,
     "xds_cluster_impl_experimental": ClusterImpl,
     "priority_experimental": Priority,

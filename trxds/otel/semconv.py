@@ -5,7 +5,7 @@ Only one metric has a counterpart there: the duration of a call.
 
 from __future__ import annotations
 
-from trxds.resolver.target_uri import parse_non_xds_target
+from trxds.resolver.target_uri import is_built_in, parse_non_xds_target
 from trxds.transport.connect import split_address
 
 OTHER = "_OTHER"
@@ -23,8 +23,8 @@ def status_labels(code: str) -> dict[str, str]:
 
 
 def server(target: str) -> dict[str, str | int]:
-    """Return the server's name and port from the program's target. An xDS target is a name without a port."""
-    plain = parse_non_xds_target(target)
+    """Return the server's name and port from the canonical target. Of xDS and custom resolvers it is a name only."""
+    plain = parse_non_xds_target(target) if is_built_in(target.partition(":")[0].lower()) else None
     if plain is None:
         return {"server.address": target.rpartition("/")[2]}
     if not plain.name:

@@ -1,12 +1,13 @@
 """DNS names of targets and of LOGICAL_DNS clusters, each watched like a resource and resolved by one task (A37).
 
-A name is resolved again when a policy requests it, but not within 30 seconds of the last time. After a failure it is
-resolved again after a backoff, and until then the known addresses stay in use.
+A name is resolved again when a policy requests it, or on a schedule (`resolve_now.py`). After a failure it is resolved
+again after a backoff, and until then the known addresses stay in use.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable, Hashable
 from random import Random
 from typing import Any, TypeAlias
@@ -19,8 +20,7 @@ from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.status import unavailable
 from trxds.xds.resource_update import ResourceUpdate
 
-# As in the C++ client and in grpc-go: a failing fleet requests a look-up with each lost connection.
-MIN_RESOLUTION_INTERVAL = 30.0  # seconds between two look-ups that succeed
+from .resolve_now import ResolveNow
 
 _log = logging.getLogger("trxds.resolver")
 
@@ -28,17 +28,18 @@ Resolve: TypeAlias = Callable[[str, int], Awaitable[tuple[str, ...]]]
 
 
 class DnsResolver:
-    """The DNS names that one channel needs, each as "host:port"."""
+    """The DNS names that one channel needs, each as "host:port", resolved again each `refresh` seconds."""
 
-    def __init__(self, nursery: trio.Nursery, look_up: Resolve, random: Random) -> None:
+    def __init__(self, nursery: trio.Nursery, look_up: Resolve, random: Random, refresh: float = math.inf) -> None:
         self._nursery = nursery
         self._look_up = look_up
         self._random = random
+        self._refresh = refresh
         self._watched: dict[str, DnsWatch] = {}
 
     def watch(self, name: str, queue: ConflatingQueue[Any], sender: Hashable) -> DnsWatch:
         """Put each new state of the name into `queue`; its value is a tuple of addresses."""
-        watch = DnsWatch(name, queue, sender, lambda: self._watched.pop(name))
+        watch = DnsWatch(name, queue, sender, lambda: self._watched.pop(name), ResolveNow(self._refresh))
         self._watched[name] = watch
         self._nursery.start_soon(watch.run, self._look_up, Backoff(self._random), name=f"dns/{name}")
         return watch
@@ -46,21 +47,26 @@ class DnsResolver:
     def re_resolve(self, name: str) -> None:
         """Resolve the name again soon, if it is watched: its addresses seem to be out of date."""
         if name in self._watched:
-            self._watched[name].resolution_requested.set()
+            self._watched[name].resolve_now.request()
 
     def re_resolve_all(self) -> None:
         """Resolve all names again soon."""
         for watch in self._watched.values():
-            watch.resolution_requested.set()
+            watch.resolve_now.request()
 
 
 class DnsWatch:
     """The watch of one name, until it is cancelled."""
 
     def __init__(
-        self, name: str, queue: ConflatingQueue[Any], sender: Hashable, on_cancel: Callable[[], object]
+        self,
+        name: str,
+        queue: ConflatingQueue[Any],
+        sender: Hashable,
+        on_cancel: Callable[[], object],
+        resolve_now: ResolveNow,
     ) -> None:
-        self.resolution_requested = trio.Event()
+        self.resolve_now = resolve_now
         self._name = name
         self._queue = queue
         self._sender = sender
@@ -73,7 +79,7 @@ class DnsWatch:
         host, _, port = self._name.rpartition(":")
         with self._scope:
             while True:
-                began = trio.current_time()
+                self.resolve_now.begin()
                 try:
                     # getaddrinfo takes an IPv6 address without its brackets.
                     addresses = await look_up(host.strip("[]"), int(port))
@@ -84,13 +90,7 @@ class DnsWatch:
                 backoff.reset()
                 self._failing_since = ""
                 self._publish(ResourceUpdate(addresses))
-                await self._wait_for_request(began + MIN_RESOLUTION_INTERVAL)
-
-    async def _wait_for_request(self, earliest: float) -> None:
-        # A request during the look-up was about the addresses before it.
-        self.resolution_requested = trio.Event()
-        await self.resolution_requested.wait()
-        await trio.sleep_until(earliest)
+                await self.resolve_now.wait()
 
     def _on_failure(self, error: OSError) -> None:
         # Only the first failure sets the time, or an equal error would look like news each time.

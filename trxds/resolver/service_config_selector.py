@@ -6,6 +6,7 @@ It looks to the call path like one route for each method, all with one cluster t
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from trxds.core.metadata import Metadata
 from trxds.core.random_copies import RandomCopies
@@ -27,8 +28,15 @@ from .service_config import ServiceConfig
 MAX_CACHED_METHODS = 65_536
 
 
+def _no_warnings() -> tuple[str, ...]:
+    return ()
+
+
 class MethodSelector:
-    """The selector of one target. `table` has the one cluster, `target`; `chain` has the `filters` of all calls."""
+    """The selector of one target. `table` has the one cluster, `target`; `chain` has the `filters` of all calls.
+
+    `warn` returns what is wrong with the target at present and fails no calls.
+    """
 
     def __init__(
         self,
@@ -37,6 +45,7 @@ class MethodSelector:
         table: RouteTable,
         filters: tuple[EffectiveFilter, ...] = (),
         chain: FilterChain = (),
+        warn: Callable[[], tuple[str, ...]] = _no_warnings,
     ) -> None:
         self.table = table
         self._filters = filters
@@ -45,10 +54,11 @@ class MethodSelector:
         self._route = Route(RouteMatch(Prefix("")), RouteAction((WeightedCluster(target),)))
         self._cluster = BoundCluster(target, chain)
         self._bound: dict[str, BoundRoute] = {}
+        self._warn = warn
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        return ()
+        return self._warn()
 
     def choose(self, path: str, metadata: Metadata) -> Selection:
         return Selection(self.bound_route(path), self._cluster, self.table)

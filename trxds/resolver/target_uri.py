@@ -9,7 +9,8 @@ A target is parsed before anything runs, so a mistake in it is a `ValueError` an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from types import MappingProxyType
@@ -22,6 +23,8 @@ XDS = "xds"
 
 # Characters that `:authority` has without percent-coding; the "%" of an IPv6 zone is coded, for example.
 _AUTHORITY = ":@!$&'()*+,;=[]"
+
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")  # RFC 3986; a scheme's case does not count, and the small one is its form
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,8 @@ def parse_non_xds_target(target: str) -> NonXdsTarget | None:
         if scheme in _KINDS:
             return _KINDS[scheme](target, rest)
         if rest.startswith("//"):
-            raise _TargetError(f"unknown scheme {scheme!r}; trxds knows {', '.join((XDS, *_KINDS))}")
+            known = ", ".join((XDS, *_KINDS))
+            raise _TargetError(f"unknown scheme {scheme!r}; trxds knows {known}, and those in resolvers=")
         # naming.md: a target without a known scheme is a DNS name; "host:port" only looks as if it had a scheme.
         return _dns(target, f"///{target}")
     except _TargetError as mistake:
@@ -63,7 +67,61 @@ def parse_non_xds_target(target: str) -> NonXdsTarget | None:
 def canonical(target: str) -> str:
     """Return the target with a scheme, as metrics name it (A66); one without a scheme is a name for DNS."""
     scheme = target.partition(":")[0].lower()
-    return target if scheme == XDS or scheme in _KINDS else f"dns:///{target}"
+    return target if is_built_in(scheme) else f"dns:///{target}"
+
+
+def is_xds(target: str) -> bool:
+    """Return whether a control plane resolves the target."""
+    return target.partition(":")[0].lower() == XDS
+
+
+def is_built_in(scheme: str) -> bool:
+    """Return whether trxds itself resolves targets of this scheme."""
+    return scheme == XDS or scheme in _KINDS
+
+
+@dataclass(frozen=True, slots=True)
+class ResolverTarget:
+    """A target of a custom resolver: `text` is `SCHEME://AUTHORITY/PATH`, and the authority is usually empty.
+
+    `path` is percent-decoded and has no slash in front.
+    """
+
+    text: str
+    scheme: str
+    authority: str
+    path: str
+
+    @property
+    def default_authority(self) -> str:
+        """Return the `:authority` of calls unless the channel has another: the path, percent-encoded (naming.md)."""
+        return quote(self.path, safe=_AUTHORITY)
+
+
+def check_scheme(scheme: object) -> None:
+    """Raise `ValueError` unless a program's own resolver may have this scheme."""
+    if not isinstance(scheme, str) or not _SCHEME.fullmatch(scheme):
+        form = "it begins with a small letter, and has small letters, digits, +, - and . only"
+        raise ValueError(f"resolvers: {scheme!r} is no scheme of a target; {form}")
+    if is_built_in(scheme):
+        raise ValueError(f"resolvers: trxds resolves {scheme}: targets itself; choose another scheme")
+
+
+def parse_custom_target(target: object, schemes: Container[str]) -> ResolverTarget | None:
+    """Return the target if its scheme is one of `schemes`, else None. `ValueError` if it names nothing."""
+    if not isinstance(target, str):
+        return None  # `parse_non_xds_target` has the error
+    scheme, colon, rest = target.partition(":")
+    scheme = scheme.lower()
+    if not colon or scheme not in schemes:
+        return None
+    authority = ""
+    if rest.startswith("//"):
+        authority, _, rest = rest[2:].partition("/")
+    path = unquote(rest.removeprefix("/"))
+    if not path:
+        raise ValueError(f"target {target!r}: nothing to resolve after the scheme; write {scheme}:///NAME")
+    return ResolverTarget(target, scheme, unquote(authority), path)
 
 
 def checked_authority(text: str) -> str:

@@ -26,6 +26,7 @@ from .http_filters import MakeChain
 from .route_timeout import TimeoutRule, max_stream_duration
 from .routes import BindMirrors
 from .routing import Routing, RoutingFactory
+from .service_config import ServiceConfig
 from .snapshot import ClusterEntry, ClusterResult, ConfigError, XdsConfig, can_serve
 
 
@@ -45,9 +46,16 @@ class SubchannelRetention(Protocol):
     def end_update(self) -> None: ...
 
 
+def _ignore(config: ServiceConfig) -> None:
+    """Apply nothing: a control plane has no service config."""
+
+
 @dataclass(frozen=True, slots=True)
 class ResolverResultHandler:
-    """The receiver of a resolver's results. `configure` gets what was resolved, with a generation number."""
+    """The receiver of a resolver's results. `configure` gets what was resolved, with a generation number.
+
+    `apply_config` gets each service config that takes the place of one.
+    """
 
     configure: Callable[[Any, int], object]
     publish: Callable[[Selector, Any], object]
@@ -56,6 +64,7 @@ class ResolverResultHandler:
     limits: TimeoutRule = max_stream_duration
     log: ConfigLog | None = None
     bind_mirrors: BindMirrors | None = None  # None: the channel copies no calls
+    apply_config: Callable[[ServiceConfig], object] = _ignore
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +172,9 @@ class XdsResolver:
     def describe_pending(self) -> str:
         """Describe what the next configuration waits for; the text is empty if that is nothing known."""
         return self._dependencies.describe_pending if self._dependencies is not None else ""
+
+    def pause(self) -> None:
+        """Do nothing: the watches stay while the channel is IDLE."""
 
     def reset(self) -> None:
         """Configure a new tree, which knows nothing, with the newest configuration."""

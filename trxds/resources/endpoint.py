@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from .address import check_address, parse_address
@@ -35,6 +36,7 @@ def known_health(*, override_host: bool) -> Mapping[int, HealthStatus]:
 
 _WITHOUT_DRAINING = {0: HealthStatus.UNKNOWN, 1: HealthStatus.HEALTHY}
 _WITH_DRAINING = {**_WITHOUT_DRAINING, 3: HealthStatus.DRAINING}
+_NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -55,7 +57,7 @@ class Endpoint:
 
     An address is a text, `10.0.0.1:443` or `[::1]:443`, and the session cookie has it. `hash_key` places the endpoint
     on a hash ring, instead of its first address (A76). `proxy` is the address of its own HTTP CONNECT
-    proxy (A86).
+    proxy (A86). `attributes` are from a custom resolver, for custom policies.
     """
 
     addresses: tuple[str, ...]
@@ -64,6 +66,7 @@ class Endpoint:
     hostname: str = ""
     hash_key: str = ""
     proxy: str = ""
+    attributes: Mapping[str, Any] = field(default_factory=lambda: _NO_ATTRIBUTES, hash=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar, Unpack, cast, overload
+from typing import Any, Generic, Protocol, Self, TypeVar, Unpack, cast, overload
 
 import trxds
 from trxds.client.call_protocol import CallOptions
@@ -123,6 +123,10 @@ class Method(View[trxds.Method[Req, Res]]):
         self._hand_over.start(future, partial(self._method, request, **options))
         return future
 
+    def on(self, host: trxds.Host) -> Method[Req, Res]:
+        """Return the method for calls that go to this host; see `trxds.Method.on`."""
+        return Method(self._hand_over, self._method.on(host))
+
     @contextmanager
     def open(self, request: Req | None = None, **options: Unpack[CallOptions]) -> Iterator[Call[Req, Res]]:
         """Open a call of any kind; see `trxds.Method.open`."""
@@ -144,6 +148,8 @@ class Method(View[trxds.Method[Req, Res]]):
 
 
 class _OneRequest(Protocol[Req, Res]):
+    def on(self, host: trxds.Host) -> Self: ...
+
     @overload
     def open(self, request: Req, **options: Unpack[CallOptions]) -> AbstractContextManager[ResponseStream[Res]]: ...
     @overload
@@ -151,6 +157,8 @@ class _OneRequest(Protocol[Req, Res]):
 
 
 class _ManyRequests(Protocol[Req, Res]):
+    def on(self, host: trxds.Host) -> Self: ...
+
     def open(
         self, request: Req | None = None, **options: Unpack[CallOptions]
     ) -> AbstractContextManager[Call[Req, Res]]: ...

@@ -33,6 +33,12 @@ class Channel(MethodFactory, ChannelView):
         """Wait until the state is not `last`, and return it; see `trxds.Channel.wait_for_state_change`."""
         return self._hand_over.wait(partial(self._hand_over.channel.wait_for_state_change, last))
 
+    def hosts(self, *, watch: bool = False) -> Iterator[trxds.Host]:
+        """Return an iterator of the present hosts, and with `watch` of changes; see `trxds.Channel.hosts`."""
+        hosts = self._hand_over.channel.hosts(watch=watch)
+        while (host := self._hand_over.wait(partial(anext, hosts, None))) is not None:
+            yield host
+
     def try_to_connect(self) -> None:
         """Make the channel connect without a call, if it is IDLE."""
 

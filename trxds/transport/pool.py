@@ -119,6 +119,15 @@ class SubchannelPool:
             if not number % _MAX_STARTS_PER_SLICE:
                 await trio.lowlevel.checkpoint()
 
+    def set_max_connections(self, number: int) -> None:
+        """Allow so many connections to each host, for users that do not say it themselves (A105). Synchronous."""
+        self._limit.bind(self._limit_changed)
+        self._limit.set(number)
+
+    def use_health_check(self, check: HealthCheck | None) -> None:
+        """Ask the hosts of connections that begin from now on for this health; with None, for none. Synchronous."""
+        self._context.health_check = check
+
     def close(self, status: Status = CLOSED) -> None:
         """Fail all streams with `status`, and make no more connections. Plain and idempotent."""
         self._is_closed = True

@@ -49,12 +49,12 @@ def _ignore() -> None:
     """Resolve nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SubchannelContext:
     """The settings that all subchannels of a pool share; `start` runs a subchannel's `run` as a task.
 
-    With a `health_check` each host is asked for its health (A17). `max_connections_cap` bounds what clusters and
-    service configs allow (A105); connections older than `age` are replaced. `on_stale` is called when the addresses of
+    With a `health_check` each host is asked for its health (A17); another one is for connections that begin later.
+    `max_connections_cap` bounds what clusters and service configs allow (A105); connections older than `age` are replaced. `on_stale` is called when the addresses of
     the hosts should be resolved again, though no policy sees a reason.
     """
 
@@ -271,7 +271,8 @@ class Subchannel:
         self._attempt.state = Connectivity.IDLE
         is_first, self._connection = self._connection is None, self._connection or connection
         replaced = self.working.add(connection, nursery)
-        if is_first and self._context.health_check is not None:
+        # Without a nursery the connection began before there was a health check.
+        if is_first and self._context.health_check is not None and nursery is not None:
             self.health = None
             self._watch_health()
         self._update_state()

@@ -15,7 +15,7 @@ from trxds.core.connectivity import Connectivity
 from trxds.core.status import OK
 from trxds.lb.host_trackers import HostTrackers
 from trxds.lb.interfaces import SubchannelInterface
-from trxds.lb.pick import Complete
+from trxds.lb.pick import Complete, Tracker
 from trxds.resources.endpoint import Endpoint, HealthStatus
 
 MIN_SWEEP_INTERVAL = 5.0  # seconds between two sweeps at least
@@ -133,6 +133,10 @@ class HostTable:
             picked = entry.cached_pick = Complete(self.use(entry, now), self._trackers.of(entry.address))
             entry.tracker_changes = self._trackers.changes
         return picked
+
+    def trackers_of(self, address: str) -> tuple[Tracker, ...]:
+        """Return the trackers that policies below have attached to the host."""
+        return self._trackers.of(address)
 
     @property
     def leased_addresses(self) -> list[str]:

@@ -31,7 +31,7 @@ from .address_race import HappyEyeballs, RaceRequested
 from .host_table import Entry, HostTable
 from .repin_reason import RepinReason
 
-_CHILD = "everybody"
+_CHILD = OverrideHostConfig.child_name
 # The states of hosts that an RPC waits for, the best one first (A55), with the reason for explanations.
 _WAIT_REASONS = {
     Connectivity.IDLE: "no host of the session is READY, and this one is connected for it",
@@ -145,6 +145,8 @@ class OverridePicker(Explainable):
         if override is None:
             # No session filter: the host is not recorded, because no cookie will be written.
             return self.child.pick(call) if call.trace is None else self._explain_child(call, call.trace)
+        if override.pinned is not None:
+            return Complete(override.pinned, self.table.trackers_of(override.pinned.address))
         if override.addresses:
             result = self._session_host(override, call)
             if result is not None:

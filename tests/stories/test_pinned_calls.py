@@ -1,0 +1,358 @@
+"""`channel.hosts()` lists every backend, and a pinned call goes to one of them, whatever the policies choose."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from support.mesh import METHOD, Mesh, method, spread
+from support.plain import hosts_in_memory
+from support.resolvers import ROUND_ROBIN, TARGET, Feed, settled
+
+from trxds import Connectivity, CookieAffinity, RpcError, StatusCode
+from trxds.resolvers import Endpoint
+from trxds.testing import resources as xds
+
+
+async def ask(host, channel, **more):
+    """One pinned call; return the address that answers."""
+    return (await method(channel).on(host)(b"", **more)).decode()
+
+
+async def listed(channel):
+    return [host async for host in channel.hosts()]
+
+
+async def failure(host, channel, **more):
+    with pytest.raises(RpcError) as failed:
+        await ask(host, channel, **more)
+    return failed.value.status
+
+
+@asynccontextmanager
+async def plain(count=3, **options):
+    async with hosts_in_memory(count) as mesh, mesh.channel(**options) as channel:
+        yield mesh, channel
+
+
+# -- hosts
+
+
+async def test_hosts_waits_for_the_first_configuration_and_lists_all(autojump_clock):
+    async with plain() as (mesh, channel):
+        assert [host.address for host in await listed(channel)] == mesh.hosts
+
+
+async def test_hosts_of_a_cluster_have_its_name_locality_and_priority(autojump_clock):
+    async with Mesh.run(3) as mesh, mesh.channel() as channel:
+        first, second, third = mesh.hosts
+        mesh.endpoints("cart", xds.locality(first, second, zone="a"), xds.locality(third, zone="b", priority=1))
+        found = await listed(channel)
+    assert [(host.address, host.cluster, host.locality, host.priority) for host in found] == [
+        (first, "cart", "a", 0),
+        (second, "cart", "a", 0),
+        (third, "cart", "b", 1),
+    ]
+
+
+async def test_a_host_shows_what_its_resolver_says_and_the_state_of_its_connection(autojump_clock):
+    feed = Feed()
+    async with plain(2, target=TARGET, resolvers={"my": feed.resolve}) as (mesh, channel):
+        one = Endpoint((mesh.hosts[0],), weight=3, hostname="cart-0", attributes={"zone": "a"})
+        feed.push(one, mesh.hosts[1])
+        await method(channel)(b"")
+        first, second = await listed(channel)
+    assert (first.weight, first.hostname, first.attributes) == (3, "cart-0", {"zone": "a"})
+    assert (first.state, second.state) == (Connectivity.READY, None)
+
+
+async def test_the_hosts_of_each_leaf_of_an_aggregate_in_use_are_listed(autojump_clock):
+    async with Mesh.run(2) as mesh:
+        one, two = mesh.hosts
+        for name, host in (("one", one), ("two", two)):
+            mesh.cluster(name)
+            mesh.endpoints(name, xds.locality(host))
+        mesh.plane.put(xds.aggregate("both", "one", "two"))
+        mesh.route("both")
+        mesh.network.refuse(one)
+        async with mesh.channel() as channel:
+            await method(channel)(b"", wait_for_ready=True)
+            found = await listed(channel)
+            assert [(host.address, host.cluster, host.aggregate) for host in found] == [
+                (one, "one", "both"),
+                (two, "two", "both"),
+            ]
+            assert await ask(found[1], channel) == two
+
+
+async def test_hosts_of_a_configuration_in_error_raises_its_error(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel("xds:///no-such-listener") as channel:
+        with pytest.raises(RpcError) as failed:
+            await listed(channel)
+    assert failed.value.status.code is StatusCode.UNAVAILABLE
+
+
+async def test_a_watch_goes_on_with_hosts_that_come_change_and_leave(autojump_clock):
+    feed = Feed()
+    async with plain(2, target=TARGET, resolvers={"my": feed.resolve}) as (mesh, channel):
+        one, two = mesh.hosts
+        feed.push(one)
+        hosts = channel.hosts(watch=True)
+        assert (await anext(hosts)).address == one
+        feed.push(one, two)
+        assert (await anext(hosts)).address == two
+        feed.push(Endpoint((one,), weight=2), two)
+        changed = await anext(hosts)
+        assert (changed.address, changed.weight, changed.has_left) == (one, 2, False)
+        feed.push(Endpoint((one,), weight=2))
+        gone = await anext(hosts)
+        assert (gone.address, gone.has_left) == (two, True)
+
+
+async def test_a_watch_ends_with_the_channel_and_does_not_keep_it_awake(autojump_clock):
+    seen = []
+
+    async def watch(channel):
+        async for host in channel.hosts(watch=True):
+            seen.append(host.address)
+        seen.append("end")
+
+    async with trio.open_nursery() as nursery, plain(2, idle_timeout=60) as (mesh, channel):
+        nursery.start_soon(watch, channel)
+        await trio.sleep(200)
+        assert channel.state is Connectivity.IDLE
+        assert seen == mesh.hosts
+    assert seen[-1] == "end"
+
+
+# -- pinned calls
+
+
+@pytest.mark.parametrize("policy", ["pick_first", "round_robin", "ring_hash_experimental"])
+async def test_a_pinned_call_goes_to_its_host_under_each_policy(autojump_clock, policy):
+    async with plain(service_config={"loadBalancingConfig": [{policy: {}}]}) as (_mesh, channel):
+        for host in await listed(channel):
+            for _ in range(2):
+                assert await ask(host, channel) == host.address
+
+
+async def test_a_pinned_call_of_an_xds_channel_goes_to_its_host(autojump_clock):
+    async with Mesh.run(3) as mesh, mesh.channel() as channel:
+        hosts = await listed(channel)
+        assert [await ask(host, channel) for host in hosts] == mesh.hosts
+
+
+async def test_a_host_of_a_lower_priority_and_one_that_drains_can_be_called(autojump_clock):
+    async with Mesh.run(3) as mesh, mesh.channel() as channel:
+        first, second, third = mesh.hosts
+        mesh.endpoints(
+            "cart", xds.locality(first, second, health={second: "DRAINING"}), xds.locality(third, priority=1)
+        )
+        hosts = await listed(channel)
+        assert [await ask(host, channel) for host in hosts] == [first, second, third]
+
+
+async def test_a_host_that_no_policy_connected_is_connected_as_long_as_the_call_lasts(autojump_clock):
+    async with plain() as (mesh, channel):
+        last = (await listed(channel))[-1]
+        async with method(channel).on(last).open(b"") as call:
+            assert (await call.receive()).decode() == last.address
+            assert len(mesh.servers[last.address].connections) == 1
+        await settled()
+        assert len(mesh.servers[last.address].connections) == 0
+        assert mesh.network.attempts[last.address] == 1
+
+
+async def test_a_pinned_call_uses_the_connection_that_the_policy_has(autojump_clock):
+    async with plain(service_config=ROUND_ROBIN) as (mesh, channel):
+        await method(channel)(b"")
+        await settled()
+        for host in await listed(channel):
+            await ask(host, channel)
+        assert [mesh.network.attempts[host] for host in mesh.hosts] == [1, 1, 1]
+
+
+async def test_a_pinned_call_to_a_host_that_has_left_fails_and_says_so(autojump_clock):
+    feed = Feed()
+    async with plain(2, target=TARGET, resolvers={"my": feed.resolve}) as (mesh, channel):
+        feed.push(*mesh.hosts)
+        gone = (await listed(channel))[1]
+        feed.push(mesh.hosts[0])
+        await settled()
+        status = await failure(gone, channel)
+    assert status.code is StatusCode.UNAVAILABLE
+    assert (
+        status.message == f"the call is pinned to host {gone.address}: it is no endpoint of cluster {TARGET} any more"
+    )
+
+
+async def test_a_pinned_call_to_a_cluster_that_is_not_used_any_more_fails_and_says_so(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        (host,) = await listed(channel)
+        mesh.cluster("other")
+        mesh.endpoints("other", xds.locality(mesh.hosts[0]))
+        mesh.route("other")
+        await trio.sleep(20 * 60)
+        assert "no policy has cluster cart any more" in (await failure(host, channel)).message
+
+
+async def test_a_pinned_call_to_a_host_that_cannot_be_reached_fails_with_the_reason(autojump_clock):
+    async with plain() as (mesh, channel):
+        last = (await listed(channel))[-1]
+        mesh.network.refuse(last.address)
+        status = await failure(last, channel)
+        assert status.code is StatusCode.UNAVAILABLE
+        assert f"pinned to host {last.address}: {last.address}: cannot connect: [Errno 111]" in status.message
+
+
+async def test_a_pinned_call_that_waits_for_ready_waits_for_its_host(autojump_clock):
+    async with plain() as (mesh, channel), trio.open_nursery() as nursery:
+        last, found = (await listed(channel))[-1], []
+        mesh.network.refuse(last.address)
+
+        async def wait():
+            found.append(await ask(last, channel, wait_for_ready=True))
+
+        nursery.start_soon(wait)
+        await trio.sleep(10)
+        assert not found
+        mesh.network.restore(last.address)
+        await trio.sleep(60)
+        assert found == [last.address]
+
+
+async def test_a_pinned_call_wakes_an_idle_channel(autojump_clock):
+    async with plain(idle_timeout=60) as (_mesh, channel):
+        last = (await listed(channel))[-1]
+        await trio.sleep(100)
+        assert channel.state is Connectivity.IDLE
+        assert await ask(last, channel) == last.address
+
+
+async def test_a_pinned_call_is_retried_on_its_host_only(autojump_clock):
+    policy = {
+        "maxAttempts": 3,
+        "initialBackoff": "0.1s",
+        "maxBackoff": "1s",
+        "backoffMultiplier": 2,
+        "retryableStatusCodes": ["UNAVAILABLE"],
+    }
+    config = ROUND_ROBIN | {"methodConfig": [{"name": [{}], "retryPolicy": policy}]}
+    async with plain(service_config=config) as (mesh, channel):
+        called = []
+        for address, server in mesh.servers.items():
+            server.handlers[METHOD] = broken(address, called)
+        host = (await listed(channel))[1]
+        assert (await failure(host, channel)).message == "broken"
+        assert called == [host.address] * 3
+
+
+async def test_a_pinned_call_is_not_hedged(autojump_clock):
+    hedging = {"maxAttempts": 3, "hedgingDelay": "0.1s", "nonFatalStatusCodes": ["UNAVAILABLE"]}
+    config = ROUND_ROBIN | {"methodConfig": [{"name": [{}], "hedgingPolicy": hedging}]}
+    async with plain(service_config=config) as (mesh, channel):
+        called = []
+        for address, server in mesh.servers.items():
+            server.handlers[METHOD] = broken(address, called)
+        host = (await listed(channel))[1]
+        await failure(host, channel)
+        assert called == [host.address]
+
+
+def broken(address, called):
+    async def handler(call):
+        called.append(address)
+        call.abort(StatusCode.UNAVAILABLE, "broken")
+
+    return handler
+
+
+async def test_the_circuit_breaker_counts_pinned_calls(autojump_clock):
+    async with Mesh.run(2) as mesh:
+        mesh.plane.put({**xds.cluster("cart"), "circuit_breakers": {"thresholds": [{"max_requests": 1}]}})
+        async with mesh.channel() as channel:
+            one, two = await listed(channel)
+            async with method(channel).on(one).open():
+                assert "circuit breaker drop" in (await failure(two, channel)).message
+            assert await ask(two, channel) == two.address
+
+
+async def test_load_reports_count_pinned_calls_in_their_locality(autojump_clock):
+    async with Mesh.run(2) as mesh:
+        mesh.plane.put(xds.cluster("cart") | xds.load_reports())
+        mesh.endpoints("cart", [mesh.hosts[0]], [mesh.hosts[1]])
+        mesh.plane.load.ask(interval=10.0)
+        async with mesh.channel() as channel:
+            for host in await listed(channel):
+                for _ in range(3 if host.locality == "z1" else 1):
+                    await ask(host, channel)
+            report = (await mesh.plane.load.next_report()).clusters["cart"]
+    assert {each.locality.zone: each.total_successful_requests for each in report.upstream_locality_stats} == {
+        "z0": 1,
+        "z1": 3,
+    }
+
+
+async def test_outlier_detection_counts_pinned_calls(autojump_clock):
+    rules = {
+        "interval": "1s",
+        "failure_percentage_threshold": 50,
+        "enforcing_failure_percentage": 100,
+        "failure_percentage_minimum_hosts": 1,
+        "failure_percentage_request_volume": 5,
+        "max_ejection_percent": 50,
+    }
+    async with Mesh.run(2) as mesh:
+        mesh.plane.put({**xds.cluster("cart"), "outlier_detection": rules})
+        async with mesh.channel() as channel:
+            bad, good = await listed(channel)
+            mesh.servers[bad.address].handlers[METHOD] = broken(bad.address, [])
+            for _ in range(10):
+                await failure(bad, channel)
+                await ask(good, channel)
+            await trio.sleep(2)
+            assert await spread(channel, 6) == {good.address: 6}
+
+
+async def test_a_pinned_call_of_a_session_takes_no_cookie_and_does_not_move_it(autojump_clock):
+    options = {"affinity": CookieAffinity("cart"), "service_config": ROUND_ROBIN}
+    async with plain(**options) as (_mesh, channel):
+        await method(channel)(b"")
+        await settled()
+        async with channel.session() as session:
+            (home,) = await spread(session, 2)
+            for host in await listed(channel):
+                reply, done = await method(session).on(host).with_call(b"")
+                assert reply.decode() == host.address
+                assert "set-cookie" not in dict(done.initial_metadata)
+            assert session.host == home
+            assert await spread(session, 2) == {home: 2}
+
+
+async def test_a_pinned_call_passes_the_interceptors(autojump_clock):
+    @asynccontextmanager
+    async def note(call, next):
+        noted.append(call.method)
+        async with next(call) as stream:
+            yield stream
+
+    noted = []
+    async with plain(interceptors=[note]) as (_mesh, channel):
+        last = (await listed(channel))[-1]
+        assert await ask(last, channel) == last.address
+    assert noted == [METHOD]
+
+
+async def test_other_calls_of_the_method_are_not_pinned(autojump_clock):
+    async with plain() as (mesh, channel):
+        plain_method = method(channel)
+        last = (await listed(channel))[-1]
+        await plain_method.on(last)(b"")
+        assert (await plain_method(b"")).decode() == mesh.hosts[0]
+
+
+async def test_a_call_can_be_pinned_to_a_host_only(autojump_clock):
+    async with plain() as (_mesh, channel):
+        with pytest.raises(
+            TypeError, match=r"on takes a trxds.Host, as channel.hosts\(\) yields them, not '10.0.0.1:443'"
+        ):
+            method(channel).on("10.0.0.1:443")

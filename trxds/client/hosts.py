@@ -1,0 +1,206 @@
+"""The hosts that a channel's policies know: `Channel.hosts` lists them, and a pinned call finds its host among them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import trio
+
+from trxds.core.connectivity import Connectivity
+from trxds.core.status import OK, RpcError
+from trxds.lb.configs import OverrideHostConfig
+from trxds.lb.endpoint_set import Endpoints
+from trxds.lb.interfaces import SubchannelInterface, SubchannelPoolInterface
+from trxds.lb.pick import Picker
+from trxds.lb.policy_node import Node
+from trxds.resolver.config_selector import ErrorSelector
+from trxds.resolver.snapshot import AggregateConfig, ClusterConfig, ClusterEntries
+from trxds.resources.endpoint import Endpoint, LocalityId
+
+from .channel_state import ChannelState
+
+_NOT_SERVING = "NOT_SERVING"
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One backend of a channel, as `Channel.hosts` yields it and `Method.on` takes it.
+
+    `address` is the first of its `addresses`; `cluster` is that of the control plane, or the target without one.
+    `locality` is `region/zone/sub_zone` without the empty parts, and `priority` 0 is the highest. `health` is
+    HEALTHY, UNKNOWN or DRAINING, as control plane or resolver say, and NOT_SERVING if the host itself says so (A17).
+    `state` is that of its connection when the host was yielded; None if no policy has asked for one. `attributes` are
+    a custom resolver's. `has_left`, in a watch, says that the host is not among the channel's hosts any more. If the
+    cluster is a leaf of an `aggregate` that a route names, that is its name.
+    """
+
+    address: str
+    cluster: str
+    addresses: tuple[str, ...]
+    locality: str = ""
+    priority: int = 0
+    health: str = "UNKNOWN"
+    state: Connectivity | None = field(default=None, compare=False)
+    weight: int = 1
+    hostname: str = ""
+    attributes: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    has_left: bool = False
+    aggregate: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterInUse:
+    """A cluster as the running policies have it: its endpoints, its picker, and the pool with its security.
+
+    `overrides` says that the picker can be told a host (`Override.pinned`).
+    """
+
+    name: str
+    aggregate: str
+    picker: Picker | None
+    pool: SubchannelPoolInterface
+    overrides: bool
+    endpoints: tuple[tuple[int, LocalityId, Endpoint], ...]
+
+    def hosts(self) -> Iterator[Host]:
+        """Yield the cluster's hosts, in the order of its configuration."""
+        for priority, locality, endpoint in self.endpoints:
+            subchannel = self._subchannel(endpoint)
+            yield Host(
+                endpoint.addresses[0],
+                self.name,
+                endpoint.addresses,
+                "/".join(filter(None, (locality.region, locality.zone, locality.sub_zone))),
+                priority,
+                _health(endpoint, subchannel),
+                subchannel.state if subchannel is not None else None,
+                endpoint.weight,
+                endpoint.hostname,
+                endpoint.attributes,
+                aggregate=self.aggregate,
+            )
+
+    def has(self, address: str) -> bool:
+        """Return whether one of the endpoints has this address."""
+        return any(address in endpoint.addresses for _, _, endpoint in self.endpoints)
+
+    def _subchannel(self, endpoint: Endpoint) -> SubchannelInterface | None:
+        known = [found for each in endpoint.addresses if (found := self.pool.lookup(each)) is not None]
+        return next((each for each in known if each.state is Connectivity.READY), known[0] if known else None)
+
+
+def clusters_in_use(root: Node, target: str) -> Iterator[ClusterInUse]:
+    """Yield the clusters that have a policy at present; without a control plane the target is the only one."""
+    entries = root.endpoints
+    if not isinstance(entries, ClusterEntries):
+        cluster = find_cluster(root, target, target, "")
+        if cluster is not None:
+            yield cluster
+        return
+    for name, entry in entries.by_name.items():
+        match entry.cluster:
+            case ClusterConfig():
+                names = [(name, "")]
+            case AggregateConfig(_, leaves):
+                names = [(leaf.cluster.name, name) for leaf in leaves]
+            case _:
+                names = []
+        for leaf, aggregate in names:
+            cluster = find_cluster(root, target, leaf, aggregate)
+            if cluster is not None:
+                yield cluster
+
+
+def find_cluster(root: Node, target: str, name: str, aggregate: str) -> ClusterInUse | None:
+    """Return the cluster, which may be a leaf of an aggregate; None if no policy has it at present."""
+    entries = root.endpoints
+    if isinstance(entries, Endpoints):
+        known = tuple((0, LocalityId(), endpoint) for endpoint in entries)
+        return _cluster(root, target, "", known) if name == target else None
+    if not isinstance(entries, ClusterEntries):
+        return None
+    config = next((leaf for leaf in entries.leaves(aggregate or name) if leaf.cluster.name == name), None)
+    node = _child(root, aggregate or name)
+    if aggregate:
+        node = _child(_child(node, ""), name)  # cds of the aggregate, its priority, cds of the leaf
+    if config is None or node is None:
+        return None
+    priorities = config.endpoints.priorities if config.endpoints is not None else ()
+    endpoints = tuple(
+        (number, locality.id, endpoint)
+        for number, localities in enumerate(priorities)
+        for locality in localities
+        for endpoint in locality.endpoints
+    )
+    return _cluster(node, name, aggregate, endpoints)
+
+
+def _cluster(
+    top: Node, name: str, aggregate: str, endpoints: tuple[tuple[int, LocalityId, Endpoint], ...]
+) -> ClusterInUse:
+    # The pool of override_host's node is the one with the cluster's security: cluster_impl above it adds that.
+    node: Node | None = top
+    while node is not None and node.policy_name != OverrideHostConfig.policy:
+        node = _child(node, "")
+    return ClusterInUse(name, aggregate, top.picker, (node or top).pool, node is not None, endpoints)
+
+
+def _child(node: Node | None, name: str) -> Node | None:
+    found = node.child(name) if node is not None else None
+    return found if isinstance(found, Node) else None
+
+
+def _health(endpoint: Endpoint, subchannel: SubchannelInterface | None) -> str:
+    if subchannel is not None and subchannel.state is Connectivity.READY and subchannel.health not in (OK, None):
+        return _NOT_SERVING
+    return endpoint.health.name
+
+
+class HostIterator:
+    """The iterator of `Channel.hosts`. It is no async generator, so an abandoned one needs no cleanup.
+
+    One pass ends after the present hosts; a watch goes on with those that are new, have changed or have left.
+    """
+
+    def __init__(self, channel: ChannelState, watch: bool) -> None:
+        self._channel = channel
+        self._watch = watch
+        self._unread: list[Host] | None = None  # None before the first pass
+        self._known: dict[tuple[str, str, str], Host] = {}
+
+    def __aiter__(self) -> HostIterator:
+        return self
+
+    async def __anext__(self) -> Host:
+        lifecycle, data_plane = self._channel.lifecycle, self._channel.data_plane
+        lifecycle.check_process()
+        if self._unread is None:
+            if lifecycle.closed:
+                raise lifecycle.not_open_error()
+            selector, tree = await data_plane.wait_settled()
+            if isinstance(selector, ErrorSelector) and not self._watch:
+                raise RpcError(selector.status)
+            self._unread = self._news(tree)
+        while not self._unread and self._watch and not lifecycle.closed:
+            plane = data_plane.current
+            await data_plane.wait_for_news(plane)
+            # While the channel is IDLE there is no tree, and its hosts have not left.
+            if data_plane.tree is not None and data_plane.current is not None:
+                self._unread = self._news(data_plane.tree)
+        if not self._unread:
+            raise StopAsyncIteration
+        await trio.lowlevel.checkpoint()
+        return self._unread.pop(0)
+
+    def _news(self, tree: Node) -> list[Host]:
+        target = self._channel.lifecycle.target
+        present = {
+            (host.cluster, host.aggregate, host.address): host
+            for cluster in clusters_in_use(tree, target)
+            for host in cluster.hosts()
+        }
+        before, self._known = self._known, present
+        gone = [replace(host, has_left=True) for key, host in before.items() if key not in present]
+        return gone + [host for key, host in present.items() if before.get(key) != host]

@@ -1,0 +1,177 @@
+"""A custom resolver of a program runs in a task of its channel, from one update to the next.
+
+When it raises, the last good update stays in force and the resolver is started again after a backoff. When it ends, the
+last update stays in force, and it is started again when another resolution is due (`resolve_now.py`). A service config
+that is refused leaves the one before in force (A21).
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import math
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Hashable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, TypeAlias
+
+import trio
+
+from trxds.core.backoff import Backoff
+from trxds.core.clock import time_of_day
+from trxds.core.conflating_queue import ConflatingQueue
+from trxds.core.status import RpcError, unavailable
+from trxds.xds.resource_update import ResourceUpdate
+
+from .resolve_now import ResolveNow
+from .resolver_update import Resolver, ResolverArgs, ResolverUpdate
+from .target_uri import ResolverTarget
+
+_log = logging.getLogger("trxds.resolver")
+
+Accept: TypeAlias = Callable[[ResolverUpdate], tuple[object | None, str]]
+"""Return the value of an update, None if there is none that can be used, and what is wrong with the update."""
+
+# Failures of a network. Others may be bugs of the resolver, and their traceback shows where.
+_EXPECTED_ERRORS = (OSError, RpcError)
+
+
+class ResolverWatch:
+    """The run of one custom resolver, until it is cancelled; each new state is put into `queue`."""
+
+    def __init__(
+        self,
+        target: ResolverTarget,
+        resolver: Resolver,
+        accept: Accept,
+        backoff: Backoff,
+        resolve_now: ResolveNow,
+        queue: ConflatingQueue[Any],
+        sender: Hashable,
+    ) -> None:
+        self.resolve_now = resolve_now
+        self._target = target
+        self._resolver = resolver
+        self._accept = accept
+        self._backoff = backoff
+        self._queue = queue
+        self._sender = sender
+        self._scope = trio.CancelScope()
+        self._state = ResourceUpdate()
+        self._problem = ""
+        self._failing_since = ""
+
+    async def run(self) -> None:
+        with self._scope:
+            while True:
+                self.resolve_now.begin()
+                problem = await self._iterate()
+                if problem:
+                    self._on_failure(f"cannot be resolved: {problem}", None)
+                    await trio.sleep(self._backoff.next())
+                else:
+                    await self.resolve_now.wait()
+
+    async def _iterate(self) -> str:
+        """Take the resolver's updates to its end; return why it failed, empty if it did not."""
+        args = ResolverArgs(self._target, self.resolve_now.wait)
+        count, is_cancelled = 0, False
+        try:
+            async with _opened(self._resolver(args)) as updates:
+                async for update in updates:
+                    count += 1
+                    self._on_update(update)
+                    # An iterator that never waits must not keep the other tasks from running. The first time it is the
+                    # iterator's part to raise `Cancelled`: a nursery inside it may be what is cancelled.
+                    await trio.lowlevel.cancel_shielded_checkpoint()
+                    if is_cancelled:
+                        await trio.lowlevel.checkpoint_if_cancelled()
+                    is_cancelled = trio.current_effective_deadline() == -math.inf
+        except Exception as error:  # whatever a program's resolver raises is a failure of this target only
+            text = "; ".join(map(_error_text, _leaves(error)))
+            if text != self._problem:
+                self._problem = text
+                if not all(isinstance(each, _EXPECTED_ERRORS) for each in _leaves(error)):
+                    _log.warning("%s: its resolver raised", self._target.text, exc_info=error)
+            return text
+        return "" if count else "its resolver ended without an update"
+
+    def _on_update(self, update: ResolverUpdate) -> None:
+        if not isinstance(update, ResolverUpdate):
+            raise TypeError(f"the resolver yielded {update!r}; yield a trxds.resolvers.ResolverUpdate")
+        value, problem = self._accept(update)
+        if problem:
+            self._on_failure(problem, value)
+            if self._state.value is None:
+                # A21: without a service config before, it is a failed resolution, which follows the backoff.
+                self.resolve_now.retry_after(self._backoff.next())
+            return
+        self._backoff.reset()
+        self._problem = self._failing_since = ""
+        self._publish(ResourceUpdate(value))
+
+    def _on_failure(self, problem: str, value: object | None) -> None:
+        # Only the first failure sets the time, or an equal error would look like news each time.
+        since = self._failing_since = self._failing_since or time_of_day(trio.current_time())
+        status = unavailable(f"target {self._target.text} {problem} (failing since {since})")
+        value = self._state.value if value is None else value
+        self._publish(ResourceUpdate(error=status) if value is None else ResourceUpdate(value, ambient=status))
+
+    def _publish(self, state: ResourceUpdate) -> None:
+        # `cancel` has taken the unread message back, and none may follow.
+        if state == self._state or self._scope.cancel_called:
+            return
+        problem = state.error or state.ambient
+        if problem is not None:
+            _log.warning("%s", problem.message)
+        self._state = state
+        self._queue.put(self._sender, state)
+
+    def cancel(self) -> None:
+        """End the run, and take an unread message back. A second call changes nothing."""
+        if not self._scope.cancel_called:
+            self._scope.cancel(reason=f"the channel does not need {self._target.text} at present")
+            self._queue.discard(self._sender)
+
+    def __repr__(self) -> str:
+        return f"<ResolverWatch {self._target.text}{' left' if self._scope.cancel_called else ''}>"
+
+
+@asynccontextmanager
+async def _opened(updates: Any) -> AsyncIterator[AsyncIterable[ResolverUpdate]]:
+    """Open what a resolver returned, and close it in this task, so that the nurseries inside it end here."""
+    if isinstance(updates, AbstractAsyncContextManager):
+        async with updates as entered:
+            yield _checked_iterator(entered)
+        return
+    iterator = _checked_iterator(updates)
+    try:
+        yield iterator
+    finally:
+        close = getattr(iterator, "aclose", None)
+        if close is not None:
+            await close()
+
+
+def _checked_iterator(updates: Any) -> AsyncIterable[ResolverUpdate]:
+    if isinstance(updates, AsyncIterable):
+        return updates
+    if inspect.iscoroutine(updates):
+        updates.close()
+        raise TypeError("the resolver is an `async def` without `yield`; yield a ResolverUpdate for each change")
+    raise TypeError(f"the resolver returned {updates!r}, which is no async iterator")
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """Yield the errors of nested groups: an iterator with a nursery inside raises a group."""
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from _leaves(each)
+    else:
+        yield error
+
+
+def _error_text(error: BaseException) -> str:
+    if isinstance(error, RpcError):
+        return str(error.status)
+    name = type(error).__name__
+    return f"{name}: {error}" if str(error) else name
