@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 import trustme
-from support.mesh import METHOD, PLANE, Mesh, ask, method
+from support.mesh import METHOD, PLANE, Mesh, ask, bidi, method
 from support.method_config import bind_with, for_all
 
 import trxds
@@ -330,6 +330,32 @@ async def test_the_check_of_a_name_is_made_once_for_a_connection(ca, autojump_cl
     async with rewritten(tls=served_by(ca, "shop")) as mesh, channel_to(mesh, credentials=trusting(ca)) as channel:
         assert {await ask(channel) for _ in range(5)} == {"host-1.example"}
     assert checked == ["host-1.example"]
+
+
+async def test_many_calls_that_wait_for_a_stream_fail_when_their_host_does_not_prove_the_name(ca, autojump_clock):
+    failed = []
+
+    async def fail(channel):
+        with pytest.raises(trxds.RpcError, match="does not prove the authority 'yours'") as caught:
+            await ask(channel, authority="yours")
+        failed.append(caught.value.status.code)
+
+    tls = served_by(ca, "shop")
+    async with (
+        Mesh.run(1, tls=tls, max_concurrent_streams=1) as mesh,
+        mesh.channel(credentials=trusting(ca)) as channel,
+        trio.open_nursery() as nursery,
+    ):
+        await ask(channel)
+        async with bidi(channel).open() as call:
+            for _ in range(900):  # a stack has no room for so many ends within each other
+                nursery.start_soon(fail, channel)
+            await trio.sleep(1)
+            assert not failed
+            call.done_sending()
+            assert await call.receive() is None
+            await trio.sleep(1)
+    assert failed == [trxds.StatusCode.UNAVAILABLE] * 900
 
 
 def by_cluster(mesh, ca, tmp_path, fallback=None):

@@ -384,8 +384,9 @@ async def open_channel(
         network: It replaces TCP, for tests.
 
     Raises:
-        ValueError: The target is malformed, a compression is unknown, a policy, a filter or a resolver has the name of a
-            built-in one, the service config is wrong, a time is out of range, or other machines could reach the `admin` address.
+        ValueError: The target is malformed, a compression is unknown, a policy, filter or resolver has the name of a
+            built-in one, the service config is wrong, a time is out of range, or other machines could reach the `admin`
+            address.
         BootstrapError: The bootstrap is missing or wrong.
         RuntimeError: The caller runs outside of Trio; asyncio programs use `trxds.aio`.
         OSError: Nobody can listen at `admin`.

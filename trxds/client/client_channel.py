@@ -158,7 +158,7 @@ class ClientChannel:
         self._root_queue.put("config", Configure(update.config, generation, update.endpoints))
 
     def _apply_config(self, config: ServiceConfig) -> None:
-        """Apply the parts of a resolver's service config that are the channel's: throttle, connections, health checks."""
+        """Apply the parts of a resolver's service config that are the channel's: throttle, limit, health checks."""
         state = self._state
         state.throttle = RetryThrottle(config.throttling, state.throttle) if config.throttling is not None else None
         self._pool.set_max_connections(max_connections_of(config, os.environ))

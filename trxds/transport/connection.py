@@ -62,7 +62,14 @@ class Connection:
         doubt = "want a certificate from us" if is_secure else "speak TLS"
         self.http2.loss_hint = f" before HTTP/2 began; does it {doubt}?"
         self._headers = RequestHeaders(peer, b"https" if is_secure else b"http", options.user_agent)
-        self.streams = StreamTable(self.http2, open_streams, self._headers, self._on_identifiers_exhausted, self)
+        self.streams = StreamTable(
+            self.http2,
+            open_streams,
+            self._headers,
+            self._on_identifiers_exhausted,
+            AuthorityCheck(transport, peer),
+            self,
+        )
         self.inline_reads = InlineReads(self.http2.reader, self.http2.flow, open_streams)
         self.response_parser = ResponseHeaderParser(peer)
         self.on_ready: Callable[[], None] | None = None
@@ -79,7 +86,6 @@ class Connection:
             # A18: a PING that the socket cannot send would wait for as long as the kernel tries.
             set_user_timeout(transport, keepalive.timeout)
         self._coalescing = ReadCoalescing(options.max_read_delay)
-        self._authorities = AuthorityCheck(transport, peer)
         self._settings_event: trio.Event | None = None  # made when the first task waits
         self._has_settings = False  # the server's SETTINGS have come
 
@@ -139,8 +145,7 @@ class Connection:
 
         When the server has as many streams as it allows, or the buffer is full, the stream waits in a queue. It can be
         used, but nothing of it is sent, and its timeout is computed, only when it opens. If the headers are larger than
-        the server takes, or its certificate does not prove the authority (A81), the stream ends at once and is never
-        sent.
+        the server takes, the stream ends at once and is never sent.
         """
         http2, streams = self.http2, self.streams
         now = http2.counts.now()
@@ -153,9 +158,7 @@ class Connection:
         if self.error is not None:
             return None
         stream = ClientStream(self, request)
-        if (request.metadata and (problem := self._headers.size_error(request, now)) is not None) or (
-            request.overrides_authority and (problem := self._authorities.error(request.authority)) is not None
-        ):
+        if request.metadata and (problem := self._headers.size_error(request, now)) is not None:
             stream.fail(problem)
         elif streams.waiting or not streams.has_room():
             if http2.engine.exhausted:

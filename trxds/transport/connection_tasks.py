@@ -54,6 +54,14 @@ class ConnectionTasks:
         if len(streams) > at_once:
             self.start(_end_rest, streams[at_once:], end, name="ends")
 
+    def end_later(self, streams: Sequence[S], end: Callable[[S], None]) -> None:
+        """End streams in the next pass of the scheduler; at once if there is no more task of this connection."""
+        if self._nursery is None:
+            for stream in streams:
+                end(stream)
+        else:
+            self.start(_end_rest, streams, end, name="ends")
+
 
 async def _end_rest(streams: Sequence[S], end: Callable[[S], None]) -> None:
     for start in range(0, len(streams), MAX_ENDS_PER_STEP):

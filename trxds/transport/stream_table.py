@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from itertools import takewhile
 
 from trxds.core.calls import Calls
 from trxds.core.metadata import Headers
 
+from .authority_check import AuthorityCheck
 from .client_stream import ClientStream, StreamOwner
 from .framing import MAX_COPIED_MESSAGE, frame
 from .http2_connection import Http2Connection
@@ -28,6 +30,7 @@ class StreamTable:
         streams: dict[int, ClientStream],
         headers: RequestHeaders,
         on_exhausted: Callable[[], None],
+        authorities: AuthorityCheck,
         owner: StreamOwner,
     ) -> None:
         self.open = streams
@@ -49,6 +52,7 @@ class StreamTable:
         self._headers = headers
         self._on_exhausted = on_exhausted
         self._owner = owner
+        self._authorities = authorities
 
     def __len__(self) -> int:
         """Return the number of streams that have not ended, with those that wait."""
@@ -75,8 +79,16 @@ class StreamTable:
         return len(self.open) < self.max_streams and engine.outgoing.unsent < self._http2.options.unsent_bound
 
     def begin(self, stream: ClientStream, now: float) -> bool:
-        """Send a stream's headers; return whether the whole request went with them."""
+        """Send a stream's headers; return whether the whole request went with them.
+
+        If the peer's certificate does not prove the authority (A81) the stream ends, and is never sent.
+        """
         request, engine = stream.request, self._http2.engine
+        # Here and not before it waits: only the connection that sends it knows the peer that will get it.
+        if request.overrides_authority and (problem := self._authorities.error(request.authority)) is not None:
+            # Later, because the end of a stream opens the next one that waits, which may fail as well.
+            self._http2.tasks.end_later((stream,), partial(ClientStream.fail, status=problem))
+            return True
         # Most calls send one message: then headers, message and END_STREAM leave together.
         complete = b""
         if request.message is not None and len(request.message) <= MAX_COPIED_MESSAGE:

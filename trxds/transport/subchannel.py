@@ -54,8 +54,9 @@ class SubchannelContext:
     """The settings that all subchannels of a pool share; `start` runs a subchannel's `run` as a task.
 
     With a `health_check` each host is asked for its health (A17); another one is for connections that begin later.
-    `max_connections_cap` bounds what clusters and service configs allow (A105); connections older than `age` are replaced. `on_stale` is called when the addresses of
-    the hosts should be resolved again, though no policy sees a reason.
+    `max_connections_cap` bounds what clusters and service configs allow (A105); connections older than `age` are
+    replaced. `on_stale` is called when the addresses of the hosts should be resolved again, though no policy sees a
+    reason.
     """
 
     options: WireOptions
