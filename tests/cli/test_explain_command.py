@@ -56,7 +56,7 @@ async def test_the_explain_command_sends_no_rpc(autojump_clock):
 async def test_an_explanation_as_data_has_the_outcome_and_its_kind(autojump_clock):
     async with Mesh.run(1) as mesh:
         data = json.loads(json.dumps((await explained(mesh)).as_data()))
-        picked = {"address": mesh.hosts[0], "state": "READY", "security": "", "authority": ""}
+        picked = {"address": mesh.hosts[0], "state": "READY", "security": "", "authority": "", "connections": ""}
         assert data["outcome"] == {"kind": "PickedSubchannel"} | picked
         assert data["chosen"]["limit"] == {"seconds": None, "source": "no field sets one"}
 

@@ -267,7 +267,7 @@ async def test_a_directory_that_cannot_be_written_stops_no_call_and_is_said_once
 async def test_a_channel_of_a_shared_client_and_one_without_xds_refuse_a_cache(autojump_clock, tmp_path):
     async with Mesh.run(1) as mesh:
         async with trxds.open_xds_client(bootstrap=mesh.bootstrap, network=mesh.network) as client:
-            with pytest.raises(ValueError, match="cache_dir are the xDS client's when it is shared"):
+            with pytest.raises(ValueError, match="cache_dir and http_filters are the xDS client's when it is shared"):
                 async with trxds.open_channel("xds:///shop", xds=client, cache_dir=tmp_path):
                     pass
         with pytest.raises(ValueError, match="cache_dir cannot be used with the target 'dns:///shop'"):
