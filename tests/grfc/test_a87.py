@@ -16,9 +16,13 @@ import trxds
 from trxds.admin import state_stream
 from trxds.cli.check import check
 from trxds.testing import resources as xds
+from trxds.testing import serve
 from trxds.transport.certificates import CertificateFiles, FreshContext
+from trxds.transport.connect import TcpNetwork
 from trxds.transport.spiffe import check_peer, spiffe_id_of
 from trxds.transport.spiffe_bundles import BundleMap
+from trxds.xds.bootstrap import parse
+from trxds.xds.channel_credentials import secure_network
 
 TLS = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"
 VARIABLE = "GRPC_EXPERIMENTAL_XDS_MTLS_SPIFFE"
@@ -381,6 +385,24 @@ def test_a_provider_with_a_map_alone_is_valid_only_with_the_variable(map_file, m
     texts = [finding.text for finding in check(json.dumps(bootstrap)).findings]
     assert any("has no certificates" in text for text in texts)
     assert any(f"unless the client's environment has {VARIABLE}=true" in text for text in texts)
+
+
+async def test_a_control_plane_may_be_verified_by_a_map(shop, bank, map_file, tmp_path, monkeypatch) -> None:
+    """The configuration of `tls` is that of the provider (A65). The name of the server is checked as ever."""
+    monkeypatch.setenv(VARIABLE, "true")
+    config = {"spiffe_trust_bundle_map_file": str(map_file)}
+    for issuer, problem in ((shop, None), (bank, "no authority of shop.example")):
+        leaf = issuer.issue(CART, names=["localhost"])
+        async with serve(address="127.0.0.1:0", tls=leaf.server_context(tmp_path)) as server:
+            uri = server.address.replace("127.0.0.1", "localhost")
+            creds = [{"type": "tls", "config": config}]
+            settings = parse({"xds_servers": [{"server_uri": uri, "channel_creds": creds}], "node": {"id": "web"}})
+            network = secure_network(TcpNetwork(), settings.servers[0].credentials, uri)
+            if problem is None:
+                await (await network.connect(uri)).aclose()
+            else:
+                with pytest.raises(OSError, match=problem):
+                    await network.connect(uri)
 
 
 # -- what operators see
