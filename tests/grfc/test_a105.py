@@ -27,12 +27,6 @@ WATCH = "/grpc.health.v1.Health/Watch"
 XDS_GUARD = "GRPC_EXPERIMENTAL_XDS_MAX_CONCURRENT_STREAMS_CONNECTION_SCALING"
 
 
-@pytest.fixture(autouse=True)
-def guards(monkeypatch):
-    monkeypatch.setenv(SERVICE_CONFIG_GUARD, "true")
-    monkeypatch.setenv(XDS_GUARD, "true")
-
-
 def allows(number, policy="pick_first"):
     """A service config that allows so many connections to a host."""
     return {
@@ -475,16 +469,16 @@ async def test_zero_connections_are_refused(autojump_clock):
 # -- the guards
 
 
-async def test_without_its_guard_the_service_config_has_no_say_and_the_log_says_so(autojump_clock, monkeypatch, caplog):
-    monkeypatch.delenv(SERVICE_CONFIG_GUARD)
+async def test_switched_off_the_service_config_has_no_say_and_the_log_says_so(autojump_clock, monkeypatch, caplog):
+    monkeypatch.setenv(SERVICE_CONFIG_GUARD, "false")
     async with one_host(2) as (mesh, _, held):
         await held.begin(2)
         assert connections(mesh) == [1]
-    assert f"set {SERVICE_CONFIG_GUARD}=true in the environment" in caplog.text
+    assert f"take {SERVICE_CONFIG_GUARD}=false out of the environment" in caplog.text
 
 
-async def test_without_its_guard_the_cluster_has_no_say(autojump_clock, monkeypatch):
-    monkeypatch.delenv(XDS_GUARD)
+async def test_switched_off_the_cluster_has_no_say(autojump_clock, monkeypatch):
+    monkeypatch.setenv(XDS_GUARD, "false")
     async with one_host_of_a_cluster(0) as (mesh, _, held):
         await held.begin(2)
         assert held.answered == [1] and connections(mesh) == [1]

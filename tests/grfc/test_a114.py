@@ -14,7 +14,7 @@ from trxds.lb.balancing_config import make_parser
 from trxds.lb.weighted_round_robin.endpoint_weight import EndpointWeight
 from trxds.resources import protos
 from trxds.resources.context import ParseContext
-from trxds.resources.experiments import CUSTOM_METRICS_VARIABLE, Experiments
+from trxds.resources.experiments import CUSTOM_METRICS_VARIABLE, Experiments, read_experiments
 from trxds.resources.leaf_policy import ClientSideWeightedRoundRobin
 from trxds.resources.orca import load_report
 from trxds.resources.types import CDS
@@ -82,7 +82,12 @@ def test_a_cluster_names_the_metrics():
     assert parsed.value.lb_policy.metrics == ("named_metrics.queue",)
 
 
-def test_without_the_variable_they_are_ignored():
+def test_the_variable_switches_them_off():
+    assert read_experiments({}).custom_metrics
+    assert not read_experiments({CUSTOM_METRICS_VARIABLE: "False"}).custom_metrics
+
+
+def test_switched_off_they_are_ignored():
     assert CDS.read(protos.from_json(cluster("named_metrics.queue")), ParseContext()).value.lb_policy.metrics == ()
 
 
@@ -107,9 +112,7 @@ def test_a_service_config_with_another_type_is_refused():
     assert "metricNamesForComputingUtilization[0]" in problem
 
 
-async def test_hosts_get_calls_by_a_metric_of_their_own(autojump_clock, monkeypatch):
-    monkeypatch.setenv(CUSTOM_METRICS_VARIABLE, "true")
-
+async def test_hosts_get_calls_by_a_metric_of_their_own(autojump_clock):
     def reporting(address, queue):
         report = OrcaLoadReport(rps_fractional=100, cpu_utilization=0.5, named_metrics={"queue": queue})
 

@@ -29,11 +29,6 @@ TRUSTED = ("xds_v3", "trusted_xds_server")
 TLS = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"
 
 
-@pytest.fixture(autouse=True)
-def guard(monkeypatch):
-    monkeypatch.setenv(GUARD, "true")
-
-
 def entry(rewrite=True, cluster="cart", **action):
     """A route to the cluster."""
     route = xds.route(cluster)
@@ -90,15 +85,12 @@ async def test_the_hostname_of_the_endpoint_becomes_the_authority(autojump_clock
 
 
 @pytest.mark.parametrize(
-    ("features", "value"), [(("xds_v3",), "true"), (TRUSTED, None), (TRUSTED, "false")], ids=["server", "unset", "off"]
+    ("features", "value"), [(("xds_v3",), ""), (TRUSTED, "false")], ids=["not trusted", "switched off"]
 )
-async def test_without_a_trusted_server_or_the_guard_the_authority_is_the_channels(
+async def test_without_a_trusted_server_or_switched_off_the_authority_is_the_channels(
     autojump_clock, monkeypatch, features, value
 ):
-    if value is None:
-        monkeypatch.delenv(GUARD)
-    else:
-        monkeypatch.setenv(GUARD, value)
+    monkeypatch.setenv(GUARD, value)
     async with rewritten() as mesh:
         assert await seen(mesh, features) == "shop"
 

@@ -32,10 +32,7 @@ def endpoint(address: str, hostname: str) -> xds.Resource:
     return xds.endpoints("cart", locality)
 
 
-async def test_a_go_server_gets_the_names_that_its_certificate_proves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GRPC_EXPERIMENTAL_XDS_AUTHORITY_REWRITE", "true")
+async def test_a_go_server_gets_the_names_that_its_certificate_proves(tmp_path: Path) -> None:
     ca = trustme.CA()
     leaf = ca.issue_cert("shop", "cart.example")
     cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")

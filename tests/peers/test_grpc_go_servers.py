@@ -174,9 +174,8 @@ async def test_no_more_calls_are_under_way_than_the_server_takes() -> None:
         assert (said["most_at_once"], said["connections"]) == (3, 1)
 
 
-async def test_a_host_that_may_have_two_connections_takes_twice_as_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_host_that_may_have_two_connections_takes_twice_as_many_calls() -> None:
     """MaxConcurrentStreams is a limit for each connection (A105)."""
-    monkeypatch.setenv("GRPC_EXPERIMENTAL_XDS_MAX_CONCURRENT_STREAMS_CONNECTION_SCALING", "true")
     two = {"circuit_breakers": {"per_host_thresholds": [{"max_connections": 2}]}}
     async with hosts("one", flags=("-max_streams", "3"), more=two) as shop:
         async with trio.open_nursery() as nursery:

@@ -18,7 +18,7 @@ from trxds.transport.connect import split_address
 
 CLIENT = Path(__file__).with_name("grpcio_client.py")
 PATH = "/s/Authority"
-GUARDS = {"GRPC_EXPERIMENTAL_XDS_AUTHORITY_REWRITE": "true", "GRPC_EXPERIMENTAL_XDS_HTTP_CONNECT": "true"}
+GUARDS = {"GRPC_EXPERIMENTAL_XDS_HTTP_CONNECT": "true"}
 TYPES = "type.googleapis.com/envoy"
 
 

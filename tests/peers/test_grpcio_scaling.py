@@ -6,12 +6,10 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
-import pytest
 import trio
 
 import trxds
 
-GUARD = "GRPC_EXPERIMENTAL_MAX_CONCURRENT_STREAMS_CONNECTION_SCALING"
 CONFIG = {"connectionScaling": {"maxConnectionsPerSubchannel": 3}}
 
 
@@ -45,8 +43,7 @@ class Server:
         self._server.stop(0).wait()
 
 
-async def test_a_grpcio_server_gets_as_many_connections_as_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(GUARD, "true")
+async def test_a_grpcio_server_gets_as_many_connections_as_are_allowed() -> None:
     server, peers = Server(), []
 
     async def call(channel: trxds.Channel) -> None:

@@ -13,12 +13,12 @@ VARIABLE = "GRPC_EXPERIMENTAL_MAX_CONCURRENT_STREAMS_CONNECTION_SCALING"
 
 
 def max_connections_of(config: ServiceConfig, environ: Mapping[str, str]) -> int:
-    """Return how many connections the service config allows; 1 unless the environment switches that on."""
+    """Return how many connections the service config allows; 1 if the environment switches that off."""
     if config.max_connections is None:
         return 1
-    # A105: by default only once it has passed the interop tests.
-    if environ.get(VARIABLE, "").lower() != "true":
-        text = "the service config's connectionScaling has no effect; set %s=true in the environment to switch it on"
+    # A105 has the variable for the time before its interop tests. C-core 1.85 does without it.
+    if environ.get(VARIABLE, "").lower() == "false":
+        text = "the service config's connectionScaling has no effect; take %s=false out of the environment to use it"
         _log.warning(text, VARIABLE)
         return 1
     return config.max_connections

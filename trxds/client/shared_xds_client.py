@@ -244,10 +244,11 @@ def make_client(
         aggregate_lb_policy=_switch("GRPC_XDS_AGGREGATE_CLUSTER_BACKWARD_COMPAT") == "true",  # A75
         per_try_timeout=_switch("TRXDS_XDS_PER_TRY_TIMEOUT") == "true",  # A44 has it ignored
         experiments=experiments,
-        authority_rewrite=_switch("GRPC_EXPERIMENTAL_XDS_AUTHORITY_REWRITE") == "true",  # A81
+        authority_rewrite=_switch("GRPC_EXPERIMENTAL_XDS_AUTHORITY_REWRITE") != "false",  # A81
         http_connect=_switch(HTTP_CONNECT_VARIABLE) == "true",  # A86
         mirroring=mirroring,
-        connection_scaling=_switch("GRPC_EXPERIMENTAL_XDS_MAX_CONCURRENT_STREAMS_CONNECTION_SCALING") == "true",  # A105
+        connection_scaling=_switch("GRPC_EXPERIMENTAL_XDS_MAX_CONCURRENT_STREAMS_CONNECTION_SCALING")
+        != "false",  # A105
     )
     a88 = is_a88_enabled(os.environ)
     return XdsClient(

@@ -1,4 +1,4 @@
-"""Experiments: features of gRPC that are drafts or new, and are off unless the environment switches them on."""
+"""Experiments: features of gRPC that are drafts or new, and that the environment switches on or off."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ NO_EXPERIMENTS = Experiments()
 
 
 def read_experiments(environ: Mapping[str, str]) -> Experiments:
-    """Return the features that the environment switches on, with `true`."""
+    """Return the features that are on. A draft needs `true`; what C-core 1.85 has by default, only no `false`."""
     return Experiments(
         slow_start=environ.get(SLOW_START_VARIABLE, "").lower() == "true",
-        custom_metrics=environ.get(CUSTOM_METRICS_VARIABLE, "").lower() == "true",
+        custom_metrics=environ.get(CUSTOM_METRICS_VARIABLE, "").lower() != "false",
     )
