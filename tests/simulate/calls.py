@@ -12,6 +12,7 @@ import trio
 import trxds
 from trxds.core.observe import AttemptObserver, CallObserver, CallStarted, Observer, OutlierEvent, Pick, SessionPick
 from trxds.core.status import OK, Status
+from trxds.testing.simulation.simulation import LATENCY
 
 from . import invariants
 from .invariants import CallPlan
@@ -131,6 +132,7 @@ async def make(world: World, plan: CallPlan, caller: object, random: Random, can
     plan.began, plan.is_in_calm = trio.current_time(), world.is_calm
     token, status = CURRENT.set(plan), OK
     world.counts["calls"] += 1
+    world.open_calls[plan] = None
     with trio.CancelScope() as scope:
         if plan.cancel_after is not None:
             scope.deadline = plan.began + plan.cancel_after
@@ -143,6 +145,7 @@ async def make(world: World, plan: CallPlan, caller: object, random: Random, can
         finally:
             cancel.remove()
             CURRENT.reset(token)
+            del world.open_calls[plan]
     invariants.a_call_ends_by_its_deadline(world, plan)
     if scope.cancelled_caught:
         world.counts["cancelled calls"] += 1
@@ -297,3 +300,24 @@ async def all_at_once(world: World, client: Client, random: Random, cancel: Canc
         for number in range(8):
             calls.start_soon(call, session if number % 2 else client.channel)
     world.note(f"{client.name}: {len(statuses)} calls at once")
+
+
+async def all_across_a_goaway(world: World, client: Client, random: Random, cancel: CancelAtStep) -> None:
+    """Make calls that are on their way when each host sends GOAWAY, so that no host takes them."""
+    if client.strict:
+        return
+    world.note(f"{client.name}: calls across a GOAWAY")
+
+    async def call(caller: object) -> None:
+        plan = CallPlan(client, f"/shop.Cart/{random.choice(METHODS)}", "unary", 30.0)
+        plan.is_session, plan.session = caller is not client.channel, caller
+        began = trio.current_time()
+        status = await make(world, plan, caller, random, cancel)
+        invariants.a_call_that_no_host_took_is_made_again(world, plan, status, trio.current_time() - began)
+
+    async with client.channel.session() as session, trio.open_nursery() as calls:
+        for number in range(8):
+            calls.start_soon(call, session if number % 2 else client.channel)
+        await trio.sleep(LATENCY / 2)
+        for host in world.mesh.hosts.values():
+            host.goaway()

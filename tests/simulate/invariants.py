@@ -191,6 +191,16 @@ def a_call_ends_by_its_deadline(world: World, call: CallPlan) -> None:
         world.violated("a_call_ends_by_its_deadline", f"{call} took {took:.3f} s, and had {min(limits):.3f} s")
 
 
+def no_call_goes_on_for_ever(world: World) -> None:
+    """`a_call_ends_by_its_deadline` of calls that have not ended yet, and of which nobody else would hear."""
+    for call in world.open_calls:
+        limit = UNBOUNDED if call.timeout is None else call.timeout + GRACE
+        # What the program does just now is not in `idled` yet.
+        took = trio.current_time() - call.began - call.idled - MOMENT
+        if took > limit:
+            world.violated("a_call_ends_by_its_deadline", f"{call} goes on after {took:.3f} s, and had {limit:.3f} s")
+
+
 def a_status_names_the_fault(world: World, call: CallPlan, status: Status) -> None:
     """A failed call has a status that a fault explains, and its message names a host, a resource or the method."""
     text, client = str(status), call.client
@@ -226,6 +236,15 @@ def a_call_that_waits_for_a_connection_gets_it(world: World, call: CallPlan, too
     """Of many calls that wait for connections, in a calm, none is left behind."""
     if took > SOON:
         world.violated("a_call_that_waits_for_a_connection_gets_it", f"{call} took {took:.3f} s, beside others")
+
+
+def a_call_that_no_host_took_is_made_again(world: World, call: CallPlan, status: Status | None, took: float) -> None:
+    """A call that was on its way when its host sent GOAWAY is made again at once, and its caller sees nothing (A6)."""
+    # A32: the circuit breaker drops calls above its limit.
+    if status is None or status.message.startswith("circuit breaker drop"):
+        return
+    if not status.ok or took > SOON:
+        world.violated("a_call_that_no_host_took_is_made_again", f"{call} took {took:.3f} s: {status}")
 
 
 # -- after each step

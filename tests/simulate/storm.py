@@ -17,7 +17,7 @@ import trxds
 from trxds.testing import Simulation
 
 from . import faults, invariants
-from .calls import CancelAtStep, Seen, all_at_once, call_in_sessions, call_outside_of_sessions
+from .calls import CancelAtStep, Seen, all_across_a_goaway, all_at_once, call_in_sessions, call_outside_of_sessions
 from .model import MeshModel
 from .probe import PlainProbe, Probe
 from .world import SETTLED, Client, World
@@ -234,6 +234,7 @@ async def rage(world: World, random: Random, end: float) -> None:
         world.counts[fault.__name__] += 1
         await trio.sleep(random.choice(PAUSES))
         invariants.a_configuration_settles_in_a_moment(world, settling)
+        invariants.no_call_goes_on_for_ever(world)
 
 
 async def rest(world: World, random: Random, cancel: CancelAtStep) -> None:
@@ -247,7 +248,9 @@ async def rest(world: World, random: Random, cancel: CancelAtStep) -> None:
         invariants.a_response_is_answered(world)
         invariants.a_bad_resource_is_refused(world)
         invariants.a_host_is_leased_for_a_reason(world)
+        invariants.no_call_goes_on_for_ever(world)
         await trio.sleep(WATCHED / 2)
     for client in world.clients:
         world.shaken[None, None] = world.changed_at = trio.current_time()  # calls under way meet the resets
         await all_at_once(world, client, random, cancel)
+        await all_across_a_goaway(world, client, random, cancel)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -14,6 +14,9 @@ from trxds.testing.simulation.simulation import PLANE_ADDRESS
 
 from .model import MeshModel
 from .probe import Probe
+
+if TYPE_CHECKING:
+    from .invariants import CallPlan
 
 SETTLED = 170.0  # seconds: the longest backoff, 144, and an attempt to connect that began just before, 20
 RECENT = 200.0  # seconds for which a fault may explain what a call meets
@@ -49,6 +52,7 @@ class World:
     trace: deque[str] = field(default_factory=lambda: deque(maxlen=_TRACE))
     shaken: dict[tuple[str | None, str | None], float] = field(default_factory=dict)  # (client, address): when last
     bad: dict[tuple[str, int], str] = field(default_factory=dict)  # (kind, version): the resource to be refused
+    open_calls: dict[CallPlan, None] = field(default_factory=dict)
     changed_at: float = -math.inf  # the last change of anything: fault, resource, repair
     calm_since: float = math.inf  # when the mesh was repaired; infinite during a storm
 
