@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
@@ -12,11 +13,11 @@ import trio
 import trxds
 from trxds.core.observe import AttemptObserver, CallObserver, CallStarted, Observer, OutlierEvent, Pick, SessionPick
 from trxds.core.status import OK, Status
-from trxds.testing.simulation.simulation import LATENCY
 
 from . import invariants
-from .invariants import CallPlan
+from .call_plan import CallPlan
 from .model import METHODS
+from .pick_invariants import OF_PICKS
 from .world import Client, World
 
 KINDS = ("unary", "unary", "unary", "client stream", "server stream", "bidi")
@@ -27,11 +28,12 @@ CURRENT: ContextVar[CallPlan | None] = ContextVar("simulated_call", default=None
 
 
 class SeenAttempt(AttemptObserver):
-    __slots__ = ("_call", "_session_pick", "_world")
+    __slots__ = ("_call", "_picked_at", "_session_pick", "_world")
 
     def __init__(self, world: World, call: CallPlan) -> None:
         self._world = world
         self._call = call
+        self._picked_at = math.inf
         self._session_pick: SessionPick | None = None  # of this attempt: a hedged call has several at a time
 
     def session_picked(self, pick: SessionPick) -> None:
@@ -41,8 +43,38 @@ class SeenAttempt(AttemptObserver):
         world, call = self._world, self._call
         call.session_pick = self._session_pick
         call.picks.append(pick)
-        for invariant in invariants.OF_PICKS:
+        self._picked_at = trio.current_time()
+        world.issued[call.client.network_name, pick.backend].append(self._picked_at)
+        for invariant in OF_PICKS:
             invariant(world, call, pick)
+
+    def ended(self, status: Status) -> None:
+        took = trio.current_time() - self._picked_at
+        invariants.an_attempt_without_a_response_is_given_up(self._world, self._call, status, took)
+
+
+class CountedAttempt(AttemptObserver):
+    """An attempt of a call without a plan, a move's; it counts as all others do in load reports."""
+
+    __slots__ = ("_client", "_world")
+
+    def __init__(self, world: World, client: Client) -> None:
+        self._world = world
+        self._client = client
+
+    def picked(self, pick: Pick) -> None:
+        self._world.issued[self._client.network_name, pick.backend].append(trio.current_time())
+
+
+class CountedCall(CallObserver):
+    __slots__ = ("_client", "_world")
+
+    def __init__(self, world: World, client: Client) -> None:
+        self._world = world
+        self._client = client
+
+    def attempt(self, previous: int, transparent: bool) -> AttemptObserver:
+        return CountedAttempt(self._world, self._client)
 
 
 class SeenCall(CallObserver):
@@ -75,13 +107,15 @@ class Seen(Observer):
 
     def call(self, call: CallStarted) -> CallObserver | None:
         plan = CURRENT.get()
-        return None if plan is None else SeenCall(self._world, plan)
+        return CountedCall(self._world, self._client) if plan is None else SeenCall(self._world, plan)
 
     def outlier(self, outlier: OutlierEvent) -> None:
         if not outlier.unenforced:
             self._world.counts["ejections"] += 1
             # A cluster may be in the tree by itself and in an aggregate: each subtree counts and ejects for itself.
-            cluster = outlier.policy.split("/")[1]
+            below_root, model = outlier.policy.partition("/")[2], self._world.model
+            names = [each for each in (*model.leaves, *model.aggregates) if below_root.startswith(f"{each}/")]
+            cluster = max(names, key=len, default="")
             for address in outlier.addresses:
                 self._client.ejected[cluster, outlier.backend, address] = trio.current_time()
 
@@ -164,6 +198,7 @@ def _options(plan: CallPlan) -> dict:
 
 async def _unary(plan: CallPlan, caller, random: Random) -> None:
     body = bytes(random.choice([0, 5, 5, 70_000]))
+    plan.size = len(body)
     if await caller.method(plan.path)(body, **_options(plan)) != body:
         raise AssertionError(f"{plan}: the reply is not the request")
 
@@ -277,47 +312,3 @@ async def _make_several(world: World, first: CallPlan, session, random: Random, 
             plan = draw(first.client, random)
             plan.is_session, plan.session, plan.released = True, session, first.released
             calls.start_soon(make, world, plan, session, random, cancel)
-
-
-# -- a drill
-
-
-async def all_at_once(world: World, client: Client, random: Random, cancel: CancelAtStep) -> None:
-    """Make calls that all wait for connections, after every connection was reset: each has to succeed soon."""
-    if client.strict:
-        return  # a call of another method may wait for a host that its cluster does not have
-    world.mesh.network.reset(client=client.network_name)
-    statuses: list[Status | None] = []
-
-    async def call(caller: object) -> None:
-        plan = CallPlan(client, f"/shop.Cart/{random.choice(METHODS)}", "unary", 30.0, waits_for_ready=True)
-        plan.is_session, plan.session = caller is not client.channel, caller
-        began = trio.current_time()
-        statuses.append(await make(world, plan, caller, random, cancel))
-        invariants.a_call_that_waits_for_a_connection_gets_it(world, plan, trio.current_time() - began)
-
-    async with client.channel.session() as session, trio.open_nursery() as calls:
-        for number in range(8):
-            calls.start_soon(call, session if number % 2 else client.channel)
-    world.note(f"{client.name}: {len(statuses)} calls at once")
-
-
-async def all_across_a_goaway(world: World, client: Client, random: Random, cancel: CancelAtStep) -> None:
-    """Make calls that are on their way when each host sends GOAWAY, so that no host takes them."""
-    if client.strict:
-        return
-    world.note(f"{client.name}: calls across a GOAWAY")
-
-    async def call(caller: object) -> None:
-        plan = CallPlan(client, f"/shop.Cart/{random.choice(METHODS)}", "unary", 30.0)
-        plan.is_session, plan.session = caller is not client.channel, caller
-        began = trio.current_time()
-        status = await make(world, plan, caller, random, cancel)
-        invariants.a_call_that_no_host_took_is_made_again(world, plan, status, trio.current_time() - began)
-
-    async with client.channel.session() as session, trio.open_nursery() as calls:
-        for number in range(8):
-            calls.start_soon(call, session if number % 2 else client.channel)
-        await trio.sleep(LATENCY / 2)
-        for host in world.mesh.hosts.values():
-            host.goaway()

@@ -1,0 +1,38 @@
+"""A `CallPlan` is a call of the simulation: what was asked for, and what its observer saw."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from trxds.core.observe import Pick, SessionPick
+
+from .world import Client
+
+
+@dataclass(eq=False)
+class CallPlan:
+    """One call."""
+
+    client: Client
+    path: str
+    kind: str
+    timeout: float | None
+    is_session: bool = False
+    is_alone: bool = False  # no other call of its session runs beside it
+    cancel_after: float | None = None
+    cancel_at_step: int = 0
+    waits_for_ready: bool = False
+    began: float = 0.0
+    session: object = None
+    released: bool = False  # the program gave the session's host up before
+    hosts_before: tuple[tuple[str, str], ...] = ()  # (host, cluster) that the session had when the call began
+    routed_to: str = ""
+    routes: frozenset[str] | None = None  # the clusters that the route had then
+    session_pick: SessionPick | None = None
+    picks: list[Pick] = field(default_factory=list)
+    is_in_calm: bool = False
+    size: int = 0  # of the request of a unary call
+    idled: float = 0.0  # seconds in which the program itself did something else
+
+    def __repr__(self) -> str:
+        return f"{self.kind} {self.path} of {self.client.name} begun at {self.began:.3f}"
