@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from trxds.core.observe import Pick, SessionPick
@@ -21,6 +22,7 @@ class CallPlan:
     is_alone: bool = False  # no other call of its session runs beside it
     cancel_after: float | None = None
     cancel_at_step: int = 0
+    cancelled_at: float = math.inf  # when that step came
     waits_for_ready: bool = False
     began: float = 0.0
     session: object = None

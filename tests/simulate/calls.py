@@ -129,8 +129,8 @@ class CancelAtStep(trio.abc.Instrument):
     def __init__(self) -> None:
         self._counting: dict[trio.lowlevel.Task, list] = {}
 
-    def add(self, steps: int, scope: trio.CancelScope) -> None:
-        self._counting[trio.lowlevel.current_task()] = [steps, scope]
+    def add(self, plan: CallPlan, scope: trio.CancelScope) -> None:
+        self._counting[trio.lowlevel.current_task()] = [plan.cancel_at_step, scope, plan]
 
     def remove(self) -> None:
         self._counting.pop(trio.lowlevel.current_task(), None)
@@ -141,6 +141,7 @@ class CancelAtStep(trio.abc.Instrument):
             count[0] -= 1
             if not count[0]:
                 count[1].cancel()
+                count[2].cancelled_at = trio.current_time()
 
 
 # -- one call
@@ -171,7 +172,7 @@ async def make(world: World, plan: CallPlan, caller: object, random: Random, can
         if plan.cancel_after is not None:
             scope.deadline = plan.began + plan.cancel_after
         if plan.cancel_at_step:
-            cancel.add(plan.cancel_at_step, scope)
+            cancel.add(plan, scope)
         try:
             await _KINDS[plan.kind](plan, caller, random)
         except trxds.RpcError as error:

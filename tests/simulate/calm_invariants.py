@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trxds.resources.endpoint import HealthStatus
 from trxds.testing.management import ManagementServer
 
 from .world import World
@@ -11,7 +12,7 @@ def a_settled_client_has_what_the_control_plane_has(world: World) -> None:
     """The endpoints in force are those of the control plane, for every cluster of the routes."""
     for client in world.clients:
         probe = client.probe
-        if probe is None or client.idle_timeout is not None or not client.service:
+        if probe is None or probe.is_idle or not client.service:
             continue
         service = world.model.services[client.service]
         routed = {cluster for clusters in service.routes.values() for cluster in clusters}
@@ -41,8 +42,9 @@ def a_settled_client_has_what_the_control_plane_has(world: World) -> None:
                 for has in probe.leaves(cluster):
                     if has.cluster.name != leaf.name or leaf.dns:
                         continue
-                    now = has.cluster.idle_timeout, has.cluster.max_concurrent_requests
-                    if now != (wanted_settings := (leaf.idle_timeout, leaf.max_requests or 1024)):
+                    now = has.cluster.idle_timeout, has.cluster.max_concurrent_requests, has.cluster.override_statuses
+                    statuses = {HealthStatus[each] for each in leaf.statuses or ("UNKNOWN", "HEALTHY")}
+                    if now != (wanted_settings := (leaf.idle_timeout, leaf.max_requests or 1024, statuses)):
                         world.violated(
                             "a_settled_client_has_what_the_control_plane_has",
                             f"{client.name} has {now} of {leaf.name} and not {wanted_settings}",

@@ -220,4 +220,5 @@ async def repair(world: World, random: Random) -> None:
     model.repair()
     model.push_all()
     world.shake()
+    world.change()
     world.calm_since = trio.current_time()

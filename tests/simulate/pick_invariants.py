@@ -36,7 +36,8 @@ def a_call_goes_to_a_host_that_its_cluster_lists(world: World, call: CallPlan, p
     world.counts["picks"] += 1
     # A policy that replaces another one takes over when it can serve; the one before keeps its endpoints until then
     # (C-core, child_policy_handler.cc).
-    if not allowed and pick.address in probe.listed_before_a_switch(pick.backend):
+    is_settled = call.is_in_calm and world.changed_at < call.began
+    if not allowed and not is_settled and pick.address in probe.listed_before_a_switch(pick.backend):
         world.counts["picks during a switch of policies"] += 1
     elif not allowed:
         what = ", ".join(endpoint.health.name for _, endpoint in found) or "not listed"
@@ -57,8 +58,10 @@ def an_ejected_host_gets_no_new_calls(world: World, call: CallPlan, pick: Pick) 
     leaf = world.model.leaves.get(pick.backend)
     if leaf is None or leaf.policy == "pick_first":
         return
-    # Endpoints that change begin with new records.
-    if is_hit or world.changed_at >= at or not at + MOMENT < trio.current_time() < at + EJECTED_FOR - MOMENT:
+    # Clusters and endpoints that change begin with new records, and so does a channel that was IDLE.
+    if is_hit or world.resources_changed_at >= at or call.client.idle_timeout is not None:
+        return
+    if not at + MOMENT < trio.current_time() < at + EJECTED_FOR - MOMENT:
         return
     world.violated(
         "an_ejected_host_gets_no_new_calls", f"{call} met {pick.address}, ejected from {pick.backend} at {at:.3f}"
@@ -110,7 +113,7 @@ def a_session_with_a_usable_host_meets_it(world: World, call: CallPlan, pick: Pi
             return
         # A55: it cannot be reached, by any of its addresses; a fault has to be the reason.
         if all(
-            Connectivity.TRANSIENT_FAILURE in probe.states(each) and world.was_shaken(client.network_name, each)
+            Connectivity.TRANSIENT_FAILURE in probe.states(each) and _may_be_unreachable(world, call, each)
             for each in addresses
         ):
             return
@@ -127,6 +130,13 @@ def a_session_with_a_usable_host_meets_it(world: World, call: CallPlan, pick: Pi
         "a_session_with_a_usable_host_meets_it",
         f"{call} met {pick.address} ({pick.backend}) although {names} could be used; {found}",
     )
+
+
+def _may_be_unreachable(world: World, call: CallPlan, address: str) -> bool:
+    """Whether a fault may be the reason that a client does not reach an address."""
+    if call.is_in_calm and world.changed_at < call.began:
+        return address in world.dark
+    return world.was_shaken(call.client.network_name, address)
 
 
 def _hosts_now(call: CallPlan) -> list[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 import traceback
@@ -62,7 +63,7 @@ def run(seed: int, minutes: float = MINUTES) -> Result:
 
     mesh, violations = Simulation(seed), []
     try:
-        with no_step_runs_forever():
+        with no_step_runs_forever(), no_exception_is_only_logged(violations):
             mesh.run(scenario)
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
@@ -101,6 +102,29 @@ def no_step_runs_forever() -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, before)
+
+
+@contextmanager
+def no_exception_is_only_logged(violations: list[str]) -> Iterator[None]:
+    """Add what the client logs as an error: an exception of a policy, a task or an observer harms no one else."""
+    logger, handler = logging.getLogger("trxds"), _Errors(violations)
+    logger.addHandler(handler)
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+        logger.removeHandler(handler)
+
+
+class _Errors(logging.Handler):
+    def __init__(self, violations: list[str]) -> None:
+        super().__init__(logging.ERROR)
+        self._violations = violations
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._violations.append(f"no_exception_leaves_the_client: {logging.Formatter().format(record)[-3000:]}")
 
 
 def _crash(error: BaseException) -> str:

@@ -68,6 +68,7 @@ class World:
     """When an attempt of a client (its name in the network) met a host of a cluster, for the load reports."""
     open_calls: dict[CallPlan, None] = field(default_factory=dict)
     changed_at: float = -math.inf  # the last change of anything: fault, resource, repair
+    resources_changed_at: float = -math.inf  # the last change of a resource
     calm_since: float = math.inf  # when the mesh was repaired; infinite during a storm
 
     def __repr__(self) -> str:
@@ -91,7 +92,7 @@ class World:
 
     def change(self) -> None:
         """Note that something has changed which breaks no connection."""
-        self.changed_at = trio.current_time()
+        self.changed_at = self.resources_changed_at = trio.current_time()
         self.calm_since = math.inf
 
     def was_shaken(self, client: str, address: str, within: float = RECENT) -> bool:
