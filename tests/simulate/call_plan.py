@@ -27,6 +27,7 @@ class CallPlan:
     began: float = 0.0
     session: object = None
     released: bool = False  # the program gave the session's host up before
+    idle_since: float = math.inf  # the end of the session's last call
     hosts_before: tuple[tuple[str, str], ...] = ()  # (host, cluster) that the session had when the call began
     routed_to: str = ""
     routes: frozenset[str] | None = None  # the clusters that the route had then

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from random import Random
 
@@ -249,67 +248,3 @@ _KINDS: dict[str, Callable] = {
     "server stream": _server_stream,
     "bidi": _bidi,
 }
-
-
-# -- tasks that make calls
-
-
-async def call_outside_of_sessions(world: World, client: Client, name: str, cancel: CancelAtStep) -> None:
-    """Make calls until cancelled."""
-    random = world.mesh.random(name)
-    while True:
-        await trio.sleep(random.expovariate(1 / world.gap))
-        await make(world, draw(client, random), client.channel, random, cancel)
-
-
-async def call_in_sessions(world: World, client: Client, name: str, cancel: CancelAtStep) -> None:
-    """Make calls in one session after the other, until cancelled."""
-    random = world.mesh.random(name)
-    token = None
-    while True:
-        async with AsyncExitStack() as stack:
-            session = await stack.enter_async_context(client.channel.session(token))
-            token, released = None, False
-            for _ in range(random.randint(1, 60)):
-                await trio.sleep(random.expovariate(1 / world.gap))
-                plan = draw(client, random)
-                plan.is_session, plan.session, plan.released = True, session, released
-                plan.is_alone = True
-                plan.hosts_before = tuple((each.host, each.cluster) for each in session.hosts.values())
-                if random.random() < 0.1:
-                    plan.is_alone = False
-                    await _make_several(world, plan, session, random, cancel)
-                else:
-                    status = await make(world, plan, session, random, cancel)
-                    released = released and not (status is not None and status.ok)
-                if random.random() < 0.02:
-                    session.release()
-                    released = True
-                elif random.random() < 0.02:
-                    released = await _move(world, client, session, random) or released
-            if random.random() < 0.5:
-                token = session.export()
-
-
-async def _move(world: World, client: Client, session, random: Random) -> bool:
-    """Move the session to another host on purpose; return whether it may have left its host."""
-    world.counts["moves"] += 1
-    with trio.move_on_after(random.choice([0.0, 1.0, 20.0])):
-        try:
-            async with session.moving() as (_, new):
-                await new.method("/shop.Cart/Add")(b"state", timeout=5.0)
-        except trxds.RpcError as error:
-            world.note(f"{client.name}: a move failed: {error.status}")
-        except ValueError:
-            return False  # it has no host yet
-    return True
-
-
-async def _make_several(world: World, first: CallPlan, session, random: Random, cancel: CancelAtStep) -> None:
-    """Make calls of one session side by side."""
-    async with trio.open_nursery() as calls:
-        calls.start_soon(make, world, first, session, random, cancel)
-        for _ in range(2):
-            plan = draw(first.client, random)
-            plan.is_session, plan.session, plan.released = True, session, first.released
-            calls.start_soon(make, world, plan, session, random, cancel)

@@ -6,17 +6,22 @@ end. `pick_invariants.py`, `calm_invariants.py` and `load_invariants.py` have th
 
 from __future__ import annotations
 
-import gc
 from collections import Counter
+from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 import trio
 
+import trxds
 from trxds.core.status import Status, StatusCode
 from trxds.testing.simulation.echo_host import SIMULATED_ERROR
 from trxds.testing.simulation.simulation import PLANE_ADDRESS
 
 from .call_plan import CallPlan
 from .world import INJECTED, MOMENT, RECENT, Client, World
+
+if TYPE_CHECKING:
+    from .traffic import Pool
 
 GRACE = 0.11  # seconds: the client waits 0.1 for the server's own DEADLINE_EXCEEDED
 UNBOUNDED = 200.0  # seconds in which a call without a deadline has to end, with keepalive: what TCP may take to notice
@@ -113,6 +118,26 @@ def an_attempt_without_a_response_is_given_up(world: World, call: CallPlan, stat
         world.violated("an_attempt_without_a_response_is_given_up", f"{call}: {status} after {took:.3f} s")
 
 
+# -- of sessions
+
+
+def a_session_keeps_its_hosts(world: World, client: Client, session: trxds.Session, kept: Collection[object]) -> None:
+    """A session names a host by each cookie that it had before, unless that is too old or was released."""
+    if client.ttl is None and not client.rebalances and not set(kept) <= set(session.hosts):
+        text = f"{client.name}: a session has {dict(session.hosts)} and had {kept}"
+        world.violated("a_session_keeps_its_hosts", text)
+
+
+def a_pool_has_a_session_for_each_user(world: World, client: Client, pool: Pool, has_room: bool, waited: float) -> None:
+    """A pool has no more sessions than it may have, and lets nobody wait that it has room for."""
+    world.counts["sessions of pools"] += 1
+    if len(pool.sessions) > pool.most:
+        world.violated("a_pool_has_a_session_for_each_user", f"{client.name}: {pool.sessions} has too many")
+    if has_room and waited:
+        text = f"{client.name}: {pool.sessions} let a user wait {waited:.3f} s, and had room"
+        world.violated("a_pool_has_a_session_for_each_user", text)
+
+
 # -- after each step
 
 
@@ -165,24 +190,3 @@ def a_closed_channel_leaves_nothing(world: World, before: Counter[str], after: C
             if streams:
                 text = f"{streams} {kind} streams to {plane.address} are left"
                 world.violated("a_closed_channel_leaves_nothing", text)
-
-
-# -- after the run
-
-
-def objects_alive() -> Counter[str]:
-    """Return how many objects of trxds's classes there are, by class; frozen values of modules are among them."""
-    gc.collect()
-    return Counter(
-        f"{type(each).__module__}.{type(each).__qualname__}"
-        for each in gc.get_objects()
-        if type(each).__module__.startswith("trxds.")
-    )
-
-
-def memory_is_that_of_the_first_run(before: Counter[str], after: Counter[str]) -> list[str]:
-    """Return what says that objects of an earlier run are alive; both counts are taken between runs."""
-    more = after - before
-    return (
-        [f"memory_is_that_of_the_first_run: {sum(more.values())} objects more: {more.most_common(5)}"] if more else []
-    )

@@ -8,11 +8,10 @@ import trio
 
 from trxds.core.connectivity import Connectivity
 from trxds.core.observe import Pick
-from trxds.lb.override_host.repin_reason import RepinReason
 from trxds.resources.endpoint import HealthStatus
 
 from .call_plan import CallPlan
-from .world import MOMENT, World
+from .world import MOMENT, REBALANCED_AFTER, World
 
 EJECTED_FOR = 10.0  # seconds: the least time of an ejection in these meshes
 
@@ -96,6 +95,9 @@ def a_session_with_a_usable_host_meets_it(world: World, call: CallPlan, pick: Pi
     else:
         return
     world.counts["picks of sessions"] += 1
+    # The client itself may release a session that made no call for a while.
+    if client.rebalances and call.began >= call.idle_since + REBALANCED_AFTER:
+        return
     if not hosts or (pick.address, pick.cluster) in hosts:
         return
     for host, cluster in hosts:
@@ -122,9 +124,6 @@ def a_session_with_a_usable_host_meets_it(world: World, call: CallPlan, pick: Pi
         is_ready = any(Connectivity.READY in probe.states(each) for each in addresses)
         if in_other_leaf and not (client.sticky_aggregates and is_ready):
             return
-    # The client itself may move a session that made no call for a while.
-    if client.rebalances and found.reason == RepinReason.REBALANCED:
-        return
     names = ", ".join(f"{host} ({', '.join(s.name for s in sorted(probe.states(host)))})" for host, _ in hosts)
     world.violated(
         "a_session_with_a_usable_host_meets_it",

@@ -18,11 +18,12 @@ import trxds
 from trxds.testing import Simulation
 from trxds.testing.simulation.simulation import PLANE_ADDRESS
 
-from . import calm_invariants, drills, faults, invariants, load_invariants
-from .calls import CancelAtStep, Seen, call_in_sessions, call_outside_of_sessions
+from . import calm_invariants, drills, faults, invariants, load_invariants, memory
+from .calls import CancelAtStep, Seen
 from .custom_policy import POLICIES
 from .model import MeshModel
 from .probe import PlainProbe, Probe
+from .traffic import call_in_a_pool, call_in_sessions, call_outside_of_sessions, rebalance
 from .world import SETTLED, Client, World
 
 MINUTES = 10.0
@@ -38,6 +39,7 @@ PAUSES = (
 )  # seconds after a fault; the shorter ones let the next overlap it
 PLAIN_POLICIES = ("round_robin", "pick_first", "least_request_experimental", "ring_hash_experimental")
 LONGEST = 60.0  # seconds of processor time for a seed, which takes about one
+MEASURED = 0.1  # of the storms are followed by a count of what is in memory, which takes as long as a tenth of a run
 WATCHED = 20.0  # seconds of calm in which every call has to succeed
 
 
@@ -147,10 +149,19 @@ async def play(world: World, seconds: float) -> None:
                 for number in range(random.randint(1, 3)):
                     traffic.start_soon(call_in_sessions, world, client, f"{client.name}/session-{number}", cancel)
                 traffic.start_soon(call_outside_of_sessions, world, client, f"{client.name}/calls", cancel)
+                if random.random() < 0.3:
+                    traffic.start_soon(call_in_a_pool, world, client, f"{client.name}/pool", cancel)
+                if client.rebalances:
+                    traffic.start_soon(rebalance, client)
             end = trio.current_time() + seconds - SETTLED - WATCHED
+            first_sizes: Counter[str] | None = None
             while trio.current_time() < end:
                 await rage(world, random, min(end, trio.current_time() + random.uniform(20, 150)))
                 await rest(world, random, cancel)
+                if random.random() < MEASURED and first_sizes is None:
+                    first_sizes = memory.sizes()
+                elif first_sizes is not None:
+                    memory.a_channel_keeps_no_more_after_each_storm(world, first_sizes)
             traffic.cancel_scope.cancel()
         # A response may be under way to a call that was cancelled, and clusters end in a later step.
         await trio.sleep(load_invariants.AFTER_CALLS)
@@ -207,6 +218,7 @@ async def open_clients(world: World, stack: AsyncExitStack) -> None:
             keepalive=random.random() < 0.5,
             idle_timeout=random.choice([None, None, 20.0]),
             strict=world.model.services[service].strict,
+            ttl=world.model.services[service].ttl,
             falls_back=falls_back,
             rebalances=random.random() < 0.2,
         )

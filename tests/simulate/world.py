@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 SETTLED = 170.0  # seconds: the longest backoff, 144, and an attempt to connect that began just before, 20
 RECENT = 200.0  # seconds for which a fault may explain what a call meets
 MOMENT = 1.0  # seconds: a configuration takes some passes of the scheduler, and no time
+REBALANCED_AFTER = 5.0  # seconds without a call after which a client that rebalances may release a session
 INJECTED = StatusCode.ABORTED  # of calls that the fault injection filter fails
 _GAP, _WAITING_GAP = 1.0, 8.0  # seconds
 _TRACE = 400  # lines that the report of a failing seed has at most
@@ -38,6 +39,7 @@ class Client:
     keepalive: bool
     idle_timeout: float | None
     strict: bool = False  # its sessions fail rather than move
+    ttl: float | None = None  # of its sessions' cookies, in seconds
     falls_back: bool = False  # it has a second control plane (A71)
     addresses: tuple[str, ...] = ()  # of a target without a control plane
     policy: str = ""  # of a target without a control plane
