@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 from trxds.core.observe import Pick, SessionPick
 
-from .world import Client
+from .world import Client, World
+
+AFTER_DRILL = 5.0  # seconds: a drill resets connections, perhaps of a client that had just begun to make new ones
 
 
 @dataclass(eq=False)
@@ -39,3 +41,8 @@ class CallPlan:
 
     def __repr__(self) -> str:
         return f"{self.kind} {self.path} of {self.client.name} begun at {self.began:.3f}"
+
+
+def has_been_well(world: World, call: CallPlan) -> bool:
+    """Whether the call began in a calm, and not just after a drill."""
+    return call.is_in_calm and world.changed_at + AFTER_DRILL < call.began

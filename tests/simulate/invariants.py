@@ -6,6 +6,7 @@ end. `pick_invariants.py`, `calm_invariants.py` and `load_invariants.py` have th
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from trxds.core.status import Status, StatusCode
 from trxds.testing.simulation.echo_host import SIMULATED_ERROR
 from trxds.testing.simulation.simulation import PLANE_ADDRESS
 
-from .call_plan import CallPlan
+from .call_plan import CallPlan, has_been_well
 from .world import INJECTED, MOMENT, RECENT, Client, World
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def a_status_names_the_fault(world: World, call: CallPlan, status: Status) -> No
 
 def a_settled_mesh_serves_every_call(world: World, call: CallPlan, status: Status) -> None:
     """A call that begins when all has been well for a while succeeds, unless its own time was too short."""
-    if not call.is_in_calm or world.changed_at >= call.began:
+    if not has_been_well(world, call):
         return
     # A session's first call waits for hosts to connect, and an address that is dead costs 0.25 s beside another (A61).
     needs = MOMENT if call.is_session or world.dark or call.client.idle_timeout is not None else 0.3
@@ -121,9 +122,16 @@ def an_attempt_without_a_response_is_given_up(world: World, call: CallPlan, stat
 # -- of sessions
 
 
-def a_session_keeps_its_hosts(world: World, client: Client, session: trxds.Session, kept: Collection[object]) -> None:
-    """A session names a host by each cookie that it had before, unless that is too old or was released."""
-    if client.ttl is None and not client.rebalances and not set(kept) <= set(session.hosts):
+def a_session_keeps_its_hosts(
+    world: World, client: Client, session: trxds.Session, kept: Collection[object], since: float = -math.inf
+) -> None:
+    """A session names a host by each cookie that it had before, unless that is too old or was released.
+
+    `since` is when its cookies came, or before. What the time of day does meanwhile has no effect.
+    """
+    if client.ttl is not None and trio.current_time() > since + client.ttl - MOMENT:
+        return
+    if not client.rebalances and not set(kept) <= set(session.hosts):
         text = f"{client.name}: a session has {dict(session.hosts)} and had {kept}"
         world.violated("a_session_keeps_its_hosts", text)
 

@@ -10,7 +10,7 @@ from trxds.core.connectivity import Connectivity
 from trxds.core.observe import Pick
 from trxds.resources.endpoint import HealthStatus
 
-from .call_plan import CallPlan
+from .call_plan import CallPlan, has_been_well
 from .world import MOMENT, REBALANCED_AFTER, World
 
 EJECTED_FOR = 10.0  # seconds: the least time of an ejection in these meshes
@@ -35,8 +35,7 @@ def a_call_goes_to_a_host_that_its_cluster_lists(world: World, call: CallPlan, p
     world.counts["picks"] += 1
     # A policy that replaces another one takes over when it can serve; the one before keeps its endpoints until then
     # (C-core, child_policy_handler.cc).
-    is_settled = call.is_in_calm and world.changed_at < call.began
-    if not allowed and not is_settled and pick.address in probe.listed_before_a_switch(pick.backend):
+    if not allowed and not has_been_well(world, call) and pick.address in probe.listed_before_a_switch(pick.backend):
         world.counts["picks during a switch of policies"] += 1
     elif not allowed:
         what = ", ".join(endpoint.health.name for _, endpoint in found) or "not listed"
@@ -70,7 +69,7 @@ def an_ejected_host_gets_no_new_calls(world: World, call: CallPlan, pick: Pick) 
 def a_settled_mesh_uses_what_is_preferred(world: World, call: CallPlan, pick: Pick) -> None:
     """A call of nobody's session goes to the first priority of an aggregate's first cluster when all is well (A56)."""
     probe = call.client.probe
-    if probe is None or call.is_session or not call.is_in_calm or world.changed_at >= call.began:
+    if probe is None or call.is_session or not has_been_well(world, call):
         return
     leaves = probe.leaves(pick.cluster)  # none without a control plane
     if not leaves or leaves[0].endpoints is None or world.model.leaves[leaves[0].cluster.name].ejects:
@@ -133,7 +132,7 @@ def a_session_with_a_usable_host_meets_it(world: World, call: CallPlan, pick: Pi
 
 def _may_be_unreachable(world: World, call: CallPlan, address: str) -> bool:
     """Whether a fault may be the reason that a client does not reach an address."""
-    if call.is_in_calm and world.changed_at < call.began:
+    if has_been_well(world, call):
         return address in world.dark
     return world.was_shaken(call.client.network_name, address)
 

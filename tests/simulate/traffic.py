@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -36,12 +37,18 @@ async def call_in_sessions(world: World, client: Client, name: str, cancel: Canc
             session = await stack.enter_async_context(client.channel.session(token))
             # One that was released, or never had a host, may have none.
             invariants.a_session_keeps_its_hosts(world, client, session, kept if token and not released else ())
-            token, released, ended_at = None, False, trio.current_time()
+            token, released, began_at = None, False, trio.current_time()
+            ended_at = began_at
+            pins, pinned_at = list(session.hosts.items()), -math.inf  # the hosts, and when it got them, or before
             for _ in range(random.randint(1, 60)):
                 kept = list(session.hosts)
                 await trio.sleep(random.expovariate(1 / world.gap))
                 if not released:
-                    invariants.a_session_keeps_its_hosts(world, client, session, kept)
+                    invariants.a_session_keeps_its_hosts(world, client, session, kept, pinned_at)
+                kept = list(session.hosts)
+                if kept and list(session.hosts.items()) != pins:
+                    pins, pinned_at = list(session.hosts.items()), began_at
+                began_at = trio.current_time()
                 plan = draw(client, random)
                 plan.is_session, plan.session, plan.released = True, session, released
                 plan.is_alone, plan.idle_since = True, ended_at
@@ -53,7 +60,7 @@ async def call_in_sessions(world: World, client: Client, name: str, cancel: Canc
                     status = await make(world, plan, session, random, cancel)
                     released = released and not (status is not None and status.ok)
                 if not released:
-                    invariants.a_session_keeps_its_hosts(world, client, session, kept)
+                    invariants.a_session_keeps_its_hosts(world, client, session, kept, pinned_at)
                 ended_at = trio.current_time()
                 if random.random() < 0.02:
                     session.release()
@@ -147,6 +154,7 @@ async def _use_pool(world: World, client: Client, pool: Pool, name: str, cancel:
                     kept = pool.kept.get(user, []) if must_have and alone else []
                     invariants.a_pool_has_a_session_for_each_user(world, client, pool, has_room, waited)
                     invariants.a_session_keeps_its_hosts(world, client, session, kept)
+                    pool.kept[user] = list(session.hosts)
                     for _ in range(random.randint(1, 3)):
                         plan = draw(client, random)
                         plan.is_session, plan.session = True, session
