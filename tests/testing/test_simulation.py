@@ -523,3 +523,19 @@ def test_a_host_that_says_not_serving_gets_no_calls_of_a_client_that_asks():
             return both, one, await spread()
 
     assert Simulation().run(scenario) == ([2, 2], [0, 4], [2, 2])
+
+
+def test_what_a_client_sends_in_a_partition_comes_after_it_though_the_client_has_closed_the_connection():
+    async def scenario(mesh):
+        add_hosts(mesh, HOSTS[0])
+        async with mesh.open_channel("xds:///shop") as channel:
+            await call(channel)
+            mesh.network.partition()
+        before = mesh.plane.streams
+        await trio.sleep(100)
+        during = mesh.plane.streams
+        mesh.network.heal()
+        await trio.sleep(1)
+        return before, during, mesh.plane.streams
+
+    assert Simulation().run(scenario) == (1, 1, 0)
