@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from contextvars import ContextVar
 from random import Random
@@ -11,13 +10,13 @@ import trio
 
 import trxds
 from trxds.core.observe import AttemptObserver, CallObserver, CallStarted, Observer, OutlierEvent, Pick, SessionPick
-from trxds.core.status import OK, Status
+from trxds.core.status import OK, Status, StatusCode
 
 from . import invariants
 from .call_plan import CallPlan
 from .model import METHODS
 from .pick_invariants import OF_PICKS
-from .world import Client, World
+from .world import Client, Issued, World
 
 KINDS = ("unary", "unary", "unary", "client stream", "server stream", "bidi")
 CURRENT: ContextVar[CallPlan | None] = ContextVar("simulated_call", default=None)
@@ -26,13 +25,32 @@ CURRENT: ContextVar[CallPlan | None] = ContextVar("simulated_call", default=None
 # -- what the client says of its calls
 
 
-class SeenAttempt(AttemptObserver):
-    __slots__ = ("_call", "_picked_at", "_session_pick", "_world")
+class CountedAttempt(AttemptObserver):
+    """An attempt of any call, also of one without a plan: a move's. All count in load reports."""
+
+    __slots__ = ("_client", "_last", "_world")
+
+    def __init__(self, world: World, client: Client) -> None:
+        self._world = world
+        self._client = client
+        self._last: Issued | None = None
+
+    def picked(self, pick: Pick) -> None:
+        self._last = Issued(trio.current_time())
+        self._world.issued[self._client.network_name, pick.backend].append(self._last)
+
+    def ended(self, status: Status) -> None:
+        # A call that is cancelled in the step of its pick may not have got a stream, and then it has no load.
+        if self._last is not None and status.code is StatusCode.CANCELLED and self._last.at == trio.current_time():
+            self._last.is_certain = False
+
+
+class SeenAttempt(CountedAttempt):
+    __slots__ = ("_call", "_session_pick")
 
     def __init__(self, world: World, call: CallPlan) -> None:
-        self._world = world
+        super().__init__(world, call.client)
         self._call = call
-        self._picked_at = math.inf
         self._session_pick: SessionPick | None = None  # of this attempt: a hedged call has several at a time
 
     def session_picked(self, pick: SessionPick) -> None:
@@ -42,27 +60,14 @@ class SeenAttempt(AttemptObserver):
         world, call = self._world, self._call
         call.session_pick = self._session_pick
         call.picks.append(pick)
-        self._picked_at = trio.current_time()
-        world.issued[call.client.network_name, pick.backend].append(self._picked_at)
+        super().picked(pick)
         for invariant in OF_PICKS:
             invariant(world, call, pick)
 
     def ended(self, status: Status) -> None:
-        took = trio.current_time() - self._picked_at
+        super().ended(status)
+        took = trio.current_time() - self._last.at if self._last is not None else 0.0
         invariants.an_attempt_without_a_response_is_given_up(self._world, self._call, status, took)
-
-
-class CountedAttempt(AttemptObserver):
-    """An attempt of a call without a plan, a move's; it counts as all others do in load reports."""
-
-    __slots__ = ("_client", "_world")
-
-    def __init__(self, world: World, client: Client) -> None:
-        self._world = world
-        self._client = client
-
-    def picked(self, pick: Pick) -> None:
-        self._world.issued[self._client.network_name, pick.backend].append(trio.current_time())
 
 
 class CountedCall(CallObserver):

@@ -131,7 +131,7 @@ def a_session_keeps_its_hosts(
     """
     if client.ttl is not None and trio.current_time() > since + client.ttl - MOMENT:
         return
-    if not client.rebalances and not set(kept) <= set(session.hosts):
+    if not set(kept) <= set(session.hosts):
         text = f"{client.name}: a session has {dict(session.hosts)} and had {kept}"
         world.violated("a_session_keeps_its_hosts", text)
 
@@ -147,6 +147,14 @@ def a_pool_has_a_session_for_each_user(world: World, client: Client, pool: Pool,
 
 
 # -- after each step
+
+
+def nobody_waits_for_a_pool_with_room(world: World) -> None:
+    """A pool gives its room to whoever waits for it in the step in which there is some."""
+    for pool in world.pools:
+        if trio.current_time() > pool.had_room_at + MOMENT:
+            text = f"{pool.sessions} has room since {pool.had_room_at:.3f}, and somebody waits"
+            world.violated("a_pool_has_a_session_for_each_user", text)
 
 
 def a_configuration_settles_in_a_moment(world: World, since: dict[Client, float]) -> None:

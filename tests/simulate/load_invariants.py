@@ -54,9 +54,9 @@ def a_load_report_has_every_call(world: World, since: float) -> None:
         first, last = sender.reports[0].at - LATENCY, sender.reports[-1].at - LATENCY
         for leaf in world.model.leaves.values():
             reported = sum(_issued(each, leaf.name) for each in sender.reports[1:])
-            times = world.issued[sender.node, leaf.name] if leaf.reports_load else []
-            fewest = sum(first + _NEAR < each <= last - _NEAR for each in times)
-            most = sum(first - _NEAR < each <= last + _NEAR for each in times)
+            issued = world.issued[sender.node, leaf.name] if leaf.reports_load else []
+            fewest = sum(each.is_certain and first + _NEAR < each.at <= last - _NEAR for each in issued)
+            most = sum(first - _NEAR < each.at <= last + _NEAR for each in issued)
             world.counts["calls in load reports"] += reported
             # The counts belong to the server that sent the cluster.
             if leaf.name.startswith("xdstp:") is not (sender.plane is world.model.planes.far):
@@ -70,9 +70,9 @@ def a_client_reports_the_load_that_is_asked_for(world: World, since: float) -> N
     """In a calm, each client that calls clusters with load reports sends reports of them to their control plane."""
     told = {(sender.plane, sender.node) for sender in _senders(world, since)}
     planes = world.model.planes
-    for (node, name), times in world.issued.items():
+    for (node, name), issued in world.issued.items():
         leaf = world.model.leaves.get(name)
-        calls = sum(since <= each < trio.current_time() - 2 * REPORT_INTERVAL for each in times)
+        calls = sum(since <= each.at < trio.current_time() - 2 * REPORT_INTERVAL for each in issued)
         plane = planes.far if name.startswith("xdstp:") else planes.first
         if leaf is not None and leaf.reports_load and node in world.node_names and calls and (plane, node) not in told:
             text = f"{node} made {calls} calls of {name} and told {plane.address} of none"

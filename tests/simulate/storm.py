@@ -303,6 +303,7 @@ async def rage(world: World, random: Random, end: float) -> None:
         await trio.sleep(random.choice(PAUSES))
         invariants.a_configuration_settles_in_a_moment(world, settling)
         invariants.no_call_goes_on_for_ever(world)
+        invariants.nobody_waits_for_a_pool_with_room(world)
 
 
 async def rest(world: World, random: Random, cancel: CancelAtStep) -> None:
@@ -316,6 +317,7 @@ async def rest(world: World, random: Random, cancel: CancelAtStep) -> None:
         for invariant in calm_invariants.ALL:
             invariant(world)
         invariants.no_call_goes_on_for_ever(world)
+        invariants.nobody_waits_for_a_pool_with_room(world)
         await trio.sleep(WATCHED / 2)
         if not half:
             load_invariants.end_load_streams(world)

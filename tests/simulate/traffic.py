@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from random import Random
@@ -36,14 +36,17 @@ async def call_in_sessions(world: World, client: Client, name: str, cancel: Canc
         async with AsyncExitStack() as stack:
             session = await stack.enter_async_context(client.channel.session(token))
             # One that was released, or never had a host, may have none.
-            invariants.a_session_keeps_its_hosts(world, client, session, kept if token and not released else ())
+            invariants.a_session_keeps_its_hosts(
+                world, client, session, kept if token and not released and not client.rebalances else ()
+            )
             token, released, began_at = None, False, trio.current_time()
             ended_at = began_at
             pins, pinned_at = list(session.hosts.items()), -math.inf  # the hosts, and when it got them, or before
             for _ in range(random.randint(1, 60)):
                 kept = list(session.hosts)
                 await trio.sleep(random.expovariate(1 / world.gap))
-                if not released:
+                # A client that rebalances releases sessions that made no call for a while.
+                if not released and not (client.rebalances and trio.current_time() >= ended_at + REBALANCED_AFTER):
                     invariants.a_session_keeps_its_hosts(world, client, session, kept, pinned_at)
                 kept = list(session.hosts)
                 if kept and list(session.hosts.items()) != pins:
@@ -110,6 +113,16 @@ class Pool:
     entered_at: dict[int, float] = field(default_factory=dict)
     left_at: dict[int, float] = field(default_factory=dict)
     kept: dict[int, list] = field(default_factory=dict)
+    holders: Counter[int] = field(default_factory=Counter)  # the users that have a block, with their blocks
+    had_room_at: float = math.inf  # since when somebody waits although there is room
+
+    def note_room(self) -> None:
+        """Note whether somebody waits although there is room, for a while."""
+        holders = {user for user, blocks in self.holders.items() if blocks}
+        if len(holders) >= self.most or set(self.present) <= holders:
+            self.had_room_at = math.inf
+        else:
+            self.had_room_at = min(self.had_room_at, trio.current_time())
 
     @property
     def present(self) -> list[int]:
@@ -133,6 +146,7 @@ async def call_in_a_pool(world: World, client: Client, name: str, cancel: Cancel
     most, idle = random.randint(1, 4), random.choice([None, 20.0])
     async with client.channel.sessions(max=most, idle=idle) as sessions, trio.open_nursery() as users:
         pool = Pool(sessions, most, idle)
+        world.pools.append(pool)
         for number in range(3):
             users.start_soon(_use_pool, world, client, pool, f"{name}-{number}", cancel)
 
@@ -150,8 +164,11 @@ async def _use_pool(world: World, client: Client, pool: Pool, name: str, cancel:
             with trio.move_on_after(random.choice([0.0, 5.0, 300.0])):
                 async with pool.sessions.session(user) as session:
                     has_it = True
+                    pool.holders[user] += 1
+                    pool.note_room()
                     waited, alone = trio.current_time() - began, pool.blocks[user] == 1
-                    kept = pool.kept.get(user, []) if must_have and alone else []
+                    is_kept = must_have and alone and not client.rebalances
+                    kept = pool.kept.get(user, []) if is_kept else []
                     invariants.a_pool_has_a_session_for_each_user(world, client, pool, has_room, waited)
                     invariants.a_session_keeps_its_hosts(world, client, session, kept)
                     pool.kept[user] = list(session.hosts)
@@ -162,6 +179,8 @@ async def _use_pool(world: World, client: Client, pool: Pool, name: str, cancel:
                         pool.kept[user] = list(session.hosts)
         finally:
             pool.blocks[user] -= 1
+            pool.holders[user] -= has_it
+            pool.note_room()
             if has_it:
                 pool.left_at[user] = trio.current_time()
 

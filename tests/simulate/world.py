@@ -18,6 +18,7 @@ from .probe import Probe
 
 if TYPE_CHECKING:
     from .call_plan import CallPlan
+    from .traffic import Pool
 
 SETTLED = 170.0  # seconds: the longest backoff, 144, and an attempt to connect that began just before, 20
 RECENT = 200.0  # seconds for which a fault may explain what a call meets
@@ -26,6 +27,14 @@ REBALANCED_AFTER = 5.0  # seconds without a call after which a client that rebal
 INJECTED = StatusCode.ABORTED  # of calls that the fault injection filter fails
 _GAP, _WAITING_GAP = 1.0, 8.0  # seconds
 _TRACE = 400  # lines that the report of a failing seed has at most
+
+
+@dataclass(slots=True, eq=False)
+class Issued:
+    """An attempt that met a host, and whether it certainly got a stream there."""
+
+    at: float
+    is_certain: bool = True
 
 
 @dataclass(eq=False)
@@ -66,8 +75,9 @@ class World:
     dark: set[str] = field(default_factory=set)  # addresses of hosts that have another one, dead also in a calm (A61)
     said_at: dict[str, float] = field(default_factory=dict)  # when a host last changed what it says of its health
     injected_at: float = -math.inf  # when the fault injection filter was last changed
-    issued: defaultdict[tuple[str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
+    issued: defaultdict[tuple[str, str], list[Issued]] = field(default_factory=lambda: defaultdict(list))
     """When an attempt of a client (its name in the network) met a host of a cluster, for the load reports."""
+    pools: list[Pool] = field(default_factory=list)
     open_calls: dict[CallPlan, None] = field(default_factory=dict)
     changed_at: float = -math.inf  # the last change of anything: fault, resource, repair
     resources_changed_at: float = -math.inf  # the last change of a resource
