@@ -14,7 +14,7 @@ from support.plain import hosts_in_memory
 import trxds
 from trxds import CallCredentials, CookieAffinity, RpcError, StatusCode
 from trxds.admin import state_stream
-from trxds.testing import Call, server_streaming
+from trxds.testing import Call, Simulation, server_streaming
 
 WATCH = "/grpc.health.v1.Health/Watch"
 SERVING, NOT_SERVING, SERVICE_UNKNOWN = 1, 2, 3
@@ -304,3 +304,28 @@ async def test_the_admin_surface_shows_a_host_that_does_not_serve(autojump_clock
             mesh.hosts[0]: "UNKNOWN",
             mesh.hosts[1]: "NOT_SERVING",
         }
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_ring_hash_goes_on_past_a_host_that_does_not_serve_and_that_a_session_has_connected(seed):
+    hosts = ["10.0.1.1:50051", "10.0.1.2:50051"]
+    config = {"loadBalancingConfig": [{"ring_hash_experimental": {}}], "healthCheckConfig": {"serviceName": "cart"}}
+
+    async def scenario(mesh):
+        for host in hosts:
+            mesh.add_host(host)
+        affinity = CookieAffinity("session")
+        async with (
+            mesh.open_channel(f"ipv4:{','.join(hosts)}", service_config=config, affinity=affinity) as channel,
+            channel.session() as session,
+        ):
+            await session.method("/shop.Cart/Add")(b"", timeout=1)
+            host = mesh.hosts[session.host]
+            host.is_serving = False
+            host.goaway()
+            await trio.sleep(1)
+            await session.method("/shop.Cart/Add")(b"", timeout=1)  # the session alone connects it again
+            await channel.method("/shop.Cart/Add")(b"", timeout=1)
+            return host.calls
+
+    assert Simulation(seed).run(scenario) == 2

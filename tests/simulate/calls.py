@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from random import Random
 
@@ -11,12 +10,13 @@ import trio
 
 import trxds
 from trxds.core.observe import AttemptObserver, CallObserver, CallStarted, Observer, OutlierEvent, Pick, SessionPick
-from trxds.core.status import OK, Status
+from trxds.core.status import OK, Status, StatusCode
 
 from . import invariants
-from .invariants import CallPlan
+from .call_plan import CallPlan
 from .model import METHODS
-from .world import Client, World
+from .pick_invariants import OF_PICKS
+from .world import Client, Issued, World
 
 KINDS = ("unary", "unary", "unary", "client stream", "server stream", "bidi")
 CURRENT: ContextVar[CallPlan | None] = ContextVar("simulated_call", default=None)
@@ -25,11 +25,31 @@ CURRENT: ContextVar[CallPlan | None] = ContextVar("simulated_call", default=None
 # -- what the client says of its calls
 
 
-class SeenAttempt(AttemptObserver):
-    __slots__ = ("_call", "_session_pick", "_world")
+class CountedAttempt(AttemptObserver):
+    """An attempt of any call, also of one without a plan: a move's. All count in load reports."""
+
+    __slots__ = ("_client", "_last", "_world")
+
+    def __init__(self, world: World, client: Client) -> None:
+        self._world = world
+        self._client = client
+        self._last: Issued | None = None
+
+    def picked(self, pick: Pick) -> None:
+        self._last = Issued(trio.current_time())
+        self._world.issued[self._client.network_name, pick.backend].append(self._last)
+
+    def ended(self, status: Status) -> None:
+        # A call that is cancelled in the step of its pick may not have got a stream, and then it has no load.
+        if self._last is not None and status.code is StatusCode.CANCELLED and self._last.at == trio.current_time():
+            self._last.is_certain = False
+
+
+class SeenAttempt(CountedAttempt):
+    __slots__ = ("_call", "_session_pick")
 
     def __init__(self, world: World, call: CallPlan) -> None:
-        self._world = world
+        super().__init__(world, call.client)
         self._call = call
         self._session_pick: SessionPick | None = None  # of this attempt: a hedged call has several at a time
 
@@ -40,8 +60,25 @@ class SeenAttempt(AttemptObserver):
         world, call = self._world, self._call
         call.session_pick = self._session_pick
         call.picks.append(pick)
-        for invariant in invariants.OF_PICKS:
+        super().picked(pick)
+        for invariant in OF_PICKS:
             invariant(world, call, pick)
+
+    def ended(self, status: Status) -> None:
+        super().ended(status)
+        took = trio.current_time() - self._last.at if self._last is not None else 0.0
+        invariants.an_attempt_without_a_response_is_given_up(self._world, self._call, status, took)
+
+
+class CountedCall(CallObserver):
+    __slots__ = ("_client", "_world")
+
+    def __init__(self, world: World, client: Client) -> None:
+        self._world = world
+        self._client = client
+
+    def attempt(self, previous: int, transparent: bool) -> AttemptObserver:
+        return CountedAttempt(self._world, self._client)
 
 
 class SeenCall(CallObserver):
@@ -74,13 +111,15 @@ class Seen(Observer):
 
     def call(self, call: CallStarted) -> CallObserver | None:
         plan = CURRENT.get()
-        return None if plan is None else SeenCall(self._world, plan)
+        return CountedCall(self._world, self._client) if plan is None else SeenCall(self._world, plan)
 
     def outlier(self, outlier: OutlierEvent) -> None:
         if not outlier.unenforced:
             self._world.counts["ejections"] += 1
             # A cluster may be in the tree by itself and in an aggregate: each subtree counts and ejects for itself.
-            cluster = outlier.policy.split("/")[1]
+            below_root, model = outlier.policy.partition("/")[2], self._world.model
+            names = [each for each in (*model.leaves, *model.aggregates) if below_root.startswith(f"{each}/")]
+            cluster = max(names, key=len, default="")
             for address in outlier.addresses:
                 self._client.ejected[cluster, outlier.backend, address] = trio.current_time()
 
@@ -94,8 +133,8 @@ class CancelAtStep(trio.abc.Instrument):
     def __init__(self) -> None:
         self._counting: dict[trio.lowlevel.Task, list] = {}
 
-    def add(self, steps: int, scope: trio.CancelScope) -> None:
-        self._counting[trio.lowlevel.current_task()] = [steps, scope]
+    def add(self, plan: CallPlan, scope: trio.CancelScope) -> None:
+        self._counting[trio.lowlevel.current_task()] = [plan.cancel_at_step, scope, plan]
 
     def remove(self) -> None:
         self._counting.pop(trio.lowlevel.current_task(), None)
@@ -106,6 +145,7 @@ class CancelAtStep(trio.abc.Instrument):
             count[0] -= 1
             if not count[0]:
                 count[1].cancel()
+                count[2].cancelled_at = trio.current_time()
 
 
 # -- one call
@@ -131,11 +171,12 @@ async def make(world: World, plan: CallPlan, caller: object, random: Random, can
     plan.began, plan.is_in_calm = trio.current_time(), world.is_calm
     token, status = CURRENT.set(plan), OK
     world.counts["calls"] += 1
+    world.open_calls[plan] = None
     with trio.CancelScope() as scope:
         if plan.cancel_after is not None:
             scope.deadline = plan.began + plan.cancel_after
         if plan.cancel_at_step:
-            cancel.add(plan.cancel_at_step, scope)
+            cancel.add(plan, scope)
         try:
             await _KINDS[plan.kind](plan, caller, random)
         except trxds.RpcError as error:
@@ -143,6 +184,7 @@ async def make(world: World, plan: CallPlan, caller: object, random: Random, can
         finally:
             cancel.remove()
             CURRENT.reset(token)
+            del world.open_calls[plan]
     invariants.a_call_ends_by_its_deadline(world, plan)
     if scope.cancelled_caught:
         world.counts["cancelled calls"] += 1
@@ -161,6 +203,7 @@ def _options(plan: CallPlan) -> dict:
 
 async def _unary(plan: CallPlan, caller, random: Random) -> None:
     body = bytes(random.choice([0, 5, 5, 70_000]))
+    plan.size = len(body)
     if await caller.method(plan.path)(body, **_options(plan)) != body:
         raise AssertionError(f"{plan}: the reply is not the request")
 
@@ -210,90 +253,3 @@ _KINDS: dict[str, Callable] = {
     "server stream": _server_stream,
     "bidi": _bidi,
 }
-
-
-# -- tasks that make calls
-
-
-async def call_outside_of_sessions(world: World, client: Client, name: str, cancel: CancelAtStep) -> None:
-    """Make calls until cancelled."""
-    random = world.mesh.random(name)
-    while True:
-        await trio.sleep(random.expovariate(1 / world.gap))
-        await make(world, draw(client, random), client.channel, random, cancel)
-
-
-async def call_in_sessions(world: World, client: Client, name: str, cancel: CancelAtStep) -> None:
-    """Make calls in one session after the other, until cancelled."""
-    random = world.mesh.random(name)
-    token = None
-    while True:
-        async with AsyncExitStack() as stack:
-            session = await stack.enter_async_context(client.channel.session(token))
-            token, released = None, False
-            for _ in range(random.randint(1, 60)):
-                await trio.sleep(random.expovariate(1 / world.gap))
-                plan = draw(client, random)
-                plan.is_session, plan.session, plan.released = True, session, released
-                plan.is_alone = True
-                plan.hosts_before = tuple((each.host, each.cluster) for each in session.hosts.values())
-                if random.random() < 0.1:
-                    plan.is_alone = False
-                    await _make_several(world, plan, session, random, cancel)
-                else:
-                    status = await make(world, plan, session, random, cancel)
-                    released = released and not (status is not None and status.ok)
-                if random.random() < 0.02:
-                    session.release()
-                    released = True
-                elif random.random() < 0.02:
-                    released = await _move(world, client, session, random) or released
-            if random.random() < 0.5:
-                token = session.export()
-
-
-async def _move(world: World, client: Client, session, random: Random) -> bool:
-    """Move the session to another host on purpose; return whether it may have left its host."""
-    world.counts["moves"] += 1
-    with trio.move_on_after(random.choice([0.0, 1.0, 20.0])):
-        try:
-            async with session.moving() as (_, new):
-                await new.method("/shop.Cart/Add")(b"state", timeout=5.0)
-        except trxds.RpcError as error:
-            world.note(f"{client.name}: a move failed: {error.status}")
-        except ValueError:
-            return False  # it has no host yet
-    return True
-
-
-async def _make_several(world: World, first: CallPlan, session, random: Random, cancel: CancelAtStep) -> None:
-    """Make calls of one session side by side."""
-    async with trio.open_nursery() as calls:
-        calls.start_soon(make, world, first, session, random, cancel)
-        for _ in range(2):
-            plan = draw(first.client, random)
-            plan.is_session, plan.session, plan.released = True, session, first.released
-            calls.start_soon(make, world, plan, session, random, cancel)
-
-
-# -- a drill
-
-
-async def all_at_once(world: World, client: Client, random: Random, cancel: CancelAtStep) -> None:
-    """Make calls that all wait for connections, after every connection was reset: each has to succeed soon."""
-    if client.strict:
-        return  # a call of another method may wait for a host that its cluster does not have
-    world.mesh.network.reset(client=client.network_name)
-    statuses: list[Status | None] = []
-
-    async def call(caller: object) -> None:
-        plan = CallPlan(client, f"/shop.Cart/{random.choice(METHODS)}", "unary", 30.0, waits_for_ready=True)
-        plan.is_session, plan.session = caller is not client.channel, caller
-        began = trio.current_time()
-        statuses.append(await make(world, plan, caller, random, cancel))
-        invariants.a_call_that_waits_for_a_connection_gets_it(world, plan, trio.current_time() - began)
-
-    async with client.channel.session() as session, trio.open_nursery() as calls:
-        for number in range(8):
-            calls.start_soon(call, session if number % 2 else client.channel)
-    world.note(f"{client.name}: {len(statuses)} calls at once")

@@ -12,101 +12,11 @@ from random import Random
 from trxds.testing import Simulation
 from trxds.testing import resources as xds
 
-STATUSES = ("UNKNOWN", "HEALTHY", "DRAINING")
+from .clusters import POLICIES, STATUSES, Leaf, Place
+from .planes import Planes, far_name
+
 METHODS = ("Add", "Remove", "Pay", "List")
-_TYPES = "type.googleapis.com/envoy.extensions.load_balancing_policies"
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a cluster's endpoints have a host."""
-
-    priority: int = 0
-    zone: str = "a"
-    health: str = "HEALTHY"
-
-
-@dataclass(slots=True)
-class Leaf:
-    """A cluster with hosts: of EDS, or of DNS if `dns` is a name, and then it has one endpoint."""
-
-    name: str
-    policy: str
-    places: dict[str, Place]
-    statuses: tuple[str, ...] | None
-    idle_timeout: float
-    dns: str = ""
-    max_requests: int = 0
-    ejects: bool = False
-
-    @property
-    def resource(self) -> dict:
-        if self.dns:
-            body = xds.logical_dns(self.name, self.dns, 50051)
-        else:
-            body = xds.cluster(self.name, override_statuses=self.statuses, idle_timeout=self.idle_timeout)
-        body |= _POLICIES[self.policy]
-        if self.max_requests:
-            body["circuit_breakers"] = {"thresholds": [{"max_requests": self.max_requests}]}
-        if self.ejects:
-            body["outlier_detection"] = {
-                "interval": "5s",
-                "base_ejection_time": "10s",
-                "max_ejection_percent": 50,
-                "failure_percentage_threshold": 60,
-                "enforcing_failure_percentage": 100,
-                "failure_percentage_minimum_hosts": 2,
-                "failure_percentage_request_volume": 3,
-                "enforcing_success_rate": 0,
-            }
-        return body
-
-    @property
-    def endpoints(self) -> dict:
-        """The endpoints; priorities have to be without gaps, so the lowest one in use is called 0."""
-        ranks = sorted({place.priority for place in self.places.values()})
-        groups: dict[tuple[int, str], dict[str, str]] = {}
-        for host, place in self.places.items():
-            groups.setdefault((ranks.index(place.priority), place.zone), {})[host] = place.health
-        localities = (
-            xds.locality(*health, zone=zone, priority=priority, health=health, weight=1 + len(zone))
-            for (priority, zone), health in groups.items()
-        )
-        return xds.endpoints(self.name, *localities)
-
-    @property
-    def new_sessions(self) -> set[str]:
-        """The hosts that take calls of everybody."""
-        return {host for host, place in self.places.items() if place.health in ("UNKNOWN", "HEALTHY")}
-
-
-def _typed(kind: str, **fields: object) -> dict:
-    config = {"@type": f"{_TYPES}.{kind}", **fields}
-    return {"load_balancing_policy": {"policies": [{"typed_extension_config": {"name": kind, "typed_config": config}}]}}
-
-
-_POLICIES: dict[str, dict] = {
-    "round_robin": {},
-    "ring_hash": {"lb_policy": "RING_HASH", "ring_hash_lb_config": {"minimum_ring_size": 64, "maximum_ring_size": 128}},
-    "least_request": {"lb_policy": "LEAST_REQUEST"},
-    "pick_first": _typed("pick_first.v3.PickFirst", shuffle_address_list=True),
-    "weighted_round_robin": _typed(
-        "client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin", blackout_period="2s"
-    ),
-    "wrr_locality": _typed(
-        "wrr_locality.v3.WrrLocality",
-        endpoint_picking_policy={
-            "policies": [
-                {
-                    "typed_extension_config": {
-                        "name": "least",
-                        "typed_config": {"@type": f"{_TYPES}.least_request.v3.LeastRequest"},
-                    }
-                }
-            ]
-        },
-    ),
-}
+_FAULT = "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault"
 
 
 @dataclass(slots=True)
@@ -119,10 +29,13 @@ class Service:
     has_sessions: bool
     strict: bool
     ttl: float | None
+    fault: dict | None = None  # what the fault injection filter does
 
     @property
     def resources(self) -> tuple[dict, ...]:
         filters = []
+        if self.fault is not None:
+            filters.append({"name": "fault", "typed_config": {"@type": _FAULT, **self.fault}})
         if self.has_sessions:
             cookies = xds.stateful_session(ttl=self.ttl)
             if self.strict:
@@ -146,8 +59,10 @@ class MeshModel:
     """All of a mesh. `push` functions hand parts of it to the control plane; what was not pushed is not known there."""
 
     mesh: Simulation
+    planes: Planes
     random: Random
     hosts: list[str] = field(default_factory=list)
+    alternates: dict[str, str] = field(default_factory=dict)  # the second addresses of some hosts (A61)
     leaves: dict[str, Leaf] = field(default_factory=dict)
     aggregates: dict[str, list[str]] = field(default_factory=dict)
     services: dict[str, Service] = field(default_factory=dict)
@@ -155,20 +70,27 @@ class MeshModel:
     # -- the mesh at the beginning
 
     @classmethod
-    def generate(cls, mesh: Simulation) -> MeshModel:
-        """Make a mesh by the seed, with its hosts and resources."""
-        model = cls(mesh, mesh.random("mesh"))
+    async def generate(cls, mesh: Simulation) -> MeshModel:
+        """Make a mesh by the seed, with its control planes, hosts and resources."""
+        model = cls(mesh, await Planes.start(mesh), mesh.random("mesh"))
         random = model.random
         model.hosts = [f"10.0.1.{number}:50051" for number in range(1, random.randint(3, 8))]
+        if random.random() < 0.4:
+            model.alternates = {
+                host: host.replace("10.0.1.", "10.0.2.") for host in model.hosts[1:] if random.random() < 0.6
+            }
         for number in range(random.randint(1, 4)):
-            model._add_leaf(f"leaf-{number}", can_be_dns=number > 0)
+            name = f"leaf-{number}"
+            model._add_leaf(
+                far_name("cluster.v3.Cluster", name) if random.random() < 0.2 else name, can_be_dns=number > 0
+            )
         if len(model.leaves) > 1 and random.random() < 0.6:
             names = list(model.leaves)
             random.shuffle(names)
             model.aggregates["both"] = names[: random.randint(2, len(names))]
         for number in range(random.randint(1, 2)):
             model.services[f"shop-{number}"] = model._service(f"shop-{number}")
-        for host in model.hosts:
+        for host in model.addresses:
             mesh.add_host(host)
         model.push_all()
         return model
@@ -177,13 +99,16 @@ class MeshModel:
         random = self.random
         leaf = self.leaves[name] = Leaf(
             name,
-            random.choice(["round_robin", "round_robin", *_POLICIES]),
+            random.choice(["round_robin", "round_robin", *POLICIES]),
             {},
             random.choice([None, STATUSES, STATUSES, ("HEALTHY",)]),
             random.choice([5.0, 30.0, 120.0]),
-            dns=f"{name}.example" if can_be_dns and random.random() < 0.2 else "",
+            dns=f"{name.rpartition('/')[2]}.example" if can_be_dns and random.random() < 0.2 else "",
             max_requests=random.choice([0, 0, 0, 4]),
             ejects=random.random() < 0.4,
+            reports_load=random.random() < 0.4,
+            ring_size=random.choice([8, 64]),
+            alternates=self.alternates,
         )
         self.place_anew(leaf)
 
@@ -208,13 +133,22 @@ class MeshModel:
         routes = {method: clusters() for method in random.sample(METHODS, random.choice([0, 0, 1, 2]))}
         return {**routes, "": clusters()}
 
+    @property
+    def addresses(self) -> list[str]:
+        """All addresses of all hosts."""
+        return [*self.hosts, *self.alternates.values()]
+
+    @property
+    def hosts_with_one_address(self) -> list[str]:
+        return [host for host in self.hosts if host not in self.alternates]
+
     # -- changes
 
     def place_anew(self, leaf: Leaf) -> None:
         """Give a cluster other hosts, or the same in other places."""
         random = self.random
         if leaf.dns:
-            hosts = random.sample(self.hosts, 1)
+            hosts = random.sample(self.hosts_with_one_address, 1)
             leaf.places = {host: Place() for host in hosts}
             self.mesh.network.names[leaf.dns] = [host.partition(":")[0] for host in hosts]
             return
@@ -249,6 +183,8 @@ class MeshModel:
 
     def repair(self) -> None:
         """Give each cluster a host for everybody, so that every call can be served."""
+        for service in self.services.values():
+            service.fault = None
         for leaf in self.leaves.values():
             for host in list(leaf.places):
                 leaf.places[host] = replace(leaf.places[host], health="HEALTHY")
@@ -267,12 +203,12 @@ class MeshModel:
             self.push_service(service)
 
     def push_leaf(self, leaf: Leaf) -> None:
-        self.mesh.plane.put(leaf.resource)
+        self.planes.of(leaf.name).put(leaf.resource)
         self.push_endpoints(leaf)
 
     def push_endpoints(self, leaf: Leaf) -> None:
         if not leaf.dns:
-            self.mesh.plane.put(leaf.endpoints)
+            self.planes.of(leaf.name).put(leaf.endpoints)
 
     def push_service(self, service: Service) -> None:
         for resource in service.resources:

@@ -201,6 +201,114 @@ MUTANTS = (
         "        for stream",
         "        for stream",
     ),
+    Mutant(
+        "a fallback that never returns to the first control plane",
+        "xds/authority.py",
+        "            if stream_state.is_answering:",
+        "            if stream_state.is_answering and not self._active[count:]:",
+    ),
+    Mutant(
+        "a fallback that never begins",
+        "xds/authority.py",
+        "        return self._fallback_on_reachability_only or any(never_came)",
+        "        return self._fallback_on_reachability_only",
+    ),
+    Mutant(
+        "a load report that loses its counts with its stream",
+        "xds/lrs_stream.py",
+        "        self._responses = ConflatingQueue()\n        async with",
+        "        self._take_loads(self.server)\n        self._responses = ConflatingQueue()\n        async with",
+    ),
+    Mutant(
+        "a load report in which a failed call goes on for ever",
+        "lb/load_report/load_store.py",
+        "        self.rpcs.in_progress -= 1",
+        "        self.rpcs.in_progress -= status.ok",
+    ),
+    Mutant(
+        "a load report that counts calls again in the next one",
+        "lb/load_report/load_store.py",
+        "        self.issued = self.succeeded = self.failed = 0",
+        "        self.succeeded = self.failed = 0",
+    ),
+    Mutant(
+        "a host that says NOT_SERVING and gets calls",
+        "lb/endpoint_list.py",
+        "        elif host.health is not OK:",
+        "        elif False:",
+    ),
+    Mutant(
+        "a host that says SERVING again and gets no calls",
+        "transport/subchannel.py",
+        "        if health != self.health and not self.is_retired:",
+        "        if health != self.health and not self.is_retired and self.health in (None, OK):",
+    ),
+    Mutant(
+        "a host of which only the first address is tried",
+        "lb/endpoint_list.py",
+        "        if self._num_tried == len(self.addresses):\n            return False",
+        "        if self._num_tried >= 1:\n            return False",
+    ),
+    Mutant(
+        "a session that knows only the first address of its host",
+        "lb/override_host/policy.py",
+        "        for address in override.addresses:\n            entry = self.table.get(address)\n"
+        "            if entry is None or entry.health not in self.statuses:\n                continue\n"
+        "            host = entry.host",
+        "        for address in override.addresses[:1]:\n            entry = self.table.get(address)\n"
+        "            if entry is None or entry.health not in self.statuses:\n                continue\n"
+        "            host = entry.host",
+    ),
+    Mutant(
+        "an attempt's timeout that does not end its stream",
+        "client/attempt_timeout.py",
+        "        if self._ends_at < math.inf and is_open():",
+        "        if self._ends_at < 0 and is_open():",
+    ),
+    Mutant(
+        "a pool whose room nobody is told of",
+        "client/session_pool.py",
+        "        self._has_unused.set()\n        self._admit()",
+        "        self._has_unused.set()",
+    ),
+    Mutant(
+        "a pool that ends the session that was used last",
+        "client/session_pool.py",
+        "        self._evict(next(iter(self._unused)))",
+        "        self._evict(next(reversed(self._unused)))",
+    ),
+    Mutant(
+        "a client that rebalances and releases sessions in use",
+        "client/session_rebalancing.py",
+        "            if seen is None or now - seen.since < self._idle_for or",
+        "            if seen is None or",
+    ),
+    Mutant(
+        "cookies whose time is that of the day, which jumps",
+        "session_affinity/session_metadata.py",
+        "import trio\n",
+        "from types import SimpleNamespace\nfrom trxds.core.determinism import wall_clock\n"
+        "trio = SimpleNamespace(current_time=lambda: wall_clock()())\n",
+    ),
+    Mutant(
+        "no file descriptors: only connections that a peer refuses fail",
+        "transport/subchannel.py",
+        "        except OSError as error:\n            return unavailable",
+        "        except ConnectionError as error:\n            return unavailable",
+    ),
+    Mutant(
+        "a policy that raises now and then, which is logged",
+        "lb/least_request.py",
+        "        return replace(self._endpoints.decide(inputs, now), trackers",
+        "        if len(inputs.endpoints) > 2:\n            raise RuntimeError\n"
+        "        return replace(self._endpoints.decide(inputs, now), trackers",
+    ),
+    Mutant(
+        "a leak in a channel: each call stays in a list until the end",
+        "client/rpc.py",
+        "        calls.open[self] = None\n",
+        '        calls.open[self] = None\n        calls.__dict__.setdefault("all", []).append(self)\n',
+    ),
 )
 
 

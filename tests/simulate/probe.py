@@ -12,6 +12,7 @@ from trxds.resolver.config_selector import ConfigSelector
 from trxds.resolver.snapshot import ClusterConfig, ClusterEntries
 from trxds.resolver.xds_resolver import Settling
 from trxds.resources.endpoint import Endpoint, HealthStatus
+from trxds.transport.health_watch import PATH as WATCH_PATH
 
 
 class Probe:
@@ -104,7 +105,13 @@ class Probe:
     @property
     def streams(self) -> int:
         """The number of streams that are open on connections."""
-        return sum(connection.stream_count for connection in self._pool.connections)
+        return sum(connection.stream_count for connection in self._pool.connections) - len(self._health_checks)
+
+    @property
+    def _health_checks(self) -> list[Any]:
+        """The streams by which hosts say their health (A17), which stay open."""
+        open_streams = (stream for each in self._pool.connections for stream in each.streams.open.values())
+        return [stream for stream in open_streams if stream.request.path == WATCH_PATH]
 
     # -- calls and sessions
 

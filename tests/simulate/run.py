@@ -20,7 +20,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 
-from . import invariants, tally
+from . import memory, tally
 from .storm import MINUTES, Result, run
 
 DONE = tally.ROOT / "build" / "simulate"
@@ -107,8 +107,8 @@ def run_one(seed: int, minutes: float) -> Result:
     result = run(seed, minutes)
     number = next(_runs)
     if number == _WARM or number % _COUNTED == 0:
-        _counts.append(invariants.objects_alive())
-        problems = invariants.memory_is_that_of_the_first_run(_counts[0], _counts[-1])
+        _counts.append(memory.objects_alive())
+        problems = memory.memory_is_that_of_the_first_run(_counts[0], _counts[-1])
         result = Result(**{**vars(result), "violations": (*result.violations, *problems)})
     return result
 

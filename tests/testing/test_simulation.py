@@ -500,3 +500,42 @@ def test_a_dead_control_plane_changes_nothing_until_it_is_back():
             return while_dead > 3, hosts[1].calls - before
 
     assert Simulation().run(scenario) == (True, 0)
+
+
+def test_a_host_that_says_not_serving_gets_no_calls_of_a_client_that_asks():
+    async def scenario(mesh):
+        hosts = [mesh.add_host(host) for host in HOSTS[:2]]
+        config = {"loadBalancingConfig": [{"round_robin": {}}], "healthCheckConfig": {"serviceName": "cart"}}
+        target = f"ipv4:{','.join(HOSTS[:2])}"
+        async with mesh.open_channel(target, service_config=config) as channel:
+
+            async def spread():
+                await trio.sleep(1)
+                before = [host.calls for host in hosts]
+                for _ in range(4):
+                    await call(channel, timeout=1)
+                return [host.calls - each for host, each in zip(hosts, before, strict=True)]
+
+            both = await spread()
+            hosts[0].is_serving = False
+            one = await spread()
+            hosts[0].is_serving = True
+            return both, one, await spread()
+
+    assert Simulation().run(scenario) == ([2, 2], [0, 4], [2, 2])
+
+
+def test_what_a_client_sends_in_a_partition_comes_after_it_though_the_client_has_closed_the_connection():
+    async def scenario(mesh):
+        add_hosts(mesh, HOSTS[0])
+        async with mesh.open_channel("xds:///shop") as channel:
+            await call(channel)
+            mesh.network.partition()
+        before = mesh.plane.streams
+        await trio.sleep(100)
+        during = mesh.plane.streams
+        mesh.network.heal()
+        await trio.sleep(1)
+        return before, during, mesh.plane.streams
+
+    assert Simulation().run(scenario) == (1, 1, 0)

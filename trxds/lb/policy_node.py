@@ -46,6 +46,7 @@ _LOST_STATES = frozenset({Connectivity.TRANSIENT_FAILURE, Connectivity.IDLE})
 _NO_CONFIG = Configure(None, 0)  # before the first one
 
 # A node with so many hosts gathers their news, for so many seconds.
+_MAX_DECISIONS = 100  # in one step: a policy that wants other hosts each time would never end
 _MIN_HOSTS_TO_COALESCE = 50
 _DELAY_PER_HOST = 20e-6
 _MAX_DELAY = 0.05
@@ -205,11 +206,16 @@ class Node:
             self._children.finish_switches()
         pick_events, self._pick_events = frozenset(self._pick_events or ()), None
         decision = self._policy.decide(self._make_inputs(pick_events), now)
-        if decision.hosts != self._leases.wanted and (yield from self._leases.lease_exactly(decision.hosts)):
+        # A decision cannot see the state of the hosts that it leases, so another one follows. That may lease more, past
+        # a host that says NOT_SERVING, say, which a session had connected (A17, A61).
+        for _ in range(_MAX_DECISIONS):
+            if decision.hosts == self._leases.wanted:
+                break
+            if not (yield from self._leases.lease_exactly(decision.hosts)):
+                break
             if len(self._leases.of_decision) >= _MIN_HOSTS_TO_COALESCE:
                 yield
                 now = trio.current_time()
-            # The first decision could not see the state of the hosts that it leased.
             decision = self._policy.decide(self._make_inputs(pick_events), now)
         self._subtree.apply(decision)
         # The subtree comes first: the children lease from its hosts.

@@ -13,6 +13,7 @@ from typing import Protocol
 from trxds.core.metadata import encode_message
 from trxds.core.status import OK, Status, StatusCode
 from trxds.transport import frames
+from trxds.transport.health_watch import PATH as WATCH_PATH
 
 from .network import Connection
 
@@ -28,6 +29,7 @@ _HEADERS = b"\x88" + b"\x0f\x10" + b"\x10application/grpc"
 _STATUS = b"\x00\x0bgrpc-status"
 _MESSAGE = b"\x00\x0cgrpc-message"
 _OK_TRAILERS = _STATUS + b"\x010"
+_WATCH = WATCH_PATH.encode()  # as it stands in a header block: the client's encoder writes values as they are
 _MAX_MESSAGE = 126  # bytes whose length fits into one byte of HPACK
 
 
@@ -36,6 +38,9 @@ class Host(Protocol):
 
     def begin(self, connection: EchoConnection, stream: Stream) -> None:
         """A request has come to its end; `connection.respond` answers it, at once or later."""
+
+    def watch(self, connection: EchoConnection, stream: Stream) -> None:
+        """A health check has begun (A17); `connection.send` says the host's health, as often as it changes."""
 
     def forget(self, stream: Stream) -> None:
         """The client has given the request up, or the connection has ended."""
@@ -52,6 +57,7 @@ class Stream:
     send_window: int
     request: bytes = b""
     has_headers: bool = False  # our response's
+    is_watch: bool = False  # a health check (A17)
     is_begun: bool = False  # the request is complete, and the host answers it
     unsent: bytearray = field(default_factory=bytearray)
     trailers: bytes | None = None  # that follow what is unsent
@@ -122,6 +128,13 @@ class EchoConnection:
         stream.trailers = fields if stream.has_headers else _HEADERS + fields
         self._send(stream)
 
+    def send(self, stream: Stream, message: bytes) -> None:
+        """Send a message of a response that goes on."""
+        if self._streams.get(stream.id) is stream:
+            self._begin(stream)
+            stream.unsent += b"\0" + _UINT32.pack(len(message)) + message
+            self._send(stream)
+
     def reset_streams(self, code: int) -> None:
         """Reset every open stream."""
         for stream in tuple(self._streams.values()):
@@ -151,7 +164,7 @@ class EchoConnection:
             if self._has_sent_goaway:
                 return
             self._last_stream = max(self._last_stream, stream_id)
-            self._streams[stream_id] = Stream(stream_id, self._initial_window)
+            self._streams[stream_id] = Stream(stream_id, self._initial_window, is_watch=_WATCH in payload)
             if not flags & frames.END_HEADERS:
                 self._header_stream = stream_id, bool(flags & frames.END_STREAM)
             elif flags & frames.END_STREAM:
@@ -190,7 +203,10 @@ class EchoConnection:
     def _end_request(self, stream_id: int) -> None:
         stream = self._streams[stream_id]
         stream.is_begun = True
-        self._host.begin(self, stream)
+        if stream.is_watch:
+            self._host.watch(self, stream)
+        else:
+            self._host.begin(self, stream)
 
     def _handle_settings(self, payload: bytes) -> None:
         self._output.append(frames.head(0, frames.SETTINGS, frames.ACK, 0))

@@ -18,6 +18,8 @@ from .timeline import Timeline
 
 SIMULATED_ERROR = Status(StatusCode.UNAVAILABLE, "simulated error of the host")
 
+_SERVING, _NOT_SERVING = b"\x08\x01", b"\x08\x02"  # messages of HealthCheckResponse
+
 _Z99 = 2.3263478740408408  # the standard normal distribution's 99th percentile
 
 
@@ -74,6 +76,8 @@ class EchoHost:
         self._connections: dict[EchoConnection, None] = {}
         self._working: dict[Stream, None] = {}
         self._waiting: deque[tuple[EchoConnection, Stream]] = deque()
+        self._is_serving = True
+        self._watches: dict[Stream, EchoConnection] = {}
 
     def __repr__(self) -> str:
         return f"<EchoHost {self.address} {len(self._connections)} connections, {self.calls} calls>"
@@ -93,6 +97,7 @@ class EchoHost:
         self._connections.clear()
         self._working.clear()
         self._waiting.clear()
+        self._watches.clear()
 
     def vanish(self) -> None:
         """End as a machine does that loses its power: nobody is told, and connections are neither made nor refused."""
@@ -107,6 +112,17 @@ class EchoHost:
         """Reset every call under way."""
         for each in tuple(self._connections):
             each.reset_streams(code)
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether it says SERVING to health checks (A17), which it answers for any service; calls it answers anyway."""
+        return self._is_serving
+
+    @is_serving.setter
+    def is_serving(self, value: bool) -> None:
+        self._is_serving = value
+        for stream, connection in tuple(self._watches.items()):
+            self._tell_health(connection, stream)
 
     # -- its connections
 
@@ -131,6 +147,15 @@ class EchoHost:
         else:
             self._work(connection, stream)
 
+    def watch(self, connection: EchoConnection, stream: Stream) -> None:
+        """Say the health now, and whenever it changes."""
+        self._watches[stream] = connection
+        self._tell_health(connection, stream)
+
+    def _tell_health(self, connection: EchoConnection, stream: Stream) -> None:
+        connection.send(stream, _SERVING if self._is_serving else _NOT_SERVING)
+        connection.flush()
+
     def _work(self, connection: EchoConnection, stream: Stream) -> None:
         latency = self.behaviour.draw_latency(self._random)
         if latency > 0:
@@ -147,6 +172,7 @@ class EchoHost:
 
     def forget(self, stream: Stream) -> None:
         """End the work on a call."""
+        self._watches.pop(stream, None)
         if stream in self._working:
             del self._working[stream]
             self._work_on_waiting()

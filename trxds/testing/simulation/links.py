@@ -10,7 +10,7 @@ import errno
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from typing import Protocol, TypeAlias
@@ -39,6 +39,15 @@ class Link:
     jitter: float = 0.0
     partitioned: bool = False
     connect_error: int = 0
+    waiting: dict[Wire, None] = field(default_factory=dict)
+    """The directions of connections, closed ones among them, on which bytes wait for the end of a partition."""
+
+    def heal(self) -> None:
+        """End the partition, and deliver what has waited."""
+        self.partitioned, self.connect_error = False, 0
+        waiting, self.waiting = self.waiting, {}
+        for wire in waiting:
+            wire.release()
 
 
 class Endpoint(Protocol):
@@ -82,6 +91,7 @@ class Wire:
     def _deliver(self, arrival: Callable[[], object]) -> None:
         if self.link.partitioned:
             self._held.append(arrival)
+            self.link.waiting[self] = None
             return
         latency = self.link.latency + (self.link.jitter and self._random.uniform(0, self.link.jitter))
         if latency <= 0 and not self._is_busy():

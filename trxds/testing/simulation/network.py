@@ -64,11 +64,6 @@ class Connection:
         """Deliver nothing any more, without an error for anybody: the connection is half-open."""
         self.to_client.is_lost = self.to_host.is_lost = True
 
-    def release(self) -> None:
-        """Deliver what waited for the end of a partition."""
-        self.to_host.release()
-        self.to_client.release()
-
     def ended(self) -> None:
         """Forget the connection: an end has closed it."""
         if self.is_open:
@@ -226,9 +221,7 @@ class SimulatedNetwork:
 
     def heal(self, address: str | None = None, *, client: str | None = None) -> None:
         """End `partition` and `fail_connections` of these links: what has waited arrives."""
-        self._change(client, address, _heal)
-        for each in self.connections(address, client):
-            each.release()
+        self._change(client, address, Link.heal)
         self._changed.unpark_all()
 
     def reset(self, address: str | None = None, *, client: str | None = None) -> None:
@@ -266,11 +259,6 @@ class SimulatedNetwork:
 
 def _partition(link: Link) -> None:
     link.partitioned = True
-
-
-def _heal(link: Link) -> None:
-    link.partitioned = False
-    link.connect_error = 0
 
 
 @dataclass(frozen=True, slots=True)
