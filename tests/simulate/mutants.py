@@ -42,8 +42,8 @@ MUTANTS = (
     Mutant(
         "a lost wake-up of a policy: only the first that leases a host learns of its state",
         "transport/pool.py",
-        "        for queue in self._leases.get(key, ()):",
-        "        for queue in list(self._leases.get(key, ()))[:1]:",
+        "        for queue, _ in self._leases.get(key, ()):",
+        "        for queue, _ in list(self._leases.get(key, ()))[:1]:",
     ),
     Mutant(
         "a stale picker: a node does not report a new one of the same state",
@@ -165,10 +165,8 @@ MUTANTS = (
     Mutant(
         "a connection that drains and is not left",
         "transport/subchannel.py",
-        "        self._connection = None\n"
-        '        self._health_scope.cancel(reason="the connection takes no more calls")\n'
-        "        self.error = connection.error\n        self._set_state(Connectivity.IDLE)",
-        "        self.error = connection.error",
+        "        self.working.remove(connection)\n        self._connection = self.working.oldest\n",
+        "",
     ),
     Mutant(
         "a GOAWAY whose unprocessed streams wait for ever",
@@ -185,7 +183,7 @@ MUTANTS = (
     Mutant(
         "a backoff that is not over: a failed host is never tried again",
         "transport/subchannel.py",
-        "            self._set_state(Connectivity.IDLE)\n\n    async def _run_attempt",
+        "            self._set_attempt(Connectivity.IDLE)\n            self._connect_more()\n\n    async def _run_attempt",
         "            pass\n\n    async def _run_attempt",
     ),
     Mutant(
@@ -210,7 +208,7 @@ MUTANTS = (
     Mutant(
         "a fallback that never begins",
         "xds/authority.py",
-        "        return self._fallback_on_reachability_only or any(never_came)",
+        "        return self._fallback_on_reachability_only or any(map(_never_came, self._resources.values()))",
         "        return self._fallback_on_reachability_only",
     ),
     Mutant(
@@ -299,9 +297,9 @@ MUTANTS = (
     Mutant(
         "a policy that raises now and then, which is logged",
         "lb/least_request.py",
-        "        return replace(self._endpoints.decide(inputs, now), trackers",
+        "        decision = self._endpoints.decide(inputs, now)",
         "        if len(inputs.endpoints) > 2:\n            raise RuntimeError\n"
-        "        return replace(self._endpoints.decide(inputs, now), trackers",
+        "        decision = self._endpoints.decide(inputs, now)",
     ),
     Mutant(
         "a leak in a channel: each call stays in a list until the end",
