@@ -183,7 +183,8 @@ MUTANTS = (
     Mutant(
         "a backoff that is not over: a failed host is never tried again",
         "transport/subchannel.py",
-        "            self._set_attempt(Connectivity.IDLE)\n            self._connect_more()\n\n    async def _run_attempt",
+        "            self._set_attempt(Connectivity.IDLE)\n            self._connect_more()\n\n"
+        "    async def _run_attempt",
         "            pass\n\n    async def _run_attempt",
     ),
     Mutant(
