@@ -33,6 +33,7 @@ class CallPlan:
     hosts_before: tuple[tuple[str, str], ...] = ()  # (host, cluster) that the session had when the call began
     routed_to: str = ""
     routes: frozenset[str] | None = None  # the clusters that the route had then
+    routes_at_first: frozenset[str] | None = None  # those that it had when the call began: a filter may make it wait
     session_pick: SessionPick | None = None
     picks: list[Pick] = field(default_factory=list)
     is_in_calm: bool = False

@@ -169,6 +169,8 @@ def draw(client: Client, random: Random) -> CallPlan:
 async def make(world: World, plan: CallPlan, caller: object, random: Random, cancel: CancelAtStep) -> Status | None:
     """Make the call and ask its invariants; return its status, None if it was cancelled."""
     plan.began, plan.is_in_calm = trio.current_time(), world.is_calm
+    if plan.client.probe is not None:
+        plan.routes_at_first = plan.client.probe.routed_clusters(plan.path)
     token, status = CURRENT.set(plan), OK
     world.counts["calls"] += 1
     world.open_calls[plan] = None

@@ -103,6 +103,9 @@ def a_session_with_a_usable_host_meets_it(world: World, call: CallPlan, pick: Pi
         # A60: the route does not have the cookie's cluster any more.
         if call.routes is None or cluster not in call.routes:
             return
+        # A31: a call keeps the route table that it began with, while a filter delays it.
+        if call.routes_at_first is not None and cluster not in call.routes_at_first:
+            return
         listed = [each for each in probe.endpoints(cluster) if host in each[1].addresses]
         # A75: it left the cluster's endpoints, or its health status is not in override_host_status.
         listed = [(leaf, each) for leaf, each in listed if each.health in leaf.cluster.override_statuses]
@@ -153,8 +156,10 @@ def a_host_that_says_not_serving_gets_no_calls(world: World, call: CallPlan, pic
     if world.mesh.hosts[pick.address].is_serving or trio.current_time() < said_at + MOMENT:
         return
     link = world.mesh.network._link(client.network_name, pick.address)
-    has_news = not link.partitioned and link.latency + link.jitter < MOMENT / 4
-    # A Watch call that has just begun, or a link that was just slower, has not delivered what the host says.
+    lost = any(each.to_client.is_lost for each in world.mesh.network.connections(pick.address, client.network_name))
+    has_news = not lost and not link.partitioned and link.latency + link.jitter < MOMENT / 4
+    # A Watch call that has just begun, or a link that was just slower, has not delivered what the host says. A half-open
+    # connection never does.
     if has_news and not world.was_shaken(client.network_name, pick.address, trio.current_time() - said_at + 5.0):
         world.violated(
             "a_host_that_says_not_serving_gets_no_calls", f"{call} met {pick.address}, NOT_SERVING since {said_at:.3f}"
