@@ -156,10 +156,11 @@ def a_host_that_says_not_serving_gets_no_calls(world: World, call: CallPlan, pic
     if world.mesh.hosts[pick.address].is_serving or trio.current_time() < said_at + MOMENT:
         return
     link = world.mesh.network._link(client.network_name, pick.address)
-    lost = any(each.to_client.is_lost for each in world.mesh.network.connections(pick.address, client.network_name))
+    connections = world.mesh.network.connections(pick.address, client.network_name)
+    lost = any(each.to_client.is_lost for each in connections)
     has_news = not lost and not link.partitioned and link.latency + link.jitter < MOMENT / 4
-    # A Watch call that has just begun, or a link that was just slower, has not delivered what the host says. A half-open
-    # connection never does.
+    # A Watch call that has just begun, or a link that was just slower, has not delivered what the host says. A
+    # half-open connection never does.
     if has_news and not world.was_shaken(client.network_name, pick.address, trio.current_time() - said_at + 5.0):
         world.violated(
             "a_host_that_says_not_serving_gets_no_calls", f"{call} met {pick.address}, NOT_SERVING since {said_at:.3f}"
