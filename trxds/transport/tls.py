@@ -93,7 +93,13 @@ class TlsNetwork:
         # RFC 9113 §3.2: HTTP/2 over TLS must be agreed on by ALPN.
         if stream.selected_alpn_protocol() != "h2":
             return "the peer did not agree on HTTP/2; its ALPN protocols must include h2"
-        return self._approve(stream.getpeercert() or {}) if self._approve is not None else None
+        if self._approve is None:
+            return None
+        try:
+            certificate = stream.getpeercert() or {}
+        except UnicodeDecodeError:  # an authority may sign whatever it is given
+            return "a name in the peer's certificate is no UTF-8; the peer needs a new one"
+        return self._approve(certificate)
 
 
 def credentials_network(network: Network, credentials: Credentials, name: str) -> Network:
@@ -102,7 +108,7 @@ def credentials_network(network: Network, credentials: Credentials, name: str) -
         case Insecure():
             return network
         case Tls(source, server_name) if is_spiffe_id(server_name):
-            context = context_source(source, check_hostname=False)
+            context = partial(_checking_authority, context_source(source, check_hostname=False))
             return TlsNetwork(network, context, None, partial(wrong_id, parse_spiffe_id(server_name)))
         case Tls(source, server_name):
             return TlsNetwork(network, context_source(source), server_name or name)
@@ -116,6 +122,13 @@ def context_source(source: CertificateFiles | ssl.SSLContext, *, check_hostname:
 
 
 async def _same_context(context: ssl.SSLContext) -> ssl.SSLContext:
+    return context
+
+
+async def _checking_authority(next_context: NextContext) -> ssl.SSLContext:
+    context = await next_context()
+    if isinstance(context, ClientContext):
+        context.checks_authority = True
     return context
 
 
