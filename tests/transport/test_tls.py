@@ -147,6 +147,17 @@ async def test_a_peer_with_a_name_that_is_no_text_is_refused(network, tmp_path, 
     )
 
 
+@pytest.mark.parametrize("name", [".example", "", "a\0b", "\u00df" * 60, "a" * 300])
+async def test_a_name_that_no_host_can_have_is_an_error_and_leaves_no_connection(
+    authority, network, autojump_clock, name
+) -> None:
+    async with serve(address=ADDRESS, network=network, tls=server_context(authority, "cart.example")) as server:
+        text = await refusal(over(network, trusting(authority), name))
+        await trio.testing.wait_all_tasks_blocked()
+        assert server.connections == []
+    assert text.startswith(f"TLS with 10.0.0.1:443: no peer can have the name {name[:100]!r}; correct")
+
+
 async def test_a_refused_peer_is_left_without_a_connection(authority, network, autojump_clock) -> None:
     async with serve(address=ADDRESS, network=network, tls=server_context(authority, "other.example")) as server:
         await refusal(over(network, trusting(authority)))

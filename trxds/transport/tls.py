@@ -21,6 +21,8 @@ from .spiffe import SpiffeError, is_spiffe_id, parse_spiffe_id, wrong_id
 from .tls_sessions import TlsSessions
 from .transport_credentials import Credentials, Insecure, Tls
 
+_MAX_SHOWN = 100  # characters of a name
+
 NextContext: TypeAlias = Callable[[], Awaitable[ssl.SSLContext]]
 Approve: TypeAlias = Callable[[Mapping[str, Any]], str | None]
 """A function of the peer's certificate (as from `SSLSocket.getpeercert`) that returns what is wrong with it."""
@@ -62,11 +64,10 @@ class TlsNetwork:
         # Before the connection, which would be useless without it.
         context = self._last_context = await self._context()
         transport = await self._network.connect(address)
-        # `https_compatible`: HTTPS servers close without close_notify, and HTTP/2 itself detects a cut-off stream.
-        stream = trio.SSLStream(transport, context, server_hostname=self._server_name, https_compatible=True)
-        if (session := self._sessions.take(address, context)) is not None:
-            stream.session = session
         try:
+            stream = self._stream(transport, context, address)
+            if (session := self._sessions.take(address, context)) is not None:
+                stream.session = session
             problem = await self._handshake(stream)
         except BaseException:
             await trio.aclose_forcefully(transport)
@@ -76,6 +77,18 @@ class TlsNetwork:
             name = f" as {self._server_name!r}" if self._server_name else ""
             raise ConnectionError(f"TLS with {address}{name}: {problem}")
         return stream
+
+    def _stream(
+        self, transport: trio.abc.Stream, context: ssl.SSLContext, address: str
+    ) -> trio.SSLStream[trio.abc.Stream]:
+        try:
+            # `https_compatible`: HTTPS servers close without close_notify, and HTTP/2 itself detects a cut-off stream.
+            return trio.SSLStream(transport, context, server_hostname=self._server_name, https_compatible=True)
+        except (ValueError, TypeError, ssl.SSLError):  # TypeError for a NUL
+            # The name may be of a resource, which nobody has checked as a host name.
+            text = f"TLS with {address}: no peer can have the name {str(self._server_name)[:_MAX_SHOWN]!r}"
+            remedy = "correct the target or server_name, or the sni of the cluster or the hostname of the endpoint"
+            raise ConnectionError(f"{text}; {remedy}") from None
 
     def keep_session(self, address: str, stream: trio.abc.Stream) -> None:
         """Keep what a connection, from which something was read, has for the next handshake with that address."""
