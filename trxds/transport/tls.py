@@ -92,8 +92,13 @@ class TlsNetwork:
 
     def keep_session(self, address: str, stream: trio.abc.Stream) -> None:
         """Keep what a connection, from which something was read, has for the next handshake with that address."""
-        if isinstance(stream, trio.SSLStream):
-            self._sessions.keep(address, stream.context, stream.session)
+        if not isinstance(stream, trio.SSLStream) or stream.session is None:
+            return
+        try:
+            expires = ssl.cert_time_to_seconds((stream.getpeercert() or {})["notAfter"])
+        except (KeyError, ValueError):  # nothing was verified, or a name in it is no UTF-8
+            return
+        self._sessions.keep(address, stream.context, stream.session, expires)
 
     async def resolve(self, host: str, port: int) -> tuple[str, ...]:
         return await self._network.resolve(host, port)
