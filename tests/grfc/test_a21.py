@@ -227,6 +227,23 @@ async def test_hosts_are_asked_for_their_health_from_the_first_service_config_th
         assert await spread(channel, 4) == dict.fromkeys(mesh.hosts, 2)
 
 
+async def test_a_host_that_did_not_serve_takes_calls_again_when_nobody_asks_it_any_more(autojump_clock):
+    async def watch(request: bytes, call: Call):
+        yield bytes([8, 2])  # NOT_SERVING
+        await trio.sleep_forever()
+
+    async with resolved(0) as (mesh, channel, feed):
+        host = await mesh.add_host(handlers={"/grpc.health.v1.Health/Watch": server_streaming(watch)})
+        feed.push(host, service_config=ROUND_ROBIN | {"healthCheckConfig": {"serviceName": "cart"}})
+        with pytest.raises(RpcError, match="NOT_SERVING"):
+            await ask(channel)
+        feed.push(host, service_config=ROUND_ROBIN)
+        await settled()
+        mesh.network.cut(host)  # the next connection is asked for nothing
+        await settled()
+        assert await ask(channel) == host
+
+
 async def test_sticky_sessions_of_the_service_config_begin_and_end_with_it(autojump_clock):
     sticky = ROUND_ROBIN | {"statefulSession": {"cookie": {"name": "cart"}}}
     async with resolved(3) as (mesh, channel, feed):

@@ -13,6 +13,8 @@ import trio.testing
 import trustme
 from support.mesh import METHOD, PLANE, Mesh, ask, bidi, method
 from support.method_config import bind_with, for_all
+from support.pki import NO_TEXT, Authority, bundle, bundle_map
+from support.verified_chain import show_verified_chains
 
 import trxds
 from trxds.lb.endpoint_set import Endpoints
@@ -303,6 +305,39 @@ async def test_a_callers_authority_has_to_be_proved_too(ca, autojump_clock):
         assert await ask(channel, authority="mine.example") == mesh.hosts[0]
         with pytest.raises(trxds.RpcError, match="does not prove the authority 'yours', only shop, mine"):
             await ask(channel, authority="yours")
+
+
+async def test_a_spiffe_id_as_server_name_leaves_the_rewritten_name_to_be_proved(autojump_clock, tmp_path, monkeypatch):
+    show_verified_chains(monkeypatch)
+    cart, root = "spiffe://shop.example/cart", Authority()
+    tls = root.issue(cart, names=["host-1.example"]).server_context(tmp_path)
+    bundles = bundle_map({"shop.example": bundle(root)})
+    async with rewritten(2, tls=tls) as mesh:
+        credentials = trxds.tls(spiffe_bundle_map=bundles, server_name=cart)
+        async with channel_to(mesh, credentials=credentials) as channel:
+            with pytest.raises(trxds.RpcError, match=r"does not prove the authority 'host-2\.example', only spiffe"):
+                for _ in range(4):
+                    assert await ask(channel) == "host-1.example"
+    assert set(mesh.seen) <= {"host-1.example"}
+
+
+async def test_a_dns_name_that_looks_like_an_address_proves_no_address(autojump_clock, tmp_path):
+    root = Authority()
+    tls = root.issue(names=["shop", "10.0.1.1"]).server_context(tmp_path)
+    async with Mesh.run(1, tls=tls) as mesh, mesh.channel(credentials=trxds.tls(roots=root.pem)) as channel:
+        assert await ask(channel) == mesh.hosts[0]
+        with pytest.raises(trxds.RpcError, match=r"does not prove the authority '10\.0\.1\.1'"):
+            await ask(channel, authority="10.0.1.1")
+
+
+async def test_a_certificate_with_a_name_that_is_no_text_proves_no_name(autojump_clock, tmp_path):
+    root = Authority()
+    tls = root.issue(raw_names=NO_TEXT).server_context(tmp_path)
+    async with Mesh.run(1, tls=tls) as mesh, mesh.channel(credentials=trxds.tls(roots=root.pem)) as channel:
+        assert await ask(channel) == mesh.hosts[0]  # OpenSSL finds `shop` beside it
+        with pytest.raises(trxds.RpcError, match="a name in its certificate is no UTF-8, so it does not prove"):
+            await ask(channel, authority="yours")
+        assert await ask(channel) == mesh.hosts[0]
 
 
 async def test_the_channels_own_authority_needs_no_further_proof(ca, autojump_clock):

@@ -49,3 +49,13 @@ async def test_without_keepalive_the_systems_default_stays() -> None:
         Connection(stream, peer=server.address)
         assert user_timeout(stream) == 0
         await stream.aclose()
+
+
+@pytest.mark.parametrize(("seconds", "milliseconds"), [(0.0001, 1), (1e7, 2**31 - 1)])
+async def test_a_time_that_the_kernel_cannot_have_is_the_nearest_that_it_can(seconds, milliseconds) -> None:
+    async with serve({}) as server:
+        stream = await TcpNetwork().connect(server.address)
+        assert isinstance(stream, trio.SocketStream)
+        Connection(stream, peer=server.address, keepalive=Keepalive(10, seconds))
+        assert user_timeout(stream) == milliseconds
+        await stream.aclose()

@@ -10,8 +10,10 @@ import trio
 from support.logs import lines
 from support.mesh import METHOD, ask, method
 from support.mirroring import mirrored, settled, shadowed, share
+from support.pki import Authority
 from support.sessions import in_header, listen, session_filter
 
+import trxds
 from trxds import CallCredentials, Mirroring, RpcError, StatusCode
 from trxds.testing import resources as xds
 
@@ -240,6 +242,40 @@ async def test_a_policy_decides_on_the_authority(autojump_clock, fields, authori
         await ask(made.channel)
         await settled()
         assert made.shadow.calls[0].authority == authority
+
+
+async def test_a_name_that_a_policy_gives_has_to_be_proved_by_the_host(autojump_clock, tmp_path):
+    root = Authority()
+    tls = root.issue(names=["shop", "canary.example"]).server_context(tmp_path)
+    policies = [{"cluster": "cart", "host_rewrite_literal": name} for name in ("canary.example", "bank.example")]
+    options = {"knobs": {"tls": tls}, "credentials": trxds.tls(roots=root.pem)}
+    async with shadowed(*policies, **options) as made:
+        await ask(made.channel)
+        await settled()
+        assert sorted(made.notes.results) == ["completed", "completed"]
+        refused, accepted = sorted((each.status for each in made.notes.all), key=lambda status: status.ok)
+        assert accepted.ok and "does not prove the authority 'bank.example'" in refused.message
+        seen = [call.authority for call in made.mesh.servers[made.mesh.hosts[0]].calls]
+        assert sorted(seen) == ["canary.example", "shop"]
+
+
+async def test_the_token_of_a_copy_is_for_the_channels_name_whatever_a_policy_says(autojump_clock):
+    asked = []
+
+    async def token(context):
+        asked.append(context.service_url)
+        return []
+
+    policy = {"cluster": "shadow", "host_rewrite_literal": "canary.example"}
+    options = {
+        "mirroring": Mirroring(credentials=True),
+        "call_credentials": CallCredentials(token, allow_insecure=True),
+    }
+    async with shadowed(policy, **options) as made:
+        await ask(made.channel)
+        await settled()
+        assert made.shadow.calls[0].authority == "canary.example"
+        assert len(asked) == 2 and len(set(asked)) == 1
 
 
 # -- bounds

@@ -14,6 +14,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 DAY = datetime.timedelta(days=1)
+# In DER: the DNS names "shop" and one that is no UTF-8.
+NO_TEXT = b"\x30\x0a\x82\x04shop\x82\x02\xff\xfe"
+
 PEM, DER = serialization.Encoding.PEM, serialization.Encoding.DER
 
 
@@ -73,13 +76,19 @@ class Authority:
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(own), critical=False)
         )
 
-    def issue(self, *uris: str, names: Iterable[str] = (), signs: bool = False) -> Leaf:
-        """Issue a certificate with these URI and DNS names; with `signs` its key usage is that of an authority."""
+    def issue(self, *uris: str, names: Iterable[str] = (), signs: bool = False, raw_names: bytes = b"") -> Leaf:
+        """Issue a certificate with these URI and DNS names, or with subjectAltName as it is given in DER.
+
+        With `signs` its key usage is that of an authority.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         every = [*map(x509.UniformResourceIdentifier, uris), *map(x509.DNSName, names)]
         builder = self._builder(x509.Name([]), key)
         if every:
             builder = builder.add_extension(x509.SubjectAlternativeName(every), critical=True)
+        if raw_names:
+            unparsed = x509.UnrecognizedExtension(x509.ExtensionOID.SUBJECT_ALTERNATIVE_NAME, raw_names)
+            builder = builder.add_extension(unparsed, critical=True)
         if signs:
             builder = builder.add_extension(_usage(key_cert_sign=True, digital_signature=True), critical=True)
         issuers = [] if self._parent is None else [self.certificate]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+
 import pytest
 import trio
 
@@ -27,6 +29,10 @@ class TestUrl:
     def test_user_and_password_become_basic_authorization(self):
         proxy = parse_proxy("http://ada:p%40ss@proxy.example:3128", "http_proxy")
         assert proxy.authorization == "Basic YWRhOnBAc3M="
+
+    def test_bytes_of_the_environment_that_are_no_utf8_are_the_passwords(self):
+        proxy = parse_proxy("http://ada:\udcff@proxy.example:3128", "https_proxy")
+        assert base64.b64decode(proxy.authorization.removeprefix("Basic ")) == b"ada:\xff"
 
     def test_the_authorization_is_not_shown(self):
         assert "YWRh" not in repr(parse_proxy("http://ada:secret@proxy.example:3128", "http_proxy"))

@@ -9,6 +9,7 @@ from random import Random
 import pytest
 import trio
 import trustme
+from support.pki import NO_TEXT, Authority
 
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.connectivity import Connectivity
@@ -16,6 +17,7 @@ from trxds.testing import Call, MemoryNetwork, serve, unary
 from trxds.transport.certificates import CertificateFiles, FreshContext, client_context
 from trxds.transport.connect import Network, TcpNetwork
 from trxds.transport.connection import Connection
+from trxds.transport.file_content import FileContent
 from trxds.transport.options import WireOptions
 from trxds.transport.pool import SubchannelPool
 from trxds.transport.request import Request
@@ -133,6 +135,27 @@ async def test_a_certificate_may_be_refused_by_the_approval_function(authority, 
     async with serve(address=ADDRESS, network=network, tls=server_context(authority, "cart.example")):
         text = await refusal(over(network, trusting(authority), approve=lambda found: f"{found['subjectAltName']}"))
     assert text == "TLS with 10.0.0.1:443 as 'cart.example': (('DNS', 'cart.example'),)"
+
+
+async def test_a_peer_with_a_name_that_is_no_text_is_refused(network, tmp_path, autojump_clock) -> None:
+    root = Authority()
+    files = CertificateFiles(FileContent(root.pem))
+    async with serve(address=ADDRESS, network=network, tls=root.issue(raw_names=NO_TEXT).server_context(tmp_path)):
+        text = await refusal(TlsNetwork(network, context_source(files), "shop", lambda found: None))
+    assert text == (
+        "TLS with 10.0.0.1:443 as 'shop': a name in the peer's certificate is no UTF-8; the peer needs a new one"
+    )
+
+
+@pytest.mark.parametrize("name", [".example", "", "a\0b", "\u00df" * 60, "a" * 300])
+async def test_a_name_that_no_host_can_have_is_an_error_and_leaves_no_connection(
+    authority, network, autojump_clock, name
+) -> None:
+    async with serve(address=ADDRESS, network=network, tls=server_context(authority, "cart.example")) as server:
+        text = await refusal(over(network, trusting(authority), name))
+        await trio.testing.wait_all_tasks_blocked()
+        assert server.connections == []
+    assert text.startswith(f"TLS with 10.0.0.1:443: no peer can have the name {name[:100]!r}; correct")
 
 
 async def test_a_refused_peer_is_left_without_a_connection(authority, network, autojump_clock) -> None:

@@ -218,11 +218,18 @@ class RouteMirrors:
         timeout = min(options.timeout, call.deadline - now)
         scope = CallScope(mirrors.state.lifecycle, args.path, now, timeout, "a host for a copy")
         metadata = _without(args.metadata, self._left_out(args, session_headers))
+        settings = replace(
+            settings,
+            credentials=settings.credentials if options.credentials else (),
+            wait_for_ready=False,
+            # As a name for this call alone, which the host has to prove with TLS (A81), and no token is asked for.
+            authority=settings.authority or policy.authority,
+        )
         attempt = Attempt(
             mirrors.state_for(mirror_authority(mirrors.state.authority, policy)),
             # No route and no override: a copy has no session, and takes the host that the policies choose.
             PickArgs(args.path, metadata, None, cluster, hash=args.hash),
-            replace(settings, credentials=settings.credentials if options.credentials else (), wait_for_ready=False),
+            settings,
             request if isinstance(request, bytes) else ReplayBuffer(),
             scope.deadline,
             number=0,
@@ -242,9 +249,9 @@ class RouteMirrors:
 
 
 def mirror_authority(authority: str, policy: RequestMirrorPolicy) -> str:
-    """Return the `:authority` of a copy, with Envoy's suffix before the port unless the policy has it otherwise."""
+    """Return the channel's `:authority` for copies, with Envoy's suffix before the port unless the policy says no."""
     if policy.authority or not policy.has_suffix:
-        return policy.authority or authority
+        return authority
     port = _PORT.search(authority)
     return f"{authority[: port.start()]}-shadow{port[0]}" if port is not None else f"{authority}-shadow"
 

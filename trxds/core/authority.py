@@ -27,6 +27,15 @@ def is_same_host(host: str, name: str) -> bool:
     return bool(label and dot) and domain == name[2:] and "." in domain
 
 
+def is_ip(text: str) -> bool:
+    """Return whether a host is an IP address."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
 def canonical_ip(text: str) -> str:
     """Return an IP address in its shortest form, in lower case; any other text as it is."""
     try:

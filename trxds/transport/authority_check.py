@@ -6,10 +6,14 @@ send it to a peer that has no right to that name.
 
 from __future__ import annotations
 
+import ssl
+
 import trio
 
-from trxds.core.authority import canonical_ip, host_of, is_authority, is_same_host
+from trxds.core.authority import canonical_ip, host_of, is_authority, is_ip, is_same_host
 from trxds.core.status import Status, StatusCode, unavailable
+
+from .certificates import ClientContext
 
 _MAX_CACHED = 1024  # names; a caller may choose another one for each call
 _MAX_SHOWN = 100  # characters of a name that errors show
@@ -44,10 +48,14 @@ class AuthorityCheck:
             text = f"{self._peer}: the authority {authority[:_MAX_SHOWN]!r} is no host or host:port"
             return Status(StatusCode.INTERNAL, f"{text}; correct the endpoint's hostname")
         # A81: the credentials control the check. Those of xDS (A29), and contexts of the user's, may switch it off.
-        if not isinstance(self._transport, trio.SSLStream) or not self._transport.context.check_hostname:
+        if not isinstance(self._transport, trio.SSLStream) or not _checks_authority(self._transport.context):
             return None
         if self._names is None:
-            self._names = list((self._transport.getpeercert() or {}).get("subjectAltName", ()))
+            try:
+                self._names = list((self._transport.getpeercert() or {}).get("subjectAltName", ()))
+            except UnicodeDecodeError:
+                text = f"{self._peer}: a name in its certificate is no UTF-8, so it does not prove the authority"
+                return unavailable(f"{text} {authority[:_MAX_SHOWN]!r}; the host needs a new certificate")
         host = host_of(authority)
         if any(_proves(kind, name, host) for kind, name in self._names):
             return None
@@ -57,11 +65,15 @@ class AuthorityCheck:
         return unavailable(f"{text}, only {shown}; {remedy}")
 
 
+def _checks_authority(context: ssl.SSLContext) -> bool:
+    return context.check_hostname or (isinstance(context, ClientContext) and context.checks_authority)
+
+
 def _proves(kind: str, name: str, host: str) -> bool:
     # Only subjectAltName counts, never the common name, as in the other clients.
     match kind:
         case "DNS":
-            return is_same_host(host, name)
+            return is_same_host(host, name) and not is_ip(host)  # RFC 6125 §1.7.2: an address is no DNS name
         case "IP Address":
             return canonical_ip(name) == canonical_ip(host)
     return False

@@ -42,12 +42,14 @@ class CertificateFiles:
 class ClientContext(ssl.SSLContext):
     """A context for connections to peers that must show a certificate, and what else it verifies them by.
 
-    `problems` are those of the last reading that left something older in use.
+    `problems` are those of the last reading that left something older in use. With `checks_authority` a rewritten
+    authority has to be proved, though the handshake is for a name of another kind (A81).
     """
 
     bundles: BundleMap | None = None
     crls: Crls | None = None
     problems: tuple[str, ...] = ()
+    checks_authority = False
 
     @property
     def may_resume(self) -> bool:

@@ -67,7 +67,7 @@ def parse_proxy(text: str, source: str) -> HttpProxy:
     authorization = ""
     if url.username is not None:
         secret = f"{unquote(url.username)}:{unquote(url.password or '')}"
-        authorization = f"Basic {base64.b64encode(secret.encode()).decode()}"
+        authorization = f"Basic {base64.b64encode(secret.encode(errors='surrogateescape')).decode()}"
     return HttpProxy(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", authorization)
 
 

@@ -247,7 +247,9 @@ class Subchannel:
         self._health_scope.cancel(reason="the connection takes no more calls")
         check, connection = self._context.health_check, self._connection
         nursery = self.working.nurseries[connection] if connection is not None else None
-        if check is not None and connection is not None and nursery is not None:
+        if connection is not None and (check is None or nursery is None):
+            self._set_health(OK)  # nobody asks there, so what another connection said must not hold for ever
+        elif check is not None and connection is not None and nursery is not None:
             self._health_scope = trio.CancelScope()
             nursery.start_soon(self._run_health_watch, check, connection, self._health_scope)
 
@@ -273,9 +275,10 @@ class Subchannel:
         is_first, self._connection = self._connection is None, self._connection or connection
         replaced = self.working.add(connection, nursery)
         # Without a nursery the connection began before there was a health check.
-        if is_first and self._context.health_check is not None and nursery is not None:
-            self.health = None
-            self._watch_health()
+        if is_first:
+            self.health = OK if self._context.health_check is None or nursery is None else None
+            if self.health is None:
+                self._watch_health()
         self._update_state()
         self._context.observers.connection_opened(self.address, self._security_level)
         for old, its_nursery in replaced.items():

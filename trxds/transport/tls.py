@@ -21,6 +21,8 @@ from .spiffe import SpiffeError, is_spiffe_id, parse_spiffe_id, wrong_id
 from .tls_sessions import TlsSessions
 from .transport_credentials import Credentials, Insecure, Tls
 
+_MAX_SHOWN = 100  # characters of a name
+
 NextContext: TypeAlias = Callable[[], Awaitable[ssl.SSLContext]]
 Approve: TypeAlias = Callable[[Mapping[str, Any]], str | None]
 """A function of the peer's certificate (as from `SSLSocket.getpeercert`) that returns what is wrong with it."""
@@ -62,11 +64,10 @@ class TlsNetwork:
         # Before the connection, which would be useless without it.
         context = self._last_context = await self._context()
         transport = await self._network.connect(address)
-        # `https_compatible`: HTTPS servers close without close_notify, and HTTP/2 itself detects a cut-off stream.
-        stream = trio.SSLStream(transport, context, server_hostname=self._server_name, https_compatible=True)
-        if (session := self._sessions.take(address, context)) is not None:
-            stream.session = session
         try:
+            stream = self._stream(transport, context, address)
+            if (session := self._sessions.take(address, context)) is not None:
+                stream.session = session
             problem = await self._handshake(stream)
         except BaseException:
             await trio.aclose_forcefully(transport)
@@ -77,10 +78,27 @@ class TlsNetwork:
             raise ConnectionError(f"TLS with {address}{name}: {problem}")
         return stream
 
+    def _stream(
+        self, transport: trio.abc.Stream, context: ssl.SSLContext, address: str
+    ) -> trio.SSLStream[trio.abc.Stream]:
+        try:
+            # `https_compatible`: HTTPS servers close without close_notify, and HTTP/2 itself detects a cut-off stream.
+            return trio.SSLStream(transport, context, server_hostname=self._server_name, https_compatible=True)
+        except (ValueError, TypeError, ssl.SSLError):  # TypeError for a NUL
+            # The name may be of a resource, which nobody has checked as a host name.
+            text = f"TLS with {address}: no peer can have the name {str(self._server_name)[:_MAX_SHOWN]!r}"
+            remedy = "correct the target or server_name, or the sni of the cluster or the hostname of the endpoint"
+            raise ConnectionError(f"{text}; {remedy}") from None
+
     def keep_session(self, address: str, stream: trio.abc.Stream) -> None:
         """Keep what a connection, from which something was read, has for the next handshake with that address."""
-        if isinstance(stream, trio.SSLStream):
-            self._sessions.keep(address, stream.context, stream.session)
+        if not isinstance(stream, trio.SSLStream) or stream.session is None:
+            return
+        try:
+            expires = ssl.cert_time_to_seconds((stream.getpeercert() or {})["notAfter"])
+        except (KeyError, ValueError):  # nothing was verified, or a name in it is no UTF-8
+            return
+        self._sessions.keep(address, stream.context, stream.session, expires)
 
     async def resolve(self, host: str, port: int) -> tuple[str, ...]:
         return await self._network.resolve(host, port)
@@ -93,7 +111,13 @@ class TlsNetwork:
         # RFC 9113 §3.2: HTTP/2 over TLS must be agreed on by ALPN.
         if stream.selected_alpn_protocol() != "h2":
             return "the peer did not agree on HTTP/2; its ALPN protocols must include h2"
-        return self._approve(stream.getpeercert() or {}) if self._approve is not None else None
+        if self._approve is None:
+            return None
+        try:
+            certificate = stream.getpeercert() or {}
+        except UnicodeDecodeError:  # an authority may sign whatever it is given
+            return "a name in the peer's certificate is no UTF-8; the peer needs a new one"
+        return self._approve(certificate)
 
 
 def credentials_network(network: Network, credentials: Credentials, name: str) -> Network:
@@ -102,7 +126,7 @@ def credentials_network(network: Network, credentials: Credentials, name: str) -
         case Insecure():
             return network
         case Tls(source, server_name) if is_spiffe_id(server_name):
-            context = context_source(source, check_hostname=False)
+            context = partial(_checking_authority, context_source(source, check_hostname=False))
             return TlsNetwork(network, context, None, partial(wrong_id, parse_spiffe_id(server_name)))
         case Tls(source, server_name):
             return TlsNetwork(network, context_source(source), server_name or name)
@@ -116,6 +140,13 @@ def context_source(source: CertificateFiles | ssl.SSLContext, *, check_hostname:
 
 
 async def _same_context(context: ssl.SSLContext) -> ssl.SSLContext:
+    return context
+
+
+async def _checking_authority(next_context: NextContext) -> ssl.SSLContext:
+    context = await next_context()
+    if isinstance(context, ClientContext):
+        context.checks_authority = True
     return context
 
 

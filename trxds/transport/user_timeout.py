@@ -8,6 +8,7 @@ from contextlib import suppress
 import trio
 
 _OPTION: int | None = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux has it
+_MAX = 2**31 - 1  # milliseconds, as it is a C int
 
 
 def set_user_timeout(stream: trio.abc.Stream, seconds: float) -> None:
@@ -19,4 +20,5 @@ def set_user_timeout(stream: trio.abc.Stream, seconds: float) -> None:
     if stream.socket.family in (socket.AF_INET, socket.AF_INET6):
         # A kernel that refuses it, as a sandbox's may, has its own, longer time.
         with suppress(OSError):
-            stream.setsockopt(socket.IPPROTO_TCP, _OPTION, round(seconds * 1000))
+            # 0 would stand for the kernel's own time.
+            stream.setsockopt(socket.IPPROTO_TCP, _OPTION, min(max(round(seconds * 1000), 1), _MAX))
