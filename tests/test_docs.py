@@ -189,15 +189,6 @@ def test_the_newest_dated_section_of_the_changelog_is_of_this_version() -> None:
     assert datetime.date.fromisoformat(day)
 
 
-def test_a_feature_that_is_said_to_be_there_is_in_the_map_of_rules() -> None:
-    rows = re.findall(
-        r"^\| [^|]+ \| ((?:A\d+(?:, )?)+) \| yes \|", (ROOT / "docs/features.md").read_text("utf-8"), re.MULTILINE
-    )
-    kept, _, _ = (ROOT / "docs/grfc-map.md").read_text("utf-8").partition("## Not built yet")
-    named = {grfc for row in rows for grfc in row.split(", ")}
-    assert len(named) > 20 and {grfc for grfc in named if not re.search(rf"\b{grfc}\b", kept)} == set()
-
-
 def test_nothing_is_cited_that_lies_elsewhere() -> None:
     elsewhere = re.compile(r"\b(?:DESIGN|SPEC|OBSERVED)(?:\.md| §| \d)|\.\./shared")
     folders = [ROOT / name for name in ("trxds", "tests", "docs", "examples")]
