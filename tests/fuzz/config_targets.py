@@ -57,7 +57,7 @@ from .target import Target
 BOOTSTRAP = Bootstrap((ServerConfig("plane:1"),), listener_template="xdstp://fleet/%s")
 
 
-EXPERIMENTS = Experiments(slow_start=True, custom_metrics=True)
+EXPERIMENTS = Experiments(slow_start=True, custom_metrics=True, http_connect=True)
 
 CONTEXT = ParseContext(
     http_filters=filter_types(
@@ -72,7 +72,6 @@ CONTEXT = ParseContext(
     experiments=EXPERIMENTS,
     server_features=frozenset({"trusted_xds_server"}),
     authority_rewrite=True,
-    http_connect=True,
 )
 
 

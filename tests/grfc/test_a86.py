@@ -15,6 +15,7 @@ from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.proxies import Proxies
 from trxds.resources import protos
 from trxds.resources.endpoint import Endpoint, Locality, LocalityId
+from trxds.resources.experiments import Experiments
 from trxds.resources.types import CDS, EDS, ParseContext
 from trxds.resources.upstream_tls import UpstreamTls
 from trxds.session_affinity.cookie import encode
@@ -26,7 +27,7 @@ ADDRESS = "envoy.config.core.v3.Address"
 SOCKETS = "envoy.extensions.transport_sockets"
 PROXY, TLS = f"{SOCKETS}.http_11_proxy.v3.Http11ProxyUpstreamTransport", f"{SOCKETS}.tls.v3.UpstreamTlsContext"
 TYPE = "type.googleapis.com/"
-HTTP_CONNECT = ParseContext(http_connect=True, certificate_providers=frozenset({"mesh"}))
+HTTP_CONNECT = ParseContext(experiments=Experiments(http_connect=True), certificate_providers=frozenset({"mesh"}))
 
 
 @pytest.fixture(autouse=True)
@@ -165,7 +166,7 @@ METADATA_AT = f"metadata.typed_filter_metadata[{KEY}]"
 )
 def test_a_bad_proxy_address_is_refused_with_its_place(value, error):
     metadata = {"typed_filter_metadata": {KEY: value}}
-    context = ParseContext(http_connect=True)
+    context = ParseContext(experiments=Experiments(http_connect=True))
     for _ in range(2):  # the second time too: what is wrong is not remembered as good
         found = endpoints_with(metadata, context=context).errors
         assert found == (f"field:endpoints[0].lb_endpoints[0].{METADATA_AT}.value[{ADDRESS}]{error}",)

@@ -441,7 +441,9 @@ async def open_channel(
     mark_after_fork(state.lifecycle)
     pings = make_keepalive(keepalive_time, keepalive_timeout, keepalive_without_calls)
     options = WireOptions(max_header_list=max_metadata_size, max_read_delay=max_read_delay, user_agent=user_agent)
-    check = make_health_check(setup.health_check_service, setup.authority, credentials_of_calls, state.random)
+    check = make_health_check(
+        setup.service_config.health_check_service, setup.authority, credentials_of_calls, state.random
+    )
     age = make_connection_age(max_connection_age, max_connection_age_grace, state.random)
     cap = checked_max_connections_cap(max_connections_per_subchannel_cap)
     pool = make_pool(
@@ -454,7 +456,7 @@ async def open_channel(
         pings,
         observers,
         check,
-        setup.max_connections,
+        setup.service_config.max_connections,
         cap,
         age,
     )

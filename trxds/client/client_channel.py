@@ -38,12 +38,11 @@ from trxds.resources.leaf_policy import RingHash as RingHashConfig
 from trxds.transport.pool import SubchannelPool
 
 from .channel_state import ChannelState
-from .connection_scaling import max_connections_of
 from .decision_log import policy_decision_log
 from .filter_chain import FilterRegistry
 from .health_check import make_health_check
 from .mirroring import Mirrors
-from .non_xds_channel import health_check_service
+from .non_xds_channel import channel_service_config
 from .resolver_setup import ResolverInterface, ResolverSetup
 from .retry_throttle import RetryThrottle
 
@@ -82,7 +81,7 @@ class ClientChannel:
         self._pool = pool
         self._idle_timeout = idle_timeout
         self._bind_mirrors = mirrors.bind if mirrors is not None else None
-        self._health_check_service = setup.health_check_service
+        self._health_check_service = setup.service_config.health_check_service
         state.sessions.pinned.watch_hosts(lambda: pool.hosts)
         self._make_chain = FilterRegistry(state.lifecycle.target, state.random, setup.http_filters).make_chain
         custom = {name: make_checked_factory(kind.make) for name, kind in setup.policies.items()}
@@ -160,9 +159,10 @@ class ClientChannel:
     def _apply_config(self, config: ServiceConfig) -> None:
         """Apply the parts of a resolver's service config that are the channel's: throttle, limit, health checks."""
         state = self._state
-        state.throttle = RetryThrottle(config.throttling, state.throttle) if config.throttling is not None else None
-        self._pool.set_max_connections(max_connections_of(config, os.environ))
-        service = health_check_service(config)
+        applied = channel_service_config(config)
+        state.throttle = RetryThrottle(applied.throttling, state.throttle) if applied.throttling is not None else None
+        self._pool.set_max_connections(applied.max_connections)
+        service = applied.health_check_service
         if service != self._health_check_service:
             self._health_check_service = service
             credentials = state.defaults.credentials

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import TypeAlias
 
@@ -18,11 +17,10 @@ from trxds.resources.cluster import DEFAULT_OVERRIDE_STATUSES
 from trxds.resources.cookie_affinity import CookieAffinity
 from trxds.resources.endpoint import HealthStatus
 
-from .connection_scaling import max_connections_of
 from .non_xds_channel import (
     ServiceConfigSource,
+    channel_service_config,
     find_cookie_problem,
-    health_check_service,
     parse_config,
     target_config,
 )
@@ -69,9 +67,7 @@ def custom_setup(
         GracefulSwitchConfig.policy,
         _to_update,
         policies,
-        throttling=own.config.throttling,
-        health_check_service=health_check_service(own.config),
-        max_connections=max_connections_of(own.config, os.environ),
+        service_config=channel_service_config(own.config),
         canonical_target=target.text,
         first_wait=f"the first update of the resolver of {target.text}",
     )

@@ -28,7 +28,7 @@ from trxds.session_affinity.cookie import is_socket
 from trxds.transport.connect import Network
 
 from .connection_scaling import max_connections_of
-from .resolver_setup import Policies, ResolverSetup, check_policies
+from .resolver_setup import ChannelServiceConfig, Policies, ResolverSetup, check_policies
 
 ServiceConfigSource: TypeAlias = str | Mapping[str, Any] | None
 
@@ -70,10 +70,8 @@ def non_xds_setup(
         tree.root_policy,
         tree.to_update,
         policies,
-        throttling=config.throttling,
-        health_check_service=health_check_service(config),
+        service_config=channel_service_config(config),
         first_wait=f"the addresses of {target.text}",
-        max_connections=max_connections_of(config, os.environ),
     )
 
 
@@ -96,9 +94,11 @@ def _is_pick_first(policy: LbPolicyConfig) -> bool:
     return isinstance(policy, PickFirst)
 
 
-def health_check_service(config: ServiceConfig) -> str | None:
-    """Return the service to ask hosts for, None if they are not asked (A17)."""
-    return None if _is_pick_first(config.lb_policy or PickFirst()) else config.health_check_service
+def channel_service_config(config: ServiceConfig) -> ChannelServiceConfig:
+    """Return the parts of a service config that are the channel's."""
+    # A17: pick_first takes no notice of health.
+    service = None if _is_pick_first(config.lb_policy or PickFirst()) else config.health_check_service
+    return ChannelServiceConfig(config.throttling, service, max_connections_of(config, os.environ))
 
 
 def parse_config(source: ServiceConfigSource, policies: Policies) -> ServiceConfig:

@@ -53,17 +53,28 @@ Policies: TypeAlias = Mapping[str, PolicyType]  # a user's own, by name
 
 
 @dataclass(frozen=True, slots=True)
+class ChannelServiceConfig:
+    """The parts of a service config that are the channel's and not a method's.
+
+    `throttling` is that of retries (A6). `health_check_service` is the name to ask hosts for, None to ask none (A17).
+    `max_connections` is how many connections each host may have, unless its cluster says it (A105).
+    """
+
+    throttling: RetryThrottling | None = None
+    health_check_service: str | None = None
+    max_connections: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class ResolverSetup:
     """`ResolverSetup` has the resolver of a target and its settings; `make_resolver` makes one, for one run.
 
     `root_policy` is the policy at the top of the tree, and `to_update` converts a resolver's result for it. `authority`
     is the `:authority` of calls, and the name that hosts prove unless TLS is configured with another. `providers` have
-    the certificates that a control plane may name (A29); `services` run as long as the channel. `throttling` is that of
-    retries (A6), and `str(first_wait)` names the object of a first call's wait. With `sticky_aggregates` sessions stay
-    in their leaf of an aggregate. `health_check_service` is the name to ask hosts for, None to ask none (A17).
-    `http_filters` are the user's own, by the types of their configurations (A39).
-    `max_connections` is how many connections each host may have, unless its cluster says it (A105).
-    `canonical_target` is the target with a scheme; empty if it follows from the target's text alone.
+    the certificates that a control plane may name (A29); `services` run as long as the channel. `str(first_wait)` names
+    the object of a first call's wait. With `sticky_aggregates` sessions stay in their leaf of an aggregate.
+    `http_filters` are the user's own, by the types of their configurations (A39). `canonical_target` is the target with
+    a scheme; empty if it follows from the target's text alone.
     """
 
     authority: str
@@ -76,12 +87,10 @@ class ResolverSetup:
     providers: Mapping[str, CertificateFiles] = field(default_factory=dict)
     services: Services = field(default_factory=dict)
     client: XdsClient | None = None
-    throttling: RetryThrottling | None = None
+    service_config: ChannelServiceConfig = ChannelServiceConfig()
     first_wait: object = "a configuration from the control plane"
     sticky_aggregates: bool = False
-    health_check_service: str | None = None
     http_filters: HttpFilters = field(default_factory=dict)
-    max_connections: int = 1
     canonical_target: str = ""
 
 

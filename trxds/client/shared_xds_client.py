@@ -26,7 +26,7 @@ from trxds.lb.load_report.load_store import LoadStore
 from trxds.resolver.route_timeout import TimeoutRule
 from trxds.resolver.target_uri import canonical
 from trxds.resolver.xds_resolver import ResolverResultHandler, XdsResolver
-from trxds.resources.context import HTTP_CONNECT_VARIABLE, ParseContext
+from trxds.resources.context import ParseContext
 from trxds.resources.experiments import read_experiments
 from trxds.resources.filter_config import HttpFilterType
 from trxds.transport.connect import Network, TcpNetwork
@@ -245,7 +245,6 @@ def make_client(
         per_try_timeout=_switch("TRXDS_XDS_PER_TRY_TIMEOUT") == "true",  # A44 has it ignored
         experiments=experiments,
         authority_rewrite=_switch("GRPC_EXPERIMENTAL_XDS_AUTHORITY_REWRITE") != "false",  # A81
-        http_connect=_switch(HTTP_CONNECT_VARIABLE) == "true",  # A86
         mirroring=mirroring,
         connection_scaling=_switch("GRPC_EXPERIMENTAL_XDS_MAX_CONCURRENT_STREAMS_CONNECTION_SCALING")
         != "false",  # A105

@@ -12,9 +12,6 @@ from .filter_config import HttpFilterType
 from .filters import HTTP_FILTERS
 from .lb_policy import LB_POLICIES, LbPolicyType, ParseSettings, StructPolicy
 
-HTTP_CONNECT_VARIABLE = "GRPC_EXPERIMENTAL_XDS_HTTP_CONNECT"
-"""The environment variable whose value `true` lets a control plane name proxies (A86)."""
-
 
 @dataclass(frozen=True, slots=True)
 class ParseContext:
@@ -28,9 +25,8 @@ class ParseContext:
     `connection_scaling` the number of connections that a cluster allows to a host (A105's guard).
     `experiments` are the features that the environment switches on. `server_features` are the bootstrap's. With
     `authority_rewrite`, and `trusted_xds_server` among them, a route's `auto_host_rewrite` is read (A81). With
-    `http_connect` a cluster's hosts may have HTTP CONNECT proxies (A86). With `mirroring` routes'
-    `request_mirror_policies` are read, which no gRFC has. `server` is the one that a resource
-    means by `self`.
+    `mirroring` routes' `request_mirror_policies` are read, which no gRFC has. `server` is the one that a resource means
+    by `self`.
     """
 
     http_filters: Mapping[str, HttpFilterType] = field(default_factory=lambda: HTTP_FILTERS)
@@ -43,7 +39,6 @@ class ParseContext:
     per_try_timeout: bool = False
     experiments: Experiments = NO_EXPERIMENTS
     authority_rewrite: bool = False
-    http_connect: bool = False
     mirroring: bool = False
     connection_scaling: bool = False
     server_features: frozenset[str] = frozenset()

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from .address import check_address, parse_address
 from .cooperative_parse import Slices, TimeSlice
+from .experiments import Experiments
 from .metadata import parse_metadata, proxy_address
 from .units import UINT32_MAX, per_million
 from .validation_errors import ValidationErrors
@@ -120,7 +121,7 @@ class EndpointContext(Protocol):
     @property
     def override_host(self) -> bool: ...
     @property
-    def http_connect(self) -> bool: ...
+    def experiments(self) -> Experiments: ...
     @property
     def endpoints(self) -> MutableMapping[bytes, Endpoint]: ...
 
@@ -128,7 +129,9 @@ class EndpointContext(Protocol):
 def parse_cluster_load_assignment(
     message: Any, context: EndpointContext, problems: ValidationErrors
 ) -> Slices[ClusterLoadAssignment]:
-    state = _ParseState(known_health(override_host=context.override_host), context.endpoints, context.http_connect)
+    state = _ParseState(
+        known_health(override_host=context.override_host), context.endpoints, context.experiments.http_connect
+    )
     priorities: dict[int, dict[LocalityId, Locality]] = {}
     for index, each in enumerate(message.endpoints):
         at = problems.at(f"endpoints[{index}]")

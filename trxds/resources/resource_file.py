@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from .context import HTTP_CONNECT_VARIABLE
+from .experiments import read_experiments
 from .missing_references import ReadResource, find_missing_references
 from .proto_yaml_validator import Problem, ProtoValidator, YamlNode
 from .protos import from_json
@@ -133,8 +133,7 @@ def _parsed_by_clients(place: YamlNode, value: dict[str, Any]) -> object:
     """Return the resource as clients read it; a `Problem` for a well-formed one that they refuse."""
     kind = RESOURCE_TYPES[value["@type"]]
     # What clients refuse depends on this switch, so the check is for clients in the same environment.
-    http_connect = os.environ.get(HTTP_CONNECT_VARIABLE, "").lower() == "true"
-    context = ParseContext(certificate_providers=_AnyName(), http_connect=http_connect)
+    context = ParseContext(certificate_providers=_AnyName(), experiments=read_experiments(os.environ))
     parsed = kind.read(from_json(value), context)
     if parsed.errors:
         errors = kind.validation_message(parsed.errors)

@@ -26,7 +26,7 @@ def parse_transport_socket(
         problems.at("transport_socket_matches").add("feature unsupported")
     config = _socket(message, problems)
     # A86: without the guard it is refused as any other type.
-    if config is None or not context.http_connect or config.type_name != _PROXY:
+    if config is None or not context.experiments.http_connect or config.type_name != _PROXY:
         return _tls(config, context), False
     wrapper = config.parse(protos.Http11ProxyUpstreamTransport)
     if wrapper is None:
