@@ -9,6 +9,7 @@ from support.plain import hosts_in_memory
 from support.resolvers import ROUND_ROBIN, TARGET, Feed, settled
 
 from trxds import Connectivity, CookieAffinity, RpcError, StatusCode
+from trxds.filters import FilterCall, FilterType
 from trxds.resolvers import Endpoint
 from trxds.testing import resources as xds
 
@@ -326,6 +327,31 @@ async def test_a_pinned_call_of_a_session_takes_no_cookie_and_does_not_move_it(a
                 assert "set-cookie" not in dict(done.initial_metadata)
             assert session.host == home
             assert await spread(session, 2) == {home: 2}
+
+
+async def test_a_pinned_call_passes_the_programs_filters_on_both_ways(autojump_clock):
+    seen = []
+
+    class Follow(FilterCall):
+        def on_headers(self, metadata):
+            seen.append("headers")
+            return metadata
+
+        def on_close(self, status):
+            seen.append(status.code.name)
+
+    class Following:
+        def start(self, call):
+            return Follow()
+
+    types = {"my.Following": FilterType(lambda settings, context: Following())}
+    async with Mesh.run(2) as mesh:
+        following = xds.custom_filter("following", "my.Following")
+        mesh.plane.put(xds.listener("shop", routes="routes", filters=[xds.stateful_session(), following]))
+        async with mesh.channel(http_filters=types) as channel:
+            host = [each async for each in channel.hosts()][1]
+            assert (await method(channel).on(host)(b"")).decode() == host.address
+            assert seen == ["headers", "OK"]
 
 
 async def test_a_pinned_call_passes_the_interceptors(autojump_clock):
