@@ -183,6 +183,8 @@ def test_a_cache_of_another_form_is_damaged_though_its_checksum_is_right(monkeyp
         (as_row(value="?"), "Error"),
         (as_row(accepted_at=1e300), "ValueError"),
         (as_row(current_at=float("nan")), "ValueError"),
+        (as_row(current_at=10**400), "OverflowError"),
+        (as_row(version="\ud800"), "UnicodeEncodeError"),
     ):
         monkeypatch.setattr("trxds.xds.cache_file._encode", lambda resource, row=row: row)
         with pytest.raises(DamagedCacheError, match=f"it has another form: {reason}"):
