@@ -175,3 +175,11 @@ def test_a_cluster_with_proxies_is_good_for_clients_that_are_switched_on(monkeyp
     assert "unrecognized transport socket type" in str(remark)
     monkeypatch.setenv("GRPC_EXPERIMENTAL_XDS_HTTP_CONNECT", "true")
     assert not any("refuse" in str(remark) for remark in read_resource_file(text).remarks)
+
+
+@pytest.mark.parametrize("value", ["2001-99-99", "0x_", "!!int ''", "!!float x", "9" * 5000])
+def test_a_value_that_yaml_cannot_convert_is_a_problem_with_its_line(value: str) -> None:
+    text = f"- '@type': type.googleapis.com/envoy.config.cluster.v3.Cluster\n  name: cart\n  alt_stat_name: {value}\n"
+    [problem] = read_resource_file(text).problems
+    assert problem.line == 3
+    assert "is read as" in problem.message and "write text in quotes" in problem.message

@@ -6,10 +6,11 @@ import json
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from trxds.xds import bootstrap
+from trxds.xds import bootstrap, cache_directory
 from trxds.xds.cache_directory import CacheDirectory, UnsafeCacheError
 from trxds.xds.cache_file import CachedResource, DamagedCacheError, cache_key, decode_cache, encode_cache
 
@@ -60,6 +61,24 @@ def test_a_write_that_fails_leaves_the_last_cache_and_no_other_file(
         directory.replace("key", b"more")
     assert file.read_bytes() == b"data"
     assert list(file.parent.iterdir()) == [file]
+
+
+def test_two_writers_of_one_process_do_not_write_into_each_others_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two channels to one target are two writers; and in containers each process may have the id 1."""
+    directory, write = CacheDirectory(tmp_path), cache_directory._write
+
+    def write_between(*arguments: Any) -> None:
+        monkeypatch.setattr(cache_directory, "_write", write)
+        write(*arguments)
+        directory.replace("key", b"another")
+        assert directory.read("key") == b"another"
+
+    monkeypatch.setattr(cache_directory, "_write", write_between)
+    directory.replace("key", b"one")
+    assert directory.read("key") == b"one"
+    assert len(list(directory.path.iterdir())) == 1
 
 
 def test_there_is_no_cache_before_the_first_write(tmp_path: Path) -> None:
@@ -164,6 +183,8 @@ def test_a_cache_of_another_form_is_damaged_though_its_checksum_is_right(monkeyp
         (as_row(value="?"), "Error"),
         (as_row(accepted_at=1e300), "ValueError"),
         (as_row(current_at=float("nan")), "ValueError"),
+        (as_row(current_at=10**400), "OverflowError"),
+        (as_row(version="\ud800"), "UnicodeEncodeError"),
     ):
         monkeypatch.setattr("trxds.xds.cache_file._encode", lambda resource, row=row: row)
         with pytest.raises(DamagedCacheError, match=f"it has another form: {reason}"):

@@ -36,7 +36,7 @@ class ResourceFile:
 
 def read_resource_file(text: str, *, with_remarks: bool = True) -> ResourceFile:
     try:
-        return _read(yaml.SafeLoader(text), with_remarks=with_remarks)
+        return _read(_Loader(text), with_remarks=with_remarks)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         return ResourceFile(problems=(Problem(line, "", f"no valid YAML: {error.problem}"),))
@@ -44,6 +44,19 @@ def read_resource_file(text: str, *, with_remarks: bool = True) -> ResourceFile:
         return ResourceFile(problems=(Problem(1, "", "too many lists and mappings inside of each other"),))
     except yaml.YAMLError as error:  # a character that YAML forbids
         return ResourceFile(problems=(Problem(1, "", f"no valid YAML: {error}"),))
+
+
+class _Loader(yaml.SafeLoader):
+    """A loader whose errors all have a line: of a bad number or date, PyYAML raises Python's own error without one."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, IndexError, OverflowError) as error:
+            shown = f"{node.value:.40}" if isinstance(node.value, str) else "this value"
+            kind = str(node.tag).rpartition(":")[2]
+            text = f"{shown!r} is read as {kind}, and is none; write text in quotes"
+            raise yaml.constructor.ConstructorError(None, None, text, node.start_mark) from error
 
 
 def _read(loader: yaml.SafeLoader, *, with_remarks: bool) -> ResourceFile:

@@ -55,10 +55,8 @@ class CacheDirectory:
         with suppress(FileExistsError):
             self.path.mkdir(mode=0o700)
         with self._open() as directory:
-            # Two processes with one target write the same resources, each by a file of its own.
-            temporary = f".{key}.{os.getpid()}{_TEMPORARY}"
-            with suppress(FileNotFoundError):
-                os.unlink(temporary, dir_fd=directory)
+            # Others with one target write the same file: channels of this process, and containers with its process id.
+            temporary = f".{key}.{os.urandom(8).hex()}{_TEMPORARY}"
             try:
                 _write(directory, temporary, data)
                 os.rename(temporary, f"{key}{_SUFFIX}", src_dir_fd=directory, dst_dir_fd=directory)

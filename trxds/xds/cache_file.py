@@ -66,7 +66,7 @@ def decode_cache(data: bytes) -> list[CachedResource]:
         raise DamagedCacheError("its checksum is wrong")
     try:
         return [_decode(json.loads(each)) for each in body.splitlines()]
-    except (ValueError, TypeError, KeyError, RecursionError) as error:  # a checksum is no signature
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:  # a checksum is no signature
         raise DamagedCacheError(f"it has another form: {type(error).__name__}") from error
 
 
@@ -88,6 +88,8 @@ def _decode(row: dict[str, Any]) -> CachedResource:
     texts = [row[name] for name in ("name", "type", "version", "server", "value")]
     if not all(isinstance(each, str) for each in texts):
         raise TypeError
+    for each in texts:
+        each.encode()  # JSON can have half a surrogate pair, which no message and no log takes
     name, type_url, version, server, value = texts
     times = float(row["accepted_at"]), float(row["current_at"])
     if not all(0 <= each < _YEAR_10000 for each in times):
