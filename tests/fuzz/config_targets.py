@@ -6,6 +6,7 @@ import base64
 import json
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from tempfile import NamedTemporaryFile
@@ -22,7 +23,7 @@ from trxds.lb.balancing_config import make_parser, make_struct_policies
 from trxds.resolver.request_hash import request_hash
 from trxds.resolver.service_config import parse_service_config
 from trxds.resolver.target_uri import canonical as canonical_target
-from trxds.resolver.target_uri import parse_non_xds_target
+from trxds.resolver.target_uri import parse_custom_target, parse_non_xds_target
 from trxds.resources.context import ParseContext
 from trxds.resources.cooperative_parse import run_at_once
 from trxds.resources.experiments import Experiments
@@ -71,6 +72,7 @@ CONTEXT = ParseContext(
     struct_policies=make_struct_policies(EXPERIMENTS),
     experiments=EXPERIMENTS,
     server_features=frozenset({"trusted_xds_server"}),
+    connection_scaling=True,
     authority_rewrite=True,
 )
 
@@ -156,6 +158,9 @@ def _plain_target(data: bytes) -> None:
         assert repr(text) in str(error)
     else:
         assert target is None or parse_non_xds_target(canonical_target(text)) is not None
+    with suppress(ValueError):
+        custom = parse_custom_target(text, {"my"})
+        assert custom is None or custom.scheme == "my"
 
 
 def _load_order(data: bytes) -> None:
@@ -318,6 +323,7 @@ _SOME_COOKIES = [b"MTAuMC4wLjE6NDQzO3Nob3A=", b"CgsxMC4wLjAuMTo4MBAF", b"10.0.0.
 _SOME_PLAIN_TARGETS = [
     b"dns:///shop.example:443",
     b"dns://8.8.8.8/shop.example",
+    b"my:///shop",
     b"shop:80",
     b"ipv4:10.0.0.1:443,10.0.0.2",
     b"ipv6:[::1]:443",

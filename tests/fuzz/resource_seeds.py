@@ -203,7 +203,10 @@ _PROXIED_TLS = _any(
     f"{_ENVOY}.extensions.transport_sockets.http_11_proxy.v3.Http11ProxyUpstreamTransport",
     transport_socket=_extension("tls", _TLS),
 )
-_BREAKERS = {"thresholds": [{"priority": "DEFAULT", "max_requests": 10}]}
+_BREAKERS = {
+    "thresholds": [{"priority": "DEFAULT", "max_requests": 10}],
+    "per_host_thresholds": [{"priority": "DEFAULT", "max_connections": 3}],
+}
 
 
 def _cluster(**fields: Any) -> Json:

@@ -135,6 +135,12 @@ def test_a_least_share_of_nothing_still_gets_turns(name):
     assert balanced.share_of("c", 2e9) < 0.1
 
 
+def test_hosts_whose_shares_are_all_nothing_are_equal():
+    balanced = Balanced("least_request")
+    balanced.config = leaf_policy.LeastRequest(slow_start=SlowStart(60.0, 0.003, 0.0))
+    assert balanced.decide(0.0, a=READY, b=READY, c=READY).share_of("a", 0.0) == pytest.approx(1.0, abs=0.1)
+
+
 @pytest.mark.parametrize("name", ["round_robin", "least_request"])
 def test_the_policy_decides_again_when_the_last_host_has_started(name):
     balanced = Balanced(name).decide(0.0, a=READY).decide(50.0, a=READY, b=READY)

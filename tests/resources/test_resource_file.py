@@ -183,3 +183,11 @@ def test_a_value_that_yaml_cannot_convert_is_a_problem_with_its_line(value: str)
     [problem] = read_resource_file(text).problems
     assert problem.line == 3
     assert "is read as" in problem.message and "write text in quotes" in problem.message
+
+
+def test_aliases_that_grow_without_end_are_a_problem_and_cost_no_time() -> None:
+    bomb = ["v0: &v0 {a: x}", *(f"v{n}: &v{n} {{a: *v{n - 1}, b: *v{n - 1}}}" for n in range(1, 60))]
+    lines = ["- '@type': type.googleapis.com/envoy.config.cluster.v3.Cluster", "  name: cart", "  metadata:"]
+    text = "\n".join([*lines, "    filter_metadata:", "      bomb:", *(f"        {line}" for line in bomb)])
+    (problem,) = read_resource_file(text).problems
+    assert (problem.line, problem.message) == (1, "has more than 1,000,000 values, with its aliases written out")

@@ -273,7 +273,7 @@ async def test_a_channel_of_a_shared_client_and_one_without_xds_refuse_a_cache(a
         with pytest.raises(ValueError, match="cache_dir cannot be used with the target 'dns:///shop'"):
             async with trxds.open_channel("dns:///shop", cache_dir=tmp_path):
                 pass
-        with pytest.raises(ValueError, match="cache_dir is empty"):
+        with pytest.raises(ValueError, match="cache_dir is ''; write the path of a directory"):
             async with trxds.open_channel("xds:///shop", bootstrap=mesh.bootstrap, cache_dir=""):
                 pass
 

@@ -142,13 +142,21 @@ def test_a_fifo_is_no_cache_and_is_not_waited_for(tmp_path: Path) -> None:
 
 def test_caches_that_nobody_writes_any_more_are_removed(tmp_path: Path) -> None:
     directory, file = written(tmp_path)
-    for name, age in (("old.cache", 200.0), ("new.cache", 50.0), (".x.1.tmp", 4000.0), (".y.2.tmp", 200.0)):
+    day = 86_400.0
+    for name, age in (("old.cache", 11 * day), ("new.cache", 9 * day), (".x.1.tmp", 4000.0), (".y.2.tmp", 200.0)):
         (file.parent / name).write_bytes(b"")
         os.utime(file.parent / name, (1e9 - age, 1e9 - age))
     os.utime(file, (1e9, 1e9))
     (file.parent / "a note").write_bytes(b"")
-    directory.remove_old(1e9, 100.0)
+    directory.remove_old(1e9, 10 * day)
     assert {each.name for each in file.parent.iterdir()} == {file.name, "new.cache", ".y.2.tmp", "a note"}
+
+
+def test_a_short_max_age_does_not_remove_the_caches_of_other_programs(tmp_path: Path) -> None:
+    directory, file = written(tmp_path)
+    os.utime(file, (1e9 - 3600.0, 1e9 - 3600.0))
+    directory.remove_old(1e9, 60.0)
+    assert file.exists()
 
 
 # -- the form

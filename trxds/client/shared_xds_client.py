@@ -266,8 +266,8 @@ def with_cache_dir(settings: Bootstrap, cache_dir: str | os.PathLike[str] | None
     """Return the bootstrap with the program's directory for the cache, which goes before its own."""
     if cache_dir is None:
         return settings
-    if not os.fspath(cache_dir):
-        raise ValueError("cache_dir is empty; write the path of a directory, or leave it out")
+    if not os.fspath(cache_dir) or "\0" in os.fspath(cache_dir):
+        raise ValueError(f"cache_dir is {os.fspath(cache_dir)!r}; write the path of a directory, or leave it out")
     return replace(settings, cache=replace(settings.cache, directory=os.path.abspath(cache_dir)))
 
 

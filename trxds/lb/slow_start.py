@@ -123,7 +123,12 @@ class WeightedDraw:
     def draw(self, random: Random, now: float) -> int:
         """Return a position."""
         if now >= self._update_at:
-            self._update_at, self._sums = now + self._period, list(accumulate(self._shares(now)))
+            shares = self._shares(now)
+            # Extreme settings may make all shares 0: then nobody starts more slowly than the others.
+            self._update_at, self._sums = (
+                now + self._period,
+                list(accumulate(shares if any(shares) else [1.0] * len(shares))),
+            )
         # Rounding may draw the very end, which is the last one's.
         return min(bisect(self._sums, random.random() * self._sums[-1]), len(self._sums) - 1)
 

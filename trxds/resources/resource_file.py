@@ -7,8 +7,9 @@ count as one list. Envoy's files have the list under `resources`, and are read t
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import yaml
@@ -18,6 +19,9 @@ from .missing_references import ReadResource, find_missing_references
 from .proto_yaml_validator import Problem, ProtoValidator, YamlNode
 from .protos import from_json
 from .types import RESOURCE_TYPES, ParseContext
+
+MAX_NODES = 1_000_000
+"""Values of one resource, with aliases written out; the largest sets of endpoints have a tenth of that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,9 @@ def _read(loader: yaml.SafeLoader, *, with_remarks: bool) -> ResourceFile:
     remarks: list[Problem] = []
     accepted: list[ReadResource] = []
     for place in _resources(loader, problems):
+        if _expanded_size(place.node, {}) > MAX_NODES:
+            problems.append(place.problem(f"has more than {MAX_NODES:,} values, with its aliases written out"))
+            continue
         value = form.value_of(place.node)  # first, because it resolves anchors and merge keys in place
         found = list(form.packed(place)) or list(_identity(place, value, lines)) or _refusal(place, value)
         problems += found
@@ -83,6 +90,20 @@ def _read(loader: yaml.SafeLoader, *, with_remarks: bool) -> ResourceFile:
         return ResourceFile(problems=tuple(sorted(problems)))
     missing = find_missing_references(accepted, resources.keys()) if with_remarks else ()
     return ResourceFile(resources, remarks=(*remarks, *missing), lines=lines)
+
+
+def _expanded_size(node: yaml.Node, sizes: dict[int, int]) -> int:
+    """Return how many nodes a node has with all its aliases written out: twenty lines of aliases may be a million."""
+    size = sizes.get(id(node))
+    if size is None:
+        sizes[id(node)] = 0  # an alias of what it is in; the loader refuses that
+        children: Iterable[yaml.Node] = ()
+        if isinstance(node, yaml.MappingNode):
+            children = chain.from_iterable(node.value)
+        elif isinstance(node, yaml.SequenceNode):
+            children = node.value
+        size = sizes[id(node)] = 1 + sum(_expanded_size(child, sizes) for child in children)
+    return size
 
 
 def _resources(loader: yaml.SafeLoader, problems: list[Problem]) -> Iterator[YamlNode]:

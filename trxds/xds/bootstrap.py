@@ -197,7 +197,13 @@ def path_of(uri: str) -> str:
     """Return the path of a `file:` URI; `ValueError` for one that names no absolute path of this machine."""
     parts = urlsplit(uri)
     path = unquote(parts.path)
-    if parts.netloc not in ("", "localhost") or not path.startswith("/") or parts.query or parts.fragment:
+    if (
+        parts.netloc not in ("", "localhost")
+        or not path.startswith("/")
+        or "\0" in path
+        or parts.query
+        or parts.fragment
+    ):
         raise ValueError(f"{uri!r} is no absolute path; write for example file:///etc/mesh")
     return path
 
@@ -280,7 +286,7 @@ def _cache(node: JsonNode) -> CacheSettings:
     node.object()
     place = node.member("directory")
     directory = place.text()
-    if directory and not Path(directory).is_absolute():
+    if directory and (not Path(directory).is_absolute() or "\0" in directory):
         place.error(f"is {directory!r}; write an absolute path")
     return CacheSettings(directory, node.member("max_age").seconds(CacheSettings().max_age))
 

@@ -16,6 +16,7 @@ from pathlib import Path
 _OWN = "trxds-xds-cache"  # the directory in the one that the program names, which may be used by others too
 _SUFFIX = ".cache"
 _TEMPORARY = ".tmp"
+_LEAST_AGE = 7 * 86_400.0  # seconds
 _TEMPORARY_AGE = 3600.0  # seconds after which a file that was never finished is removed
 
 
@@ -67,7 +68,11 @@ class CacheDirectory:
             os.fsync(directory)
 
     def remove_old(self, now: float, max_age: float) -> None:
-        """Remove caches that nobody wrote for so many seconds: of other targets, nodes or servers."""
+        """Remove caches that nobody wrote for so many seconds, at least a week: of other targets, nodes or servers.
+
+        Other programs may use the directory, and have a longer `max_age` than this one.
+        """
+        max_age = max(max_age, _LEAST_AGE)
         with self._open() as directory:
             for name in os.listdir(directory):
                 limit = max_age if name.endswith(_SUFFIX) else _TEMPORARY_AGE
