@@ -19,7 +19,7 @@ from trxds.core.metadata import Metadata
 from trxds.core.status import Status, unavailable
 from trxds.lb.interfaces import Lease, SubchannelPoolInterface
 from trxds.lb.pick import QUEUE, Complete, Fail, Override, PickArgs, PickResult
-from trxds.resolver.method_config import HedgingPolicy
+from trxds.resolver.method_config import HedgingPolicy, RouteMirrors
 
 from .attempt import Attempt
 from .call_settings import CallSettings
@@ -34,7 +34,7 @@ _LOOK_AGAIN = 1.0  # seconds
 
 
 class PinnedRpc(Rpc):
-    """An RPC to one host. It belongs to no session, takes no cookie, and is not hedged."""
+    """An RPC to one host. It belongs to no session, takes no cookie, and is neither hedged nor copied (mirroring)."""
 
     __slots__ = ("_host", "_pinned")
 
@@ -67,6 +67,9 @@ class PinnedRpc(Rpc):
         failed = await attempt.start(self.scope, self.on_headers)
         return None if failed is None else await self._recover(failed)
 
+    def _begin_copies(self, mirrors: RouteMirrors) -> None:
+        """Copy nothing: a pinned call goes to its host and nowhere else."""
+
     def close(self) -> None:
         super().close()
         self._pinned.close()
@@ -86,6 +89,7 @@ class PinnedChannel:
         self._queue: ConflatingQueue[Any] = ConflatingQueue()
         self._lease: Lease | None = None
         self._pool: SubchannelPoolInterface | None = None
+        self._found_in: object = None  # the endpoints that have the host
 
     @property
     def data_plane(self) -> PinnedChannel:
@@ -115,8 +119,11 @@ class PinnedChannel:
         cluster = find_cluster(tree, self._channel.lifecycle.target, host.cluster, host.aggregate)
         if cluster is None:
             return _fail(host, f"no policy has cluster {host.cluster} any more")
-        if not cluster.has(host.address):
-            return _fail(host, f"it is no endpoint of cluster {host.cluster} any more")
+        # A cluster may have ten thousand endpoints, and a call that waits picks again and again.
+        if cluster.source is not self._found_in:
+            if not cluster.has(host.address):
+                return _fail(host, f"it is no endpoint of cluster {host.cluster} any more")
+            self._found_in = cluster.source
         subchannel = self._lease_from(cluster.pool).subchannel
         if subchannel.state is Connectivity.TRANSIENT_FAILURE:
             return _fail(host, subchannel.error.message if subchannel.error is not None else "it cannot be reached")

@@ -18,7 +18,7 @@ import trio
 from trxds.core.metadata import EMPTY, Metadata
 from trxds.core.observe import CallStarted
 from trxds.core.status import RpcError, Status, StatusCode
-from trxds.resolver.method_config import NO_METHOD_CONFIG, HedgingPolicy
+from trxds.resolver.method_config import NO_METHOD_CONFIG, HedgingPolicy, RouteMirrors
 from trxds.session_affinity.first_call import FirstCall
 from trxds.session_affinity.session import SessionView
 from trxds.transport.compression import compress
@@ -169,9 +169,12 @@ class Rpc:
         problem = None if failed is None else await self._recover(failed)
         # Only a call that has found a host is copied, as in Envoy, and its later attempts are not.
         if problem is None:
-            session_headers = self._session.cookies.metadata.header_names if self._session is not None else ()
-            config.mirrors.copy_call(route.args, request, settings, scope, session_headers)
+            self._begin_copies(config.mirrors)
         return problem
+
+    def _begin_copies(self, mirrors: RouteMirrors) -> None:
+        session_headers = self._session.cookies.metadata.header_names if self._session is not None else ()
+        mirrors.copy_call(self._route.args, self._request, self._settings, self.scope, session_headers)
 
     async def reopen(self) -> Status | None:
         """Open a stream for the next attempt, or return the status with which the call failed."""
