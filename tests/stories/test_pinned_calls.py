@@ -9,7 +9,7 @@ from support.mirroring import shadowed
 from support.plain import hosts_in_memory
 from support.resolvers import ROUND_ROBIN, TARGET, Feed, settled
 
-from trxds import Connectivity, CookieAffinity, RpcError, StatusCode
+from trxds import CallObserver, Connectivity, CookieAffinity, Observer, RpcError, StatusCode
 from trxds.client.hosts import ClusterInUse
 from trxds.resolvers import Endpoint
 from trxds.testing import resources as xds
@@ -354,6 +354,28 @@ async def test_a_pinned_call_passes_the_interceptors(autojump_clock):
         last = (await listed(channel))[-1]
         assert await ask(last, channel) == last.address
     assert noted == [METHOD]
+
+
+async def test_observers_get_the_cluster_of_the_host_and_not_that_of_the_route(autojump_clock):
+    class Notes(Observer, CallObserver):
+        def call(self, call):
+            return self
+
+        def routed(self, cluster, hedged):
+            seen.append((cluster, hedged))
+
+    seen = []
+    async with Mesh.run(2) as mesh:
+        for name, address in zip(("cart", "other"), mesh.hosts, strict=True):
+            mesh.cluster(name)
+            mesh.endpoints(name, [address])
+        mesh.route(xds.route("other", prefix="/other/"), xds.route("cart"))
+        async with mesh.channel() as channel:
+            hosts = await listed(channel)
+            with channel.observed_by(Notes()):
+                for host in hosts:
+                    assert await ask(host, channel) == host.address
+    assert sorted(seen) == [("cart", False), ("other", False)]
 
 
 async def test_a_pinned_call_is_not_copied_to_a_mirror_cluster(autojump_clock):

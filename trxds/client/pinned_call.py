@@ -23,6 +23,7 @@ from trxds.resolver.method_config import HedgingPolicy, RouteMirrors
 
 from .attempt import Attempt
 from .call_settings import CallSettings
+from .call_telemetry import CallTelemetry
 from .channel_state import ChannelState
 from .dataplane import DataPlane
 from .hosts import Host, find_cluster
@@ -66,6 +67,10 @@ class PinnedRpc(Rpc):
         self.attempt = attempt = self._new_attempt()
         failed = await attempt.start(self.scope, self.on_headers)
         return None if failed is None else await self._recover(failed)
+
+    def _record_route(self, telemetry: CallTelemetry) -> None:
+        # Neither the cluster that the route drew nor its hedging is this call's.
+        telemetry.record_route(self._host.cluster, False)
 
     def _begin_copies(self, mirrors: RouteMirrors) -> None:
         """Copy nothing: a pinned call goes to its host and nowhere else."""

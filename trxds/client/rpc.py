@@ -152,7 +152,7 @@ class Rpc:
         if config is not NO_METHOD_CONFIG:
             self._settings = self._settings.limited_by(config)
         if self._telemetry is not None:
-            self._telemetry.record_route(route.args.cluster, config.hedging is not None)
+            self._record_route(self._telemetry)
         settings = self._settings
         if isinstance(request, bytes) and (route.filters or settings.encoding or len(request) > settings.max_send_size):
             outgoing = self.outgoing(request)
@@ -171,6 +171,9 @@ class Rpc:
         if problem is None:
             self._begin_copies(config.mirrors)
         return problem
+
+    def _record_route(self, telemetry: CallTelemetry) -> None:
+        telemetry.record_route(self._route.args.cluster, self._route.config.hedging is not None)
 
     def _begin_copies(self, mirrors: RouteMirrors) -> None:
         session_headers = self._session.cookies.metadata.header_names if self._session is not None else ()
