@@ -19,11 +19,10 @@ from trxds.core.metadata import Metadata
 from trxds.core.status import Status, unavailable
 from trxds.lb.interfaces import Lease, SubchannelPoolInterface
 from trxds.lb.pick import QUEUE, Complete, Fail, Override, PickArgs, PickResult
-from trxds.resolver.method_config import HedgingPolicy, RouteMirrors
+from trxds.resolver.method_config import HedgingPolicy
 
 from .attempt import Attempt
 from .call_settings import CallSettings
-from .call_telemetry import CallTelemetry
 from .channel_state import ChannelState
 from .dataplane import DataPlane
 from .hosts import Host, find_cluster
@@ -37,6 +36,7 @@ _LOOK_AGAIN = 1.0  # seconds
 class PinnedRpc(Rpc):
     """An RPC to one host. It belongs to no session, takes no cookie, and is neither hedged nor copied (mirroring)."""
 
+    is_pinned = True
     __slots__ = ("_host", "_pinned")
 
     def __init__(
@@ -58,6 +58,8 @@ class PinnedRpc(Rpc):
         assert route is not None
         # The session filter, which has run by now, does not choose the host.
         route.args.cluster, route.args.override = self._host.cluster, None
+        if self._telemetry is not None and self.attempt is None:
+            self._telemetry.record_route(self._host.cluster, False)
         attempt = super()._new_attempt(number, refusals, transparent)
         attempt.channel = self._pinned
         return attempt
@@ -67,13 +69,6 @@ class PinnedRpc(Rpc):
         self.attempt = attempt = self._new_attempt()
         failed = await attempt.start(self.scope, self.on_headers)
         return None if failed is None else await self._recover(failed)
-
-    def _record_route(self, telemetry: CallTelemetry) -> None:
-        # Neither the cluster that the route drew nor its hedging is this call's.
-        telemetry.record_route(self._host.cluster, False)
-
-    def _begin_copies(self, mirrors: RouteMirrors) -> None:
-        """Copy nothing: a pinned call goes to its host and nowhere else."""
 
     def close(self) -> None:
         super().close()

@@ -11,14 +11,14 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import trio
 
 from trxds.core.metadata import EMPTY, Metadata
 from trxds.core.observe import CallStarted
 from trxds.core.status import RpcError, Status, StatusCode
-from trxds.resolver.method_config import NO_METHOD_CONFIG, HedgingPolicy, RouteMirrors
+from trxds.resolver.method_config import NO_METHOD_CONFIG, HedgingPolicy
 from trxds.session_affinity.first_call import FirstCall
 from trxds.session_affinity.session import SessionView
 from trxds.transport.compression import compress
@@ -46,6 +46,7 @@ _GRACE = 0.1
 class Rpc:
     """An `Rpc` is one RPC over all its attempts. `close` must be called, whatever happens; it is synchronous."""
 
+    is_pinned: ClassVar[bool] = False  # to one host
     __slots__ = (
         "_channel",
         "_first",
@@ -151,8 +152,8 @@ class Rpc:
                 return problem
         if config is not NO_METHOD_CONFIG:
             self._settings = self._settings.limited_by(config)
-        if self._telemetry is not None:
-            self._record_route(self._telemetry)
+        if self._telemetry is not None and not self.is_pinned:
+            self._telemetry.record_route(route.args.cluster, config.hedging is not None)
         settings = self._settings
         if isinstance(request, bytes) and (route.filters or settings.encoding or len(request) > settings.max_send_size):
             outgoing = self.outgoing(request)
@@ -164,20 +165,14 @@ class Rpc:
             return await self._hedge(config.hedging)
         self.attempt = attempt = self._new_attempt()
         failed = await attempt.start(scope, self.on_headers)
-        if config.mirrors is None:
+        if config.mirrors is None or self.is_pinned:
             return None if failed is None else await self._recover(failed)
         problem = None if failed is None else await self._recover(failed)
         # Only a call that has found a host is copied, as in Envoy, and its later attempts are not.
         if problem is None:
-            self._begin_copies(config.mirrors)
+            session_headers = self._session.cookies.metadata.header_names if self._session is not None else ()
+            config.mirrors.copy_call(route.args, request, settings, scope, session_headers)
         return problem
-
-    def _record_route(self, telemetry: CallTelemetry) -> None:
-        telemetry.record_route(self._route.args.cluster, self._route.config.hedging is not None)
-
-    def _begin_copies(self, mirrors: RouteMirrors) -> None:
-        session_headers = self._session.cookies.metadata.header_names if self._session is not None else ()
-        mirrors.copy_call(self._route.args, self._request, self._settings, self.scope, session_headers)
 
     async def reopen(self) -> Status | None:
         """Open a stream for the next attempt, or return the status with which the call failed."""
