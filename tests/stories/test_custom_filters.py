@@ -76,7 +76,7 @@ async def test_a_filter_sees_the_drawn_cluster_and_switches_to_another_of_the_ro
 
     async with Mesh.run(2) as mesh:
         listen(mesh, "blue")
-        mesh.route({"green": 99, "blue": 1})
+        mesh.route({"green": 999_999, "blue": 1})  # so that chance gives green
         for name, host in zip(("green", "blue"), mesh.hosts, strict=True):
             mesh.cluster(name)
             mesh.endpoints(name, [host])
