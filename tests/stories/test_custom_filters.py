@@ -76,7 +76,7 @@ async def test_a_filter_sees_the_drawn_cluster_and_switches_to_another_of_the_ro
 
     async with Mesh.run(2) as mesh:
         listen(mesh, "blue")
-        mesh.route({"green": 99, "blue": 1})
+        mesh.route({"green": 999_999, "blue": 1})  # so that chance gives green
         for name, host in zip(("green", "blue"), mesh.hosts, strict=True):
             mesh.cluster(name)
             mesh.endpoints(name, [host])
@@ -400,3 +400,26 @@ async def test_a_filter_with_nothing_to_do_costs_its_calls_nothing(autojump_cloc
             await ask(channel)
             explanation = await channel.explain(METHOD)
             assert explanation.filters == ()
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        (Override("10.0.1.2:50051"), "addresses of an Override are a tuple"),
+        (Override(["10.0.1.2:50051"]), "addresses of an Override are a tuple"),
+        ("10.0.1.2:50051", "call.override is Override("),
+    ],
+)
+async def test_an_override_that_cannot_be_carried_out_fails_the_call_and_names_the_filter(
+    override, says, autojump_clock, caplog
+):
+    def start(call):
+        call.override = override
+
+    async with Mesh.run(2, sessions=False) as mesh:
+        listen(mesh, "pins")
+        async with mesh.channel(http_filters=own(start)) as channel:
+            status = await failure(channel)
+    assert status.code is StatusCode.INTERNAL
+    assert 'the filter "pins" (Starts) raised an exception' in status.message
+    assert says in caplog.text

@@ -528,6 +528,10 @@ async def test_other_targets_are_resolved_as_ever(autojump_clock):
         (7, "an endpoint is a trxds.resolvers.Endpoint, or an address as text, not 7"),
         (Endpoint("10.0.0.1:443"), r'addresses is a tuple such as \("10.0.0.1:443",\)'),
         (Endpoint(("10.0.0.1:443",), weight=0), "weight is a whole number from 1, not 0"),
+        (Endpoint(("10.0.0.1:443",), hostname=None), "endpoint 10.0.0.1:443: hostname is a text, not None"),
+        (Endpoint(("10.0.0.1:443",), hash_key=5), "hash_key is a text, not 5"),
+        (Endpoint(("10.0.0.1:443",), attributes=["a"]), "attributes is a mapping, not list"),
+        (Endpoint(("10.0.0.1:443",), proxy="10.0.0.9:3128"), "only EDS can give a host a proxy .* leave proxy out"),
         (Endpoint(("10.0.0.1:443",), health="DRAINING"), "health is a HealthStatus, not 'DRAINING'"),
     ],
 )

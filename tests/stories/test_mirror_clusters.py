@@ -10,7 +10,7 @@ from support.outliers import EJECTION
 from support.sessions import answer
 
 import trxds
-from trxds import Mirroring, StatusCode
+from trxds import CallCredentials, Connectivity, Mirroring, StatusCode
 from trxds.testing import resources as xds
 
 
@@ -185,3 +185,31 @@ async def test_outlier_detection_of_the_mirror_cluster_counts_copies(autojump_cl
         await settled()
         assert len(made.shadow.calls) == before
         assert made.notes.all[-1].status.code is StatusCode.OK
+
+
+async def test_a_copy_that_waits_for_a_host_does_not_keep_the_channel_awake(autojump_clock):
+    async with shadowed(idle_timeout=4) as made:
+        made.mesh.network.black_hole("10.0.2.9:50051")
+        made.mesh.endpoints("shadow", ["10.0.2.9:50051"])
+        await ask(made.channel)
+        await trio.sleep(6)
+        assert made.channel.state is Connectivity.IDLE
+        [note] = made.notes.all
+        assert (note.result, note.status.code) == ("not_sent", StatusCode.UNAVAILABLE)
+
+
+async def test_a_copy_whose_credentials_come_when_the_channel_is_idle_is_not_sent(autojump_clock, caplog):
+    asked = []
+
+    async def token(call):
+        asked.append(call)
+        await trio.sleep(10 if len(asked) > 1 else 0)
+        return [("token", "1")]
+
+    credentials = CallCredentials(token, allow_insecure=True)
+    async with shadowed(mirroring=Mirroring(credentials=True), call_credentials=credentials, idle_timeout=4) as made:
+        await ask(made.channel)
+        await trio.sleep(15)
+        assert made.channel.state is Connectivity.IDLE
+        assert made.notes.results == ["not_sent"]
+    assert "please report it" not in caplog.text

@@ -5,10 +5,12 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 from support.mesh import METHOD, Mesh, method, spread
+from support.mirroring import shadowed
 from support.plain import hosts_in_memory
 from support.resolvers import ROUND_ROBIN, TARGET, Feed, settled
 
-from trxds import Connectivity, CookieAffinity, RpcError, StatusCode
+from trxds import CallObserver, Connectivity, CookieAffinity, Observer, RpcError, StatusCode
+from trxds.client.hosts import ClusterInUse
 from trxds.filters import FilterCall, FilterType
 from trxds.resolvers import Endpoint
 from trxds.testing import resources as xds
@@ -107,6 +109,18 @@ async def test_a_watch_goes_on_with_hosts_that_come_change_and_leave(autojump_cl
         feed.push(Endpoint((one,), weight=2))
         gone = await anext(hosts)
         assert (gone.address, gone.has_left) == (two, True)
+
+
+async def test_a_watch_that_waits_for_the_first_configuration_ends_with_the_channel(autojump_clock):
+    found = []
+
+    async def watch(channel):
+        found.append([host async for host in channel.hosts(watch=True)])
+
+    async with trio.open_nursery() as nursery, plain(target=TARGET, resolvers={"my": Feed().resolve}) as (_, channel):
+        nursery.start_soon(watch, channel)
+        await settled()
+    assert found == [[]]
 
 
 async def test_a_watch_ends_with_the_channel_and_does_not_keep_it_awake(autojump_clock):
@@ -366,6 +380,51 @@ async def test_a_pinned_call_passes_the_interceptors(autojump_clock):
         last = (await listed(channel))[-1]
         assert await ask(last, channel) == last.address
     assert noted == [METHOD]
+
+
+async def test_observers_get_the_cluster_of_the_host_and_not_that_of_the_route(autojump_clock):
+    class Notes(Observer, CallObserver):
+        def call(self, call):
+            return self
+
+        def routed(self, cluster, hedged):
+            seen.append((cluster, hedged))
+
+    seen = []
+    async with Mesh.run(2) as mesh:
+        for name, address in zip(("cart", "other"), mesh.hosts, strict=True):
+            mesh.cluster(name)
+            mesh.endpoints(name, [address])
+        mesh.route(xds.route("other", prefix="/other/"), xds.route("cart"))
+        async with mesh.channel() as channel:
+            hosts = await listed(channel)
+            with channel.observed_by(Notes()):
+                for host in hosts:
+                    assert await ask(host, channel) == host.address
+    assert sorted(seen) == [("cart", False), ("other", False)]
+
+
+async def test_a_pinned_call_is_not_copied_to_a_mirror_cluster(autojump_clock):
+    async with shadowed() as made:
+        host = next(host for host in await listed(made.channel) if host.cluster == "cart")
+        assert await ask(host, made.channel) == host.address
+        await settled()
+        assert made.notes.all == []
+        await method(made.channel)(b"")
+        await settled()
+        assert made.notes.results == ["completed"]
+
+
+async def test_a_waiting_pinned_call_does_not_search_ten_thousand_hosts_again(autojump_clock, monkeypatch):
+    searches = []
+    search = ClusterInUse.has
+    monkeypatch.setattr(ClusterInUse, "has", lambda self, address: searches.append(address) or search(self, address))
+    async with plain() as (mesh, channel):
+        last = (await listed(channel))[-1]
+        mesh.network.refuse(last.address)
+        with pytest.raises(RpcError):
+            await ask(last, channel, wait_for_ready=True, timeout=60)
+    assert searches == [last.address]
 
 
 async def test_other_calls_of_the_method_are_not_pinned(autojump_clock):

@@ -44,8 +44,13 @@ class Channel(MethodFactory, ChannelView):
     async def hosts(self, *, watch: bool = False) -> AsyncIterator[trxds.Host]:
         """Return an async iterator of the present hosts, and with `watch` of changes; see `trxds.Channel.hosts`."""
         step = NextValue(self._hand_over, partial(anext, self._channel.hosts(watch=watch), None))
-        while (host := await step.take()) is not None:
-            yield host
+        try:
+            while (host := await step.take()) is not None:
+                yield host
+        except Exception:
+            # A watch ends with its channel, as in Trio: a step that waits then, or begins later, raises.
+            if not (watch and self._hand_over.trio.closed):
+                raise
 
     async def try_to_connect(self) -> None:
         """Make the channel connect without a call, if it is IDLE."""

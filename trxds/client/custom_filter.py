@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 
 from trxds.core import metadata as md
 from trxds.core.status import Status, StatusCode
-from trxds.lb.pick import PickArgs
+from trxds.lb.pick import Override, PickArgs
 from trxds.resolver.pick_outcomes import FilterStep
 from trxds.resources import protos
 from trxds.resources.custom_filter import (
@@ -204,10 +204,11 @@ class CheckedFilter:
 class _Before:
     """A call as it came to a filter."""
 
-    __slots__ = ("_cluster", "_metadata", "_path")
+    __slots__ = ("_cluster", "_metadata", "_override", "_path")
 
     def __init__(self, call: PickArgs) -> None:
         self._path, self._metadata, self._cluster = call.path, call.metadata, call.cluster
+        self._override = call.override
 
     def check_changes(self, call: PickArgs) -> None:
         """Check the filter's changes; make its pairs `Metadata`."""
@@ -217,9 +218,23 @@ class _Before:
             raise ValueError(f"a filter cannot change the path to {call.path!r}: the route was chosen by it")
         if call.cluster != self._cluster and not (call.route and call.route.allows_cluster(call.cluster)):
             raise ValueError(f"{call.cluster!r} is no cluster of the call's route")
+        if call.override is not self._override:
+            _check_override(call.override)
 
     def restore(self, call: PickArgs) -> None:
         call.path, call.metadata, call.cluster = self._path, self._metadata, self._cluster
+        call.override = self._override
+
+
+def _check_override(override: object) -> None:
+    # A text alone would be a sequence of addresses of one letter each, of which no host has one.
+    if override is None:
+        return
+    if not isinstance(override, Override):
+        raise TypeError(f'call.override is Override(("10.0.0.1:443",)) or None, not {override!r}')
+    addresses: object = override.addresses
+    if not isinstance(addresses, tuple) or not all(isinstance(each, str) for each in addresses):
+        raise TypeError(f'addresses of an Override are a tuple such as ("10.0.0.1:443",), not {addresses!r}')
 
 
 def _checked(result: object) -> FilterResult:

@@ -17,7 +17,7 @@ from trxds.lb.pick import Picker
 from trxds.lb.policy_node import Node
 from trxds.resolver.config_selector import ErrorSelector
 from trxds.resolver.snapshot import AggregateConfig, ClusterConfig, ClusterEntries
-from trxds.resources.endpoint import Endpoint, LocalityId
+from trxds.resources.endpoint import Endpoint, Locality, LocalityId
 
 from .channel_state import ChannelState
 
@@ -54,7 +54,8 @@ class Host:
 class ClusterInUse:
     """A cluster as the running policies have it: its endpoints, its picker, and the pool with its security.
 
-    `overrides` says that the picker can be told a host (`Override.pinned`).
+    `overrides` says that the picker can be told a host (`Override.pinned`). `source` is the same object until the
+    endpoints change.
     """
 
     name: str
@@ -62,7 +63,17 @@ class ClusterInUse:
     picker: Picker | None
     pool: SubchannelPoolInterface
     overrides: bool
-    endpoints: tuple[tuple[int, LocalityId, Endpoint], ...]
+    source: tuple[tuple[Locality, ...], ...] | Endpoints  # by priority, or all of a target
+
+    @property
+    def endpoints(self) -> Iterator[tuple[int, LocalityId, Endpoint]]:
+        """Yield each endpoint with its priority and locality."""
+        if isinstance(self.source, Endpoints):
+            yield from ((0, LocalityId(), endpoint) for endpoint in self.source)
+            return
+        for number, localities in enumerate(self.source):
+            for locality in localities:
+                yield from ((number, locality.id, endpoint) for endpoint in locality.endpoints)
 
     def hosts(self) -> Iterator[Host]:
         """Yield the cluster's hosts, in the order of its configuration."""
@@ -117,8 +128,7 @@ def find_cluster(root: Node, target: str, name: str, aggregate: str) -> ClusterI
     """Return the cluster, which may be a leaf of an aggregate; None if no policy has it at present."""
     entries = root.endpoints
     if isinstance(entries, Endpoints):
-        known = tuple((0, LocalityId(), endpoint) for endpoint in entries)
-        return _cluster(root, target, "", known) if name == target else None
+        return _cluster(root, target, "", entries) if name == target else None
     if not isinstance(entries, ClusterEntries):
         return None
     config = next((leaf for leaf in entries.leaves(aggregate or name) if leaf.cluster.name == name), None)
@@ -128,23 +138,17 @@ def find_cluster(root: Node, target: str, name: str, aggregate: str) -> ClusterI
     if config is None or node is None:
         return None
     priorities = config.endpoints.priorities if config.endpoints is not None else ()
-    endpoints = tuple(
-        (number, locality.id, endpoint)
-        for number, localities in enumerate(priorities)
-        for locality in localities
-        for endpoint in locality.endpoints
-    )
-    return _cluster(node, name, aggregate, endpoints)
+    return _cluster(node, name, aggregate, priorities)
 
 
 def _cluster(
-    top: Node, name: str, aggregate: str, endpoints: tuple[tuple[int, LocalityId, Endpoint], ...]
+    top: Node, name: str, aggregate: str, source: tuple[tuple[Locality, ...], ...] | Endpoints
 ) -> ClusterInUse:
     # The pool of override_host's node is the one with the cluster's security: cluster_impl above it adds that.
     node: Node | None = top
     while node is not None and node.policy_name != OverrideHostConfig.policy:
         node = _child(node, "")
-    return ClusterInUse(name, aggregate, top.picker, (node or top).pool, node is not None, endpoints)
+    return ClusterInUse(name, aggregate, top.picker, (node or top).pool, node is not None, source)
 
 
 def _child(node: Node | None, name: str) -> Node | None:
@@ -179,7 +183,12 @@ class HostIterator:
         if self._unread is None:
             if lifecycle.closed:
                 raise lifecycle.not_open_error()
-            selector, tree = await data_plane.wait_settled()
+            try:
+                selector, tree = await data_plane.wait_settled()
+            except RpcError:
+                if not (self._watch and lifecycle.closed):
+                    raise
+                raise StopAsyncIteration from None
             if isinstance(selector, ErrorSelector) and not self._watch:
                 raise RpcError(selector.status)
             self._unread = self._news(tree)

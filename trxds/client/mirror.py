@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 import trio
 
 from trxds.core.lifetime import Hold
-from trxds.core.status import RpcError, Status
+from trxds.core.status import RpcError, Status, StatusCode, unavailable
 from trxds.transport.client_stream import ClientStream
 
 from .attempt import Attempt
 from .call_scope import CallScope
+from .dataplane import DataPlane, LiveDataPlane
 
 _log = logging.getLogger("trxds.client")
+
+_IDLE = unavailable("the channel is IDLE, and a copy is no reason to connect")
 
 
 class MirrorOwner(Protocol):
@@ -33,6 +38,35 @@ class MirrorOwner(Protocol):
 
     def ended(self, mirror: Mirror, result: str, status: Status | None) -> None:
         """Count a copy no longer, and report its result; none if the channel has closed."""
+
+
+class MirrorPlane:
+    """The data plane as copies see it: one that waits ends when the channel becomes IDLE, and does not wake it."""
+
+    def __init__(self, live: LiveDataPlane) -> None:
+        self._live = live
+
+    @property
+    def current(self) -> DataPlane:
+        """Return the data plane in force; raises `RpcError` while the channel is IDLE."""
+        current = self._live.current
+        if current is None:
+            raise RpcError(_IDLE)
+        return current
+
+    async def wait_for_change(self, plane: DataPlane) -> DataPlane:
+        """Wait until the data plane is not `plane`; raises `RpcError` if there is none then."""
+        await self._live.wait_for_news(plane)
+        return self.current
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorChannel:
+    """The channel as copies with one `:authority` see it."""
+
+    authority: str
+    now: Callable[[], float]
+    data_plane: MirrorPlane
 
 
 class Mirror:
@@ -99,7 +133,9 @@ class Mirror:
             result, status = await self._run()
         except RpcError as error:
             if not self._owner.is_closed:
-                result, status = self._reason or "timeout", None if self._reason else error.status
+                late = error.status.code is StatusCode.DEADLINE_EXCEEDED
+                result = self._reason or ("timeout" if late else "not_sent")
+                status = None if self._reason else error.status
         except Exception:
             # A copy must not harm the channel. When the channel closes, it ends with any other error.
             if not self._owner.is_closed:
@@ -114,9 +150,6 @@ class Mirror:
     async def _run(self) -> tuple[str, Status | None]:
         if self._reason:
             return self._reason, None
-        # None: the channel has become IDLE since, and a copy is no reason to connect.
-        if self._attempt.channel.data_plane.current is None:
-            return "not_sent", None
         failed = await self._attempt.start(self._scope, _ignore_headers)
         if failed is not None:
             return "not_sent", failed.status

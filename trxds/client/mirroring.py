@@ -11,7 +11,6 @@ import logging
 import math
 import re
 from collections.abc import Collection
-from copy import copy
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -31,7 +30,7 @@ from .attempt import Attempt
 from .call_scope import CallScope
 from .call_settings import CallSettings
 from .channel_state import ChannelState
-from .mirror import Mirror
+from .mirror import Mirror, MirrorChannel, MirrorPlane
 from .replay_buffer import ReplayBuffer
 
 _log = logging.getLogger("trxds.client")
@@ -90,7 +89,7 @@ class Mirrors:
         self.under_way = 0
         self.bytes_held = 0
         self._random = random
-        self._states: dict[str, ChannelState] = {}  # by the authority of copies
+        self._channels: dict[str, MirrorChannel] = {}  # by the authority of copies
         self._logged: set[tuple[str, str]] = set()
         self._new, self._begun = trio.open_memory_channel[Mirror](math.inf)  # bounded by `max_calls`
 
@@ -114,13 +113,13 @@ class Mirrors:
         """Return whether a call is among that share of a million."""
         return share >= MILLION or self._random.randrange(MILLION) < share
 
-    def state_for(self, authority: str) -> ChannelState:
-        """Return the channel's state for copies with that `:authority`."""
-        state = self._states.get(authority)
-        if state is None:
-            state = self._states[authority] = copy(self.state)
-            state.authority = authority
-        return state
+    def channel_for(self, authority: str) -> MirrorChannel:
+        """Return the channel for copies with that `:authority`."""
+        channel = self._channels.get(authority)
+        if channel is None:
+            plane = MirrorPlane(self.state.data_plane)
+            channel = self._channels[authority] = MirrorChannel(authority, self.state.now, plane)
+        return channel
 
     def take(self, cluster: str, size: int) -> bool:
         """Take a place, and bytes, for one more copy; False, and it is reported, if there is no room."""
@@ -226,7 +225,7 @@ class RouteMirrors:
             authority=settings.authority or policy.authority,
         )
         attempt = Attempt(
-            mirrors.state_for(mirror_authority(mirrors.state.authority, policy)),
+            mirrors.channel_for(mirror_authority(mirrors.state.authority, policy)),
             # No route and no override: a copy has no session, and takes the host that the policies choose.
             PickArgs(args.path, metadata, None, cluster, hash=args.hash),
             settings,

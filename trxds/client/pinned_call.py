@@ -34,8 +34,9 @@ _LOOK_AGAIN = 1.0  # seconds
 
 
 class PinnedRpc(Rpc):
-    """An RPC to one host. It belongs to no session, takes no cookie, and is not hedged."""
+    """An RPC to one host. It belongs to no session, takes no cookie, and is neither hedged nor copied (mirroring)."""
 
+    is_pinned = True
     __slots__ = ("_host", "_pinned")
 
     def __init__(
@@ -57,6 +58,8 @@ class PinnedRpc(Rpc):
         assert route is not None
         # The session filter, which has run by now, does not choose the host.
         route.args.cluster, route.args.override = self._host.cluster, None
+        if self._telemetry is not None and self.attempt is None:
+            self._telemetry.record_route(self._host.cluster, False)
         attempt = super()._new_attempt(number, refusals, transparent)
         attempt.channel = self._pinned
         return attempt
@@ -86,6 +89,7 @@ class PinnedChannel:
         self._queue: ConflatingQueue[Any] = ConflatingQueue()
         self._lease: Lease | None = None
         self._pool: SubchannelPoolInterface | None = None
+        self._found_in: object = None  # the endpoints that have the host
 
     @property
     def data_plane(self) -> PinnedChannel:
@@ -115,8 +119,11 @@ class PinnedChannel:
         cluster = find_cluster(tree, self._channel.lifecycle.target, host.cluster, host.aggregate)
         if cluster is None:
             return _fail(host, f"no policy has cluster {host.cluster} any more")
-        if not cluster.has(host.address):
-            return _fail(host, f"it is no endpoint of cluster {host.cluster} any more")
+        # A cluster may have ten thousand endpoints, and a call that waits picks again and again.
+        if cluster.source is not self._found_in:
+            if not cluster.has(host.address):
+                return _fail(host, f"it is no endpoint of cluster {host.cluster} any more")
+            self._found_in = cluster.source
         subchannel = self._lease_from(cluster.pool).subchannel
         if subchannel.state is Connectivity.TRANSIENT_FAILURE:
             return _fail(host, subchannel.error.message if subchannel.error is not None else "it cannot be reached")

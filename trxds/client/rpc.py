@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import trio
 
@@ -46,6 +46,7 @@ _GRACE = 0.1
 class Rpc:
     """An `Rpc` is one RPC over all its attempts. `close` must be called, whatever happens; it is synchronous."""
 
+    is_pinned: ClassVar[bool] = False  # to one host
     __slots__ = (
         "_channel",
         "_first",
@@ -151,7 +152,7 @@ class Rpc:
                 return problem
         if config is not NO_METHOD_CONFIG:
             self._settings = self._settings.limited_by(config)
-        if self._telemetry is not None:
+        if self._telemetry is not None and not self.is_pinned:
             self._telemetry.record_route(route.args.cluster, config.hedging is not None)
         settings = self._settings
         if isinstance(request, bytes) and (route.filters or settings.encoding or len(request) > settings.max_send_size):
@@ -164,7 +165,7 @@ class Rpc:
             return await self._hedge(config.hedging)
         self.attempt = attempt = self._new_attempt()
         failed = await attempt.start(scope, self.on_headers)
-        if config.mirrors is None:
+        if config.mirrors is None or self.is_pinned:
             return None if failed is None else await self._recover(failed)
         problem = None if failed is None else await self._recover(failed)
         # Only a call that has found a host is copied, as in Envoy, and its later attempts are not.

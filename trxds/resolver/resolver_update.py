@@ -88,6 +88,7 @@ def _checked_endpoint(endpoint: Endpoint | str) -> Endpoint:
         raise TypeError(f"an endpoint is a trxds.resolvers.Endpoint, or an address as text, not {endpoint!r}")
     addresses = _checked_addresses(endpoint.addresses)
     _check_fields(addresses[0], endpoint.health, endpoint.weight)
+    _check_more_fields(addresses[0], endpoint)
     return endpoint if addresses == endpoint.addresses else replace(endpoint, addresses=addresses)
 
 
@@ -102,6 +103,19 @@ def _check_fields(address: str, health: object, weight: object) -> None:
         raise TypeError(f"endpoint {address}: health is a HealthStatus, not {health!r}")
     if isinstance(weight, bool) or not isinstance(weight, int) or not 1 <= weight <= UINT32_MAX:
         raise ValueError(f"endpoint {address}: weight is a whole number from 1, not {weight!r}")
+
+
+def _check_more_fields(address: str, endpoint: Endpoint) -> None:
+    for name in ("hostname", "hash_key"):
+        value = getattr(endpoint, name)
+        if not isinstance(value, str):
+            raise TypeError(f"endpoint {address}: {name} is a text, not {value!r}")
+    attributes: object = endpoint.attributes
+    if not isinstance(attributes, Mapping):
+        raise TypeError(f"endpoint {address}: attributes is a mapping, not {type(attributes).__name__}")
+    if endpoint.proxy:
+        # Without this error the host would be reached directly, and nobody would notice.
+        raise ValueError(f"endpoint {address}: only EDS can give a host a proxy (A86); leave proxy out")
 
 
 def _checked_address(text: object) -> str:

@@ -36,8 +36,13 @@ class Channel(MethodFactory, ChannelView):
     def hosts(self, *, watch: bool = False) -> Iterator[trxds.Host]:
         """Return an iterator of the present hosts, and with `watch` of changes; see `trxds.Channel.hosts`."""
         hosts = self._hand_over.channel.hosts(watch=watch)
-        while (host := self._hand_over.wait(partial(anext, hosts, None))) is not None:
-            yield host
+        try:
+            while (host := self._hand_over.wait(partial(anext, hosts, None))) is not None:
+                yield host
+        except Exception:
+            # A watch ends with its channel, as in Trio: a step that waits then, or begins later, raises.
+            if not (watch and self._hand_over.closed):
+                raise
 
     def try_to_connect(self) -> None:
         """Make the channel connect without a call, if it is IDLE."""
