@@ -108,7 +108,29 @@ async def test_the_snapshot_has_endpoints_with_their_health_status(autojump_cloc
             "addresses": [mesh.hosts[0]],
             "fair_share": 0.5,
             "security": "",
+            "hostname": "",
+            "proxy": "",
         }
+
+
+async def test_an_endpoint_shows_its_own_name_and_the_proxy_that_leads_to_it(autojump_clock, monkeypatch):
+    monkeypatch.setenv("GRPC_EXPERIMENTAL_XDS_HTTP_CONNECT", "true")
+    proxy = {
+        "@type": "type.googleapis.com/envoy.config.core.v3.Address",
+        "socket_address": {"address": "10.9.9.9", "port_value": 3128},
+    }
+    async with watched() as (mesh, _, eyes):
+        locality = xds.locality(*mesh.hosts, zone="z0")
+        locality["lb_endpoints"][0]["endpoint"]["hostname"] = "cart-1.example"
+        locality["metadata"] = {"typed_filter_metadata": {"envoy.http11_proxy_transport_socket.proxy_address": proxy}}
+        mesh.endpoints("cart", locality)
+        name = f"shop/cart/{mesh.hosts[0]}"
+        await eyes.see(
+            lambda state: (
+                (row := state["endpoints"].get(name)) is not None
+                and (row["hostname"], row["proxy"]) == ("cart-1.example", "10.9.9.9:3128")
+            )
+        )
 
 
 async def test_a_draining_endpoint_has_no_fair_share_and_the_others_have_it_all(autojump_clock):

@@ -27,6 +27,7 @@ class _Place(NamedTuple):
     locality: str
     weight: int
     endpoints: Sequence[Endpoint]
+    proxy: str = ""  # of those that have none of their own
 
 
 @dataclass(slots=True)
@@ -93,6 +94,8 @@ def _row(
         "addresses": list(addresses),
         "fair_share": round(fair_share, 4),
         "security": "" if host is None else host.security,
+        "hostname": endpoint.hostname,
+        "proxy": endpoint.proxy or at.proxy,
     }
 
 
@@ -138,7 +141,7 @@ def _begun(
         case ClusterEntry(cluster=ClusterConfig(its, assignment)):
             priorities = assignment.priorities if assignment is not None else ()
             places = [
-                _Place(number, place(locality.id), locality.weight, locality.endpoints)
+                _Place(number, place(locality.id), locality.weight, locality.endpoints, locality.proxy)
                 for number, localities in enumerate(priorities)
                 for locality in localities
             ]

@@ -101,6 +101,8 @@ class EndpointRow(TypedDict):
     addresses: list[str]  # all of them
     fair_share: float  # of its cluster's sessions, from 0 to 1, if they were spread evenly
     security: str  # what TLS verifies its host by; empty without TLS
+    hostname: str  # the endpoint's own, for `:authority` (A81) and server names (A101)
+    proxy: str  # the address of the HTTP CONNECT proxy that leads to it (A86), or empty
 
 
 class ConnectionRow(TypedDict):
