@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import struct
+from time import perf_counter
 
 import trio
 from measure import METHOD, PAYLOAD, Orders, metered, orders
@@ -101,21 +102,23 @@ async def main(ordered: Orders) -> None:
     stream = await trio.open_tcp_stream(host, int(port))
     hand = ByHand(stream, ordered.target, alone=ordered.concurrency == 1)
 
-    async def caller(count: int) -> None:
+    async def caller(count: int, latencies: list[float]) -> None:
         for _ in range(count):
+            began = perf_counter()
             await hand.call()
+            latencies.append(perf_counter() - began)
 
-    async def everyone(total: int) -> None:
+    async def everyone(total: int, latencies: list[float]) -> None:
         async with trio.open_nursery() as nursery:
             for share in ordered.shares(total):
-                nursery.start_soon(caller, share)
+                nursery.start_soon(caller, share, latencies)
 
     async with trio.open_nursery() as around:
         around.start_soon(hand.read)
         around.start_soon(hand.write)
-        await everyone(ordered.warmup)
-        with metered(ordered.count):
-            await everyone(ordered.count)
+        await everyone(ordered.warmup, [])
+        with metered(ordered.count) as latencies:
+            await everyone(ordered.count, latencies)
         around.cancel_scope.cancel()
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import grpc
-from measure import METHOD, PAYLOAD, cookie_in, metered, orders
+from asyncio_calls import make_calls
+from measure import METHOD, PAYLOAD, cookie_in, orders
 
 ORDERS = orders()
 
@@ -16,17 +18,7 @@ async def main() -> None:
         first = echo(PAYLOAD, wait_for_ready=True)
         await first
         metadata = cookie_in(await first.initial_metadata()) if ORDERS.cookie else []
-
-        async def caller(count: int) -> None:
-            for _ in range(count):
-                await echo(PAYLOAD, metadata=metadata)
-
-        async def everyone(total: int) -> None:
-            await asyncio.gather(*(caller(share) for share in ORDERS.shares(total)))
-
-        await everyone(ORDERS.warmup)
-        with metered(ORDERS.count):
-            await everyone(ORDERS.count)
+        await make_calls(ORDERS, partial(echo, PAYLOAD, metadata=metadata))
 
 
 asyncio.run(main())

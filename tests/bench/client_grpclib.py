@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
+from asyncio_calls import make_calls
 from grpclib.client import Channel, UnaryUnaryMethod
 from grpclib.encoding.base import CodecBase
-from measure import METHOD, PAYLOAD, metered, orders
+from measure import METHOD, PAYLOAD, orders
 
 ORDERS = orders()
 
@@ -25,17 +27,7 @@ async def main() -> None:
     host, _, port = ORDERS.target.rpartition(":")
     async with Channel(host, int(port), codec=RawBytes()) as channel:
         echo = UnaryUnaryMethod(channel, METHOD, bytes, bytes)
-
-        async def caller(count: int) -> None:
-            for _ in range(count):
-                await echo(PAYLOAD)
-
-        async def everyone(total: int) -> None:
-            await asyncio.gather(*(caller(share) for share in ORDERS.shares(total)))
-
-        await everyone(ORDERS.warmup)
-        with metered(ORDERS.count):
-            await everyone(ORDERS.count)
+        await make_calls(ORDERS, partial(echo, PAYLOAD))
 
 
 asyncio.run(main())

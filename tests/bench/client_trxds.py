@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import perf_counter
+
 import trio
 from measure import METHOD, PAYLOAD, cookie_in, metered, orders
 
@@ -27,18 +29,20 @@ async def main() -> None:
             if ORDERS.cookie:
                 metadata = cookie_in(call.initial_metadata)
 
-        async def caller(count: int) -> None:
+        async def caller(count: int, latencies: list[float]) -> None:
             for _ in range(count):
+                began = perf_counter()
                 await echo(PAYLOAD, metadata=metadata)
+                latencies.append(perf_counter() - began)
 
-        async def everyone(total: int) -> None:
+        async def everyone(total: int, latencies: list[float]) -> None:
             async with trio.open_nursery() as nursery:
                 for share in ORDERS.shares(total):
-                    nursery.start_soon(caller, share)
+                    nursery.start_soon(caller, share, latencies)
 
-        await everyone(ORDERS.warmup)
-        with metered(ORDERS.count):
-            await everyone(ORDERS.count)
+        await everyone(ORDERS.warmup, [])
+        with metered(ORDERS.count) as latencies:
+            await everyone(ORDERS.count, latencies)
 
 
 trio.run(main)

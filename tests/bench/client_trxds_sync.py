@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
+from time import perf_counter
 
 from measure import METHOD, PAYLOAD, cookie_in, metered, orders
 
@@ -18,16 +20,18 @@ with trxds.sync.open_channel(ORDERS.target) as channel, ThreadPoolExecutor(ORDER
         if ORDERS.cookie:
             metadata = cookie_in(call.initial_metadata)
 
-    def caller(count: int) -> None:
+    def caller(count: int, latencies: list[float]) -> None:
         for _ in range(count):
+            began = perf_counter()
             echo(PAYLOAD, metadata=metadata)
+            latencies.append(perf_counter() - began)
 
-    def everyone(total: int) -> None:
+    def everyone(total: int, latencies: list[float]) -> None:
         if ORDERS.concurrency == 1:
-            caller(total)
+            caller(total, latencies)
         else:
-            list(threads.map(caller, ORDERS.shares(total)))
+            list(threads.map(caller, ORDERS.shares(total), repeat(latencies)))
 
-    everyone(ORDERS.warmup)
-    with metered(ORDERS.count):
-        everyone(ORDERS.count)
+    everyone(ORDERS.warmup, [])
+    with metered(ORDERS.count) as latencies:
+        everyone(ORDERS.count, latencies)

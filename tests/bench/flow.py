@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from statistics import median
 from typing import TypeAlias
 
+import cores
 from process import HERE, child
 
 Figures: TypeAlias = dict[str, float]
@@ -28,38 +29,45 @@ ROUND_TRIPS = (0.0, 0.010, 0.050)  # seconds
 KINDS = {"echo": "1 MiB both ways", "count": "100 bytes in a stream"}
 
 
-def print_flow(rounds: int, *, small: bool = False) -> None:
+def print_flow(rounds: int, *, small: bool = False) -> dict[str, dict[str, list[Figures]]]:
+    """Print the table; returns all runs."""
+    found = {}
     print(METHOD_TEXT.format(rounds=rounds))
     times = {"echo": 2, "count": 50} if small else {"echo": 30, "count": 10_000}
     print(f"{'':49} CPU µs   of grpcio's      wall µs   of grpcio's")
-    with child("flow_server.py") as server:
+    with child("flow_server.py", core=cores.SERVER) as server:
         for round_trip in ROUND_TRIPS[: 2 if small else None]:
             with ExitStack() as stack:
                 address = server.address
                 if round_trip:
-                    distance = child("flow_distance.py", address, str(round_trip / 2))
+                    distance = child("flow_distance.py", address, str(round_trip / 2), core=cores.SERVER)
                     address = stack.enter_context(distance).address
                 for kind, count in times.items():
-                    print_rows(measure(address, kind, count, rounds), f"{KINDS[kind]}, {round_trip * 1000:g} ms away")
+                    where = f"{KINDS[kind]}, {round_trip * 1000:g} ms away"
+                    found[where] = measure(address, kind, count, rounds)
+                    print_rows(found[where], where)
+    return found
 
 
-def measure(address: str, kind: str, count: int, rounds: int) -> dict[str, Figures]:
-    """Medians, by client; they take turns."""
+def measure(address: str, kind: str, count: int, rounds: int) -> dict[str, list[Figures]]:
+    """By client; they take turns."""
     runs: dict[str, list[Figures]] = {name: [] for name in CLIENTS}
     for _ in range(rounds):
         for name, client in CLIENTS.items():
             runs[name].append(run(client, address, kind, count))
-    return {name: {what: median(each[what] for each in found) for what in found[0]} for name, found in runs.items()}
+    return runs
 
 
 def run(client: str, address: str, kind: str, count: int) -> Figures:
     command = [sys.executable, str(HERE / client), address, kind, str(count)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=120, check=True)
+    with cores.children_on(cores.CLIENT):
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=120, check=True)
     figures: Figures = json.loads(done.stdout)
     return figures
 
 
-def print_rows(figures: Mapping[str, Figures], where: str) -> None:
+def print_rows(runs: Mapping[str, list[Figures]], where: str) -> None:
+    figures = {name: {what: median(run[what] for run in each) for what in each[0]} for name, each in runs.items()}
     theirs = figures[YARDSTICK]
     for name, ours in figures.items():
         line = f"{where:34} {name:11}"

@@ -30,13 +30,18 @@ def measured(name: str, calls: int, *, lean: bool) -> Cost:
         gc.enable()
 
 
-def print_hostile(calls: int = 1000, names: tuple[str, ...] = tuple(KINDS)) -> None:
+def print_hostile(calls: int = 1000, names: tuple[str, ...] = tuple(KINDS)) -> dict[str, dict[str, float]]:
+    """Print the table; returns its seconds of CPU."""
+    found = {}
     print(METHOD_TEXT.format(calls=calls))
     for lean in (True, False):
         print(f"\n{'lean engine' if lean else 'h2':44} {'1 call':>9} {f'{calls:,}':>9} {'step':>7}")
         for name in names:
             alone, many = (measured(name, count, lean=lean) for count in (1, calls))
             print(f"{name:44} {alone.total * 1e3:9.1f} {many.total * 1e3:9.1f} {many.longest * 1e3:7.1f}", flush=True)
+            engine = "lean" if lean else "h2"
+            found[f"{name}, {engine}"] = {"alone": alone.total, "many": many.total, "longest": many.longest}
+    return found
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What reading in the caller's task saves a lone call (docs/adr/0006), beside a grpc-go server and grpcio's.
+"""What reading in the caller's task saves a lone call (docs/adr/0007), beside a grpc-go server and grpcio's.
 
 python tests/bench/inline_read.py [--rounds 20] [--count 2000]
 
@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import cores
 import trio
 
 import trxds
@@ -28,7 +29,6 @@ from trxds.transport.inline_read import InlineReads
 
 HERE = Path(__file__).parent
 GO_BACKEND = HERE.parent.parent / ".peers" / "go" / "backend"
-CLIENT_CORE, SERVER_CORE = 0, 1
 PAYLOAD = b"\x12\x64" + b"x" * 100  # as a Payload, its body is 100 bytes
 REQUEST = b"\x10\x64\x1a\x66" + PAYLOAD  # as a SimpleRequest, which asks for as many
 
@@ -53,8 +53,8 @@ async def client(address: str, method: str, count: int) -> None:
 @contextmanager
 def server(command: list[str]) -> Iterator[str]:
     """Its address; it has a core of its own."""
-    running = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    os.sched_setaffinity(running.pid, {SERVER_CORE})
+    with cores.children_on(cores.SERVER):
+        running = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         assert running.stdout is not None
         line = running.stdout.readline().strip()
@@ -67,9 +67,9 @@ def server(command: list[str]) -> Iterator[str]:
 def measure(address: str, method: str, count: int, inline: bool) -> dict[str, float]:
     """One run in a fresh process."""
     orders = json.dumps({"address": address, "method": method, "count": count, "inline": inline})
-    done = subprocess.run(
-        [sys.executable, __file__, orders], stdout=subprocess.PIPE, text=True, timeout=120, check=True
-    )
+    command = [sys.executable, __file__, orders]
+    with cores.children_on(cores.CLIENT):
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=120, check=True)
     found: dict[str, float] = json.loads(done.stdout)
     return found
 
@@ -109,7 +109,6 @@ def main() -> None:
 if __name__ == "__main__":
     if len(sys.argv) > 1 and sys.argv[1].startswith("{"):
         orders = json.loads(sys.argv[1])
-        os.sched_setaffinity(0, {CLIENT_CORE})
         if not orders["inline"]:
             # The runs without it, in a process of their own.
             InlineReads.may_delegate = lambda self, last_opened: False  # type: ignore[method-assign]

@@ -46,10 +46,18 @@ def cookie_in(metadata: object) -> list[tuple[str, str]]:
 
 
 @contextmanager
-def metered(count: int) -> Iterator[None]:
-    """Print CPU (user + system of this process, all threads) and wall time in microseconds per RPC."""
+def metered(count: int) -> Iterator[list[float]]:
+    """Print microseconds per RPC: CPU (user + system of this process, all threads), and wall time.
+
+    With the seconds that each RPC took in the list, p50 and p99 as well.
+    """
+    latencies: list[float] = []
     before, began = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
-    yield
+    yield latencies
     after, ended = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
     cpu = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
-    print(json.dumps({"cpu": cpu / count * 1e6, "wall": (ended - began) / count * 1e6}), flush=True)
+    found = {"cpu": cpu / count, "wall": (ended - began) / count}
+    if latencies:
+        latencies.sort()
+        found |= {f"p{percent}": latencies[(len(latencies) - 1) * percent // 100] for percent in (50, 99)}
+    print(json.dumps({name: seconds * 1e6 for name, seconds in found.items()}), flush=True)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import TypeAlias
+
+import cores
 
 HERE = Path(__file__).parent
+Run: TypeAlias = dict[str, float]
 
 
 class Process:
@@ -31,13 +37,20 @@ class Process:
             raise SystemExit(f"{' '.join(map(str, self._running.args))} ended")  # type: ignore[arg-type]
         return answer
 
+    def cpu(self) -> float | None:
+        """Seconds of user and system time so far, of all its threads, where the system has a clock of them."""
+        if sys.platform != "linux":
+            return None
+        return time.clock_gettime(~self._running.pid << 3 | 2)  # as clock_getcpuclockid(3) makes it of the id
+
 
 @contextmanager
-def child(*command: str, environ: Mapping[str, str] | None = None) -> Iterator[Process]:
+def program(*command: str, environ: Mapping[str, str] | None = None, core: int | None = None) -> Iterator[Process]:
     """Ends with us."""
-    running = subprocess.Popen(
-        [sys.executable, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=HERE, env=environ
-    )
+    with cores.children_on(core):
+        running = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=HERE, env=environ
+        )
     process = Process(running, "")
     try:
         process.address = process.listen().split()[-1]
@@ -45,3 +58,28 @@ def child(*command: str, environ: Mapping[str, str] | None = None) -> Iterator[P
     finally:
         running.kill()
         running.communicate()
+
+
+def child(
+    *command: str, environ: Mapping[str, str] | None = None, core: int | None = None
+) -> AbstractContextManager[Process]:
+    """The same for a script, or a module, in this Python."""
+    return program(sys.executable, *command, environ=environ, core=core)
+
+
+def run_client(command: tuple[str, ...], orders: Mapping[str, object], environ: Mapping[str, str] | None = None) -> Run:
+    """Run a client of measure.py to its end, on the clients' core; its answer."""
+    with cores.children_on(cores.CLIENT):
+        running = subprocess.Popen(
+            [*command, json.dumps(orders)], stdout=subprocess.PIPE, text=True, cwd=HERE, env=environ
+        )
+    with running:
+        try:
+            answer, _ = running.communicate(timeout=120)
+        except BaseException:
+            running.kill()
+            raise
+    if running.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with {running.returncode}")
+    found: Run = json.loads(answer)
+    return found

@@ -1,6 +1,6 @@
 """What a mesh of many clusters costs in each of the two protocols of ADS: all of it, and a small change to it.
 
-make bench        or        python tests/bench/protocols.py [--rounds 3] [--small]
+make bench        or        python tests/bench/protocols.py [--rounds 7] [--small]
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import statistics
 from collections import defaultdict
 from dataclasses import dataclass
 
+import cores
 from process import child
 from scale import SMALL
 from scale_runs import Readings, Sizes, one_of_many, stage
@@ -43,7 +44,7 @@ ROWS = (("all of it, from open", "cold"), ("one endpoint replaced", "endpoint"),
 def measure(rounds: int, sizes: Sizes) -> dict[str, list[Readings]]:
     """The readings of each client."""
     found: dict[str, list[Readings]] = defaultdict(list)
-    with child("server.py", "0.0.0.0") as server:
+    with child("server.py", "0.0.0.0", core=cores.SERVER) as server:
         for _ in range(rounds):
             for client in CLIENTS:
                 with stage(client.script, (), server.address, "", client.features) as at:
@@ -57,18 +58,20 @@ def figure(runs: list[Readings], row: str) -> str:
     return f"{cpu:9.1f} ms {size:8.1f} KB"
 
 
-def print_protocols(rounds: int, sizes: Sizes) -> None:
+def print_protocols(rounds: int, sizes: Sizes) -> dict[str, list[Readings]]:
+    """Print the table; returns all readings."""
     about = {"endpoints": sizes.idle_endpoints, "clusters": sizes.clusters, "changes": sizes.changes}
     print(METHOD_TEXT.format(rounds=rounds, **about))
     found = measure(rounds, sizes)
     print(f"{'':22}{''.join(f'{client.name:>24}' for client in CLIENTS)}")
     for title, row in ROWS:
         print(f"{title:22}{''.join(f'{figure(found[client.name], row):>24}' for client in CLIENTS)}", flush=True)
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--small", action="store_true", help="small numbers of everything, to see that it runs")
     options = parser.parse_args()
     print_protocols(options.rounds, SMALL if options.small else Sizes())

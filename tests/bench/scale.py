@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 
+import cores
 from process import child
 from scale_runs import (
     Readings,
@@ -98,7 +99,10 @@ def rows(sizes: Sizes) -> list[Row]:
 def measure(rounds: int, sizes: Sizes) -> dict[str, dict[str, list[float]]]:
     """By client and by reading."""
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    with child("server.py", "0.0.0.0") as server, child("scale_echo.py") as echo:
+    with (
+        child("server.py", "0.0.0.0", core=cores.SERVER) as server,
+        child("scale_echo.py", core=cores.SERVER) as echo,
+    ):
         for _ in range(rounds):
             for client, scenario in RUNS:
                 with stage(client.script, client.arguments, server.address, echo.address) as at:
@@ -128,12 +132,14 @@ def print_row(row: Row, ours: Mapping[str, list[float]], theirs: Mapping[str, li
     print(line, flush=True)
 
 
-def print_scale(rounds: int, sizes: Sizes) -> None:
+def print_scale(rounds: int, sizes: Sizes) -> dict[str, dict[str, list[float]]]:
+    """Print the table; returns all readings."""
     print(METHOD_TEXT.format(rounds=rounds))
     found = measure(rounds, sizes)
     print(f"{'':57} {'trxds':>8} {'':17} {'grpcio':>8} {'ratio':>8} {'budget':>8}")
     for row in rows(sizes):
         print_row(row, found[TRXDS.name], found[GRPCIO.name])
+    return found
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import cores
 from process import Process, child
 
 from trxds.testing import resources as xds
@@ -67,9 +68,10 @@ class Stage:
 def stage(
     script: str, arguments: tuple[str, ...], host: str, echo: str, features: tuple[str, ...] = ()
 ) -> Iterator[Stage]:
-    with child("scale_plane.py") as plane:
+    with child("scale_plane.py", core=cores.SERVER) as plane:
         bootstrap = json.dumps(xds.bootstrap(plane.address, node="bench", features=[*features]))
-        with child(script, *arguments, environ={**os.environ, "GRPC_XDS_BOOTSTRAP_CONFIG": bootstrap}) as client:
+        environ = {**os.environ, "GRPC_XDS_BOOTSTRAP_CONFIG": bootstrap}
+        with child(script, *arguments, environ=environ, core=cores.CLIENT) as client:
             yield Stage(plane, client, host, echo)
 
 
@@ -104,6 +106,11 @@ def idle_addresses(count: int) -> list[str]:
     return [f"10.{n >> 16 & 255}.{n >> 8 & 255}.{n & 255}:50051" for n in range(count)]
 
 
+def loopback_addresses(at: Stage, count: int) -> list[str]:
+    """All of them lead to the one server."""
+    return [f"127.1.{n // 250}.{n % 250 + 1}:{at.port}" for n in range(count)]
+
+
 # -- scenarios
 
 
@@ -136,7 +143,7 @@ def idle_endpoints(at: Stage, sizes: Sizes) -> Readings:
 
 def ready_endpoints(at: Stage, sizes: Sizes) -> Readings:
     """All in 127.0.0.0/8, so that one server is them all."""
-    return _ready(at, [f"127.1.{n // 250}.{n % 250 + 1}:{at.port}" for n in range(sizes.ready_endpoints)])
+    return _ready(at, loopback_addresses(at, sizes.ready_endpoints))
 
 
 def ready_in_memory(at: Stage, sizes: Sizes) -> Readings:
@@ -154,6 +161,24 @@ def _ready(at: Stage, addresses: list[str]) -> Readings:
         "ready memory": (after["memory"] - before["memory"]) / len(addresses),
         **steps(after, of="ready "),
     }
+
+
+def memory_of_idle(at: Stage, count: int) -> float:
+    """Bytes that so many endpoints add that nobody calls."""
+    return _added_memory(at, xds.cluster("big") | {"lb_policy": "RING_HASH"}, idle_addresses(count))
+
+
+def memory_of_ready(at: Stage, count: int) -> float:
+    """Bytes that so many connected endpoints add."""
+    return _added_memory(at, xds.cluster("big"), loopback_addresses(at, count))
+
+
+def _added_memory(at: Stage, cluster: dict[str, Any], addresses: list[str]) -> float:
+    at.put(mesh(at))
+    at.read("open")
+    before = at.settled()
+    at.put([*mesh(at, cluster), many("big", addresses)])
+    return at.settled()["memory"] - before["memory"]
 
 
 def clusters(at: Stage, sizes: Sizes) -> Readings:

@@ -12,15 +12,19 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON
 
 from trxds import AttemptObserver, CallObserver, CallStarted, Observer, Telemetry
 from trxds.otel import telemetry
+from trxds.otel.instruments import RECEIVED, SENT
 
 ROWS = {
     "nobody": "nobody",
     "observer": "an idle observer",
     "metrics": "metrics",
+    "no-sizes": "metrics without sizes",
     "spans": "spans",
+    "unsampled": "spans, none sampled",
     "both": "metrics and spans",
 }
 
@@ -57,10 +61,11 @@ def watching(what: str) -> tuple[Telemetry, ...]:
         return ()
     if what == "observer":
         return (_Looking(),)
-    tracer = TracerProvider(shutdown_on_exit=False)
+    tracer = TracerProvider(sampler=ALWAYS_OFF if what == "unsampled" else ALWAYS_ON, shutdown_on_exit=False)
     tracer.add_span_processor(SimpleSpanProcessor(_Dropped()))
     meter = MeterProvider([InMemoryMetricReader()], shutdown_on_exit=False)
     return telemetry(
-        meter_provider=meter if what in {"metrics", "both"} else None,
-        tracer_provider=tracer if what in {"spans", "both"} else None,
+        meter_provider=meter if what in {"metrics", "no-sizes", "both"} else None,
+        tracer_provider=tracer if what in {"spans", "unsampled", "both"} else None,
+        disable=[SENT.name, RECEIVED.name] if what == "no-sizes" else [],
     )
