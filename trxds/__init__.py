@@ -10,6 +10,7 @@ environment has `TRXDS_LOG=xds,lb`.
 
 import logging
 import os
+from typing import TYPE_CHECKING
 
 from trxds.client.call import Call
 from trxds.client.call_credentials import AuthContext, CallCredentials
@@ -24,7 +25,6 @@ from trxds.client.method_types import StreamStream, StreamUnary, UnaryStream, Un
 from trxds.client.mirroring import Mirroring
 from trxds.client.session import BoundCalls, Session, SessionPool
 from trxds.client.session_event_stream import SessionEvents
-from trxds.client.shared_xds_client import SharedXdsClient, open_xds_client
 from trxds.client.stub import MethodFactory, Stub
 from trxds.core.connectivity import Connectivity
 from trxds.core.log_setup import set_up_logging
@@ -46,6 +46,9 @@ from trxds.session_affinity.session_events import (
 from trxds.session_affinity.session_hosts import CookieKey, SessionHost
 from trxds.session_affinity.session_token import SessionTokenError
 from trxds.transport.compression import Compression
+
+if TYPE_CHECKING:
+    from trxds.client.shared_xds_client import SharedXdsClient, open_xds_client
 
 __version__ = VERSION
 
@@ -111,3 +114,18 @@ __all__ = [
     "tls",
     "xds_credentials",
 ]
+
+
+if not TYPE_CHECKING:  # with it, type checkers would accept any name of this module
+
+    def __getattr__(name: str) -> object:
+        """Import the xDS client with the first of its names: channels without a control plane do not need it."""
+        if name in ("SharedXdsClient", "open_xds_client"):
+            from trxds.client import shared_xds_client
+
+            return getattr(shared_xds_client, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

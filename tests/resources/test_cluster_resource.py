@@ -10,6 +10,7 @@ from envoy.extensions.load_balancing_policies.maglev.v3 import maglev_pb2  # noq
 from trxds.resources.cluster import Cluster, LoadReporting
 from trxds.resources.discovery import Eds
 from trxds.resources.endpoint import HealthStatus
+from trxds.resources.experiments import Experiments
 from trxds.resources.lb_policy import WrrLocality
 from trxds.resources.leaf_policy import LbPolicyConfig, RoundRobin
 from trxds.resources.types import CDS, ParseContext
@@ -154,7 +155,7 @@ def test_override_statuses_are_those_grpc_knows(read: Any, statuses: list[str], 
 @pytest.mark.parametrize("statuses", [["HEALTHY", "DRAINING"], ["HEALTHY"], []])
 def test_override_statuses_are_not_read_without_session_affinity(read: Any, statuses: list[str]) -> None:
     resource = cds(common_lb_config={"override_host_status": {"statuses": statuses}})
-    off = ParseContext(override_host=False)
+    off = ParseContext(experiments=Experiments(override_host=False))
     assert cluster(read, resource, off) == cluster(read, cds(), off)
 
 
@@ -210,7 +211,8 @@ def test_the_connections_of_a_host_are_the_first_per_host_threshold_of_default_p
     read: Any, thresholds: list[dict[str, Any]], number: int | None
 ) -> None:
     resource = cds(circuit_breakers={"per_host_thresholds": thresholds})
-    assert cluster(read, resource, ParseContext(connection_scaling=True)).max_connections == number
+    context = ParseContext(experiments=Experiments(connection_scaling=True))
+    assert cluster(read, resource, context).max_connections == number
 
 
 def test_load_is_reported_to_the_server_that_says_self(read: Any) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Aggregate, Eds, LogicalDns
+from trxds.resources.experiments import Experiments
 from trxds.resources.lb_policy import WRR_LOCALITY
 from trxds.resources.types import CDS, ParseContext
 from trxds.testing import resources as xds
@@ -105,5 +106,5 @@ def test_the_policy_of_an_aggregate_is_not_validated(read: Any, policy: str) -> 
 
 @pytest.mark.parametrize(("policy", "imposed"), [("ROUND_ROBIN", WRR_LOCALITY), ("CLUSTER_PROVIDED", None)])
 def test_an_aggregates_policy_is_read_with_the_behaviour_before_a75(read: Any, policy: str, imposed: Any) -> None:
-    found = cluster(read, xds.aggregate("a", "b", lb_policy=policy), aggregate_lb_policy=True)
+    found = cluster(read, xds.aggregate("a", "b", lb_policy=policy), experiments=Experiments(aggregate_lb_policy=True))
     assert found.discovery == Aggregate(("b",), imposed)

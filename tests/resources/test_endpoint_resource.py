@@ -19,6 +19,7 @@ from trxds.resources.endpoint import (
     Locality,
     LocalityId,
 )
+from trxds.resources.experiments import Experiments
 from trxds.resources.types import EDS, ParseContext
 
 BIG = 2**32 - 1
@@ -211,7 +212,7 @@ def test_draining_is_kept_for_session_affinity_only(read: Any) -> None:
     resource = eds(locality(host("10.0.0.1", health_status="DRAINING")))
     (endpoint,) = assignment(read, resource).priorities[0][0].endpoints
     assert endpoint.health is HealthStatus.DRAINING
-    switched_off = assignment(read, resource, ParseContext(override_host=False))
+    switched_off = assignment(read, resource, ParseContext(experiments=Experiments(override_host=False)))
     assert switched_off.priorities[0][0].endpoints == ()
 
 

@@ -10,6 +10,7 @@ from envoy.extensions.filters.http.cors.v3 import cors_pb2  # noqa: F401 its typ
 from envoy.extensions.filters.http.rbac.v3 import rbac_pb2  # noqa: F401
 from envoy.extensions.http.stateful_session.envelope.v3 import envelope_pb2  # noqa: F401
 
+from trxds.resources.experiments import Experiments
 from trxds.resources.filter_config import FilterConfig, HttpFilterType
 from trxds.resources.filters import HTTP_FILTERS, HttpFilter, RouterConfig, registry
 from trxds.resources.listener import Listener
@@ -278,7 +279,7 @@ def test_a_disabled_filter_is_marked(read: Any) -> None:
 
 
 def test_the_session_filter_is_unknown_without_session_affinity(read: Any) -> None:
-    off = ParseContext(override_host=False)
+    off = ParseContext(experiments=Experiments(override_host=False))
     assert "unsupported filter type" in read(LDS, lds(http_filter("session", SESSION)), off).errors[0]
     assert configs(read, http_filter("session", SESSION, is_optional=True), context=off) == []
 

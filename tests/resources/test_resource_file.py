@@ -191,3 +191,12 @@ def test_aliases_that_grow_without_end_are_a_problem_and_cost_no_time() -> None:
     text = "\n".join([*lines, "    filter_metadata:", "      bomb:", *(f"        {line}" for line in bomb)])
     (problem,) = read_resource_file(text).problems
     assert (problem.line, problem.message) == (1, "has more than 1,000,000 values, with its aliases written out")
+
+
+def test_no_connections_to_a_host_are_refused_as_by_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    breakers = {"per_host_thresholds": [{"max_connections": 0}]}
+    text = json.dumps([{**cluster("a"), "circuit_breakers": breakers}])
+    (remark, *_) = read_resource_file(text).remarks
+    assert "circuit_breakers.per_host_thresholds[0].max_connections" in str(remark)
+    monkeypatch.setenv("GRPC_EXPERIMENTAL_XDS_MAX_CONCURRENT_STREAMS_CONNECTION_SCALING", "false")
+    assert not any("refuse" in str(remark) for remark in read_resource_file(text).remarks)

@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+import ast
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from envoy.extensions.filters.http.rbac.v3.rbac_pb2 import RBAC, RBACPerRoute
+from google.protobuf.message import Message
 
 import trxds.resources
-from trxds.resources import protos
+from trxds.resources import generated_messages, protos
 from trxds.resources.cluster import Cluster
+from trxds.resources.filters import HTTP_FILTERS
+from trxds.resources.lb_policy import LB_POLICIES
 from trxds.resources.types import CDS, EDS, LDS, RDS, RESOURCE_TYPES, ParseContext, Parsed, unwrap
 
 CLUSTER = protos.Cluster(
@@ -114,6 +120,22 @@ def test_packing_gives_the_same_bytes_each_time() -> None:
     assert len({protos.pack(message).value for _ in range(5)}) == 1
 
 
+def test_names_of_messages_that_are_written_as_text_are_those_of_messages() -> None:
+    room = Path(trxds.resources.__file__).parent
+    texts = {
+        node.value
+        for path in room.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    written = {each for each in texts if re.fullmatch(r"(envoy|udpa|xds)(\.\w+)+\.v\d\w*\.[A-Z]\w+", each)}
+    # RBAC is known by its names only, because it is a server's filter.
+    classes = *vars(generated_messages).values(), RBAC, RBACPerRoute
+    messages = {protos.type_name(each) for each in classes if isinstance(each, type) and issubclass(each, Message)}
+    assert len(written) > 10
+    assert written | LB_POLICIES.keys() | HTTP_FILTERS.keys() <= messages
+
+
 def test_generated_code_is_imported_by_one_file_of_a_room() -> None:
     room = Path(trxds.resources.__file__).parent
     importers = [
@@ -122,4 +144,4 @@ def test_generated_code_is_imported_by_one_file_of_a_room() -> None:
         for line in path.read_text().splitlines()
         if line.startswith(("from envoy", "import envoy", "from xds.", "from udpa."))
     ]
-    assert set(importers) == {"admin/protos.py", "resources/protos.py"}
+    assert set(importers) == {"admin/protos.py", "resources/generated_messages.py"}

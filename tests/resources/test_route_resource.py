@@ -9,6 +9,7 @@ import pytest
 
 from trxds.core.status import StatusCode
 from trxds.resources import protos
+from trxds.resources.experiments import Experiments
 from trxds.resources.filter_config import FilterConfig
 from trxds.resources.hash_policy import ChannelIdHash, HeaderHash
 from trxds.resources.matchers import Contains, Exact, HeaderMatch, Pattern, Prefix, Present, Range, Suffix
@@ -391,7 +392,8 @@ def test_a_route_without_a_retry_policy_has_its_virtual_hosts(read: Any) -> None
 def test_auto_host_rewrite_is_read_from_a_trusted_server_only(read: Any) -> None:
     entry = to(auto_host_rewrite=True)
     assert not action_of(read, entry).auto_host_rewrite
-    trusted = ParseContext(server_features=frozenset({"trusted_xds_server"}), authority_rewrite=True)
+    rewrite = Experiments(authority_rewrite=True)
+    trusted = ParseContext(server_features=frozenset({"trusted_xds_server"}), experiments=rewrite)
     assert action_of(read, entry, trusted).auto_host_rewrite
     assert not action_of(read, to(), trusted).auto_host_rewrite
 

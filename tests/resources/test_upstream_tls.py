@@ -170,7 +170,14 @@ def test_a_name_to_send_has_255_characters_at_most() -> None:
 
 @pytest.mark.parametrize(
     ("auto", "hostname", "sent"),
-    [(False, "own", "sni"), (True, "own", "own"), (True, "own:8080", "own"), (True, "", "sni")],
+    [
+        (False, "own", "sni"),
+        (True, "own", "own"),
+        (True, "own:8080", "own"),
+        (True, "[fd00::1]:8080", "fd00::1"),
+        (True, "fd00::1", "fd00::1"),
+        (True, "", "sni"),
+    ],
 )
 def test_an_endpoints_own_name_goes_first_if_it_may(auto: bool, hostname: str, sent: str) -> None:
     assert UpstreamTls("mesh", sni="sni", auto_sni=auto).for_host(hostname) == UpstreamTls("mesh", sni=sent)

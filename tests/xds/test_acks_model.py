@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
+from trxds.core.resource_update import ResourceUpdate
 from trxds.resources.types import CDS, EDS, RESOURCE_TYPES, Parsed, ResourceType
 from trxds.xds.ads_stream_state import AdsStreamState
 from trxds.xds.authority import Authority
 from trxds.xds.bootstrap import Node, ServerConfig
 from trxds.xds.discovery_response import ParsedResource, ParsedResponse
 from trxds.xds.resource import Changes
-from trxds.xds.resource_update import ResourceUpdate
 
 SCHEDULES = int(os.environ.get("SCHEDULES", "600"))
 

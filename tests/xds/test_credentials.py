@@ -19,6 +19,7 @@ import trio.testing
 import trustme
 
 from trxds.core.conflating_queue import ConflatingQueue
+from trxds.core.resource_update import ResourceUpdate
 from trxds.core.status import BootstrapError
 from trxds.resources.types import LDS, ParseContext
 from trxds.testing import ManagementServer, MemoryNetwork, resources, serve
@@ -29,7 +30,6 @@ from trxds.xds import channel_credentials
 from trxds.xds.authorization import fetch_authorization, read_token
 from trxds.xds.bootstrap import Bootstrap, ServerConfig, parse
 from trxds.xds.channel_credentials import GoogleDefault, JwtTokenFile
-from trxds.xds.resource_update import ResourceUpdate
 from trxds.xds.xds_client import XdsClient
 
 PLANE = "plane.example:443"

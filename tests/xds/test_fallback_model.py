@@ -10,13 +10,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from trxds.core.resource_update import ResourceUpdate
 from trxds.resources.types import EDS, Parsed
 from trxds.xds.ads_stream_state import AdsStreamState
 from trxds.xds.authority import Authority
 from trxds.xds.bootstrap import Node, ServerConfig
 from trxds.xds.discovery_response import ParsedResource, ParsedResponse
 from trxds.xds.resource import CacheState, Changes
-from trxds.xds.resource_update import ResourceUpdate
 
 pytestmark = pytest.mark.slow
 

@@ -2,13 +2,13 @@
 
 import pytest
 
+from trxds.core.resource_update import ResourceUpdate
 from trxds.core.status import unavailable
 from trxds.resources.cluster import Cluster, LoadReporting
 from trxds.resources.discovery import Eds
 from trxds.resources.types import CDS, LDS
 from trxds.xds.bootstrap import ServerConfig
 from trxds.xds.lrs_servers import LrsServers
-from trxds.xds.resource_update import ResourceUpdate
 
 ONE, OTHER = ServerConfig("one:1"), ServerConfig("other:1")
 

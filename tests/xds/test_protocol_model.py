@@ -16,6 +16,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from trxds.core.resource_update import ResourceUpdate
 from trxds.core.status import StatusCode
 from trxds.resources.cooperative_parse import run_at_once
 from trxds.resources.types import CDS, EDS, RESOURCE_TYPES, ParseContext, Parsed, ResourceType
@@ -27,7 +28,6 @@ from trxds.xds.discovery_request import ProtocolVariant
 from trxds.xds.discovery_response import ParsedResource, ParsedResponse, ResourceError, UnknownResponse
 from trxds.xds.resource import Changes
 from trxds.xds.resource_error_policy import NOT_FOUND, PERMISSION_DENIED, resource_error_policy
-from trxds.xds.resource_update import ResourceUpdate
 from trxds.xds.sotw import SotwProtocol
 
 pytestmark = pytest.mark.slow

@@ -7,9 +7,10 @@ type as readily, and the server would misread it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, cast
 
-from google.protobuf.message import Message
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
 
 Serialize: TypeAlias = Callable[[Any], bytes]
 Deserialize: TypeAlias = Callable[[bytes], Any]
@@ -31,7 +32,7 @@ def deserializer(kind: type[Message] | Deserialize | None) -> Deserialize:
     """Return the function from the bytes of a reply to the caller's object; see `serializer`."""
     if kind is None or kind is bytes:
         return _to_bytes
-    if isinstance(kind, type) and issubclass(kind, Message):
+    if is_message(kind):
         return cast(Deserialize, kind.FromString)
     return cast(Deserialize, kind)
 
@@ -43,14 +44,19 @@ def _to_bytes(message: bytes | bytearray | memoryview) -> bytes:
 
 def is_message(kind: object) -> TypeGuard[type[Message]]:
     """Return whether `kind` is a protobuf class."""
-    return isinstance(kind, type) and issubclass(kind, Message)
+    if not isinstance(kind, type):
+        return False
+    # Imported late: a program that sends bytes does not need protobuf.
+    from google.protobuf.message import Message
+
+    return issubclass(kind, Message)
 
 
 def _with_type_check(expected: type | tuple[type, ...], name: str, path: str, serialize: Serialize) -> Serialize:
     def checked(message: Any) -> bytes:
         if not isinstance(message, expected):
             actual = type(message)
-            actual_name = actual.DESCRIPTOR.full_name if isinstance(message, Message) else actual.__name__
+            actual_name = actual.DESCRIPTOR.full_name if is_message(actual) else actual.__name__
             raise TypeError(f"{path} takes {name}, not {actual_name}")
         return serialize(message)
 

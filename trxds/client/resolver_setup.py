@@ -13,8 +13,8 @@ from trxds.lb.configs import OverrideHostConfig
 from trxds.lb.custom_policy import PolicyType
 from trxds.lb.load_report.load_store import LoadStore
 from trxds.lb.registry import BUILT_IN
+from trxds.resolver.resolver_result_handler import ResolverResultHandler
 from trxds.resolver.service_config import RetryThrottling
-from trxds.resolver.xds_resolver import ResolverResultHandler
 from trxds.transport.certificates import CertificateFiles
 
 from .background_services import Services
@@ -92,14 +92,6 @@ class ResolverSetup:
     sticky_aggregates: bool = False
     http_filters: HttpFilters = field(default_factory=dict)
     canonical_target: str = ""
-
-
-OVERRIDE_HOST_VARIABLE = "GRPC_EXPERIMENTAL_XDS_ENABLE_OVERRIDE_HOST"
-
-
-def is_override_host_enabled(environ: Mapping[str, str]) -> bool:
-    """Return whether session affinity by xDS is switched on, as it is by default (A55)."""
-    return environ.get(OVERRIDE_HOST_VARIABLE, "").lower() != "false"
 
 
 def check_policies(policies: Policies) -> None:

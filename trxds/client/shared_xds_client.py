@@ -23,9 +23,10 @@ from trxds.lb.config_builder import build_root
 from trxds.lb.configs import ClusterManagerConfig
 from trxds.lb.custom_policy import PolicyType
 from trxds.lb.load_report.load_store import LoadStore
+from trxds.resolver.resolver_result_handler import ResolverResultHandler
 from trxds.resolver.route_timeout import TimeoutRule
 from trxds.resolver.target_uri import canonical
-from trxds.resolver.xds_resolver import ResolverResultHandler, XdsResolver
+from trxds.resolver.xds_resolver import XdsResolver
 from trxds.resources.context import ParseContext
 from trxds.resources.experiments import read_experiments
 from trxds.resources.filter_config import HttpFilterType
@@ -43,7 +44,7 @@ from .background_services import run_with_services
 from .channel_log import ChannelLog
 from .custom_filter import FilterType, HttpFilters, filter_types
 from .decision_log import log_decisions
-from .resolver_setup import Policies, ResolverSetup, check_policies, is_override_host_enabled
+from .resolver_setup import Policies, ResolverSetup, check_policies
 
 SHARED_TARGET = "#shared"  # the target of a client that channels share (A78)
 
@@ -240,14 +241,8 @@ def make_client(
         custom_policies={name: kind.parse for name, kind in policies.items()},
         struct_policies=make_struct_policies(experiments),
         certificate_providers=frozenset(settings.certificate_providers),
-        override_host=is_override_host_enabled(os.environ),
-        aggregate_lb_policy=_switch("GRPC_XDS_AGGREGATE_CLUSTER_BACKWARD_COMPAT") == "true",  # A75
-        per_try_timeout=_switch("TRXDS_XDS_PER_TRY_TIMEOUT") == "true",  # A44 has it ignored
         experiments=experiments,
-        authority_rewrite=_switch("GRPC_EXPERIMENTAL_XDS_AUTHORITY_REWRITE") != "false",  # A81
         mirroring=mirroring,
-        connection_scaling=_switch("GRPC_EXPERIMENTAL_XDS_MAX_CONCURRENT_STREAMS_CONNECTION_SCALING")
-        != "false",  # A105
     )
     a88 = is_a88_enabled(os.environ)
     return XdsClient(
@@ -256,7 +251,7 @@ def make_client(
         random,
         context,
         data_error_handling=a88,
-        take_loads=loads.take,
+        loads=loads,
         observers=observers,
         cache=cache,
     )
@@ -277,7 +272,3 @@ def cache_location(settings: Bootstrap, target: str) -> CacheLocation | None:
     if not cache.directory:
         return None
     return CacheLocation(CacheDirectory(Path(cache.directory)), cache_key(settings, target), cache.max_age)
-
-
-def _switch(name: str) -> str:
-    return os.environ.get(name, "").lower()

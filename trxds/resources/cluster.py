@@ -75,7 +75,7 @@ def parse_cluster(message: Any, context: ParseContext, problems: ValidationError
     lrs = _load_reporting(message, context, problems)
     ejection = parse_outlier_detection(message, problems)
     max_connections = None
-    if context.connection_scaling:
+    if context.experiments.connection_scaling:
         max_connections = parse_max_connections(message.circuit_breakers, problems.at("circuit_breakers"))
     # Only after all fields were read: a NACK has every error, not the first one alone.
     if found is None or lb_policy is None:
@@ -120,15 +120,15 @@ def _aggregate_lb_policy(message: Any, context: ParseContext) -> LbPolicyConfig 
 
     Without that the field is not read: Envoy demands CLUSTER_PROVIDED there, which has no meaning in gRPC (A75).
     """
-    return _lb_policy(message, context, ValidationErrors()) if context.aggregate_lb_policy else None
+    return _lb_policy(message, context, ValidationErrors()) if context.experiments.aggregate_lb_policy else None
 
 
 def _override_statuses(common: Any, context: ParseContext) -> frozenset[HealthStatus]:
     """Return the states in which a cookie may reach a host. A list that is set and empty means none (A55)."""
-    if not common.HasField("override_host_status") or not context.override_host:
+    if not common.HasField("override_host_status") or not context.experiments.override_host:
         return DEFAULT_OVERRIDE_STATUSES
     # A55: other states are ignored and not rejected, so that one list serves Envoy and gRPC.
-    known = known_health(override_host=context.override_host)
+    known = known_health(override_host=context.experiments.override_host)
     return frozenset(known[each] for each in common.override_host_status.statuses if each in known)
 
 

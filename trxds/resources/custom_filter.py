@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
-
-from google.protobuf import json_format
-from google.protobuf.message import Message
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from . import protos
 from .extension import Extension
 from .filter_config import FilterConfig, HttpFilterType
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
 
 ParseFilterSettings: TypeAlias = Callable[[Any], Any]
 """The program's own code, which makes settings of a TypedStruct's fields, or of a message."""
@@ -85,7 +85,7 @@ class CustomFilterParser:
             return source if self.parse is None else self.parse(source), True
         except protos.DecodeError:
             config.problems.add(f"{whose}could not parse {self.type_name}")
-        except json_format.ParseError as error:
+        except protos.json_format.ParseError as error:
             config.problems.add(f"{whose}the struct is no {self.type_name}: {error}")
         except Exception as error:  # the program's code may raise anything: that rejects the resource, not the channel
             config.problems.add(f"{whose}{type(error).__name__}: {error}")
@@ -101,7 +101,7 @@ class CustomFilterParser:
         if config.value is not None:
             message.ParseFromString(config.value)
         else:
-            json_format.ParseDict(dict(config.fields or {}), message)
+            protos.json_format.ParseDict(dict(config.fields or {}), message)
         return message
 
 

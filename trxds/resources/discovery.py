@@ -37,7 +37,7 @@ class LogicalDns:
 class Aggregate:
     """A cluster of other clusters, the most preferred first; they may be aggregates too (A37).
 
-    `lb_policy` is None if they use their own policies (A75). Only `ParseContext.aggregate_lb_policy` sets it.
+    `lb_policy` is None if they use their own policies (A75). Only `Experiments.aggregate_lb_policy` sets it.
     """
 
     clusters: tuple[str, ...]
@@ -46,9 +46,6 @@ class Aggregate:
 
 Discovery: TypeAlias = Eds | LogicalDns | Aggregate
 
-_EDS = protos.Cluster.EDS
-_LOGICAL_DNS = protos.Cluster.LOGICAL_DNS
-
 
 def parse_discovery(message: Any, problems: ValidationErrors) -> Discovery | None:
     """Return the discovery type of an envoy.config.cluster.v3.Cluster, or None after a problem."""
@@ -56,9 +53,9 @@ def parse_discovery(message: Any, problems: ValidationErrors) -> Discovery | Non
         # A37: the type of its configuration marks an aggregate; cluster_type.name is free text.
         case "cluster_type":
             return _aggregate(message.cluster_type, problems.at("cluster_type"))
-        case "type" if message.type == _EDS:
+        case "type" if message.type == protos.Cluster.EDS:
             return _eds(message, problems.at("eds_cluster_config"))
-        case "type" if message.type == _LOGICAL_DNS:
+        case "type" if message.type == protos.Cluster.LOGICAL_DNS:
             return _logical_dns(message, problems.at("load_assignment"))
         case _:  # unset means STATIC, which gRPC does not support either
             problems.at("type").add("unknown discovery type")

@@ -119,8 +119,6 @@ class EndpointContext(Protocol):
     """The part of a `ParseContext` that endpoints need."""
 
     @property
-    def override_host(self) -> bool: ...
-    @property
     def experiments(self) -> Experiments: ...
     @property
     def endpoints(self) -> MutableMapping[bytes, Endpoint]: ...
@@ -129,9 +127,9 @@ class EndpointContext(Protocol):
 def parse_cluster_load_assignment(
     message: Any, context: EndpointContext, problems: ValidationErrors
 ) -> Slices[ClusterLoadAssignment]:
-    state = _ParseState(
-        known_health(override_host=context.override_host), context.endpoints, context.experiments.http_connect
-    )
+    experiments = context.experiments
+    known = known_health(override_host=experiments.override_host)
+    state = _ParseState(known, context.endpoints, experiments.http_connect)
     priorities: dict[int, dict[LocalityId, Locality]] = {}
     for index, each in enumerate(message.endpoints):
         at = problems.at(f"endpoints[{index}]")

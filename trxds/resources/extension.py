@@ -15,7 +15,7 @@ from . import protos
 from .validation_errors import ValidationErrors
 
 # One message under two names: udpa's is the older one, and A52 takes both.
-_TYPED_STRUCTS = {protos.type_name(each): each for each in (protos.TypedStruct, protos.UdpaTypedStruct)}
+_TYPED_STRUCTS = {"xds.type.v3.TypedStruct", "udpa.type.v1.TypedStruct"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def unpack(packed: Any, problems: ValidationErrors) -> Extension | None:
     below = problems.at(f"value[{name}]")
     if name not in _TYPED_STRUCTS:
         return Extension(name, packed.value, below)
-    struct = parse(_TYPED_STRUCTS[name], packed.value)
+    struct = parse(protos.TypedStruct, packed.value)
     if struct is None:
         below.add("could not parse")
         return None

@@ -56,7 +56,7 @@ class Abort:
 class FaultConfig(FilterConfig):
     """The configuration of the fault filter. At most `max_active` RPCs of a channel have a fault; None is no limit."""
 
-    config_type: ClassVar[str] = protos.type_name(protos.HTTPFault)
+    config_type: ClassVar[str] = "envoy.extensions.filters.http.fault.v3.HTTPFault"
     override_type: ClassVar[str] = config_type
 
     delay: Delay | None = None

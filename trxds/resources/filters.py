@@ -12,13 +12,14 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 
 from . import protos
+from .experiments import Experiments
 from .extension import Extension, extension, unpack
 from .fault import FAULT
 from .filter_config import FilterConfig, HttpFilterType
 from .stateful_session import STATEFUL_SESSION
 from .validation_errors import ValidationErrors
 
-_WRAPPER = protos.type_name(protos.FilterConfig)
+FILTER_CONFIG = "envoy.config.route.v3.FilterConfig"
 # The words of the C++ client, which people search for, and the remedies.
 _UNSUPPORTED = "unsupported filter type; mark it is_optional, or give the channel a filter for it (http_filters)"
 
@@ -36,7 +37,7 @@ class HttpFilter:
 class RouterConfig(FilterConfig):
     """The configuration of the filter that ends every chain; none of its fields concerns a client."""
 
-    config_type: ClassVar[str] = protos.type_name(protos.Router)
+    config_type: ClassVar[str] = "envoy.extensions.filters.http.router.v3.Router"
 
     def __str__(self) -> str:
         return "the end of the chain"
@@ -87,7 +88,7 @@ class FilterContext(Protocol):
     @property
     def http_filters(self) -> Mapping[str, HttpFilterType]: ...
     @property
-    def override_host(self) -> bool: ...
+    def experiments(self) -> Experiments: ...
 
 
 def parse_http_filters(
@@ -138,7 +139,7 @@ def _usable(config: Extension, optional: bool, context: FilterContext) -> HttpFi
 
 def _known(type_name: str, context: FilterContext) -> HttpFilterType | None:
     kind = context.http_filters.get(type_name)
-    return None if kind is not None and kind.session_affinity and not context.override_host else kind
+    return None if kind is not None and kind.session_affinity and not context.experiments.override_host else kind
 
 
 def _check_order(kinds: list[tuple[HttpFilterType, ValidationErrors]]) -> None:
@@ -180,7 +181,7 @@ _NO_OVERRIDES: Mapping[str, FilterConfig] = MappingProxyType({})
 def _override(name: str, packed: Any, context: FilterContext, problems: ValidationErrors) -> FilterConfig | None:
     config = unpack(packed, problems)
     optional = False
-    if config is not None and config.type_name == _WRAPPER:
+    if config is not None and config.type_name == FILTER_CONFIG:
         config, optional = _unwrap(config)
     if config is None:
         return None

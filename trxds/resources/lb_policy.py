@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 from . import leaf_policy as leaf
-from . import proto_backports, protos
+from . import protos
 from .experiments import Experiments
 from .extension import Extension, extension
 from .leaf_policy import LbPolicyConfig, RoundRobin
@@ -134,7 +134,7 @@ def _wrr_locality(config: Extension, nesting: WrapperPolicy) -> WrrLocality | No
 
 
 def _random_subsetting(config: Extension, nesting: WrapperPolicy) -> RandomSubsetting | None:
-    message = config.parse(proto_backports.RandomSubsetting)
+    message = config.parse(protos.RandomSubsetting)
     if message is None:
         config.problems.add("can't decode RandomSubsetting LB policy config")
         return None
@@ -157,16 +157,18 @@ def _custom_policy(config: Extension, parse: ParseSettings) -> CustomPolicy | No
         return None
 
 
+_POLICIES = "envoy.extensions.load_balancing_policies"
+
 LB_POLICIES: Mapping[str, LbPolicyType] = MappingProxyType(
     {
-        protos.type_name(protos.RoundRobin): _leaf_with_experiments(leaf.round_robin),
-        protos.type_name(protos.PickFirst): _leaf(leaf.pick_first),
-        protos.type_name(protos.RingHash): _leaf(leaf.ring_hash),
-        protos.type_name(protos.LeastRequest): _leaf_with_experiments(leaf.least_request),
-        protos.type_name(protos.ClientSideWeightedRoundRobin): _leaf_with_experiments(
+        f"{_POLICIES}.round_robin.v3.RoundRobin": _leaf_with_experiments(leaf.round_robin),
+        f"{_POLICIES}.pick_first.v3.PickFirst": _leaf(leaf.pick_first),
+        f"{_POLICIES}.ring_hash.v3.RingHash": _leaf(leaf.ring_hash),
+        f"{_POLICIES}.least_request.v3.LeastRequest": _leaf_with_experiments(leaf.least_request),
+        f"{_POLICIES}.client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin": _leaf_with_experiments(
             leaf.client_side_weighted_round_robin
         ),
-        protos.type_name(protos.WrrLocality): _wrr_locality,
-        protos.type_name(proto_backports.RandomSubsetting): _random_subsetting,
+        f"{_POLICIES}.wrr_locality.v3.WrrLocality": _wrr_locality,
+        f"{_POLICIES}.random_subsetting.v3.RandomSubsetting": _random_subsetting,
     }
 )

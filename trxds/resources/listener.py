@@ -17,7 +17,7 @@ from .validation_errors import ValidationErrors
 if TYPE_CHECKING:
     from .context import ParseContext
 
-_CONNECTION_MANAGER = protos.type_name(protos.HttpConnectionManager)
+_CONNECTION_MANAGER = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from . import protos
 from .address import MAX_PORT, address_text
-from .extension import unpack
+from .extension import Extension, unpack
 from .validation_errors import ValidationErrors
 
 PROXY_ADDRESS = "envoy.http11_proxy_transport_socket.proxy_address"
@@ -24,8 +23,7 @@ class AddressMetadata:
 
 
 MetadataValue: TypeAlias = AddressMetadata
-MetadataType: TypeAlias = Callable[[Any, ValidationErrors], MetadataValue | None]
-NO_METADATA: Mapping[str, MetadataValue] = MappingProxyType({})
+MetadataType: TypeAlias = Callable[[Extension], MetadataValue | None]
 
 
 def parse_metadata(message: Any, problems: ValidationErrors) -> Mapping[str, MetadataValue]:
@@ -38,11 +36,8 @@ def parse_metadata(message: Any, problems: ValidationErrors) -> Mapping[str, Met
         extension = unpack(message.typed_filter_metadata[key], problems.at(f"typed_filter_metadata[{key}]"))
         if extension is None or extension.type_name not in _TYPES:
             continue
-        message_class, parse = _TYPES[extension.type_name]
-        parsed = extension.parse(message_class)
-        if parsed is None:
-            extension.problems.add("could not parse")
-        elif (value := parse(parsed, extension.problems)) is not None:
+        value = _TYPES[extension.type_name](extension)
+        if value is not None:
             found[key] = value
     return found
 
@@ -53,8 +48,12 @@ def proxy_address(metadata: Mapping[str, MetadataValue]) -> str:
     return value.text if isinstance(value, AddressMetadata) else ""
 
 
-def _parse_address(message: Any, problems: ValidationErrors) -> AddressMetadata | None:
-    at = problems.at("socket_address")
+def _parse_address(extension: Extension) -> AddressMetadata | None:
+    message = extension.parse(protos.Address)
+    if message is None:
+        extension.problems.add("could not parse")
+        return None
+    at = extension.problems.at("socket_address")
     if not message.HasField("socket_address"):
         at.add("field not present")
         return None
@@ -73,4 +72,4 @@ def _parse_address(message: Any, problems: ValidationErrors) -> AddressMetadata 
     return AddressMetadata(text)
 
 
-_TYPES: Mapping[str, tuple[Any, MetadataType]] = {protos.type_name(protos.Address): (protos.Address, _parse_address)}
+_TYPES: Mapping[str, MetadataType] = {"envoy.config.core.v3.Address": _parse_address}

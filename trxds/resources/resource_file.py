@@ -166,7 +166,7 @@ class _AnyName(frozenset[str]):
 def _parsed_by_clients(place: YamlNode, value: dict[str, Any]) -> object:
     """Return the resource as clients read it; a `Problem` for a well-formed one that they refuse."""
     kind = RESOURCE_TYPES[value["@type"]]
-    # What clients refuse depends on this switch, so the check is for clients in the same environment.
+    # What clients refuse depends on these switches, so the check is for clients in the same environment.
     context = ParseContext(certificate_providers=_AnyName(), experiments=read_experiments(os.environ))
     parsed = kind.read(from_json(value), context)
     if parsed.errors:

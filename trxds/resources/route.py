@@ -73,7 +73,7 @@ def _virtual_host(
     overrides = parse_filter_overrides(message.typed_per_filter_config, outer.context, problems)
     inherited = replace(
         outer,
-        retry_policy=parse_retry_policy(message, problems, outer.context.per_try_timeout),
+        retry_policy=parse_retry_policy(message, problems, outer.context.experiments.per_try_timeout),
         mirrors=parse_mirror_policies(message.request_mirror_policies, outer.mirrors, outer.context, problems),
     )
     routes: list[Route] = []

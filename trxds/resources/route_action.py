@@ -72,7 +72,7 @@ def parse_route_action(message: Any, inherited: Inherited, problems: ValidationE
         max_grpc_timeout=_parse_legacy_timeout(message, "max_grpc_timeout"),
         hash_policies=parse_hash_policies(message.hash_policy, problems),
         # A44: a route's policy replaces its virtual host's even if no condition of it applies, to switch retries off.
-        retry_policy=parse_retry_policy(message, problems, inherited.context.per_try_timeout)
+        retry_policy=parse_retry_policy(message, problems, inherited.context.experiments.per_try_timeout)
         if message.HasField("retry_policy")
         else inherited.retry_policy,
         # A81: only a server that the bootstrap trusts may choose the `:authority` of RPCs.

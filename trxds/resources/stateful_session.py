@@ -15,8 +15,8 @@ from .filter_config import FilterConfig, HttpFilterType
 from .units import parse_optional_duration
 from .validation_errors import ValidationErrors
 
-_COOKIE = protos.type_name(protos.CookieBasedSessionState)
-_HEADER = protos.type_name(protos.HeaderBasedSessionState)
+_COOKIE = "envoy.extensions.http.stateful_session.cookie.v3.CookieBasedSessionState"
+_HEADER = "envoy.extensions.http.stateful_session.header.v3.HeaderBasedSessionState"
 _HEADER_NAME = re.compile(r"[0-9A-Za-z_.\-]+")
 _BAD_CONFIG = "could not parse stateful session filter config"
 
@@ -58,8 +58,8 @@ class StatefulSessionConfig(FilterConfig):
     With `strict` an RPC whose host cannot be used fails, and gets no other host.
     """
 
-    config_type: ClassVar[str] = protos.type_name(protos.StatefulSession)
-    override_type: ClassVar[str] = protos.type_name(protos.StatefulSessionPerRoute)
+    config_type: ClassVar[str] = "envoy.extensions.filters.http.stateful_session.v3.StatefulSession"
+    override_type: ClassVar[str] = "envoy.extensions.filters.http.stateful_session.v3.StatefulSessionPerRoute"
 
     state: SessionState | None = None
     strict: bool = False

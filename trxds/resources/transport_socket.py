@@ -35,7 +35,7 @@ def parse_transport_socket(
     return _tls(_socket(wrapper, config.problems), context), True
 
 
-_PROXY = protos.type_name(protos.Http11ProxyUpstreamTransport)
+_PROXY = "envoy.extensions.transport_sockets.http_11_proxy.v3.Http11ProxyUpstreamTransport"
 
 
 def _socket(parent: Any, problems: ValidationErrors) -> Extension | None:

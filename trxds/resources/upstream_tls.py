@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from trxds.core.authority import host_of
+
 from .matchers import TextMatch, parse_string_matcher
 from .validation_errors import ValidationErrors
 
@@ -38,7 +40,7 @@ class UpstreamTls:
         if not self.auto_sni:
             return self
         # A101: the host's name may have a port, which belongs in :authority (A81) and not in an SNI.
-        return replace(self, sni=hostname.partition(":")[0] or self.sni, auto_sni=False)
+        return replace(self, sni=host_of(hostname) or self.sni, auto_sni=False)
 
 
 def parse_upstream_tls(message: Any, context: ParseContext, problems: ValidationErrors) -> UpstreamTls:

@@ -15,13 +15,13 @@ from typing import Protocol, TypeAlias
 
 from trxds.core.clock import TimeOfDay, since_1970
 from trxds.core.resource_status import resource_error
+from trxds.core.resource_update import ResourceUpdate
 from trxds.core.status import Status
 from trxds.resources.types import Parsed, ResourceType
 
 from .ads_stream_state import AdsStreamState
 from .bootstrap import ServerConfig
 from .resource import CacheState, Changes, Key, Resource, ResourceFailure, UpdateMetadata, differs
-from .resource_update import ResourceUpdate
 
 log = logging.getLogger("trxds.xds")
 

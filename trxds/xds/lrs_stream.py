@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from random import Random
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 import trio
 
@@ -32,8 +32,15 @@ REMEDY = "take lrs_server out of its clusters, or have it take load reports"
 # Without this feature a server may not set LoadStatsResponse.send_all_clusters, and has to name the clusters.
 SEND_ALL = "envoy.lrs.supports_send_all_clusters"
 
-TakeLoadReports: TypeAlias = Callable[[ServerConfig], tuple[ClusterLoad, ...]]
-"""Return the loads since the last report to that server; they count as reported from then on."""
+
+class LoadStoreInterface(Protocol):
+    """The counts that are reported, of all channels of an xDS client."""
+
+    def take(self, server: ServerConfig) -> tuple[ClusterLoad, ...]:
+        """Return the loads since the last report to that server; they count as reported from then on."""
+
+    def restore(self, server: ServerConfig, loads: Sequence[ClusterLoad]) -> None:
+        """Add loads that were taken to those of the next report, because the server has not got them."""
 
 
 class LrsStream:
@@ -41,10 +48,10 @@ class LrsStream:
 
     kind = "lrs"
 
-    def __init__(self, xds_channel: XdsChannel, node: Node, take_loads: TakeLoadReports, random: Random) -> None:
+    def __init__(self, xds_channel: XdsChannel, node: Node, loads: LoadStoreInterface, random: Random) -> None:
         self.server = xds_channel.server
         self._node = node
-        self._take_loads = take_loads
+        self._loads = loads
         self.xds_channel = xds_channel
         self._control_plane_stream = ControlPlaneStream("LRS", PATH, REMEDY, xds_channel)
         self._backoff = Backoff(random)
@@ -113,22 +120,28 @@ class LrsStream:
                 response = messages["order"]
                 due = trio.current_time() + response.interval
             elif response is not None and due <= trio.current_time():
-                if not await stream.send(self._build_report(response)):
+                if not await self._send_report(stream, response):
                     return  # the reader gets the reason
                 # The interval is from report to report: this one may have waited for the server's flow control.
                 due = self._reported_at + response.interval
 
-    def _build_report(self, response: LrsResponse) -> bytes:
-        """Return the next report, which is empty if there is no load: that is news too.
+    async def _send_report(self, stream: ClientStream, response: LrsResponse) -> bool:
+        """Send the next report, which is empty if there is no load: that is news too. Return whether it was sent.
 
         The counts of clusters that the server does not want are dropped. Otherwise it might get years of them at once
         later.
         """
-        now = trio.current_time()
+        now, was_sent = trio.current_time(), False
         # All loads are taken, wanted or not, so that their counts begin anew.
-        loads = [load for load in self._take_loads(self.server) if response.wants(load.cluster)]
-        interval, self._reported_at = now - self._reported_at, now
-        return _serialize(make_load_stats_request(loads, interval))
+        loads = [load for load in self._loads.take(self.server) if response.wants(load.cluster)]
+        try:
+            was_sent = await stream.send(_serialize(make_load_stats_request(loads, now - self._reported_at)))
+        finally:
+            # The stream may end while the report waits for the server's flow control; the next stream's has the counts.
+            if not was_sent:
+                self._loads.restore(self.server, loads)
+        self._reported_at = now
+        return was_sent
 
 
 def _serialize(message: Any) -> bytes:

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from trxds.core.resource_status import ResourceStatus, resource_error
+from trxds.core.resource_update import ResourceUpdate
 from trxds.core.status import Status
 from trxds.resources.types import Parsed, ResourceType
 
 from .discovery_response import NO_BYTES, Raw
-from .resource_update import ResourceUpdate
 
 Key: TypeAlias = tuple[ResourceType, str]
 Changes: TypeAlias = dict[Key, ResourceUpdate]

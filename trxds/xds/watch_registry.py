@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 
 from trxds.core.conflating_queue import ConflatingQueue, Observable, Subscription
+from trxds.core.resource_update import ResourceUpdate
 from trxds.resources.types import ResourceType
 
 from .resource import Changes, Key
-from .resource_update import ResourceUpdate
 
 
 class WatchRegistry:

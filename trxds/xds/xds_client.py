@@ -7,7 +7,7 @@ What is known at the end stays known.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from random import Random
@@ -19,6 +19,7 @@ from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.observers import Observers
 from trxds.core.plural import plural
 from trxds.core.resource_status import ResourceStatus, resource_error
+from trxds.core.resource_update import ResourceUpdate
 from trxds.resources.load_stats import ClusterLoad
 from trxds.resources.types import ParseContext, ResourceType
 from trxds.transport.connect import Network
@@ -33,12 +34,11 @@ from .channel_credentials import secure_network
 from .delta import DeltaProtocol
 from .file_stream import FileStream
 from .lrs_servers import LrsServers
-from .lrs_stream import LrsStream, TakeLoadReports
+from .lrs_stream import LoadStoreInterface, LrsStream
 from .resource import Changes, Resource
 from .resource_cache import CacheLocation, ResourceCache
 from .resource_error_policy import resource_error_policy
 from .resource_names import authority_of, canonical, check_type
-from .resource_update import ResourceUpdate
 from .sotw import SotwProtocol
 from .watch_registry import Watch, WatchRegistry
 from .xds_channel import XdsChannel
@@ -47,9 +47,14 @@ from .xds_telemetry import resource_event
 log = logging.getLogger("trxds.xds")
 
 
-def _no_loads(server: ServerConfig) -> tuple[ClusterLoad, ...]:
-    """Return no loads: nobody counts any."""
-    return ()
+class _NoLoads:
+    """The loads of a client whose RPCs nobody counts."""
+
+    def take(self, server: ServerConfig) -> tuple[ClusterLoad, ...]:
+        return ()
+
+    def restore(self, server: ServerConfig, loads: Sequence[ClusterLoad]) -> None:
+        pass
 
 
 def server_context(context: ParseContext, server: ServerConfig) -> ParseContext:
@@ -72,8 +77,8 @@ def _all_servers(bootstrap: Bootstrap) -> Iterator[ServerConfig]:
 class XdsClient:
     """Resources by name, from the servers of a bootstrap.
 
-    With `data_error_handling` the errors of a resource are handled by A88, otherwise by A53. `take_loads` returns the
-    loads of the clusters to report (LRS). With a `cache` the last accepted resources are kept there, for a start at
+    With `data_error_handling` the errors of a resource are handled by A88, otherwise by A53. `loads` are the loads
+    of the clusters to report (LRS). With a `cache` the last accepted resources are kept there, for a start at
     which no server answers.
     """
 
@@ -85,7 +90,7 @@ class XdsClient:
         context: ParseContext,
         *,
         data_error_handling: bool = False,
-        take_loads: TakeLoadReports = _no_loads,
+        loads: LoadStoreInterface | None = None,
         observers: Observers | None = None,
         time_of_day: TimeOfDay = time_of_day,
         cache: CacheLocation | None = None,
@@ -95,7 +100,7 @@ class XdsClient:
         self._random = random
         self._context = context
         self._data_error_handling = data_error_handling
-        self._take_loads = take_loads
+        self._loads = loads if loads is not None else _NoLoads()
         self.observers = observers or Observers()
         """The observers of its events."""
         self._time_of_day = time_of_day
@@ -303,7 +308,7 @@ class XdsClient:
     # -- load reports
 
     def _start_reports(self, server: ServerConfig) -> None:
-        stream = LrsStream(self._xds_channel(server), self._bootstrap.node, self._take_loads, self._random)
+        stream = LrsStream(self._xds_channel(server), self._bootstrap.node, self._loads, self._random)
         self._lrs_streams[server] = stream
         self._start_stream(stream)
 
