@@ -75,6 +75,59 @@ def test_a_call_that_no_observer_accepts_has_none():
     assert Observers(Observer()).call(CALL) is None
 
 
+class Idle(CallObserver, AttemptObserver):
+    """Overrides nothing but `attempt`, whose observer overrides nothing."""
+
+    def attempt(self, previous, transparent):
+        return AttemptObserver()
+
+
+class Calling(Observer):
+    def __init__(self, observer):
+        self.observer = observer
+
+    def call(self, call):
+        return self.observer
+
+
+def test_an_attempt_whose_observer_overrides_nothing_has_none():
+    assert Observers(Calling(Idle())).call(CALL).attempt(0, False) is None
+
+
+def test_a_call_whose_observer_overrides_nothing_has_none():
+    assert Observers(Calling(CallObserver())).call(CALL) is None
+
+
+def test_only_observers_that_override_call_are_those_of_calls():
+    idle, noting = Observer(), Noting([])
+    observers = Observers(idle)
+    assert (observers.active, observers.of_calls) == (True, ())
+    with observers.observed_by(noting):
+        assert observers.of_calls == (noting,)
+    assert observers.of_calls == ()
+
+
+def test_the_events_that_a_call_and_its_attempt_want_are_those_that_their_classes_override():
+    call = Observers(Noting([]), Calling(Idle())).call(CALL)
+    assert call.wanted == {"attempt", "ended"}
+    assert call.attempt(0, False).wanted == {"headers", "ended"}
+
+
+def test_an_observer_that_is_no_subclass_gets_the_events_of_its_methods():
+    notes = []
+
+    class Duck:
+        def attempt(self, previous, transparent):
+            return self
+
+        def sent(self, size, wire_size):
+            notes.append((size, wire_size))
+
+    attempt = Observers(Calling(Duck())).call(CALL).attempt(0, False)
+    attempt.sent(3, 2)
+    assert notes == [(3, 2)]
+
+
 def test_the_headers_of_all_observers_are_sent():
     attempt = Observers(Noting([]), Noting([])).call(CALL).attempt(0, False)
     assert attempt.headers() == [("traceparent", "00"), ("traceparent", "00")]

@@ -8,13 +8,17 @@ from opentelemetry.baggage.propagation import W3CBaggagePropagator
 from opentelemetry.context import attach, detach
 from opentelemetry.propagators.composite import CompositePropagator
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.trace import SpanKind
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+from opentelemetry.trace import SpanKind, TraceFlags
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from support.mesh import Mesh, ask, bidi, method
 from support.metering import Metered, metered
 from support.method_config import configured, for_all
 
 from trxds import RpcError, StatusCode
+from trxds.client import call_telemetry
+from trxds.client.call_telemetry import AttemptTelemetry
+from trxds.otel import telemetry
 from trxds.testing import resources as xds
 from trxds.transport.h2_engine import ErrorCode
 
@@ -104,6 +108,27 @@ async def test_calls_with_shared_metadata_send_their_own_trace_context(autojump_
         for _ in range(2):
             await method(channel, FAIL)(b"", metadata=[("user", "7")])
     assert [len(one) for one in said] == [1, 1] and said[0] != said[1]
+
+
+async def test_a_call_that_is_not_sampled_sends_its_trace_context_and_sees_no_messages(monkeypatch, autojump_clock):
+    said, wanted = [], []
+
+    async def note(call):
+        said.append(call.metadata.first("traceparent"))
+        await call.send(b"")
+
+    class Noted(AttemptTelemetry):
+        def end(self, status, stream):
+            wanted.append(self.observers.wanted)
+            super().end(status, stream)
+
+    monkeypatch.setattr(call_telemetry, "AttemptTelemetry", Noted)
+    watched = telemetry(tracer_provider=TracerProvider(sampler=ALWAYS_OFF, shutdown_on_exit=False), semconv=True)
+    async with Mesh.run(1) as mesh, mesh.channel(telemetry=watched) as channel:
+        put(mesh, note)
+        await method(channel, FAIL)(b"")
+    assert int(said[0].rpartition("-")[2], 16) & TraceFlags.SAMPLED == 0
+    assert wanted == [{"headers", "ended"}]
 
 
 async def test_another_propagator_may_send_the_trace_context(autojump_clock):

@@ -13,7 +13,9 @@ def is_authority(text: str) -> bool:
 def host_of(authority: str) -> str:
     """Return the host, without its port and the brackets of an IPv6 address."""
     host, colon, port = authority.rpartition(":")
-    name = host if colon and port.isdecimal() else authority
+    # An IPv6 address without brackets has colons and no port.
+    has_port = colon and port.isdecimal() and (":" not in host or host.endswith("]"))
+    name = host if has_port else authority
     return name.strip("[]").partition("%")[0]  # an IPv6 zone has a meaning on this machine only
 
 

@@ -5,7 +5,8 @@ synchronous call in the step in which it happens, so it must not block and shoul
 of the observer. An observer that raises is logged once and affects nothing else (`observers.py`).
 
 The frequent events, of calls and their messages, go to an object per call, which the observer makes when the call
-begins. Without observers there is no such object, and each event of an RPC costs one `is not None`.
+begins. Without observers there is no such object, and each event of an RPC costs one `is not None`. An event of a call
+or an attempt whose method the observer's class does not override costs a look into a set.
 """
 
 from __future__ import annotations

@@ -15,27 +15,48 @@ from trxds.core.observe import (
 from trxds.core.status import Status
 
 from . import instruments as of
+from .call_series import MethodSeries
+from .measurement_buffer import NO_CONTEXT, MeasurementBuffer, current_context
 from .meters import Meters
-from .semconv import call_labels, status_labels
 
+_ONE = (1,)
+_MAX_CACHED_METHODS = 1000
 NO_COOKIE = "no_cookie"  # a session that has no host yet, and so loses none
 
 
 class CallsOfChannel:
-    """The meters, the target and the options that all calls of one channel share."""
+    """What all calls of one channel share: meters, target, options, and measurements that wait to be recorded."""
 
-    __slots__ = ("locate", "meters", "per_host", "sessions", "target")
+    __slots__ = ("_methods", "attempt_class", "buffer", "locate", "meters", "now", "per_host", "sessions", "target")
 
     def __init__(self, meters: Meters, target: str, locate: Locate) -> None:
         self.meters = meters
         self.target = target
         self.locate = locate
+        self.buffer = MeasurementBuffer()
+        self.now = trio.lowlevel.current_clock().current_time  # what `trio.current_time` calls by way of two others
         self.per_host = meters.has_label(of.LOCALITY)
+        # Without a label of the host there is no need to see the picks.
+        self.attempt_class = HostMetrics if self.per_host or meters.has_label(of.BACKEND) else AttemptMetrics
         self.sessions = meters.has(of.SESSIONS_CREATED, of.SESSIONS_REPINNED, of.SESSIONS_LOST, of.SESSION_PICKS)
+        self._methods: dict[tuple[str, str], MethodSeries] = {}
+
+    def series(self, labels: tuple[str, str]) -> MethodSeries:
+        """Return the series of calls with this method and this custom label."""
+        series = self._methods.get(labels)
+        if series is None:
+            # The custom label may be anything that the program makes of a call.
+            if len(self._methods) >= _MAX_CACHED_METHODS:
+                self._methods.clear()
+            self._methods[labels] = series = MethodSeries(self.meters, self.target, *labels)
+        return series
 
 
 class CallMetrics(CallObserver):
-    """This observer records the metrics of one call. `labels` are the labels that all its instruments have."""
+    """This observer records the metrics of one call into its `series`.
+
+    Their exemplars have the span that was current where the call began, as its own span has it for a parent.
+    """
 
     __slots__ = (
         "_active",
@@ -49,16 +70,18 @@ class CallMetrics(CallObserver):
         "_transparent",
         "channel",
         "cluster",
+        "context",
         "hedged",
-        "labels",
+        "series",
     )
 
-    def __init__(self, channel: CallsOfChannel, method: str, custom: str, in_session: bool) -> None:
+    def __init__(self, channel: CallsOfChannel, series: MethodSeries, in_session: bool) -> None:
         self.channel = channel
+        self.series = series
+        self.context = current_context()
         self.cluster = ""
         self.hedged = False
-        self.labels = {of.METHOD: method, of.TARGET: channel.target, of.CUSTOM: custom}
-        self._began = self._ended_at = trio.current_time()
+        self._began = self._ended_at = channel.now()
         self._active = 0  # attempts
         self._retries = self._hedges = self._transparent = 0
         self._delay = 0.0  # between attempts
@@ -69,8 +92,9 @@ class CallMetrics(CallObserver):
         self.cluster, self.hedged = cluster, hedged
 
     def attempt(self, previous: int, transparent: bool) -> AttemptMetrics:
-        self.channel.meters.record(of.ATTEMPT_STARTED, 1, self.labels)
-        now = trio.current_time()
+        channel = self.channel
+        channel.buffer.put(self.series.started, _ONE, NO_CONTEXT)
+        now = channel.now()
         if transparent:
             # A96: apart from retries. No server has seen the attempt before, and no policy asked for this one.
             self._transparent += 1
@@ -83,11 +107,11 @@ class CallMetrics(CallObserver):
         if not self._active and (previous or transparent):
             self._delay += now - self._ended_at
         self._active += 1
-        return AttemptMetrics(self, now)
+        return channel.attempt_class(self, now)
 
-    def attempt_ended(self) -> None:
+    def attempt_ended(self, now: float) -> None:
         self._active -= 1
-        self._ended_at = trio.current_time()
+        self._ended_at = now
 
     def settled(self, place: SessionHostChanged) -> None:
         channel = self.channel
@@ -95,21 +119,21 @@ class CallMetrics(CallObserver):
         if not channel.sessions:
             return
         if place.before:
-            channel.meters.record(of.SESSIONS_REPINNED, 1, {**self.labels, of.REASON: place.reason})
+            channel.meters.record(of.SESSIONS_REPINNED, 1, {**self.series.labels, of.REASON: place.reason})
         elif self._in_session:  # a call without one is given a cookie too, and nobody may keep it
-            channel.meters.record(of.SESSIONS_CREATED, 1, self.labels)
+            channel.meters.record(of.SESSIONS_CREATED, 1, self.series.labels)
 
     def session_picked(self, pick: SessionPick) -> None:
         if not self.channel.sessions:
             return
-        labels = {**self.labels, of.RESULT: pick.result, of.REASON: pick.reason}
+        labels = {**self.series.labels, of.RESULT: pick.result, of.REASON: pick.reason}
         self.channel.meters.record(of.SESSION_PICKS, 1, labels)
         self._lost = "" if pick.reason == NO_COOKIE else pick.reason
 
     def ended(self, status: Status) -> None:
-        meters, code = self.channel.meters, status.code.name
-        seconds = trio.current_time() - self._began
-        meters.record(of.CALL_DURATION, seconds, {**self.labels, of.STATUS: code})
+        channel, meters, series = self.channel, self.channel.meters, self.series
+        seconds = channel.now() - self._began
+        channel.buffer.put(series.call(status.code), (seconds, seconds), self.context)
         for instrument, number in (
             (of.RETRIES, self._retries),
             (of.HEDGES, self._hedges),
@@ -118,34 +142,20 @@ class CallMetrics(CallObserver):
         ):
             # A96: 0 is not recorded, or the calls that went well would fill the histogram.
             if number:
-                meters.record(instrument, number, self.labels)
+                meters.record(instrument, number, series.labels)
         if self._lost and not status.ok:
-            meters.record(of.SESSIONS_LOST, 1, {**self.labels, of.REASON: self._lost})
-        if meters.has(of.RPC_DURATION):
-            meters.record(
-                of.RPC_DURATION,
-                seconds,
-                {**call_labels(self.labels[of.METHOD], self.channel.target), **status_labels(code)},
-            )
+            meters.record(of.SESSIONS_LOST, 1, {**series.labels, of.REASON: self._lost})
 
 
 class AttemptMetrics(AttemptObserver):
-    """This observer records the metrics of one attempt.
+    """This observer records the metrics of one attempt."""
 
-    Until a host is picked, the backend is the route's cluster (A89).
-    """
-
-    __slots__ = ("_address", "_backend", "_began", "_call", "_received", "_sent")
+    __slots__ = ("_began", "_call", "_received", "_sent")
 
     def __init__(self, call: CallMetrics, now: float) -> None:
         self._call = call
         self._began = now
         self._sent = self._received = 0
-        self._backend = call.cluster
-        self._address = ""
-
-    def picked(self, pick: Pick) -> None:
-        self._address, self._backend = pick.address, pick.backend
 
     def session_picked(self, pick: SessionPick) -> None:
         self._call.session_picked(pick)
@@ -156,14 +166,31 @@ class AttemptMetrics(AttemptObserver):
     def received(self, size: int, wire_size: int) -> None:
         self._received += wire_size
 
-    def ended(self, status: Status) -> None:
-        call, meters = self._call, self._call.channel.meters
-        labels = {**call.labels, of.STATUS: status.code.name, of.BACKEND: self._backend}
-        # A78: without a host there is no locality; the label is empty then.
-        if call.channel.per_host and self._address:
-            labels[of.LOCALITY] = call.channel.locate(self._address, self._backend).locality
-        meters.record(of.ATTEMPT_DURATION, trio.current_time() - self._began, labels)
+    def ended(self, status: Status, backend: str = "", locality: str = "") -> None:
+        call, channel = self._call, self._call.channel
+        now = channel.now()
         # A66: once for an attempt, the sum of its messages as they were compressed.
-        meters.record(of.SENT, self._sent, labels)
-        meters.record(of.RECEIVED, self._received, labels)
-        call.attempt_ended()
+        values = now - self._began, self._sent, self._received
+        channel.buffer.put(call.series.attempt(status.code, backend, locality), values, call.context)
+        call.attempt_ended(now)
+
+
+class HostMetrics(AttemptMetrics):
+    """An attempt whose metrics have labels of its host. Until a host is picked, the backend is the cluster (A89)."""
+
+    __slots__ = ("_address", "_backend")
+
+    def __init__(self, call: CallMetrics, now: float) -> None:
+        super().__init__(call, now)
+        self._backend = call.cluster
+        self._address = ""
+
+    def picked(self, pick: Pick) -> None:
+        self._address, self._backend = pick.address, pick.backend
+
+    def ended(self, status: Status, backend: str = "", locality: str = "") -> None:
+        channel = self._call.channel
+        # A78: without a host there is no locality; the label is empty then.
+        if channel.per_host and self._address:
+            locality = channel.locate(self._address, self._backend).locality
+        super().ended(status, self._backend, locality)

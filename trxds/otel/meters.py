@@ -1,6 +1,7 @@
 """The enabled instruments of one telemetry.
 
-To record into an instrument that is not enabled costs one test: its labels are never made.
+To record into an instrument that is not enabled costs one test: its labels are never made. What is recorded for every
+call has a `Series`, whose labels are made once.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from opentelemetry.context import Context
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from .instruments import INSTRUMENTS, Instrument, Kind
 
 Labels: TypeAlias = Mapping[str, str | int]
+Take: TypeAlias = Callable[[float, Labels, Context | None], None]
 Read: TypeAlias = Callable[[], Iterable[tuple[int, Labels]]]
 
 
@@ -65,24 +68,40 @@ class Meters:
 
     def record(self, instrument: Instrument, value: float, labels: Labels) -> None:
         """Record a value into a counter or a histogram, with the enabled labels that the instrument has."""
+        series = self.series(instrument, labels)
+        if series is not None:
+            series.take(value, series.labels, None)
+
+    def series(self, instrument: Instrument, labels: Labels) -> Series | None:
+        """Return an instrument with the enabled labels that it has; None if it is not enabled itself."""
         entry = self._entries.get(instrument.name)
-        if entry is not None:
-            its = {label: labels[label] for label in entry.labels if label in labels}
-            for label in entry.optional:
-                # A78: empty where it is not known. Without it these would be series of other labels.
-                its[label] = labels.get(label, "")
-            entry.take(value, its)
+        if entry is None:
+            return None
+        its = {label: labels[label] for label in entry.labels if label in labels}
+        for label in entry.optional:
+            # A78: empty where it is not known. Without it these would be series of other labels.
+            its[label] = labels.get(label, "")
+        return Series(entry.take, its, instrument.kind is Kind.COUNTER)
 
 
 class _Entry(NamedTuple):
-    """An enabled instrument: the function that takes its values (None for a gauge), and its labels."""
+    """An enabled instrument: the function that takes its values, and its labels."""
 
-    take: Callable[[float, Labels], None]
+    take: Take
     labels: tuple[str, ...]
     optional: tuple[str, ...]
 
 
-def _make(meter: Meter, instrument: Instrument, read: Mapping[Instrument, Read]) -> Callable[[float, Labels], None]:
+@dataclass(slots=True, eq=False)
+class Series:
+    """An instrument with one set of labels, which nobody changes. `take` records a value in a context."""
+
+    take: Take
+    labels: Labels
+    is_counter: bool
+
+
+def _make(meter: Meter, instrument: Instrument, read: Mapping[Instrument, Read]) -> Take:
     name, unit, description = instrument.name, instrument.unit, instrument.description
     match instrument.kind:
         case Kind.COUNTER:
@@ -98,7 +117,7 @@ def _make(meter: Meter, instrument: Instrument, read: Mapping[Instrument, Read])
             return _is_read
 
 
-def _is_read(value: float, labels: Labels) -> None:
+def _is_read(value: float, labels: Labels, context: Context | None) -> None:
     raise AssertionError("a gauge is read, and nothing is recorded into it")
 
 

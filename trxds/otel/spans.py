@@ -42,7 +42,7 @@ class CallSpan(CallObserver):
         # A72: with a dot, where metrics have the method with its slash (A66).
         self._name = call.path[1:].replace("/", ".")
         self.span: Span = tracing.tracer.start_span(f"Sent.{self._name}")
-        if target:
+        if target and self.span.is_recording():
             self.span.set_attributes(call_labels(call.path[1:], target))
         self._context = trace.set_span_in_context(self.span)
 
@@ -54,14 +54,15 @@ class CallSpan(CallObserver):
         if self._tracing.own:
             self.span.add_event("trxds.xds.route.matched", {"trxds.cluster": cluster})
 
-    def attempt(self, previous: int, transparent: bool) -> AttemptSpan:
+    def attempt(self, previous: int, transparent: bool) -> PropagatedSpan:
         span = self._tracing.tracer.start_span(
             f"Attempt.{self._name}",
             self._context,
             SpanKind.CLIENT,
             {"previous-rpc-attempts": previous, "transparent-retry": transparent},
         )
-        return AttemptSpan(self._tracing, span, self._context)
+        kind = AttemptSpan if span.is_recording() else PropagatedSpan
+        return kind(self._tracing, span, self._context)
 
     def settled(self, place: SessionHostChanged) -> None:
         if self._tracing.own and place.before:
@@ -69,27 +70,39 @@ class CallSpan(CallObserver):
             self.span.add_event("trxds.session.repinned", about)
 
     def ended(self, status: Status) -> None:
-        if self._target:
+        if self._target and self.span.is_recording():
             self.span.set_attributes(status_labels(status.code.name))
         _end(self.span, status)
 
 
-class AttemptSpan(AttemptObserver):
-    """The span `Attempt.package.Service.Method`."""
+class PropagatedSpan(AttemptObserver):
+    """The span of an attempt that is not sampled: the server gets its context, and nobody will see its events."""
 
-    __slots__ = ("_context", "_received", "_sent", "_span", "_tracing")
+    __slots__ = ("_context", "_span", "_tracing")
 
     def __init__(self, tracing: Tracing, span: Span, context: Context) -> None:
         self._tracing = tracing
         self._span = span
         self._context = trace.set_span_in_context(span, context)
-        self._sent = self._received = 0
 
     def headers(self) -> Iterable[tuple[str, Value]]:
         carrier: dict[str, str] = {}
         # The attempt's context and not the call's (A72): the server's span is a child of the attempt that reached it.
         self._tracing.propagator.inject(carrier, self._context)
         return carrier.items()
+
+    def ended(self, status: Status) -> None:
+        self._span.end()
+
+
+class AttemptSpan(PropagatedSpan):
+    """The span `Attempt.package.Service.Method`."""
+
+    __slots__ = ("_received", "_sent")
+
+    def __init__(self, tracing: Tracing, span: Span, context: Context) -> None:
+        super().__init__(tracing, span, context)
+        self._sent = self._received = 0
 
     def picked(self, pick: Pick) -> None:
         if pick.delayed:
@@ -110,9 +123,6 @@ class AttemptSpan(AttemptObserver):
         self._received += 1
 
     def _message(self, event: str, number: int, size: int, wire_size: int) -> None:
-        # A span that nobody will see costs no event for each message.
-        if not self._span.is_recording():
-            return
         about = {"sequence-number": number, "message-size": size}
         # A72: only of a message that was compressed.
         if wire_size != size:
@@ -124,10 +134,11 @@ class AttemptSpan(AttemptObserver):
 
 
 def _end(span: Span, status: Status) -> None:
-    if status.ok:
-        # A72 sets OK too, which OpenTelemetry leaves unset as a rule.
-        span.set_status(trace.StatusCode.OK)
-    else:
-        # A72: the code goes into the description, since OpenTelemetry has no place for it.
-        span.set_status(trace.StatusCode.ERROR, f"{status.code.name}, {status.message}")
+    if span.is_recording():
+        if status.ok:
+            # A72 sets OK too, which OpenTelemetry leaves unset as a rule.
+            span.set_status(trace.StatusCode.OK)
+        else:
+            # A72: the code goes into the description, since OpenTelemetry has no place for it.
+            span.set_status(trace.StatusCode.ERROR, f"{status.code.name}, {status.message}")
     span.end()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from opentelemetry.metrics import MeterProvider
+from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 from opentelemetry.propagators.textmap import TextMapPropagator
 from opentelemetry.trace import TracerProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -20,10 +20,7 @@ from .spans import CallSpan, Tracing
 
 _LIBRARY = "trxds"
 _OTHER = "other"
-
-
-def _no_method(path: str) -> bool:
-    return False
+_FLUSH = "trxds.flush"
 
 
 def _no_label(call: CallStarted) -> str:
@@ -38,7 +35,7 @@ def telemetry(
     enable: Iterable[str] = (),
     disable: Iterable[str] = (),
     optional_labels: Iterable[str] = (),
-    methods: Callable[[str], bool] = _no_method,
+    methods: Callable[[str], bool] | None = None,
     custom_label: Callable[[CallStarted], str] = _no_label,
     semconv: bool = False,
     own_events: bool = False,
@@ -86,14 +83,16 @@ class Metrics:
         self,
         provider: MeterProvider,
         enabled: EnabledInstruments,
-        methods: Callable[[str], bool],
+        methods: Callable[[str], bool] | None,
         custom_label: Callable[[CallStarted], str],
     ) -> None:
         meter = provider.get_meter(_LIBRARY, trxds.__version__)
         self._meters = Meters(meter, enabled, {of.CONNECTED: self._servers, of.RESOURCES: self._resources})
         self._methods = methods
-        self._custom_label = custom_label
-        self._open: tuple[ChannelMetrics, ...] = ()
+        self._custom_label = custom_label if self._meters.has_label(of.CUSTOM) else None
+        self._open: tuple[ObservedChannel, ...] = ()
+        # The SDK calls this before it reads its instruments. It has no value of its own and is never exported.
+        meter.create_observable_counter(_FLUSH, [self._flush])
 
     def __repr__(self) -> str:
         return f"<Metrics of {len(self._open)} channels>"
@@ -104,15 +103,19 @@ class Metrics:
         self._open = (*self._open, observer)
         return observer
 
-    def closed(self, channel: ChannelMetrics) -> None:
+    def closed(self, channel: ObservedChannel) -> None:
         self._open = tuple(each for each in self._open if each is not channel)
 
-    def method(self, call: CallStarted) -> str:
+    def labels(self, call: CallStarted) -> tuple[str, str]:
+        """Return the method of a call and its custom label."""
         # A66: a path that did not come from generated code may be anything, and each is another series.
-        return call.path[1:] if call.registered or self._methods(call.path) else _OTHER
+        is_known = call.registered or (self._methods is not None and self._methods(call.path))
+        return call.path[1:] if is_known else _OTHER, self._custom_label(call) if self._custom_label is not None else ""
 
-    def custom(self, call: CallStarted) -> str:
-        return self._custom_label(call) if self._meters.has_label(of.CUSTOM) else ""
+    def _flush(self, options: CallbackOptions) -> Iterable[Observation]:
+        for channel in self._open:
+            channel.flush()
+        return ()
 
     def _servers(self) -> Iterator[tuple[int, Labels]]:
         for channel in self._open:
@@ -132,10 +135,15 @@ class ObservedChannel(ChannelMetrics):
         self._metrics = metrics
 
     def call(self, call: CallStarted) -> CallMetrics:
-        metrics = self._metrics
-        return CallMetrics(self._calls, metrics.method(call), metrics.custom(call), call.session is not None)
+        series = self._calls.series(self._metrics.labels(call))
+        return CallMetrics(self._calls, series, call.session is not None)
+
+    def flush(self) -> None:
+        """Record the measurements that wait, in any thread."""
+        self._calls.buffer.flush()
 
     def closed(self) -> None:
+        self.flush()
         self._metrics.closed(self)
 
 

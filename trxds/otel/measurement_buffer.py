@@ -1,0 +1,86 @@
+"""Measurements of calls wait here, until many of them are recorded at once.
+
+The SDK is written in Python, and nothing in OpenTelemetry's API records several values of a histogram by one call. But
+a value is recorded much faster in a loop that does nothing else than in the middle of a call, and a counter takes the
+sum of many calls.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable
+
+import trio
+from opentelemetry.context import Context, get_current, set_value
+
+from .meters import Series
+
+FLUSH_SIZE = 96
+"""So many entries do not wait for the next collection; a unary call has three."""
+
+# The SDK takes the current context in the place of an empty one; at the flush, that is somebody else's.
+NO_CONTEXT = set_value("trxds.no_context", True, Context())
+
+_log = logging.getLogger("trxds.observers")
+
+
+def current_context() -> Context:
+    """Return the context for measurements: an exemplar has its span, although it is recorded later."""
+    return get_current() or NO_CONTEXT
+
+
+class MeasurementBuffer:
+    """The measurements of one channel that are not recorded yet.
+
+    They are recorded before each collection, when there are `FLUSH_SIZE`, and when the channel closes. Collections run
+    in threads of the SDK. No lock is needed, because the two ends of a deque may be used by several threads, also
+    without the GIL: each measurement is taken by one of the threads that flush.
+    """
+
+    __slots__ = ("_has_failed", "_is_scheduled", "_waiting")
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[Iterable[Series | None], Iterable[float], Context]] = deque()
+        self._is_scheduled = False
+        self._has_failed = False
+
+    def put(self, series: Iterable[Series | None], values: Iterable[float], context: Context) -> None:
+        """Add an entry: a value for each of the series, in the thread of the channel. None takes no value."""
+        waiting = self._waiting
+        waiting.append((series, values, context))
+        if len(waiting) >= FLUSH_SIZE and not self._is_scheduled:
+            # Not now: the call that came last would wait for what all of them left. Its caller goes on first.
+            trio.lowlevel.current_trio_token().run_sync_soon(self._flush_scheduled)
+            self._is_scheduled = True
+
+    def _flush_scheduled(self) -> None:
+        self._is_scheduled = False
+        self.flush()
+
+    def flush(self) -> None:
+        """Record what waits by now, in any thread. Does not raise."""
+        counts: dict[Series, float] = {}
+        for _ in range(len(self._waiting)):
+            try:
+                entry, values, context = self._waiting.popleft()
+            except IndexError:
+                break  # another thread flushes too
+            for series, value in zip(entry, values, strict=True):
+                if series is None:
+                    continue
+                if series.is_counter:
+                    counts[series] = counts.get(series, 0) + value
+                else:
+                    self._record(series, value, context)
+        for series, value in counts.items():
+            # A sum over calls belongs to none of them, so counters have no exemplars.
+            self._record(series, value, NO_CONTEXT)
+
+    def _record(self, series: Series, value: float, context: Context) -> None:
+        try:
+            series.take(value, series.labels, context)
+        except Exception:
+            if not self._has_failed:
+                self._has_failed = True
+                _log.exception("a measurement of calls could not be recorded; this is logged once for each channel")
