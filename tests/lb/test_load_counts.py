@@ -214,6 +214,31 @@ def test_each_server_gets_the_load_of_its_own_clusters():
     assert counts.take("one") == (ClusterLoad("cart", "", drops={"lb": 1}),)
 
 
+def test_loads_that_did_not_reach_the_server_are_part_of_the_next_report():
+    load = Load()
+    running = load.begin("a1", load.picker(metrics=["named_metrics.queue"]))
+    load.rpc("a1", unavailable("busy"))
+    load.counts.of(SERVER, "cart", "cart-eds").drop("lb")
+    load.counts.of(SERVER, "cart", "cart-eds").drop("")
+    load.counts.restore(SERVER, load.take())
+    end(running, trailing=reported(queue=3))
+    load.counts.restore(SERVER, load.take())
+    load.rpc("a1", trailing=reported(queue=4), picker=load.picker(metrics=["named_metrics.queue"]))
+    metrics = {"named_metrics.queue": MetricLoad(2, 7.0)}
+    assert load.take() == of_cart(LocalityLoad(A, 3, 2, 1, metrics=metrics), drops={"lb": 1}, uncategorised=1)
+
+
+def test_loads_of_a_cluster_that_was_removed_can_be_restored():
+    shared = LoadStore()
+    load = Load(shared)
+    load.rpc("a1")
+    taken = load.take()
+    del load
+    gc.collect()
+    shared.restore(SERVER, taken)
+    assert shared.take(SERVER) == taken
+
+
 def test_load_is_reported_even_if_the_cluster_was_removed_meanwhile():
     shared = LoadStore()
     load = Load(shared)

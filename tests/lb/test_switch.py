@@ -6,13 +6,21 @@ from support.policies import CONNECTING, FAILURE, READY, report
 from support.tree import FakeHosts
 
 from trxds.core.conflating_queue import ConflatingQueue
-from trxds.lb.child_policy import Child
+from trxds.lb.child_policy import Child, Children
+from trxds.lb.endpoint_set import Endpoints
+from trxds.lb.pick import QUEUE_PICKER
+from trxds.lb.policy import CHILD_RETENTION, Decision
 from trxds.lb.subtree import Ejections
+from trxds.resources.leaf_policy import RoundRobin
+
+
+def child_of(hosts):
+    return Child("p0", "round_robin", hosts, Children(hosts, ConflatingQueue()))
 
 
 def switching(old, new):
     """Return a child that replaces another one under its name; each has the given report or none."""
-    before = Child("p0", "round_robin", FakeHosts(), ConflatingQueue())
+    before = child_of(FakeHosts())
     before.report = old and report(old)
     child = Child("p0", "ring_hash", before.hosts, before.parent, before)
     child.report = new and report(new)
@@ -38,6 +46,39 @@ def test_the_old_policy_picks_while_it_is_ready_and_the_new_one_is_connecting(ol
 def test_the_old_policys_report_counts_until_the_graceful_switch():
     child = switching(READY, CONNECTING)
     assert child.active_state is child.current.report
+
+
+async def test_a_child_that_is_ended_before_its_task_runs_ends_as_it_begins():
+    child = child_of(FakeHosts())
+    child.cancel()
+    with trio.CancelScope() as scope:
+        child.begin(scope)
+        await trio.lowlevel.checkpoint()
+    assert scope.cancelled_caught
+
+
+def test_a_child_that_is_deactivated_before_its_task_runs_has_its_deadline_from_the_beginning():
+    child, scope = child_of(FakeHosts()), trio.CancelScope()
+    child.deactivate(7.0)
+    child.begin(scope)
+    assert scope.deadline == 7.0 + CHILD_RETENTION
+
+
+def test_a_child_whose_time_has_run_out_is_not_reactivated():
+    child, scope = child_of(FakeHosts()), trio.CancelScope()
+    child.begin(scope)
+    child.deactivate(7.0)
+    scope.cancel()
+    assert not child.reactivate()
+
+
+def test_a_child_whose_own_endpoints_are_taken_away_is_sent_its_part_of_the_policys():
+    children, config = Children(FakeHosts(), ConflatingQueue()), RoundRobin()
+    endpoints, own = Endpoints(), Endpoints(note="own")
+    for given in ({"p0": own}, None):
+        decision = Decision(READY, QUEUE_PICKER, children={"p0": config}, endpoints=given)
+        children.reconcile(decision, endpoints, 1, 0.0, lambda child: None)
+    assert children.get("p0").endpoints is endpoints
 
 
 async def test_a_node_that_leases_an_ejected_address_gets_a_message(autojump_clock):

@@ -2,6 +2,7 @@
 
 from support.picture import failed, has, listens, routed
 
+from trxds.core.resource_update import ResourceUpdate
 from trxds.core.status import StatusCode
 from trxds.lb.config_builder import PriorityNames, build_aggregate, build_cluster
 from trxds.lb.configs import PriorityConfig
@@ -11,7 +12,6 @@ from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Aggregate, LogicalDns
 from trxds.resources.endpoint import Endpoint, Locality, LocalityId
 from trxds.resources.lb_policy import RoundRobin
-from trxds.xds.resource_update import ResourceUpdate
 
 
 def aggregate(name, *parts, lb_policy=None):

@@ -2,10 +2,10 @@
 
 from support.picture import LDS, RDS, failed, has, listens, routed, routes
 
+from trxds.core.resource_update import ResourceUpdate
 from trxds.core.status import StatusCode, unavailable
 from trxds.resolver.assemble import assemble
 from trxds.resolver.snapshot import ClusterConfig, ClusterError, ConfigError, Missing, XdsConfig
-from trxds.xds.resource_update import ResourceUpdate
 
 
 def assembled(known, held=(), authority="shop"):

@@ -34,21 +34,29 @@ def by_the_loop(table, path):
 @given(st.lists(MATCHES, max_size=12), TEXTS)
 @example([RouteMatch(Prefix("")), RouteMatch(Exact("a"))], "a")
 def test_the_route_index_finds_the_same_routes_as_a_loop_in_the_same_order(table, path):
-    assert RouteIndex(table).candidates(path) == by_the_loop(table, path)
+    assert RouteIndex(table).candidates(path).positions == by_the_loop(table, path)
 
 
 @given(st.lists(MATCHES, max_size=12), st.lists(TEXTS, max_size=5))
 def test_a_cached_result_of_the_route_index_is_the_same(table, paths):
     index = RouteIndex(table)
     for path in paths + paths:
-        assert index.candidates(path) == by_the_loop(table, path)
+        assert index.candidates(path).positions == by_the_loop(table, path)
 
 
 def test_the_cache_of_the_route_index_is_bounded():
-    index = RouteIndex([RouteMatch(Prefix(""), (HeaderMatch("h", Present()),))] * 40)
+    """Each path has another route of its own, so that no two share their candidates."""
+    many = [RouteMatch(Prefix(""), (HeaderMatch("h", Present()),))] * 40
+    index = RouteIndex([*many, *(RouteMatch(Exact(f"/s/{number}")) for number in range(5_000))])
     for number in range(5_000):
-        assert len(index.candidates(f"/s/{number}")) == 40
-    assert sum(len(found) for found in index._cache.values()) < 65_536
+        assert len(index.candidates(f"/s/{number}").positions) == 41
+    assert sum(len(found) for found in index._shared) < 65_536
+    assert len(index._cache) <= len(index._shared)
+
+
+def test_paths_of_the_same_routes_share_their_candidates():
+    index = RouteIndex([RouteMatch(Prefix("/s/"), (HeaderMatch("h", Exact(str(each))),)) for each in range(40)])
+    assert index.candidates("/s/a") is index.candidates("/s/b") is not index.candidates("/t/a")
 
 
 class CountingPattern(Pattern):

@@ -6,10 +6,10 @@ from support.resolving import Rig, shop
 from support.tasks import task_names
 
 from trxds.core.metadata import EMPTY
+from trxds.core.resource_update import ResourceUpdate
 from trxds.resolver.snapshot import ClusterError
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Aggregate
-from trxds.xds.resource_update import ResourceUpdate
 
 
 @pytest.fixture

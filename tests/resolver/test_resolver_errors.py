@@ -6,6 +6,7 @@ import pytest
 from support.picture import LDS, RDS, failed, has, listens, routed
 from support.resolving import Rig, shop
 
+from trxds.core.resource_update import ResourceUpdate
 from trxds.core.status import unavailable
 from trxds.resolver.config_selector import ErrorSelector
 from trxds.resolver.snapshot import ClusterConfig, ClusterError
@@ -13,7 +14,6 @@ from trxds.resources.fault import FaultConfig
 from trxds.resources.filters import HttpFilter
 from trxds.resources.route import RouteConfig
 from trxds.resources.stateful_session import StatefulSessionConfig
-from trxds.xds.resource_update import ResourceUpdate
 
 
 @pytest.fixture

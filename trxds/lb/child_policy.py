@@ -20,6 +20,8 @@ from .interfaces import SubchannelPoolInterface
 from .pick_explanation import TreeNode
 from .policy import CHILD_RETENTION, Decision, LbConfig, PolicyState
 
+_MIN_CHILDREN_TO_COMPARE = 8  # fewer are visited sooner than they are copied and compared
+
 
 @dataclass(frozen=True, slots=True)
 class Configure:
@@ -41,6 +43,9 @@ class Child:
     """
 
     __slots__ = (
+        "_ends_at",
+        "_is_cancelled",
+        "_scope",
         "config",
         "current",
         "endpoints",
@@ -53,7 +58,6 @@ class Child:
         "policy",
         "queue",
         "report",
-        "scope",
     )
 
     def __init__(
@@ -61,7 +65,7 @@ class Child:
         name: str,
         policy: str,
         hosts: SubchannelPoolInterface,
-        parent: ConflatingQueue[Any],
+        parent: Children,
         current: Child | None = None,
     ) -> None:
         self.name = name
@@ -69,7 +73,10 @@ class Child:
         self.hosts = hosts
         self.parent = parent
         self.current = current
-        self.scope = trio.CancelScope()
+        # The scope of its nursery, once its task runs: a scope of its own would be five more objects for each node.
+        self._scope: trio.CancelScope | None = None
+        self._is_cancelled = False
+        self._ends_at = math.inf
         self.queue: ConflatingQueue[Any] = ConflatingQueue()
         # What was sent last.
         self.config: LbConfig | None = None
@@ -78,6 +85,20 @@ class Child:
         self.report: PolicyState | None = None
         self.node: TreeNode | None = None  # None until its task runs
         self.is_deactivated = False  # A56: it keeps its connections, is sent nothing and not waited for
+
+    def begin(self, scope: trio.CancelScope) -> None:
+        """Note the scope of the child's task, which runs from now on; the parent may have ended the child before."""
+        self._scope = scope
+        if self._ends_at != math.inf:
+            scope.deadline = self._ends_at
+        if self._is_cancelled:
+            self.cancel()
+
+    def cancel(self) -> None:
+        """End the child's task, if need be as soon as it begins."""
+        self._is_cancelled = True
+        if self._scope is not None:
+            self._scope.cancel(reason=f"the policy has no child {self.name!r} any more")
 
     def send(self, config: LbConfig, endpoints: Any, generation: int) -> None:
         """Send the child its configuration, unless it is unchanged; an equal one is sent as the same object again."""
@@ -92,8 +113,12 @@ class Child:
 
     def post_report(self, report: PolicyState) -> None:
         """Post the child's decision to its parent, unless the parent has ended the child."""
-        if not self.scope.cancel_called:
-            self.parent.put(self, report)
+        if not self._is_cancelled:
+            self.parent.queue.put(self, report)
+
+    def on_exit(self) -> None:
+        """Have the parent forget the child: its task has ended, perhaps because its time is over."""
+        self.parent.forget(self)
 
     def record_report(self, report: PolicyState) -> bool:
         """Record a report of the child; return whether its parent has to decide again."""
@@ -131,22 +156,33 @@ class Child:
     def deactivate(self, now: float) -> None:
         if not self.is_deactivated:
             # The deadline ends the child's task, so a deactivated child needs no timer of its own (A56).
-            self.is_deactivated, self.scope.deadline = True, now + CHILD_RETENTION
+            self.is_deactivated = True
+            self._end_at(now + CHILD_RETENTION)
 
-    def reactivate(self) -> None:
-        self.is_deactivated, self.scope.deadline = False, math.inf
+    def reactivate(self) -> bool:
+        """Have the child go on; return whether it does: its time may have just run out."""
+        if self._scope is not None and self._scope.cancel_called:
+            return False
+        self.is_deactivated = False
+        self._end_at(math.inf)
+        return True
+
+    def _end_at(self, deadline: float) -> None:
+        self._ends_at = deadline
+        if self._scope is not None:
+            self._scope.deadline = deadline
 
 
 class Children:
     """All children of a node by name, deactivated ones too. New children lease from `hosts`."""
 
-    __slots__ = ("_last_wanted", "_queue", "by_name", "endpoints", "hosts", "may_be_switching")
+    __slots__ = ("_last_wanted", "by_name", "endpoints", "hosts", "may_be_switching", "queue")
 
     def __init__(self, hosts: SubchannelPoolInterface, queue: ConflatingQueue[Any]) -> None:
         self.hosts = hosts
-        self._queue = queue
+        self.queue = queue  # for the reports of the children
         self.by_name: dict[str, Child] = {}
-        # The arguments of the last `reconcile`: most calls have the same ones.
+        # The arguments of the last `reconcile`, if there are many children: most calls have the same ones.
         self._last_wanted: tuple[object, ...] | None = None
         self.endpoints: Any = None
         self.may_be_switching = False  # False only if no child replaces another
@@ -207,18 +243,23 @@ class Children:
 
         Each child gets its part of the policy's `endpoints`, unless the decision names other endpoints for it.
         """
-        wanted = self.hosts, dict(decision.children), decision.deactivate, decision.endpoints
-        if endpoints is self.endpoints and wanted == self._last_wanted:
-            return  # the common case: one of a thousand children has reported
-        self._last_wanted, self.endpoints = wanted, endpoints
+        wanted = None
+        if len(decision.children) >= _MIN_CHILDREN_TO_COMPARE:
+            wanted = self.hosts, dict(decision.children), decision.deactivate, decision.endpoints
+            if endpoints is self.endpoints and wanted == self._last_wanted:
+                return  # the common case: one of a thousand children has reported
         own_endpoints, hosts = decision.endpoints, self.hosts
+        self._last_wanted, self.endpoints = wanted, endpoints
         for name, config in decision.children.items():
             child = self.by_name.get(name)
             # A child with another policy or other hosts is replaced, and so is one whose time has just run out.
-            if child is None or child.policy != config.policy or child.hosts is not hosts or child.scope.cancel_called:
+            if (
+                child is None
+                or child.policy != config.policy
+                or child.hosts is not hosts
+                or (child.is_deactivated and not child.reactivate())
+            ):
                 child = self._create(name, config.policy, start)
-            elif child.is_deactivated:
-                child.reactivate()
             part = own_endpoints[name] if own_endpoints is not None and name in own_endpoints else endpoints.part(name)
             child.send(config, part, generation)
         if len(self.by_name) == len(decision.children):
@@ -238,7 +279,7 @@ class Children:
                 child.current = None
             self.may_be_switching |= child.current is not None
 
-    def on_exit(self, child: Child) -> None:
+    def forget(self, child: Child) -> None:
         """Forget a child whose task has ended because its time as a deactivated child is over."""
         if self.by_name.get(child.name) is child:
             self._remove(child.name)
@@ -247,7 +288,7 @@ class Children:
 
     def _create(self, name: str, policy: str, start: Callable[[Child], object]) -> Child:
         before = self._keep_picking_child(self.by_name.get(name))
-        child = self.by_name[name] = Child(name, policy, self.hosts, self._queue, before)
+        child = self.by_name[name] = Child(name, policy, self.hosts, self, before)
         self.may_be_switching |= before is not None
         start(child)
         return child
@@ -256,8 +297,7 @@ class Children:
         """Return the child that picks while a new one of its name connects, and end the others of that name."""
         if child is None:
             return None
-        is_ended = child.is_deactivated or child.scope.cancel_called
-        picking = None if is_ended else child.active if not child.is_active else child
+        picking = None if child.is_deactivated else child.active if not child.is_active else child
         for other in (child, child.current):
             if other is not None and other is not picking:
                 self._cancel(other)
@@ -271,6 +311,6 @@ class Children:
             self._cancel(child.current)
 
     def _cancel(self, child: Child) -> None:
-        child.scope.cancel(reason=f"the policy has no child {child.name!r} any more")
+        child.cancel()
         # An unread report of an ended child must not reach the policy.
-        self._queue.discard(child)
+        self.queue.discard(child)

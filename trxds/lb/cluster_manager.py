@@ -10,7 +10,7 @@ from trxds.core.status import Status, StatusCode
 
 from .configs import CdsConfig, ClusterManagerConfig
 from .pick import Drop, Explainable, PickArgs, Picker, PickResult
-from .policy import CONNECTING, ChannelControl, Decision, PolicyInputs
+from .policy import CONNECTING, EMPTY_SET, ChannelControl, Decision, PolicyInputs
 from .state import StickyFailures, aggregate
 
 
@@ -28,7 +28,8 @@ class ClusterManager:
         config: ClusterManagerConfig = inputs.config
         if config is not self._config:
             self._config = config
-            self._clusters = {name: CdsConfig(name) for name in config.clusters}
+            # Those that stay are the same objects, so that their nodes find them unchanged by identity.
+            self._clusters = {name: self._clusters.get(name) or CdsConfig(name) for name in config.clusters}
         states = self._failures.states(self._clusters, inputs.children)
         pickers = {name: inputs.children.get(name, CONNECTING).picker for name in self._clusters}
         return Decision(
@@ -36,7 +37,7 @@ class ClusterManager:
             ClusterManagerPicker(pickers, states),
             children=self._clusters,
             # A28: a cluster that returns within a quarter of an hour still has its connections.
-            deactivate=frozenset(inputs.children.keys() - self._clusters.keys()),
+            deactivate=frozenset(inputs.children.keys() - self._clusters.keys()) or EMPTY_SET,
         )
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:

@@ -120,7 +120,7 @@ def build_cluster(config: ClusterConfig, names: PriorityNames) -> Update:
     )
     localities = tuple(chain.from_iterable(priorities))
     endpoints = Endpoints(
-        tuple(chain.from_iterable([locality.endpoints for locality in localities])),
+        _all_endpoints([(locality, locality.endpoints) for locality in localities]),
         parts={name: part for name, (_, part) in built.items()},
         localities=localities,
     )
@@ -201,7 +201,8 @@ def add_override_host(
 
 def _serving_endpoints(locality: Locality) -> tuple[Endpoint, ...]:
     # From a list, which is faster than from a generator: there may be ten thousand.
-    return tuple([e for e in locality.endpoints if e.health is not HealthStatus.DRAINING])
+    serving = [e for e in locality.endpoints if e.health is not HealthStatus.DRAINING]
+    return locality.endpoints if len(serving) == len(locality.endpoints) else tuple(serving)
 
 
 def _build_policy(form: LbPolicyConfig, serving: Sequence[_Serving], note: str) -> tuple[LbPolicyConfig, Endpoints]:

@@ -21,7 +21,7 @@ from .endpoint_set import Endpoints
 from .interfaces import SubchannelInterface
 from .pick import QUEUE, Complete, FixedPicker, Picker, transient_failure_picker
 from .pick_explanation import count_states
-from .policy import Decision, PolicyInputs
+from .policy import EMPTY_SET, Decision, PolicyInputs
 from .state import aggregate
 
 T = TypeVar("T")
@@ -76,8 +76,7 @@ class EndpointState:
         self.state = Connectivity.IDLE if self._is_lazy else Connectivity.CONNECTING
         self._num_tried = 0  # the number of addresses that have been tried
         self._next_at = -math.inf  # when the next one is tried too
-        # A frozenset, because an empty one is shared: there may be ten thousand endpoints.
-        self._failed: frozenset[str] = frozenset()
+        self._failed: frozenset[str] = EMPTY_SET  # shared, for there may be ten thousand endpoints
 
     def exit_idle(self) -> None:
         """Connect at the next `update`, if the endpoint is IDLE."""
@@ -105,7 +104,7 @@ class EndpointState:
         self,
         hosts: Mapping[str, SubchannelInterface],
         now: float,
-        ejected: frozenset[str] = frozenset(),
+        ejected: frozenset[str] = EMPTY_SET,
         lookup: Callable[[str], SubchannelInterface | None] | None = None,
     ) -> Connectivity:
         """Read the hosts' states at `now` and return the endpoint's; `lookup` also finds hosts not leased here.

@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from itertools import repeat
 from random import Random
+from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
 from trxds.core.connectivity import Connectivity
@@ -25,6 +27,11 @@ from .proxies import Proxies
 from .security import Security
 
 CHILD_RETENTION = 15 * 60.0  # seconds for which a deactivated child keeps running (A28, A56)
+
+# One for all: each `frozenset()` is an object of 216 bytes, and a thousand clusters have six thousand decisions.
+EMPTY_SET: frozenset[Any] = frozenset()
+# A dataclass takes no unhashable default, and this yields the one empty mapping without a function of Python.
+_no_items: Callable[[], Mapping[str, Any]] = repeat(MappingProxyType({})).__next__
 
 
 class LbConfig(Protocol):
@@ -62,12 +69,12 @@ class PolicyInputs:
     """
 
     config: Any
-    children: Mapping[str, PolicyState] = field(default_factory=dict)
-    hosts: Mapping[str, SubchannelInterface] = field(default_factory=dict)
-    pick_events: frozenset[Hashable] = frozenset()
-    ejected: frozenset[str] = frozenset()
+    children: Mapping[str, PolicyState] = field(default_factory=_no_items)
+    hosts: Mapping[str, SubchannelInterface] = field(default_factory=_no_items)
+    pick_events: frozenset[Hashable] = EMPTY_SET
+    ejected: frozenset[str] = EMPTY_SET
     endpoints: Any = NO_ENDPOINTS
-    news: frozenset[str] = frozenset()
+    news: frozenset[str] = EMPTY_SET
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +117,12 @@ class Decision:
 
     state: Connectivity
     picker: Picker
-    children: Mapping[str, LbConfig] = field(default_factory=dict)
-    deactivate: frozenset[str] = frozenset()
+    children: Mapping[str, LbConfig] = field(default_factory=_no_items)
+    deactivate: frozenset[str] = EMPTY_SET
     hosts: tuple[str, ...] = ()
     connect: tuple[str, ...] = ()
     wake_at: float = math.inf
-    tasks: Mapping[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
+    tasks: Mapping[str, Callable[[], Awaitable[None]]] = field(default_factory=_no_items)
     ejected: frozenset[str] | None = None
     re_resolve: str = ""
     subtree: SubtreeSettings = NO_SETTINGS

@@ -32,7 +32,7 @@ from .interfaces import SubchannelPoolInterface
 from .load_report.load_store import LoadStore
 from .pick import Drop, Fail, FixedPicker, Picker, TraceNote
 from .pick_explanation import TreeNode
-from .policy import ChannelControl, Decision, Policy, PolicyInputs, PolicyState
+from .policy import EMPTY_SET, ChannelControl, Decision, Policy, PolicyInputs, PolicyState
 from .policy_node_snapshot import NodeSnapshot
 from .policy_node_tasks import NodeTasks
 from .registry import Registry
@@ -45,8 +45,9 @@ _LOST_STATES = frozenset({Connectivity.TRANSIENT_FAILURE, Connectivity.IDLE})
 
 _NO_CONFIG = Configure(None, 0)  # before the first one
 
-# A node with so many hosts gathers their news, for so many seconds.
 _MAX_DECISIONS = 100  # in one step: a policy that wants other hosts each time would never end
+
+# A node with so many hosts gathers their news, for so many seconds.
 _MIN_HOSTS_TO_COALESCE = 50
 _DELAY_PER_HOST = 20e-6
 _MAX_DELAY = 0.05
@@ -118,9 +119,9 @@ class Node:
         self._children = Children(context.hosts, queue)
         self._leases = Leases(context.hosts, queue)
         self._subtree.subscribe(queue, self._leases.of_decision)
-        self._tasks = NodeTasks(path)
+        self._tasks: NodeTasks | None = None  # while there are tasks to start, or of the policy: most nodes have none
         self._pick_events: set[Hashable] | None = None
-        self._hosts_with_news: frozenset[str] = frozenset()  # in the last messages
+        self._hosts_with_news: frozenset[str] = EMPTY_SET  # in the last messages
         self._last_report: PolicyState | None = None
         self._last_step_at = -math.inf
 
@@ -139,31 +140,33 @@ class Node:
         """The connectivity state that the node reported last."""
         return self._last_report.state if self._last_report is not None else Connectivity.CONNECTING
 
-    async def run(self, scope: trio.CancelScope | None = None, on_exit: Callable[[], object] | None = None) -> None:
-        """Run the policy until this task or `scope` is cancelled; call `on_exit` if it was the scope.
+    async def run(self, child: Child | None = None) -> None:
+        """Run the policy until this task is cancelled, or its parent ends `child`, which is this node.
 
         No child, task or lease of the node is left afterwards.
         """
-        # The scope is here because a coroutine around this one would be resumed too, at each message.
-        with scope or trio.CancelScope():
-            try:
-                async with trio.open_nursery() as nursery:
-                    while True:
-                        many = len(self._leases.of_decision) >= _MIN_HOSTS_TO_COALESCE
-                        news = self._gather_messages() if many else self._queue.next(self._policy.wake_at)
-                        for _ in self._handle_messages(await news):
-                            await trio.lowlevel.checkpoint()
-                        # Tasks start only between steps: a child must not run before the step that made it is over.
-                        if self._tasks.pending:
-                            self._tasks.start(nursery)
-            finally:
-                # No await below: it would raise Cancelled, and the leases would stay.
-                self._queue.close()
-                self._subtree.end(self._queue)
-                self._leases.release_all()
-        # Not reached if the parent is cancelled, which does not need to know.
-        if on_exit is not None:
-            on_exit()
+        try:
+            async with trio.open_nursery() as nursery:
+                if child is not None:
+                    child.begin(nursery.cancel_scope)
+                while True:
+                    many = len(self._leases.of_decision) >= _MIN_HOSTS_TO_COALESCE
+                    news = self._gather_messages() if many else self._queue.next(self._policy.wake_at)
+                    for _ in self._handle_messages(await news):
+                        await trio.lowlevel.checkpoint()
+                    # Tasks start only between steps: a child must not run before the step that made it is over.
+                    if self._tasks is not None:
+                        self._tasks.start(nursery)
+                        if not self._tasks.running:
+                            self._tasks = None
+        finally:
+            # No await below: it would raise Cancelled, and the leases would stay.
+            self._queue.close()
+            self._subtree.end(self._queue)
+            self._leases.release_all()
+        # Reached if the nursery's own scope was cancelled, and not if the parent's was, which does not need to know.
+        if child is not None:  # type: ignore[unreachable]
+            child.on_exit()
 
     async def _gather_messages(self) -> Mapping[Hashable, Any]:
         """Wait for messages; while the policy can serve, gather more of them for a moment if there are many hosts.
@@ -204,7 +207,7 @@ class Node:
         now = self._last_step_at = trio.current_time()
         if self._children.may_be_switching:
             self._children.finish_switches()
-        pick_events, self._pick_events = frozenset(self._pick_events or ()), None
+        pick_events, self._pick_events = frozenset(self._pick_events) if self._pick_events else EMPTY_SET, None
         decision = self._policy.decide(self._make_inputs(pick_events), now)
         # A decision cannot see the state of the hosts that it leases, so another one follows. That may lease more, past
         # a host that says NOT_SERVING, say, which a session had connected (A17, A61).
@@ -223,8 +226,8 @@ class Node:
         if decision.children or children.by_name:
             children.hosts = self._subtree.hosts
             children.reconcile(decision, update.endpoints, update.generation, now, self._start)
-        if decision.tasks or self._tasks.running:
-            self._tasks.reconcile(decision.tasks)
+        if decision.tasks or self._tasks is not None:
+            self._own_tasks().reconcile(decision.tasks)
         if decision.re_resolve:
             self._context.re_resolve(decision.re_resolve)
         if self._context.log_decision is not None:
@@ -247,7 +250,7 @@ class Node:
                 news = True
                 if isinstance(sender, tuple):  # ("host", address)
                     hosts.append(sender[1])
-        self._hosts_with_news = frozenset(hosts)
+        self._hosts_with_news = frozenset(hosts) if hosts else EMPTY_SET
         if self._context.request_re_resolution is not None and any(map(_is_connection_loss, messages.items())):
             self._context.request_re_resolution()
         return news
@@ -301,10 +304,15 @@ class Node:
             self._last_report = PolicyState(state, picker, generation, decision.in_first_pass)
             self._report(self._last_report)
 
+    def _own_tasks(self) -> NodeTasks:
+        if self._tasks is None:
+            self._tasks = NodeTasks(self.path)
+        return self._tasks
+
     # -- children
 
     def _start(self, child: Child) -> None:
-        self._tasks.add(f"/{self._label(child)}", partial(self._run_child, child))
+        self._own_tasks().add(f"/{self._label(child)}", partial(self._run_child, child))
 
     def _label(self, child: Child) -> str:
         """Return the child's name in paths: its policy's, where the policy above has one child and no name for it."""
@@ -315,7 +323,7 @@ class Node:
         context = self._context if child.hosts is self._context.hosts else replace(self._context, hosts=child.hosts)
         path, below = f"{self.path}/{self._label(child)}", (self._subtree.ejections_below, self._subtree.trackers_below)
         node = child.node = Node(path, child.policy, context, child.queue, child.post_report, *below)
-        return node.run(child.scope, partial(self._children.on_exit, child))
+        return node.run(child)
 
     def exit_idle(self) -> None:
         """Have the IDLE policies of this subtree connect without an RPC. Does not block."""
@@ -338,7 +346,7 @@ class Node:
     def describe(self, now: float) -> str:
         """Describe what the policy sees; if it has no description, the state that it reported."""
         outside = f"itself {self._last_report.state.name}" if self._last_report is not None else "nothing yet"
-        return self._policy.describe(self._make_inputs(frozenset()), now) or outside
+        return self._policy.describe(self._make_inputs(EMPTY_SET), now) or outside
 
     def handed_on(self) -> TraceNote | None:
         """Return the reason why its picker is a child's; None if it is the policy's own."""

@@ -15,7 +15,7 @@ from trxds.core.connectivity import Connectivity
 from trxds.core.status import unavailable
 
 from .pick import TraceNote, transient_failure_picker
-from .policy import CHILD_RETENTION, CONNECTING, ChannelControl, Decision, PolicyInputs, PolicyState
+from .policy import CHILD_RETENTION, CONNECTING, EMPTY_SET, ChannelControl, Decision, PolicyInputs, PolicyState
 
 FAILOVER_TIMEOUT = 10.0  # seconds
 
@@ -50,7 +50,7 @@ class Priority:
 
     def __init__(self, channel_control: ChannelControl) -> None:
         self._timers: dict[str, _FailoverTimer] = {}
-        self._active: frozenset[str] = frozenset()
+        self._active: frozenset[str] = EMPTY_SET
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         names = tuple(inputs.config.children)
@@ -68,7 +68,7 @@ class Priority:
             report.state,
             report.picker,
             children={name: inputs.config.children[name] for name in names if name in active},
-            deactivate=frozenset(name for name in self._timers if name not in active),
+            deactivate=frozenset(name for name in self._timers if name not in active) or EMPTY_SET,
             wake_at=min(
                 (p.fires_at for n, p in self._timers.items() if n in active and p.fires_at > now), default=math.inf
             ),

@@ -125,10 +125,8 @@ class WeightedDraw:
         if now >= self._update_at:
             shares = self._shares(now)
             # Extreme settings may make all shares 0: then nobody starts more slowly than the others.
-            self._update_at, self._sums = (
-                now + self._period,
-                list(accumulate(shares if any(shares) else [1.0] * len(shares))),
-            )
+            self._sums = list(accumulate(shares if any(shares) else [1.0] * len(shares)))
+            self._update_at = now + self._period
         # Rounding may draw the very end, which is the last one's.
         return min(bisect(self._sums, random.random() * self._sums[-1]), len(self._sums) - 1)
 

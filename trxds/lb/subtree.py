@@ -15,7 +15,7 @@ from trxds.core.connection_limit import ConnectionLimit
 from .host_trackers import HostTrackers
 from .interfaces import SubchannelPoolInterface
 from .pick import Tracker
-from .policy import Decision
+from .policy import EMPTY_SET, Decision
 from .proxies import Proxies
 from .security import Security
 
@@ -26,9 +26,9 @@ class Ejections:
     __slots__ = ("_above", "_below", "_own", "_subscribers", "ejected")
 
     def __init__(self, above: Ejections | None = None) -> None:
-        self.ejected: frozenset[str] = frozenset()
+        self.ejected: frozenset[str] = EMPTY_SET
         self._above = above
-        self._own: frozenset[str] = frozenset()
+        self._own: frozenset[str] = EMPTY_SET
         self._subscribers: dict[ConflatingQueue[Any], Collection[str]] = {}
         self._below: list[Ejections] = []
         if above is not None:
@@ -57,7 +57,8 @@ class Ejections:
             self._above._below.remove(self)
 
     def _update(self) -> None:
-        self.ejected = self._own | self._above.ejected if self._above is not None else self._own
+        above = self._above.ejected if self._above is not None else EMPTY_SET
+        self.ejected = self._own | above if above else self._own
         for level in self._below:
             level._update()
 

@@ -13,7 +13,7 @@ from trxds.core.status import unavailable
 
 from .endpoint_set import Endpoints
 from .pick import QUEUE, Explainable, FixedPicker, PickArgs, Picker, PickResult, TraceNote, transient_failure_picker
-from .policy import CONNECTING, ChannelControl, Decision, PolicyInputs, PolicyState
+from .policy import CONNECTING, EMPTY_SET, ChannelControl, Decision, PolicyInputs, PolicyState
 from .state import StickyFailures, aggregate
 
 _CONNECTING = FixedPicker(QUEUE, "none is READY yet", "a target to be READY")
@@ -45,7 +45,7 @@ class WeightedTarget:
             handed_on=handed_on,
             children={name: target.config for name, target in targets.items()},
             # A28: a removed locality keeps its connections for 15 minutes.
-            deactivate=frozenset(inputs.children.keys() - targets.keys()),
+            deactivate=frozenset(inputs.children.keys() - targets.keys()) or EMPTY_SET,
             in_first_pass=any(reports[name].in_first_pass for name in weights),
         )
 

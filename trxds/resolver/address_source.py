@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Protocol
@@ -12,8 +11,8 @@ import trio
 
 from trxds.core.backoff import Backoff
 from trxds.core.conflating_queue import ConflatingQueue
+from trxds.core.resource_update import ResourceUpdate
 from trxds.resources.endpoint import Endpoint
-from trxds.xds.resource_update import ResourceUpdate
 
 from .dns_resolver import DnsResolver, DnsWatch, Resolve
 from .http_filters import EffectiveFilter
@@ -55,9 +54,6 @@ class AddressSource(Protocol):
 
     def request(self) -> None:
         """Resolve again soon, because an address seems to be out of date. Synchronous."""
-
-
-MakeSource = Callable[[TargetConfig, Random], AddressSource]
 
 
 class KnownAddresses:

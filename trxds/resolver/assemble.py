@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TypeAlias, assert_never
 
 from trxds.core.resource_status import ResourceStatus, resource_error
+from trxds.core.resource_update import ResourceUpdate
 from trxds.core.status import Status
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Aggregate, Eds, LogicalDns
@@ -20,7 +21,6 @@ from trxds.resources.endpoint import ClusterLoadAssignment, Endpoint, Locality, 
 from trxds.resources.leaf_policy import LbPolicyConfig
 from trxds.resources.listener import Listener
 from trxds.resources.route import RouteConfig, VirtualHost
-from trxds.xds.resource_update import ResourceUpdate
 
 from .flatten import MAX_DEPTH, flatten
 from .snapshot import AggregateConfig, ClusterConfig, ClusterError, ClusterResult, ConfigError, Missing, XdsConfig

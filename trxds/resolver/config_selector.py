@@ -68,11 +68,12 @@ class ConfigSelector:
     def _choose(self, path: str, metadata: Metadata, random: Random) -> Selection | RouteError:
         routes = self.routes
         candidates = routes.candidates(path)
+        by_header = candidates.header_index
         values: dict[str, str | None] = {}  # of headers, each looked up once for all routes
-        for position in candidates:
+        for position in candidates.positions if by_header is None else by_header.candidates(metadata):
             match = routes.routes[position].match
             if not match.headers and match.fraction is None:
-                is_first = position == candidates[0]
+                is_first = position == candidates.positions[0]
                 return self._select(routes.route_at(position), path, metadata, random, first=is_first)
             if _accepts(match, metadata, values, random):
                 return self._select(routes.route_at(position), path, metadata, random)

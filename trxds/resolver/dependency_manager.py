@@ -14,9 +14,9 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from trxds.core.conflating_queue import ConflatingQueue
+from trxds.core.resource_update import ResourceUpdate
 from trxds.core.status import Status, unavailable
 from trxds.resources.types import CDS, EDS, LDS, RDS, ResourceType
-from trxds.xds.resource_update import ResourceUpdate
 
 from .assemble import Assembly, Key, Known, assemble
 from .clusters_in_force import may_fail_rpcs, with_present_errors

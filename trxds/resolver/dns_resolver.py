@@ -6,7 +6,6 @@ again after a backoff, and until then the known addresses stay in use.
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Awaitable, Callable, Hashable
 from random import Random
@@ -15,14 +14,10 @@ from typing import Any, TypeAlias
 import trio
 
 from trxds.core.backoff import Backoff
-from trxds.core.clock import time_of_day
 from trxds.core.conflating_queue import ConflatingQueue
-from trxds.core.status import unavailable
-from trxds.xds.resource_update import ResourceUpdate
 
+from .latest_resolution import LatestResolution
 from .resolve_now import ResolveNow
-
-_log = logging.getLogger("trxds.resolver")
 
 Resolve: TypeAlias = Callable[[str, int], Awaitable[tuple[str, ...]]]
 
@@ -68,12 +63,9 @@ class DnsWatch:
     ) -> None:
         self.resolve_now = resolve_now
         self._name = name
-        self._queue = queue
-        self._sender = sender
+        self._latest = LatestResolution(queue, sender)
         self._on_cancel = on_cancel
         self._scope = trio.CancelScope()
-        self._state = ResourceUpdate()
-        self._failing_since = ""
 
     async def run(self, look_up: Resolve, backoff: Backoff) -> None:
         host, _, port = self._name.rpartition(":")
@@ -88,33 +80,19 @@ class DnsWatch:
                     await trio.sleep(backoff.next())
                     continue
                 backoff.reset()
-                self._failing_since = ""
-                self._publish(ResourceUpdate(addresses))
+                self._latest.succeed(addresses)
                 await self.resolve_now.wait()
 
     def _on_failure(self, error: OSError) -> None:
-        # Only the first failure sets the time, or an equal error would look like news each time.
-        since = self._failing_since = self._failing_since or time_of_day(trio.current_time())
-        # A37: a failure after a success keeps the addresses, and is an ambient error.
-        status = unavailable(f'DNS name "{self._name}" cannot be resolved since {since}: {error.strerror or error}')
-        addresses = self._state.value
-        self._publish(ResourceUpdate(error=status) if addresses is None else ResourceUpdate(addresses, ambient=status))
-
-    def _publish(self, state: ResourceUpdate) -> None:
-        # `cancel` has taken the unread message back, and none may follow.
-        if state == self._state or self._scope.cancel_called:
-            return
-        problem = state.error or state.ambient
-        if problem is not None:
-            _log.warning("%s", problem.message)
-        self._state = state
-        self._queue.put(self._sender, state)
+        reason = error.strerror or error
+        text = f'DNS name "{self._name}" cannot be resolved since'
+        self._latest.fail(lambda since: f"{text} {since}: {reason}", trio.current_time())
 
     def cancel(self) -> None:
         """End the watch, and take an unread message back. A second call changes nothing."""
         if not self._scope.cancel_called:
             self._scope.cancel(reason=f"no cluster needs {self._name} any more")
-            self._queue.discard(self._sender)
+            self._latest.close()
             self._on_cancel()
 
     def __repr__(self) -> str:

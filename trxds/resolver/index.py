@@ -1,23 +1,29 @@
 """An index of routes by path, so that an RPC need not try each route (A28: the first match wins).
 
-Exact paths and prefixes are looked up; those that ignore case by their folded text. Two steps stay linear. Each regular
-expression before the first route that takes every RPC is tried once for each path, and the result is cached. Routes of
-one path that differ in headers only are tried one by one for each RPC.
+Exact paths and prefixes are looked up; those that ignore case by their folded text. Each regular expression before the
+first route that takes every RPC is tried once for each path, and the result is cached. Many routes of one path that
+differ in exact header values have an index of their own. Other conditions are tried one by one for each RPC.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from heapq import merge
 from typing import Generic, TypeVar
 
 from trxds.resources.matchers import PathMatch, Pattern, Prefix, fold
 from trxds.resources.route_match import RouteMatch
 
+from .header_index import HeaderIndex
+
 Text = TypeVar("Text", str, bytes)
 
 # How many positions are cached before the cache is cleared; programs call few paths.
 MAX_CACHED_POSITIONS = 65_536
+
+# A walk over as many routes costs less than to look up headers and to merge what they find.
+MAX_WALKED = 20
 
 
 class _Texts(Generic[Text]):
@@ -48,6 +54,14 @@ class _Texts(Generic[Text]):
         return bool(self._exact or self._prefixes)
 
 
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The routes whose path matches, in order, up to the first without another condition. Paths may share them."""
+
+    positions: tuple[int, ...]
+    header_index: HeaderIndex | None  # None if the routes are few, or differ in other conditions
+
+
 class RouteIndex:
     """The index of one table of routes; a route is its position."""
 
@@ -56,7 +70,8 @@ class RouteIndex:
         self._case_sensitive: _Texts[str] = _Texts()
         self._case_insensitive: _Texts[bytes] = _Texts()
         self._patterns: dict[int, Pattern] = {}
-        self._cache: dict[str, tuple[int, ...]] = {}
+        self._cache: dict[str, Candidates] = {}
+        self._shared: dict[tuple[int, ...], Candidates] = {}
         self._cache_room = MAX_CACHED_POSITIONS
         for position, match in enumerate(self._matches):
             self._add(position, match.path)
@@ -69,20 +84,31 @@ class RouteIndex:
         else:
             self._case_sensitive.add(path.text, position, isinstance(path, Prefix))
 
-    def candidates(self, path: str) -> tuple[int, ...]:
-        """Return the routes whose path matches, in order, up to the first without another condition."""
-        found = self._cache.get(path)
-        return self._find_candidates(path) if found is None else found
+    def candidates(self, path: str) -> Candidates:
+        try:
+            return self._cache[path]
+        except KeyError:
+            return self._find_candidates(path)
 
-    def _find_candidates(self, path: str) -> tuple[int, ...]:
-        found = tuple(self._reachable(path))
+    def _find_candidates(self, path: str) -> Candidates:
+        positions = tuple(self._reachable(path))
+        found = self._shared.get(positions)
         # Positions count, not only paths: a path may match thousands of routes that differ in headers.
-        self._cache_room -= 1 + len(found)
+        self._cache_room -= 1 if found is not None else 1 + len(positions)
         if self._cache_room < 0:
             self._cache.clear()
+            self._shared.clear()
             self._cache_room = MAX_CACHED_POSITIONS
-        self._cache[path] = found
+        if found is None:
+            found = Candidates(positions, self._header_index(positions))
+        self._cache[path] = self._shared[positions] = found
         return found
+
+    def _header_index(self, positions: tuple[int, ...]) -> HeaderIndex | None:
+        if len(positions) <= MAX_WALKED:
+            return None
+        index = HeaderIndex({position: self._matches[position] for position in positions})
+        return index if index.is_worthwhile else None
 
     def _reachable(self, path: str) -> Iterator[int]:
         for position in self._matching(path):

@@ -13,14 +13,14 @@ from typing import Any
 import trio
 
 from trxds.core.conflating_queue import ConflatingQueue
+from trxds.core.resource_update import ResourceUpdate
 from trxds.core.status import Status
 from trxds.resources.endpoint import Locality, LocalityId
-from trxds.xds.resource_update import ResourceUpdate
 
 from .address_source import SENDER, AddressSource, Resolution, TargetConfig, as_resolution
 from .clusters import Clusters, RouteTable
+from .resolver_result_handler import ResolverResultHandler, RootReport
 from .service_config_selector import MethodSelector
-from .xds_resolver import ResolverResultHandler, RootReport
 
 _NOWHERE = LocalityId()
 

@@ -17,11 +17,10 @@ from typing import Any, TypeAlias
 import trio
 
 from trxds.core.backoff import Backoff
-from trxds.core.clock import time_of_day
 from trxds.core.conflating_queue import ConflatingQueue
-from trxds.core.status import RpcError, unavailable
-from trxds.xds.resource_update import ResourceUpdate
+from trxds.core.status import RpcError
 
+from .latest_resolution import LatestResolution
 from .resolve_now import ResolveNow
 from .resolver_update import Resolver, ResolverArgs, ResolverUpdate
 from .target_uri import ResolverTarget
@@ -53,12 +52,9 @@ class ResolverWatch:
         self._resolver = resolver
         self._accept = accept
         self._backoff = backoff
-        self._queue = queue
-        self._sender = sender
+        self._latest = LatestResolution(queue, sender)
         self._scope = trio.CancelScope()
-        self._state = ResourceUpdate()
         self._problem = ""
-        self._failing_since = ""
 
     async def run(self) -> None:
         with self._scope:
@@ -101,36 +97,23 @@ class ResolverWatch:
         value, problem = self._accept(update)
         if problem:
             self._on_failure(problem, value)
-            if self._state.value is None:
+            if self._latest.value is None:
                 # A21: without a service config before, it is a failed resolution, which follows the backoff.
                 self.resolve_now.retry_after(self._backoff.next())
             return
         self._backoff.reset()
-        self._problem = self._failing_since = ""
-        self._publish(ResourceUpdate(value))
+        self._problem = ""
+        self._latest.succeed(value)
 
     def _on_failure(self, problem: str, value: object | None) -> None:
-        # Only the first failure sets the time, or an equal error would look like news each time.
-        since = self._failing_since = self._failing_since or time_of_day(trio.current_time())
-        status = unavailable(f"target {self._target.text} {problem} (failing since {since})")
-        value = self._state.value if value is None else value
-        self._publish(ResourceUpdate(error=status) if value is None else ResourceUpdate(value, ambient=status))
-
-    def _publish(self, state: ResourceUpdate) -> None:
-        # `cancel` has taken the unread message back, and none may follow.
-        if state == self._state or self._scope.cancel_called:
-            return
-        problem = state.error or state.ambient
-        if problem is not None:
-            _log.warning("%s", problem.message)
-        self._state = state
-        self._queue.put(self._sender, state)
+        text = f"target {self._target.text} {problem} (failing since"
+        self._latest.fail(lambda since: f"{text} {since})", trio.current_time(), value)
 
     def cancel(self) -> None:
         """End the run, and take an unread message back. A second call changes nothing."""
         if not self._scope.cancel_called:
             self._scope.cancel(reason=f"the channel does not need {self._target.text} at present")
-            self._queue.discard(self._sender)
+            self._latest.close()
 
     def __repr__(self) -> str:
         return f"<ResolverWatch {self._target.text}{' left' if self._scope.cancel_called else ''}>"

@@ -53,7 +53,7 @@ class MethodSelector:
         self._target = target
         self._route = Route(RouteMatch(Prefix("")), RouteAction((WeightedCluster(target),)))
         self._cluster = BoundCluster(target, chain)
-        self._bound: dict[str, BoundRoute] = {}
+        self._selections: dict[str, Selection] = {}  # by path: only the method's configuration differs
         self._warn = warn
 
     @property
@@ -61,21 +61,17 @@ class MethodSelector:
         return self._warn()
 
     def choose(self, path: str, metadata: Metadata) -> Selection:
-        return Selection(self.bound_route(path), self._cluster, self.table)
+        return self._selections.get(path) or self._select(path)
 
-    def bound_route(self, path: str) -> BoundRoute:
-        """Return the route of that method, which has its options."""
-        found = self._bound.get(path)
-        return self._bind(path) if found is None else found
-
-    def _bind(self, path: str) -> BoundRoute:
+    def _select(self, path: str) -> Selection:
         # A program may make paths from input, so the cache has a bound.
-        if len(self._bound) >= MAX_CACHED_METHODS:
-            self._bound.clear()
+        if len(self._selections) >= MAX_CACHED_METHODS:
+            self._selections.clear()
         config = self._config.method(path)
         limit = _limit(config).seconds
-        bound = self._bound[path] = BoundRoute(self._route, limit, (self._cluster,), (1,), config=config)
-        return bound
+        route = BoundRoute(self._route, limit, (self._cluster,), (1,), config=config)
+        selection = self._selections[path] = Selection(route, self._cluster, self.table)
+        return selection
 
     def explain(self, path: str, metadata: Metadata, copies: RandomCopies) -> Explained:
         reason = "a target without a control plane has one, and every call takes it"

@@ -8,63 +8,21 @@ the hosts do. The policies decide what an entry means (A74).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Protocol, TypeAlias, assert_never
+from typing import Any, TypeAlias, assert_never
 
 import trio
 
 from trxds.core.conflating_queue import ConflatingQueue
 
 from .clusters import Clusters
-from .config_log import ConfigLog
-from .config_selector import Selector
 from .dependency_manager import DependencyManager, Source
 from .dns_resolver import DnsResolver, Resolve
-from .http_filters import MakeChain
-from .route_timeout import TimeoutRule, max_stream_duration
-from .routes import BindMirrors
+from .resolver_result_handler import ResolverResultHandler, RootReport
 from .routing import Routing, RoutingFactory
-from .service_config import ServiceConfig
 from .snapshot import ClusterEntry, ClusterResult, ConfigError, XdsConfig, can_serve
-
-
-class RootReport(Protocol):
-    """The report of the root node, as far as the resolver reads it."""
-
-    @property
-    def picker(self) -> Any: ...
-    @property
-    def generation(self) -> int: ...
-
-
-class SubchannelRetention(Protocol):
-    """The subchannel pool: between these two calls it closes no subchannel, so one that moves keeps its connection."""
-
-    def begin_update(self) -> None: ...
-    def end_update(self) -> None: ...
-
-
-def _ignore(config: ServiceConfig) -> None:
-    """Apply nothing: a control plane has no service config."""
-
-
-@dataclass(frozen=True, slots=True)
-class ResolverResultHandler:
-    """The receiver of a resolver's results. `configure` gets what was resolved, with a generation number.
-
-    `apply_config` gets each service config that takes the place of one.
-    """
-
-    configure: Callable[[Any, int], object]
-    publish: Callable[[Selector, Any], object]
-    make_chain: MakeChain
-    pool: SubchannelRetention
-    limits: TimeoutRule = max_stream_duration
-    log: ConfigLog | None = None
-    bind_mirrors: BindMirrors | None = None  # None: the channel copies no calls
-    apply_config: Callable[[ServiceConfig], object] = _ignore
 
 
 @dataclass(frozen=True, slots=True)

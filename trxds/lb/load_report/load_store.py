@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 from weakref import WeakValueDictionary
@@ -35,11 +35,12 @@ class LocalityStats:
     failed: int = 0
     metrics: dict[str, MetricLoad] = field(default_factory=dict)
 
-    def add(self, name: str, number: float) -> None:
+    def add(self, name: str, number: float, rpcs: int = 1) -> None:
+        """Add the number of one RPC, or the sum of so many, to a metric."""
         metric = self.metrics.get(name, MetricLoad(0, 0.0))
         total = metric.total + number
         if math.isfinite(total):  # one host's 1e308 must not turn the others' numbers into infinity
-            self.metrics[name] = MetricLoad(metric.rpcs + 1, total)
+            self.metrics[name] = MetricLoad(metric.rpcs + rpcs, total)
 
     @property
     def is_idle(self) -> bool:
@@ -50,6 +51,14 @@ class LocalityStats:
         self.issued = self.succeeded = self.failed = 0
         self.metrics = {}
         return load
+
+    def restore(self, load: LocalityLoad) -> None:
+        """Add the counts of a load that was taken, but not its RPCs in progress, which still count here."""
+        self.issued += load.issued
+        self.succeeded += load.succeeded
+        self.failed += load.failed
+        for name, metric in load.metrics.items():
+            self.add(name, metric.total, metric.rpcs)
 
 
 class ClusterCounts:
@@ -84,6 +93,14 @@ class ClusterCounts:
         if any(load.in_progress for load in localities):
             self.enlist()
         return ClusterLoad(self._cluster, self._service, localities, drops, drops.pop("", 0))
+
+    def restore(self, load: ClusterLoad) -> None:
+        """Add a load that was taken and did not reach the server."""
+        self.enlist()
+        for locality in load.localities:
+            self._rpcs[locality.locality].restore(locality)
+        self._drops.update(load.drops)
+        self._drops[""] += load.uncategorised
 
     def enlist(self) -> None:
         if not self._is_enlisted:
@@ -138,3 +155,8 @@ class LoadStore:
         unreported = self._unreported[server]
         counts, unreported[:] = unreported[:], []
         return tuple(each.take() for each in counts)
+
+    def restore(self, server: Hashable, loads: Sequence[ClusterLoad]) -> None:
+        """Add loads that were taken to those that `server` has not been sent yet."""
+        for load in loads:
+            self.of(server, load.cluster, load.service).restore(load)

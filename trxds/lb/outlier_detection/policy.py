@@ -20,7 +20,7 @@ from trxds.resources.outlier_detection import OutlierDetectionSettings
 from ..configs import ClusterImplConfig, OutlierDetectionConfig
 from ..endpoint_list import Key, key_of
 from ..pick import Complete, PickArgs, Picker, PickResult, TraceNote, WrapperPicker
-from ..policy import CONNECTING, ChannelControl, Decision, PolicyInputs
+from ..policy import CONNECTING, EMPTY_SET, ChannelControl, Decision, PolicyInputs
 from .outlier_algorithms import EndpointStats, find_failure_percentage_outliers, find_success_rate_outliers
 
 _CHILD = "limits"
@@ -43,7 +43,7 @@ class OutlierDetection:
         self._records: dict[Key, EndpointStats] = {}
         self._by_address: dict[str, EndpointStats] = {}  # the same records, for picks
         self._interval_began_at: float | None = None
-        self._ejected: frozenset[str] = frozenset()
+        self._ejected: frozenset[str] = EMPTY_SET
         self._picker: OutlierDetectionPicker | None = None
         self.reads_endpoints = True
 
@@ -137,7 +137,7 @@ class OutlierDetection:
 
     def _update_ejected(self) -> None:
         out = (record.addresses for record in self._records.values() if record.ejected_at is not None)
-        self._ejected = frozenset(chain.from_iterable(out))
+        self._ejected = frozenset(chain.from_iterable(out)) or EMPTY_SET
 
     def _make_picker(self, child: Picker) -> OutlierDetectionPicker:
         # The same picker for the same child, or every sweep would make queued RPCs pick again.

@@ -1,0 +1,58 @@
+"""`LatestResolution` is what a task has resolved last, for one name or target, or why it has resolved nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from trxds.core.clock import time_of_day
+from trxds.core.conflating_queue import ConflatingQueue
+from trxds.core.resource_update import ResourceUpdate
+from trxds.core.status import unavailable
+
+_log = logging.getLogger("trxds.resolver")
+
+
+class LatestResolution:
+    """A `LatestResolution` is put into `queue` each time it changes, until it is closed."""
+
+    def __init__(self, queue: ConflatingQueue[Any], sender: Hashable) -> None:
+        self._queue = queue
+        self._sender = sender
+        self._state = ResourceUpdate()
+        self._failing_since = ""
+        self.closed = False
+
+    @property
+    def value(self) -> Any:
+        """What was resolved last; None before."""
+        return self._state.value
+
+    def succeed(self, value: object) -> None:
+        """Publish what was resolved."""
+        self._failing_since = ""
+        self._publish(ResourceUpdate(value))
+
+    def fail(self, message: Callable[[str], str], now: float, value: object | None = None) -> None:
+        """Publish a failure, with `value` or what was resolved before; `message` takes the time of the first one."""
+        # The time of a later one would make an equal error look like news.
+        self._failing_since = self._failing_since or time_of_day(now)
+        status = unavailable(message(self._failing_since))
+        value = self.value if value is None else value
+        # A37: a failure after a success keeps what was resolved, and is an ambient error.
+        self._publish(ResourceUpdate(error=status) if value is None else ResourceUpdate(value, ambient=status))
+
+    def _publish(self, state: ResourceUpdate) -> None:
+        if state == self._state or self.closed:
+            return
+        problem = state.error or state.ambient
+        if problem is not None:
+            _log.warning("%s", problem.message)
+        self._state = state
+        self._queue.put(self._sender, state)
+
+    def close(self) -> None:
+        """Take an unread result back; none follows."""
+        self.closed = True
+        self._queue.discard(self._sender)
