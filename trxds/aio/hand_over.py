@@ -23,30 +23,26 @@ from typing import Any, Generic, TypeVar, cast
 
 from trxds.portal import hand_over
 from trxds.portal.hand_over import HeldBlock
+from trxds.portal.result import Result
 from trxds.portal.trio_thread import TrioThread
 
 T = TypeVar("T")
 _log = logging.getLogger("trxds.aio")
 
 
-class Result(Generic[T]):
+class TaskResult(Result[T]):
     """The result of a function in Trio, for one task of an event loop.
 
     A task that stops waiting loses nothing: another `wait` returns the same result.
     """
 
-    __slots__ = ("_bridge", "_error", "_is_cancelled", "_is_there", "_on_cancel", "_value", "_waiter")
+    __slots__ = ("_bridge", "_is_there", "_waiter")
 
     def __init__(self, bridge: LoopBridge) -> None:
+        super().__init__()
         self._bridge = bridge
-        self._is_cancelled = False
-        self._on_cancel: Callable[[Any], object] | None = None
-        self._value: T | None = None
-        self._error: BaseException | None = None
         self._is_there = False
         self._waiter: asyncio.Future[None] = bridge.loop.create_future()
-
-    # -- in the loop's thread
 
     async def wait(self) -> T:
         """Wait for the result, and return it or raise it."""
@@ -54,20 +50,12 @@ class Result(Generic[T]):
             if self._waiter.done():  # a task that waited was cancelled
                 self._waiter = self._bridge.loop.create_future()
             await self._waiter
-        if self._error is not None:
-            try:
-                raise self._error
-            finally:
-                self._error = None  # its traceback has this frame: without this they would be a cycle
-        return cast(T, self._value)
+        return self.take()
 
     def cancel(self) -> None:
-        """Cancel the function in Trio, if it has not ended."""
-        if self._is_there:
-            return
-        self._is_cancelled = True
-        if self._on_cancel is not None:
-            self._on_cancel(self)
+        """Cancel the function in Trio, if its result has not come."""
+        if not self._is_there:
+            super().cancel()
 
     def fail(self, error: BaseException) -> None:
         """Raise the error from `wait`, because the function did not begin."""
@@ -80,28 +68,8 @@ class Result(Generic[T]):
         if not self._waiter.done():
             self._waiter.set_result(None)
 
-    # -- in Trio's thread, as `Outcome` has it
-
-    def cancelled(self) -> bool:
-        """Return whether nobody wants the result any more."""
-        return self._is_cancelled
-
-    def add_done_callback(self, fn: Callable[[Any], object], /) -> None:
-        """Have `cancel` call `fn`."""
-        self._on_cancel = fn
-
-    def set_running_or_notify_cancel(self) -> bool:
-        """Return whether the result is wanted."""
-        return not self._is_cancelled
-
-    def set_result(self, result: T, /) -> None:
-        """Send the result to the loop."""
-        self._value = result
-        self._bridge.post(self)
-
-    def set_exception(self, exception: BaseException | None, /) -> None:
-        """Send the exception to the loop."""
-        self._error = exception
+    def post(self) -> None:
+        """Send the result to the loop. In Trio's thread."""
         self._bridge.post(self)
 
 
@@ -111,14 +79,14 @@ class LoopBridge:
     def __init__(self, trio: hand_over.HandOver, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._trio = trio
-        self._outgoing: deque[tuple[Callable[..., object], Result[Any] | None]] = deque()
+        self._outgoing: deque[tuple[Callable[..., object], TaskResult[Any] | None]] = deque()
         self._is_sending = False
-        self._incoming: deque[Result[Any]] = deque()
+        self._incoming: deque[TaskResult[Any]] = deque()
         self._is_waking = False
 
     # -- in the loop's thread
 
-    def send(self, function: Callable[[], object], result: Result[Any] | None = None) -> None:
+    def send(self, function: Callable[[], object], result: TaskResult[Any] | None = None) -> None:
         """Call a function that does not raise in Trio's thread; `result` gets the error if Trio has ended."""
         self._outgoing.append((function, result))
         if not self._is_sending:
@@ -151,7 +119,7 @@ class LoopBridge:
                 # It may be the program's, of an interceptor's call for example, and Trio would end with it.
                 _log.exception("a function that asyncio handed over failed")
 
-    def post(self, result: Result[Any]) -> None:
+    def post(self, result: TaskResult[Any]) -> None:
         """Deliver a result in the loop's thread."""
         self._incoming.append(result)
         if not self._is_waking:
@@ -185,10 +153,10 @@ class HandOver:
             result.cancel()
             raise
 
-    def begin(self, function: Callable[[], Awaitable[T]]) -> Result[T]:
+    def begin(self, function: Callable[[], Awaitable[T]]) -> TaskResult[T]:
         """Begin to run `function` in Trio, in this task's context, and return its future result."""
         bridge = self._bridge()
-        result: Result[T] = Result(bridge)
+        result: TaskResult[T] = TaskResult(bridge)
         bridge.send(partial(copy_context().run, self.trio.begin, result, function), result)
         return result
 
@@ -196,9 +164,9 @@ class HandOver:
         """Call a synchronous function in Trio's thread, before anything that is handed over later begins."""
         self._bridge().send(function)
 
-    def future(self) -> Result[Any]:
+    def future(self) -> TaskResult[Any]:
         """Return a result that Trio's thread will set."""
-        return Result(self._bridge())
+        return TaskResult(self._bridge())
 
     def _bridge(self) -> LoopBridge:
         loop = _running_loop(self.trio.channel.target)
@@ -228,7 +196,7 @@ class NextValue(Generic[T]):
     def __init__(self, hand_over: HandOver, function: Callable[[], Awaitable[T]]) -> None:
         self._hand_over = hand_over
         self._function = function
-        self._left: Result[T] | None = None
+        self._left: TaskResult[T] | None = None
 
     async def take(self) -> T:
         """Wait for the next value and return it."""

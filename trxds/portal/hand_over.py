@@ -14,7 +14,9 @@ import trio
 
 import trxds
 
+from .entry_queue import EntryQueue
 from .trio_thread import TrioThread, is_ending
+from .worker_tasks import WorkerTasks
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -48,15 +50,17 @@ class _BeforeIoWait(trio.abc.Instrument):
 class HandOver:
     """A `HandOver` runs functions of other threads in Trio, in a nursery of its own next to anyio's portal.
 
-    `portal.call` would do, but it starts each call with an extra round trip. Without that an empty function costs a
-    lone thread 84 µs of CPU instead of 139 µs, and fifty threads complete 22,000 per second instead of 6,300.
+    `portal.call` would do, but costs several times as much: it starts each call with an extra round trip, waits with a
+    `concurrent.futures.Future`, and wakes the caller in the middle of Trio's turn (docs/measuring.md, "From threads").
     """
 
     def __init__(self, channel: trxds.Channel, nursery: trio.Nursery) -> None:
         self.channel = channel
         self.nursery = nursery
         self.closed = False
-        self._token = trio.lowlevel.current_trio_token()
+        self._entry_queue = EntryQueue()
+        nursery.start_soon(self._entry_queue.run, name="portal/entry_queue")
+        self._workers = WorkerTasks(nursery, name="portal/call")
         self._thread = threading.get_ident()
         self._process = os.getpid()
         self._before_io_wait: _BeforeIoWait | None = None
@@ -89,14 +93,14 @@ class HandOver:
     def call_soon(self, function: Callable[..., object], *args: Any) -> None:
         """Call a synchronous function that does not raise in Trio's thread; `ClosedResourceError` if it has ended."""
         try:
-            self._token.run_sync_soon(function, *args)
+            self._entry_queue.run_sync_soon(function, *args)
         except trio.RunFinishedError:
             raise self.closed_error() from None
 
     def run_sync_soon(self, function: Callable[[], object]) -> None:
         """Call a synchronous function that does not raise in Trio's thread, if Trio still runs."""
         with suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(function)
+            self._entry_queue.run_sync_soon(function)
 
     def closed_error(self) -> trio.ClosedResourceError:
         """Return the error of a function that is handed over after the channel's end."""
@@ -107,7 +111,7 @@ class HandOver:
     def begin(self, outcome: Outcome, function: Callable[[], Awaitable[Any]]) -> None:
         """Start a task that runs `function`; `outcome` gets its result, and cancelling it cancels the task."""
         if not self.closed:
-            self.nursery.start_soon(self._run, outcome, function, name="portal/call")
+            self._workers.run_soon(partial(self._run, outcome, function))
         else:
             _set_outcome(outcome, error=self.closed_error())
 

@@ -7,11 +7,13 @@ from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from contextvars import copy_context
 from functools import partial
+from threading import Lock
 from types import TracebackType
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from trxds.portal import hand_over
-from trxds.portal.hand_over import HeldBlock
+from trxds.portal.hand_over import HeldBlock, Outcome
+from trxds.portal.result import Result
 
 T = TypeVar("T")
 
@@ -21,20 +23,41 @@ class HandOver(hand_over.HandOver):
 
     def wait(self, function: Callable[[], Awaitable[T]]) -> T:
         """Run `function` in Trio and return its result; an exception that ends the wait cancels the function."""
-        future: Future[T] = Future()
+        result: ThreadResult[T] = ThreadResult(self)
         try:
-            self.start(future, function)
-            return future.result()
+            self.start(result, function)
+            return result.wait()
         except BaseException:
-            future.cancel()
+            result.cancel()
             raise
         finally:
-            del future  # it has the exception, and that has this frame: without `del` they would be a cycle
+            del result  # it has the exception, and that has this frame: without `del` they would be a cycle
 
-    def start(self, future: Future[T], function: Callable[[], Awaitable[T]]) -> None:
-        """Run `function` in Trio, in this thread's context; `future` gets the outcome, and cancelling it cancels."""
+    def start(self, outcome: Outcome, function: Callable[[], Awaitable[Any]]) -> None:
+        """Run `function` in Trio, in this thread's context; cancelling its outcome, a future, cancels it."""
         self.check_can_wait()
-        self.call_soon(copy_context().run, self.begin, future, function)
+        self.call_soon(copy_context().run, self.begin, outcome, function)
+
+
+class ThreadResult(Result[T]):
+    """The result of a function in Trio, for one thread that waits for it."""
+
+    __slots__ = ("_is_there", "_trio")
+
+    def __init__(self, trio: hand_over.HandOver) -> None:
+        super().__init__()
+        self._trio = trio
+        self._is_there = Lock()
+        self._is_there.acquire()
+
+    def wait(self) -> T:
+        """Wait for the result, and return it or raise it. Once."""
+        self._is_there.acquire()
+        return self.take()
+
+    def post(self) -> None:
+        """Wake the thread, when Trio's own is about to wait."""
+        self._trio.call_before_io_wait(self._is_there.release)
 
 
 class ContextBridge(AbstractContextManager[T], Generic[T]):

@@ -1,0 +1,64 @@
+"""This file brings functions of other threads into Trio's thread, as `TrioToken.run_sync_soon` does, for less.
+
+Trio's own queue writes to a socket for each function, and reads from it until there is nothing left. This one writes
+a byte only if its task waits.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import trio
+
+
+class EntryQueue:
+    """An `EntryQueue` calls synchronous functions that do not raise, in the order in which threads queue them."""
+
+    def __init__(self) -> None:
+        self._calls: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
+        # Reentrant, because a signal handler or a finalizer that runs here may queue a function too.
+        self._lock = threading.RLock()
+        self._is_waiting = False  # whether the task needs a byte to go on
+        self._is_closed = False
+        self._reader, self._writer = socket.socketpair()
+
+    def run_sync_soon(self, function: Callable[..., object], *args: Any) -> None:
+        """Call the function in Trio's thread; `trio.RunFinishedError` if the queue has ended. From any thread."""
+        with self._lock:
+            if self._is_closed:
+                raise trio.RunFinishedError
+            self._calls.append((function, args))
+            if self._is_waiting:
+                # The byte goes first: KeyboardInterrupt may come between the two, and one byte too many does no harm.
+                self._writer.send(b"\0")
+                self._is_waiting = False
+
+    # -- in Trio's thread
+
+    async def run(self) -> None:
+        """Call the functions until this task is cancelled; those that are queued by then are called too."""
+        try:
+            while True:
+                self._call_all()
+                with self._lock:
+                    self._is_waiting = must_wait = not self._calls
+                if must_wait:
+                    await trio.lowlevel.wait_readable(self._reader)
+                    self._reader.recv(1)
+                else:
+                    await trio.lowlevel.checkpoint()
+        finally:
+            with self._lock:
+                self._is_closed = True
+                self._reader.close()
+                self._writer.close()
+            self._call_all()
+
+    def _call_all(self) -> None:
+        for _ in range(len(self._calls)):  # not those that are queued meanwhile, or other tasks could starve
+            function, args = self._calls.popleft()
+            function(*args)
