@@ -65,12 +65,16 @@ dist-test: $(DIST_READY)
 	@test -n "$(PYTHONS)" || { echo "no Python that trxds supports starts here; name some with PYTHONS="; exit 1; }
 	.dist/bin/python tests/dist/check.py build/dist $(PYTHONS)
 
-bench: $(READY)
-	$(VENV)/bin/python tests/bench/run.py --json build/bench.json
+# Other Pythons beside this one in the bench; `make PYTHON=python3.13 .venv-3.13/.ready` sets one up.
+BENCH_PYTHONS ?= $(filter-out $(CURDIR)/$(VENV)/%,$(wildcard $(CURDIR)/.venv-3.13/bin/python))
 
-# The plots of README and docs/measuring.md, from what the last `make bench` measured.
+bench: $(READY) $(GO_PEERS)
+	$(VENV)/bin/python tests/bench/run.py $(addprefix --python ,$(BENCH_PYTHONS)) --json build/bench.json
+
+# The plots and tables of docs/measuring.md, and README's plot, from what the last `make bench` measured.
 bench-plots: $(READY)
 	$(VENV)/bin/python tests/bench/plots.py build/bench.json docs/images
+	$(VENV)/bin/python tests/bench/tables.py build/bench.json docs/measuring.md
 
 # The descriptor sets beside the .proto files in trxds/; a test fails while one is older than its text.
 protos: $(READY)

@@ -63,8 +63,10 @@ SHELLS = frozenset(
         "lb/load_report/orca_oob.py",
         "lb/policy_node.py",
         "lb/policy_node_tasks.py",
+        "portal/entry_queue.py",
         "portal/hand_over.py",
         "portal/trio_thread.py",
+        "portal/worker_tasks.py",
         "transport/run_in_thread.py",
         "transport/connect.py",
         "transport/connection.py",
@@ -182,11 +184,13 @@ def test_one_file_knows_asyncio() -> None:
 def test_only_what_is_for_threads_knows_threads() -> None:
     assert [path.as_posix() for path in FILES if imports(path, "threading", "concurrent", "anyio")] == [
         "aio/hand_over.py",
+        "portal/entry_queue.py",
         "portal/hand_over.py",
         "portal/trio_thread.py",
         "sync/calls.py",
         "sync/channel.py",
         "sync/hand_over.py",
+        "testing/simulation/scheduling.py",  # each thread that simulates has a generator of its own
     ]
 
 
@@ -223,7 +227,7 @@ def test_only_its_own_room_knows_opentelemetry() -> None:
 
 def test_generated_messages_are_imported_in_one_file_of_a_room_only() -> None:
     importing = [path.as_posix() for path in FILES if imports(path, "envoy", "xds", "udpa")]
-    assert importing == ["admin/protos.py", "resources/protos.py"]
+    assert importing == ["admin/protos.py", "resources/generated_messages.py"]
 
 
 def test_only_the_channel_and_what_admin_reads_of_it_know_every_room() -> None:

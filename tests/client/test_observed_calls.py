@@ -12,6 +12,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from trxds import Observer, RpcError, StatusCode
 from trxds.client.call_telemetry import CallTelemetry
+from trxds.client.rpc import Rpc
 from trxds.core.observe import CallStarted
 from trxds.core.observers import Observers
 from trxds.lb.pick import Complete, Override, PickArgs
@@ -73,6 +74,15 @@ async def test_an_observer_gets_all_events_of_a_unary_call(autojump_clock):
             "ended OK",
             "over OK",
         ]
+
+
+async def test_an_observer_that_does_not_override_call_gives_an_rpc_no_telemetry(monkeypatch, autojump_clock):
+    made = []
+    monkeypatch.setattr(Rpc, "attach_telemetry", lambda self, registered: made.append(self))
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        with channel.observed_by(Observer()):
+            await ask(channel)
+    assert made == []
 
 
 async def test_headers_of_observers_are_in_the_metadata_of_each_attempt(autojump_clock):

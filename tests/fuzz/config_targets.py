@@ -58,7 +58,9 @@ from .target import Target
 BOOTSTRAP = Bootstrap((ServerConfig("plane:1"),), listener_template="xdstp://fleet/%s")
 
 
-EXPERIMENTS = Experiments(slow_start=True, custom_metrics=True, http_connect=True)
+EXPERIMENTS = Experiments(
+    slow_start=True, custom_metrics=True, http_connect=True, connection_scaling=True, authority_rewrite=True
+)
 
 CONTEXT = ParseContext(
     http_filters=filter_types(
@@ -72,8 +74,6 @@ CONTEXT = ParseContext(
     struct_policies=make_struct_policies(EXPERIMENTS),
     experiments=EXPERIMENTS,
     server_features=frozenset({"trusted_xds_server"}),
-    connection_scaling=True,
-    authority_rewrite=True,
 )
 
 

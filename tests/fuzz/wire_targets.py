@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import hpack
 from google.rpc.error_details_pb2 import ErrorInfo
@@ -78,10 +79,23 @@ def _events(engine: Http2Engine, pieces: list[bytes] | Iterator[bytes]) -> list[
 
 
 def _told(events: list[Event]) -> list[object]:
-    """h2 says nothing of a read in which it broke, so the last word may hide those before it."""
+    """h2 says nothing of a read in which it broke, so the last word may hide those before it.
+
+    A large DATA frame is passed on in the parts in which it came, so the data of a stream counts as one.
+    """
     if events and isinstance(events[-1], ConnectionFailed):
         return ["broken"]
-    return [event for event in events if not isinstance(event, DataReceived) or event.data or event.end]
+    told: list[object] = []
+    for event in events:
+        last = told[-1] if told else None
+        if isinstance(event, DataReceived):
+            event = replace(event, data=bytes(event.data))
+            if isinstance(last, DataReceived) and last.stream_id == event.stream_id and not last.end:
+                size = last.flow_length + event.flow_length
+                told[-1] = DataReceived(event.stream_id, bytes(last.data) + event.data, size, event.end)
+                continue
+        told.append(event)
+    return [event for event in told if not isinstance(event, DataReceived) or event.data or event.end]
 
 
 def _server(data: bytes) -> None:

@@ -13,6 +13,7 @@ import grpc
 import trio
 
 from trxds.core.conflating_queue import ConflatingQueue
+from trxds.core.resource_update import ResourceUpdate
 from trxds.resources import protos
 from trxds.resources.context import ParseContext
 from trxds.resources.types import CDS, EDS
@@ -20,7 +21,6 @@ from trxds.testing import resources
 from trxds.testing.management import ManagementServer
 from trxds.transport.connect import TcpNetwork
 from trxds.xds.bootstrap import Bootstrap, Node, ServerConfig
-from trxds.xds.resource_update import ResourceUpdate
 from trxds.xds.sotw import PATH
 from trxds.xds.xds_client import XdsClient
 

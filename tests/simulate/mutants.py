@@ -216,7 +216,7 @@ MUTANTS = (
         "a load report that loses its counts with its stream",
         "xds/lrs_stream.py",
         "        self._responses = ConflatingQueue()\n        async with",
-        "        self._take_loads(self.server)\n        self._responses = ConflatingQueue()\n        async with",
+        "        self._loads.take(self.server)\n        self._responses = ConflatingQueue()\n        async with",
     ),
     Mutant(
         "a load report in which a failed call goes on for ever",

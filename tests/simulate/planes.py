@@ -41,6 +41,7 @@ class Replica(ManagementServer):
             push()
             self._push()
 
+        # Assigned, because nothing tells of a push, and each replica has subscribers of its own.
         first._push = push_both  # type: ignore[method-assign]
 
 

@@ -40,10 +40,10 @@ class Probe:
         if plane is None or not isinstance(plane.selector, ConfigSelector):
             return None
         routes = plane.selector.routes
-        candidates = routes.candidates(path)
-        if not candidates:
+        positions = routes.candidates(path).positions
+        if not positions:
             return frozenset()
-        return frozenset(bound.name for bound in routes.route_at(candidates[0]).clusters)
+        return frozenset(bound.name for bound in routes.route_at(positions[0]).clusters)
 
     def leaves(self, cluster: str) -> tuple[ClusterConfig, ...]:
         """Return the clusters with hosts behind that name, as the tree has them."""

@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 import trio
+from support.hostile.peer import GOAWAY, PING, PREFACE, PROTOCOL_ERROR, SETTINGS, frame
 from support.tasks import all_tasks, task_names
 
 from trxds.core.conflating_queue import ConflatingQueue
@@ -21,6 +22,10 @@ from trxds.transport.options import WireOptions
 from trxds.transport.pool import SubchannelPool
 from trxds.transport.request import Request
 from trxds.transport.subchannel import Subchannel
+from trxds.transport.transport import SocketTransport
+
+# Of a connection without requests: the last stream is 0.
+GOAWAY_PROTOCOL_ERROR = frame(GOAWAY, 0, 0, bytes(4) + PROTOCOL_ERROR.to_bytes(4))
 
 MANY = 64 * 1024 * 1024
 
@@ -96,6 +101,30 @@ async def test_a_dropped_connection_fails_its_streams(server, connection) -> Non
     server.drop_connections()
     assert await stream.receive() is None
     assert stream.status.code is StatusCode.UNAVAILABLE and server.address in stream.status.message
+
+
+async def test_a_client_that_sends_on_after_its_error_gets_the_goaway_and_a_clean_end(server):
+    async with await trio.open_tcp_stream(*split_address(server.address)) as client:
+        # A PING on a stream is an error before its payload has come (RFC 9113 §6.7).
+        await client.send_all(PREFACE + frame(SETTINGS, 0, 0) + frame(PING, 0, 3, bytes(8))[:9])
+        received = b""
+        while GOAWAY_PROTOCOL_ERROR not in received:
+            received += await client.receive_some()
+        await client.send_all(bytes(8))
+        async for more in client:
+            received += more
+        assert received.endswith(GOAWAY_PROTOCOL_ERROR)
+
+
+async def test_a_transport_lingers_until_its_peer_closes_or_its_time_is_over():
+    ours, theirs = socket.socketpair()
+    transport = SocketTransport(trio.SocketStream(trio.socket.from_stdlib_socket(ours)))
+    with theirs, trio.fail_after(10):
+        theirs.send(b"still under way")
+        await transport.linger(0.01)  # the peer does not close
+        theirs.close()
+        await transport.linger(60)
+        await transport.close()
 
 
 async def test_a_subchannel_finds_its_restarted_server(server, nursery) -> None:

@@ -84,7 +84,8 @@ async def test_a_weight_is_an_endpoints_share_of_a_policy_that_reads_weights(aut
         for _ in range(9):  # of a ring without a hash header each call has a random hash, and connects its host
             await ask(channel)
         met = await spread(channel, 80)
-        assert met[mesh.hosts[0]] > 4 * met[mesh.hosts[1]]
+        # Nine to one on average; with equal weights they would be even.
+        assert met[mesh.hosts[0]] > 2 * met[mesh.hosts[1]]
 
 
 async def test_attributes_reach_a_custom_policy(autojump_clock):

@@ -98,7 +98,7 @@ async def test_what_a_filter_changes_shows_in_the_steps_behind_it(autojump_clock
 
     async with Mesh.run(2) as mesh:
         listen(mesh, "own")
-        mesh.route({"green": 99, "blue": 1})
+        mesh.route({"green": 1_000_000_000, "blue": 1})
         for name, host in zip(("green", "blue"), mesh.hosts, strict=True):
             mesh.cluster(name)
             mesh.endpoints(name, [host])

@@ -14,8 +14,9 @@ import trxds.admin
 from trxds import RpcError, StatusCode
 from trxds.resources import protos
 from trxds.session_affinity.cookie import encode
-from trxds.testing import ManagementServer
+from trxds.testing import ManagementServer, load
 from trxds.testing import resources as xds
+from trxds.transport.client_stream import ClientStream
 
 
 @asynccontextmanager
@@ -216,6 +217,25 @@ async def test_a_lost_lrs_stream_is_reopened_and_reports_the_counts_of_the_gap(a
         assert [each.stream for each in mesh.plane.load.requests] == [1, 2, 2]
 
 
+async def test_a_report_that_could_not_be_sent_is_part_of_the_next_one(autojump_clock, monkeypatch):
+    send, waits = ClientStream.send, trio.Event()
+
+    async def send_all_but_the_first_report(stream, message, **more):
+        is_report = protos.LoadStatsRequest.FromString(message).cluster_stats
+        if is_report and not waits.is_set():
+            waits.set()
+            await trio.sleep_forever()  # as if the server's windows were closed
+        return await send(stream, message, **more)
+
+    async with mesh_and_channel(hosts=1) as (mesh, channel):
+        await ask(channel)
+        monkeypatch.setattr("trxds.transport.client_stream.ClientStream.send", send_all_but_the_first_report)
+        await waits.wait()
+        mesh.plane.load.drop_streams()
+        await ask(channel)
+        assert rpcs(await report(mesh)) == {"z0": (2, 2, 0, 0)}
+
+
 async def test_the_end_of_an_answered_lrs_stream_is_no_warning_and_an_outage_is_one(autojump_clock, caplog):
     caplog.set_level(logging.INFO, "trxds.xds")
     async with mesh_and_channel(hosts=1) as (mesh, channel):
@@ -241,7 +261,7 @@ async def test_a_server_without_lrs_is_retried_with_backoff_and_logged_once(auto
             times.append(trio.current_time())
             call.abort(StatusCode.UNIMPLEMENTED, "no load reports here")
 
-        mesh.plane_server.handlers["/envoy.service.load_stats.v3.LoadReportingService/StreamLoadStats"] = unimplemented
+        mesh.plane_server.handlers[load.PATH] = unimplemented
         await ask(channel)
         await trio.sleep(60)
         assert await ask(channel) in mesh.hosts

@@ -45,6 +45,39 @@ async def test_hosts_waits_for_the_first_configuration_and_lists_all(autojump_cl
         assert [host.address for host in await listed(channel)] == mesh.hosts
 
 
+async def test_two_tasks_that_share_an_iterator_of_hosts_get_each_host_once(autojump_clock):
+    found = []
+
+    async def take(hosts):
+        async for host in hosts:
+            found.append(host.address)
+
+    async with plain() as (mesh, channel), trio.open_nursery() as nursery:
+        hosts = channel.hosts()
+        nursery.start_soon(take, hosts)
+        nursery.start_soon(take, hosts)
+    assert sorted(found) == sorted(mesh.hosts)
+
+
+async def test_two_tasks_that_share_a_watch_of_hosts_get_each_new_host_once(autojump_clock):
+    found = []
+
+    async def take(hosts):
+        async for host in hosts:
+            found.append(host.address)
+
+    async with Mesh.run(5) as mesh, mesh.channel() as channel, trio.open_nursery() as nursery:
+        mesh.endpoints("cart", xds.locality(mesh.hosts[0]))
+        hosts = channel.hosts(watch=True)
+        for _ in range(2):
+            nursery.start_soon(take, hosts)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        mesh.endpoints("cart", xds.locality(*mesh.hosts))
+        await trio.sleep(1)
+        nursery.cancel_scope.cancel()
+    assert sorted(found) == sorted(mesh.hosts)
+
+
 async def test_hosts_of_a_cluster_have_its_name_locality_and_priority(autojump_clock):
     async with Mesh.run(3) as mesh, mesh.channel() as channel:
         first, second, third = mesh.hosts

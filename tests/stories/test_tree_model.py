@@ -277,6 +277,16 @@ def over_two_leaves():
     return [Place(0, "a", "HEALTHY", leaf) for leaf in ("first", "first", "second", "second", "second")]
 
 
+def in_leaf(leaf):
+    """The last host alone, in that leaf."""
+    return [None, None, None, None, Place(0, "a", "UNKNOWN", leaf)]
+
+
+# A leaf that comes back into use gets the endpoints that it missed.
+@example(
+    [("endpoints", in_leaf("second"), 3.0), ("endpoints", in_leaf("first"), 3.0), ("endpoints", in_leaf("second"), 3.0)]
+)
+@example([("endpoints", in_leaf("first"), 0.3), ("endpoints", in_leaf("second"), 150.0)])
 @example([("endpoints", over_two_leaves(), SETTLED), ("fall", 0, 3.0), ("fall", 1, SETTLED), ("sleep", 7.0, 0.0)])
 @example([("endpoints", over_two_leaves(), 0.0), ("fall", 0, 0.0), ("fall", 1, SETTLED), ("rise", 1, SETTLED)])
 @given(changes(*LEAVES))

@@ -100,7 +100,6 @@ KEPT = frozenset(
         ("lb/policy.py", "ejected"),
         ("lb/policy_node_snapshot.py", "warm"),  # a field of the state stream
         ("client/call_credentials.py", "headers"),
-        ("client/call_telemetry.py", "headers"),
         ("sync/channel.py", "ask"),
         ("transport/incoming_messages.py", "wait"),
         ("transport/waiter.py", "wait"),

@@ -3,6 +3,7 @@
 {**listens(), **routed("cart"), **has("cart", "10.0.0.1:80")}
 """
 
+from trxds.core.resource_update import ResourceUpdate
 from trxds.core.status import unavailable
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Eds
@@ -12,7 +13,6 @@ from trxds.resources.matchers import Prefix
 from trxds.resources.route import Route, RouteConfig, VirtualHost
 from trxds.resources.route_action import RouteAction, WeightedCluster
 from trxds.resources.route_match import RouteMatch
-from trxds.xds.resource_update import ResourceUpdate
 
 LDS = ("LDS", "shop")
 RDS = ("RDS", "routes")

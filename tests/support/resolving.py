@@ -11,7 +11,8 @@ from trio.testing import wait_all_tasks_blocked
 
 from trxds.core.metadata import EMPTY
 from trxds.resolver.config_selector import Selection
-from trxds.resolver.xds_resolver import ResolverResultHandler, XdsResolver
+from trxds.resolver.resolver_result_handler import ResolverResultHandler
+from trxds.resolver.xds_resolver import XdsResolver
 
 
 class FakeSource:

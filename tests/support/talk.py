@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from trxds.core.resource_update import ResourceUpdate
 from trxds.core.status import StatusCode
 from trxds.resources.protos import DiscoveryRequest
 from trxds.resources.types import RESOURCE_TYPES, Parsed
@@ -15,7 +16,6 @@ from trxds.xds.discovery_request import ProtocolVariant
 from trxds.xds.discovery_response import ParsedResource, ParsedResponse, ResourceError
 from trxds.xds.resource import Changes, Resource
 from trxds.xds.resource_error_policy import resource_error_policy
-from trxds.xds.resource_update import ResourceUpdate
 
 TYPES = {type.kind: type for type in RESOURCE_TYPES.values()}
 SERVER = ServerConfig("plane:18000")

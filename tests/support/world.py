@@ -13,12 +13,12 @@ import trio
 
 from trxds.core.clock import since_1970
 from trxds.core.conflating_queue import ConflatingQueue
+from trxds.core.resource_update import ResourceUpdate
 from trxds.resources.context import ParseContext
 from trxds.resources.types import ResourceType
 from trxds.testing import MemoryNetwork
 from trxds.testing.management import ManagementServer
 from trxds.xds.bootstrap import Bootstrap, Node, ServerConfig
-from trxds.xds.resource_update import ResourceUpdate
 from trxds.xds.watch_registry import Watch
 from trxds.xds.xds_client import XdsClient
 

@@ -163,6 +163,40 @@ def test_trio_is_left_as_it_was():
     assert (trio._core._run._ALLOW_DETERMINISTIC_SCHEDULING, trio._core._run._r.getstate()) == before
 
 
+def test_a_trio_in_another_thread_changes_nothing():
+    began, over = threading.Event(), threading.Event()
+    passes = []
+
+    async def turn():
+        began.set()
+        while not over.is_set():
+            await trio.lowlevel.checkpoint()
+            passes.append(None)
+
+    async def take_turns():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(turn)
+            nursery.start_soon(turn)  # the order of one task is not drawn
+
+    def run():
+        mesh = Simulation(3)
+        mesh.run(busy_mesh)
+        return mesh.traffic.digest
+
+    alone = run()
+    thread = threading.Thread(target=trio.run, args=(take_turns,))
+    thread.start()
+    try:
+        began.wait()
+        count = len(passes)
+        beside = run()
+        assert len(passes) > count
+    finally:
+        over.set()
+        thread.join()
+    assert beside == alone
+
+
 def test_a_simulation_starts_no_thread(monkeypatch):
     async def resolve_a_name(mesh):
         mesh.add_host("198.18.0.1:50051")

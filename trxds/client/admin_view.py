@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from trxds.core.calls import Calls
 from trxds.core.connectivity import Connectivity
@@ -12,10 +13,12 @@ from trxds.core.status import Status
 from trxds.lb.policy_node import Node
 from trxds.session_affinity.session import SessionCookies
 from trxds.transport.pool import SubchannelPool
-from trxds.xds.xds_client import XdsClient
 
 from .channel_state import ChannelState
 from .lost_peers import lost_control_planes, lost_hosts
+
+if TYPE_CHECKING:
+    from trxds.xds.xds_client import XdsClient
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,12 +181,12 @@ class Attempt:
                 request = Request(
                     args.path,
                     authority,
-                    headers if telemetry is None else headers + telemetry.headers,
+                    headers if telemetry is None else telemetry.add_headers(headers),
                     deadline,
                     on_headers,
                     settings.max_receive_size,
                     message,
-                    None if telemetry is None else telemetry.observers,
+                    None if telemetry is None else telemetry.of_messages,
                     settings.one_reply,
                     authority != own,
                 )

@@ -22,6 +22,7 @@ from trxds.session_affinity.session import SessionCookies
 from trxds.transport.client_stream import ClientStream
 
 _NO_SESSION_PICK = SessionPick("")
+_OF_MESSAGES = frozenset({"sent", "received"})
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -36,6 +37,8 @@ class CallTelemetry:
     def new_attempt(self, previous: int, transparent: bool = False) -> AttemptTelemetry | None:
         """Report the start of an attempt, after `previous` that a server may have seen."""
         self._backing_off = False
+        if "attempt" not in self._observers.wanted:
+            return None
         observers = self._observers.attempt(previous, transparent)
         return AttemptTelemetry(observers, self) if observers is not None else None
 
@@ -45,7 +48,8 @@ class CallTelemetry:
 
     def record_route(self, cluster: str, hedged: bool) -> None:
         """Report the cluster of the call."""
-        self._observers.routed(cluster, hedged)
+        if "routed" in self._observers.wanted:
+            self._observers.routed(cluster, hedged)
 
     def record_backoff(self, delay: float) -> None:
         """Report the backoff before the next attempt; the last stream's status is not the call's any more."""
@@ -81,7 +85,8 @@ class CallTelemetry:
 
     def end(self, stream: ClientStream | None) -> None:
         """Report the end of the call, after all its resources were released."""
-        self._observers.ended(self.failure or self.outcome(None if self._backing_off else stream))
+        if "ended" in self._observers.wanted:
+            self._observers.ended(self.failure or self.outcome(None if self._backing_off else stream))
 
     def outcome(self, stream: ClientStream | None) -> Status:
         """Return the stream's status; for a cancelled stream, the exception or the deadline that ended it."""
@@ -104,11 +109,15 @@ class AttemptTelemetry:
     _delayed: bool = False
     _session: SessionPick = _NO_SESSION_PICK  # the last that was said of the session
 
+    def add_headers(self, headers: Headers) -> Headers:
+        """Return the header fields with those that observers add, such as a trace's context."""
+        pairs = self.observers.headers() if "headers" in self.observers.wanted else None
+        return headers + encode(Metadata(pairs)) if pairs else headers
+
     @property
-    def headers(self) -> Headers:
-        """Return the header fields that observers add, such as a trace's context."""
-        pairs = self.observers.headers()
-        return encode(Metadata(pairs)) if pairs else []
+    def of_messages(self) -> AttemptObservers | None:
+        """The observers, if one of them wants to see messages."""
+        return None if self.observers.wanted.isdisjoint(_OF_MESSAGES) else self.observers
 
     def record_pick(self, result: object, call: PickArgs, wait_for_ready: bool | None, authority: str = "") -> None:
         """Report the result of a pick. If the call waits for ready, a failure does not end the attempt.
@@ -118,19 +127,19 @@ class AttemptTelemetry:
         if call.override is not None:
             self._report_session(result, call)
         match result:
-            case Complete(host, trackers, rewritten):
-                # Only the cluster's counter has a name; those of least_request have none.
-                backend = next(
-                    (each.cluster for each in trackers if isinstance(each, CallCounter) and each.cluster), ""
-                )
-                pick = Pick(call.cluster, backend, host.address, self._delayed, authority or rewritten)
-                self.observers.picked(pick)
+            case Complete() if "picked" in self.observers.wanted:
+                self.observers.picked(self._describe(result, call, authority))
             case Queue(FirstPass() as first_pass):
                 self._delay(f"cluster {call.cluster} begins; the call waits for {first_pass}")
             case Queue():
                 self._delay(f"no host of cluster {call.cluster} is connected")
             case Fail(status) if wait_for_ready:
                 self._delay(status.message)
+
+    def _describe(self, result: Complete, call: PickArgs, authority: str) -> Pick:
+        # Only the cluster's counter has a name; those of least_request have none.
+        backend = next((each.cluster for each in result.trackers if isinstance(each, CallCounter) and each.cluster), "")
+        return Pick(call.cluster, backend, result.host.address, self._delayed, authority or result.authority)
 
     def _delay(self, why: str) -> None:
         if not self._delayed:
@@ -151,4 +160,5 @@ class AttemptTelemetry:
 
     def end(self, status: Status | None, stream: ClientStream | None) -> None:
         """Report the attempt's end, with `status`, or with its stream's if that is None."""
-        self.observers.ended(status or self._call.outcome(stream))
+        if "ended" in self.observers.wanted:
+            self.observers.ended(status or self._call.outcome(stream))

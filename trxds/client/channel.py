@@ -63,13 +63,14 @@ from .open_session import FIRST_WITHIN
 from .session import Session, SessionPool
 from .session_pool import SessionTable, checked_pool_options, run_table
 from .session_rebalancing import TOLERANCE, Rebalancer
-from .shared_xds_client import BootstrapSource, SharedXdsClient, xds_setup
 from .state_iterator import StateIterator
 from .stub import CallerMethodFactory
 from .transport_security import make_pool
 
 if TYPE_CHECKING:
     from trxds.admin.address import Admin
+
+    from .shared_xds_client import BootstrapSource, SharedXdsClient
 
 
 class Channel(CallerMethodFactory):
@@ -399,6 +400,9 @@ async def open_channel(
     custom, observers = find_resolver(target, resolvers), Observers(log=ChannelLog(target, trio.current_time))
     non_xds_target = parse_non_xds_target(target) if custom is None else None
     if custom is None and non_xds_target is None:
+        # Imported late: channels without a control plane do not need the xDS client (see `trxds.preload`).
+        from .shared_xds_client import xds_setup
+
         limits = legacy_route_timeout if legacy_route_timeouts else max_stream_duration
         _check_unset(target, "a control plane has its own", service_config=service_config)
         _check_unset(target, "the stateful session filter of the Listener makes sessions sticky", affinity=affinity)

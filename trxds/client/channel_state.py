@@ -35,9 +35,8 @@ class ChannelState:
         self.defaults = defaults
         self.random = random
         self.now = trio.lowlevel.current_clock().current_time  # `trio.current_time` takes three calls to it
-        self.throttle = (
-            RetryThrottle(throttling) if (throttling := setup.service_config.throttling) else None
-        )  # of retries and hedges
+        throttling = setup.service_config.throttling  # of retries and hedges
+        self.throttle = RetryThrottle(throttling) if throttling else None
         self.first_wait = setup.first_wait
         self.lifecycle = ChannelLifecycle(target, setup.canonical_target)
         self.data_plane = LiveDataPlane(self.lifecycle)

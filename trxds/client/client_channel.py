@@ -32,8 +32,8 @@ from trxds.lb.ring_hash.policy import RingHash
 from trxds.lb.ring_hash.ring import read_size_cap
 from trxds.resolver.config_log import ConfigLog
 from trxds.resolver.config_selector import Selector
+from trxds.resolver.resolver_result_handler import ResolverResultHandler
 from trxds.resolver.service_config import ServiceConfig
-from trxds.resolver.xds_resolver import ResolverResultHandler
 from trxds.resources.leaf_policy import RingHash as RingHashConfig
 from trxds.transport.pool import SubchannelPool
 

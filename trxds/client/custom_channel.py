@@ -10,9 +10,9 @@ from trxds.lb.config_builder import Update, build_target
 from trxds.lb.configs import GracefulSwitchConfig
 from trxds.resolver.address_source import CustomSource, Resolution, TargetConfig
 from trxds.resolver.non_xds_resolver import NonXdsResolver, ResolvedAddress
+from trxds.resolver.resolver_result_handler import ResolverResultHandler
 from trxds.resolver.resolver_update import Resolver, ResolverUpdate
 from trxds.resolver.target_uri import ResolverTarget, check_scheme, parse_custom_target
-from trxds.resolver.xds_resolver import ResolverResultHandler
 from trxds.resources.cluster import DEFAULT_OVERRIDE_STATUSES
 from trxds.resources.cookie_affinity import CookieAffinity
 from trxds.resources.endpoint import HealthStatus

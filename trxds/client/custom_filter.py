@@ -7,9 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import iscoroutine
-from typing import Any, TypeAlias
-
-from google.protobuf.message import Message
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from trxds.core import metadata as md
 from trxds.core.status import Status, StatusCode
@@ -23,9 +21,12 @@ from trxds.resources.custom_filter import (
     custom_filter_type,
 )
 from trxds.resources.filter_config import HttpFilterType
-from trxds.resources.filters import HTTP_FILTERS, registry
+from trxds.resources.filters import FILTER_CONFIG, HTTP_FILTERS, registry
 
 from .filter_protocol import Filter, FilterCall, FilterContext, FilterResult, MakeFilter, Wait
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
 
 _log = logging.getLogger("trxds.client")
 
@@ -75,16 +76,16 @@ def filter_types(custom: HttpFilters) -> Mapping[str, HttpFilterType]:
     Raises `ValueError` for a name that is taken or malformed, `TypeError` for another value than a `FilterType`.
     """
     types = []
-    taken = {*HTTP_FILTERS, protos.type_name(protos.FilterConfig)}
+    taken = {*HTTP_FILTERS, FILTER_CONFIG}
     for name, kind in custom.items():
         if not isinstance(kind, FilterType):
             raise TypeError(f"http_filters[{name!r}] is a FilterType, as in FilterType(MyFilter), not {kind!r}")
         of_listener = CustomFilterParser(name, kind.parse, kind.message)
         of_override = _override_parser(of_listener, kind.override)
-        for each in {of_listener, of_override} - {None}:
-            assert each is not None
+        parsers = [of_listener] if of_override is None else [of_listener, of_override]
+        for each in parsers:
             _check_name(name, each, taken)
-        taken |= {each.type_name for each in (of_listener, of_override) if each is not None}
+        taken |= {each.type_name for each in parsers}
         types.append(custom_filter_type(of_listener, of_override))
     return {**HTTP_FILTERS, **registry(types)}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -171,7 +172,7 @@ class HostIterator:
     def __init__(self, channel: ChannelState, watch: bool) -> None:
         self._channel = channel
         self._watch = watch
-        self._unread: list[Host] | None = None  # None before the first pass
+        self._unread: deque[Host] | None = None  # None before the first pass
         self._known: dict[tuple[str, str, str], Host] = {}
 
     def __aiter__(self) -> HostIterator:
@@ -191,19 +192,22 @@ class HostIterator:
                 raise StopAsyncIteration from None
             if isinstance(selector, ErrorSelector) and not self._watch:
                 raise RpcError(selector.status)
-            self._unread = self._news(tree)
+            # Two tasks may share the iterator, so the other one may have the list by now.
+            if self._unread is None:
+                self._unread = self._news(tree)
+        await trio.lowlevel.checkpoint()
         while not self._unread and self._watch and not lifecycle.closed:
             plane = data_plane.current
             await data_plane.wait_for_news(plane)
             # While the channel is IDLE there is no tree, and its hosts have not left.
             if data_plane.tree is not None and data_plane.current is not None:
-                self._unread = self._news(data_plane.tree)
+                # Behind what the other task, which was woken first, has left.
+                self._unread.extend(self._news(data_plane.tree))
         if not self._unread:
             raise StopAsyncIteration
-        await trio.lowlevel.checkpoint()
-        return self._unread.pop(0)
+        return self._unread.popleft()
 
-    def _news(self, tree: Node) -> list[Host]:
+    def _news(self, tree: Node) -> deque[Host]:
         target = self._channel.lifecycle.target
         present = {
             (host.cluster, host.aggregate, host.address): host
@@ -212,4 +216,4 @@ class HostIterator:
         }
         before, self._known = self._known, present
         gone = [replace(host, has_left=True) for key, host in before.items() if key not in present]
-        return gone + [host for key, host in present.items() if before.get(key) != host]
+        return deque(gone + [host for key, host in present.items() if before.get(key) != host])

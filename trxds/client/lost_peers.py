@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from trxds.core.connectivity import Connectivity
 from trxds.core.plural import plural
 from trxds.transport.subchannel import Subchannel
-from trxds.xds.xds_client import XdsClient
+
+if TYPE_CHECKING:
+    from trxds.xds.xds_client import XdsClient
 
 _SHOWN = 5  # hosts
 

@@ -220,7 +220,7 @@ class Method(Generic[Req, Res]):
             settings = settings.for_call(wait_for_ready, encoding, credentials, authority)
         rpc = self._make_rpc(self._state, self.path, checked, settings, timeout, self._session)
         # Without an observer a call pays for this test, and for no telemetry.
-        if self._state.observers.active:
+        if self._state.observers.of_calls:
             rpc.attach_telemetry(self.registered)
         return rpc
 

@@ -38,9 +38,18 @@ _log = logging.getLogger("trxds.client")
 MAX_CALLS = 100
 MAX_BYTES = 4 * 1024 * 1024
 TIMEOUT = 15.0
+MAX_LOGGED = 100  # clusters and reasons
 
 _CREDENTIALS = frozenset({"authorization", "proxy-authorization"})
 _PORT = re.compile(r":\d+$")
+_REASONS = {
+    "too_many": "as many as Mirroring.max_calls are under way",
+    "too_large": "its request needs more bytes than Mirroring.max_bytes leaves",
+    "no_cluster": "no route and no policy in force names that cluster",
+    "not_sent": "it could not be sent",
+    "timeout": "its time was over",
+    "call_ended": "the call ended before its request was complete",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,15 +269,3 @@ def _without(metadata: Metadata, names: Collection[str]) -> Metadata:
     if not any(key in names for key, _ in metadata):
         return metadata
     return Metadata((key, value) for key, value in metadata if key not in names)
-
-
-MAX_LOGGED = 100  # clusters and reasons
-
-_REASONS = {
-    "too_many": "as many as Mirroring.max_calls are under way",
-    "too_large": "its request needs more bytes than Mirroring.max_bytes leaves",
-    "no_cluster": "no route and no policy in force names that cluster",
-    "not_sent": "it could not be sent",
-    "timeout": "its time was over",
-    "call_ended": "the call ended before its request was complete",
-}

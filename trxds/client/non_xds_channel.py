@@ -15,9 +15,9 @@ from trxds.resolver.address_source import AddressSource, DnsName, KnownAddresses
 from trxds.resolver.affinity_config import FIELD
 from trxds.resolver.http_filters import EffectiveFilter
 from trxds.resolver.non_xds_resolver import NonXdsResolver, ResolvedAddress
+from trxds.resolver.resolver_result_handler import ResolverResultHandler
 from trxds.resolver.service_config import EMPTY_SERVICE_CONFIG, ServiceConfig, parse_service_config
 from trxds.resolver.target_uri import NonXdsTarget
-from trxds.resolver.xds_resolver import ResolverResultHandler
 from trxds.resources.cluster import DEFAULT_OVERRIDE_STATUSES
 from trxds.resources.cookie_affinity import CookieAffinity
 from trxds.resources.endpoint import HealthStatus

@@ -13,6 +13,7 @@ import trio
 from trxds.core.plural import plural
 from trxds.core.status import RpcError, Status, StatusCode
 from trxds.lb.pick import Override, PickArgs
+from trxds.resources.experiments import OVERRIDE_HOST_VARIABLE, read_experiments
 from trxds.session_affinity.first_call import FirstCall
 from trxds.session_affinity.session import SessionCookies
 from trxds.session_affinity.session_hosts import CookieKey, SessionHost
@@ -20,7 +21,6 @@ from trxds.session_affinity.session_token import Key, checked_keys, encode_token
 from trxds.session_affinity.stateful_session_filter import StatefulSession
 
 from .lifecycle import ChannelLifecycle
-from .resolver_setup import OVERRIDE_HOST_VARIABLE, is_override_host_enabled
 
 _log = logging.getLogger("trxds.client")
 
@@ -75,7 +75,7 @@ def why_not_sticky(target: str, call: PickArgs) -> str:
             "the target has no control plane, and the program configures no cookie; give open_channel "
             'affinity=trxds.CookieAffinity("session"), or a service config with statefulSession'
         )
-    if not is_override_host_enabled(os.environ):
+    if not read_experiments(os.environ).override_host:
         return f"{OVERRIDE_HOST_VARIABLE} is false in the environment, which switches sessions off; unset it"
     return (
         "the route has no stateful session filter; add envoy.filters.http.stateful_session to the http_filters of "

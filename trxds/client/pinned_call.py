@@ -55,7 +55,6 @@ class PinnedRpc(Rpc):
 
     def _new_attempt(self, number: int = 0, refusals: int = 0, transparent: bool = False) -> Attempt:
         route = self._route
-        assert route is not None
         # The session filter, which has run by now, does not choose the host.
         route.args.cluster, route.args.override = self._host.cluster, None
         if self._telemetry is not None and self.attempt is None:

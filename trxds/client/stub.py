@@ -5,11 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeAlias, TypeVar, overload
-
-from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
-from google.protobuf.message import Message
-from google.protobuf.message_factory import GetMessageClass
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from .channel_state import ChannelState
 from .intercepted import InterceptedMethod
@@ -19,9 +15,13 @@ from .method import Method, checked_path
 from .method_types import StreamStream, StreamUnary, UnaryStream, UnaryUnary
 from .open_session import OpenSession
 
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+    from google.protobuf.message import Message
+
 Req = TypeVar("Req")
 Res = TypeVar("Res")
-M = TypeVar("M", bound=Message | bytes)
+M = TypeVar("M", bound="Message | bytes")
 ToBytes: TypeAlias = Callable[[Req], bytes]
 FromBytes: TypeAlias = type[Res] | Callable[[bytes], Res]  # a class is `bytes` or one of protobuf's
 
@@ -44,6 +44,8 @@ class Stub:
 
 
 def _method_of(method: MethodDescriptor, caller: MethodFactory) -> Method[Any, Any]:
+    from google.protobuf.message_factory import GetMessageClass
+
     return caller.method(
         f"/{method.containing_service.full_name}/{method.name}",
         GetMessageClass(method.input_type),
@@ -58,6 +60,9 @@ class MethodFactory(ABC):
 
     def stub(self, service: ServiceDescriptor) -> Any:
         """Return the methods of a service, as attributes; `TypeError` for anything but its protobuf descriptor."""
+        # Imported late: a program that sends bytes does not need protobuf.
+        from google.protobuf.descriptor import ServiceDescriptor
+
         if not isinstance(service, ServiceDescriptor):
             raise TypeError(f"stub takes a ServiceDescriptor, as in pb2.DESCRIPTOR.services_by_name, not {service!r}")
         return Stub(service, self)

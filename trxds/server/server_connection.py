@@ -35,6 +35,7 @@ ServerStream: TypeAlias = Call | PlainAnswer
 
 _log = logging.getLogger("trxds.server")
 
+_LINGER = 1.0  # seconds to read on after a GOAWAY; clients close at once when they have it
 _MAX_UNSENT_FACTOR = 4  # times `unsent_bound`: trailers and refusals do not wait for room
 
 
@@ -94,7 +95,9 @@ class ServerConnection:
     ) -> None:
         self._engine = H2LibraryEngine(client=False, options=options)
         self.streams: dict[int, ServerStream] = {}
-        self.http2 = Http2Connection(transport, self._engine, self, self.streams, peer=peer, options=options)
+        self.http2 = Http2Connection(
+            transport, self._engine, self, self.streams, peer=peer, options=options, linger=_LINGER
+        )
         self.max_receive_size = max_receive_size
         self.is_draining = False
         self.on_preface: Callable[[], None] | None = None

@@ -179,7 +179,10 @@ class FreshContext:
         return self._context if now < self._read_at + self._files.refresh_interval else None
 
     def read(self) -> ClientContext | OSError:
-        """Read the files, and change nothing here. It can block on the disk, so it runs in a thread."""
+        """Return the context made of the files, or why it cannot be made. It may block on the disk: run it in a thread.
+
+        Nothing changes here but the context in use: it gets new revocation lists even if a certificate is unusable.
+        """
         try:
             return client_context(self._files, check_hostname=self._check_hostname, before=self._context)
         except OSError as error:

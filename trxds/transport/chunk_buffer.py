@@ -1,4 +1,4 @@
-"""A buffer for a frame, or a message of many frames, that arrives in chunks and is needed as one piece.
+"""A buffer for a frame that arrives in chunks and is needed as one piece.
 
 The chunks are kept as they came and joined once, so each byte is copied once however many chunks there are. Only small
 chunks are merged as they come: two bytes kept as an object of their own cost forty.

@@ -25,7 +25,6 @@ from .events import (
     code_name,
 )
 from .fast_http2 import FastHttp2Engine
-from .h2_engine import H2LibraryEngine
 from .http2_connection import Http2Connection
 from .inline_read import READ_FRESHNESS, InlineReads
 from .keepalive import Keepalive
@@ -331,4 +330,9 @@ class Connection:
 
 
 def _engine(options: WireOptions) -> Http2Engine:
-    return FastHttp2Engine(options) if options.lean else H2LibraryEngine(client=True, options=options)
+    if options.lean:
+        return FastHttp2Engine(options)
+    # Imported late: a client does not need h2, which servers use and tests.
+    from .h2_engine import H2LibraryEngine
+
+    return H2LibraryEngine(client=True, options=options)

@@ -12,6 +12,8 @@ from typing import TypeAlias
 
 from trxds.core.metadata import Headers
 
+from .outgoing_frames import Octets
+
 
 class ErrorCode(enum.IntEnum):
     """The reason why a stream or a connection was ended (RFC 9113 §7)."""
@@ -59,10 +61,13 @@ class HeadersTooLarge:
 
 @dataclass(slots=True)
 class DataReceived:
-    """Data of a stream; `flow_length` is the size that the windows were charged, data and padding."""
+    """Data of a stream, a frame or a part of one; `flow_length` is what the windows were charged, data and padding.
+
+    `data` may be a view of all that was read, so nobody may keep it.
+    """
 
     stream_id: int
-    data: bytes = field(repr=False)
+    data: Octets = field(repr=False)
     flow_length: int
     end: bool
 

@@ -1,7 +1,7 @@
 """The data plane's HTTP/2 engine: only the client's end of a gRPC connection, and faster for that.
 
-A method's headers are encoded once, and a request that is completely known leaves in one piece. A `FrameReader` cuts
-received bytes into frames, and a `FrameHandler` turns them into events.
+A method's headers are encoded once and then kept, and a request that is completely known leaves in one piece. A
+`FrameReader` cuts received bytes into frames, and a `FrameHandler` turns them into events.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class FastHttp2Engine:
         self._peer = PeerSettings()
         self._encoder = BlockEncoder()
         self._frames = FrameReader(options.max_frame)
-        self._handler = FrameHandler(self._streams, self._peer, self.outgoing, options)
+        self._handler = FrameHandler(self._streams, self._peer, self._encoder, self.outgoing, options)
         self._send_preface(options)
 
     def _send_preface(self, options: WireOptions) -> None:

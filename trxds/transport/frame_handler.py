@@ -28,9 +28,9 @@ from .events import (
 )
 from .flood_guard import SETTINGS_BYTES_PER_FRAME
 from .frames import END_HEADERS, END_STREAM, MAX_WINDOW, PADDED, Http2ProtocolError
-from .header_blocks import BlockDecoder
+from .header_blocks import BlockDecoder, BlockEncoder
 from .options import WireOptions
-from .outgoing_frames import OutgoingFrames
+from .outgoing_frames import Octets, OutgoingFrames
 from .stream_state import (
     BODY,
     DEFAULT_MAX_FRAME,
@@ -49,7 +49,12 @@ class FrameHandler:
     """Frames in, events out: it takes the frames of a `FrameReader` and appends answers to `outgoing`."""
 
     def __init__(
-        self, streams: StreamStates, peer: PeerSettings, outgoing: OutgoingFrames, options: WireOptions
+        self,
+        streams: StreamStates,
+        peer: PeerSettings,
+        encoder: BlockEncoder,
+        outgoing: OutgoingFrames,
+        options: WireOptions,
     ) -> None:
         self.events: list[Event] = []
         """The events of the frames read so far, until the engine takes them."""
@@ -57,6 +62,7 @@ class FrameHandler:
         """The number of frames that carry nothing of a call, until the engine takes it."""
         self._streams = streams
         self._peer = peer
+        self._encoder = encoder
         self._outgoing = outgoing
         self._options = options
         self._decoder = BlockDecoder(options.header_list_bound, options.max_header_list)
@@ -64,15 +70,15 @@ class FrameHandler:
         self._fragment: HeaderFragment | None = None
         self._unclaimed = 0  # bytes of closed streams, not yet given back to the connection's window
 
-    def handle_frame(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
-        """Read one frame."""
+    def handle_frame(self, kind: int, flags: int, stream_id: int, payload: Octets) -> None:
+        """Read one frame, or a part of a DATA frame."""
         if self._fragment is not None and (kind != frames.CONTINUATION or stream_id != self._fragment.stream_id):
             # A header block is one unit, also for the compression table (RFC 9113 §4.3).
             raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, "another frame in the middle of a header block")
         read = self._READ.get(kind)
         if read is None:
             self.overhead += 1
-        elif (event := read(self, flags, stream_id, payload)) is not None:
+        elif (event := read(self, flags, stream_id, payload)) is not None:  # type: ignore[arg-type]  # DATA may be a view
             self.events.append(event)
 
     def handle_unary_response(self, stream_id: int, first: bytes, data: bytes, last: bytes) -> bool:
@@ -101,9 +107,10 @@ class FrameHandler:
         self.events.append(UnaryResponse(stream_id, headers, data, trailers))
         return True
 
-    def _read_data(self, flags: int, stream_id: int, payload: bytes) -> Event | None:
+    def _read_data(self, flags: int, stream_id: int, payload: Octets) -> Event | None:
         size = len(payload)
-        data = frames.without_padding(payload) if flags & PADDED else payload
+        # A padded payload is never a view.
+        data = frames.without_padding(payload) if flags & PADDED else payload  # type: ignore[arg-type]
         # Padding counts for the windows, and so does data of a closed stream (RFC 9113 §6.1, §6.9).
         self._streams.receive_window -= size
         if self._streams.receive_window < 0:
@@ -228,6 +235,8 @@ class FrameHandler:
         for key, value in frames.settings_values(payload).items():
             if key == frames.INITIAL_WINDOW_SIZE:
                 self._streams.set_initial_send_window(value)
+            elif key == frames.HEADER_TABLE_SIZE:
+                self._encoder.set_table_limit(value)
             else:
                 self._peer.set(key, value)
         # The acknowledgement follows after all values were applied (RFC 9113 §6.5.3).

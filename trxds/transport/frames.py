@@ -34,6 +34,7 @@ PADDED: Final = 0x08
 WITH_PRIORITY: Final = 0x20
 _END_BOTH: Final = END_HEADERS | END_STREAM
 
+HEADER_TABLE_SIZE: Final = 1
 ENABLE_PUSH: Final = 2
 MAX_CONCURRENT_STREAMS: Final = 3
 INITIAL_WINDOW_SIZE: Final = 4
@@ -43,8 +44,8 @@ MAX_HEADER_LIST_SIZE: Final = 6
 MAX_WINDOW: Final = 2**31 - 1
 MAX_STREAM_ID: Final = 2**31 - 1
 
-HandleFrame: TypeAlias = Callable[[int, int, int, bytes], None]
-"""A function of a frame's type, flags, stream identifier and payload."""
+HandleFrame: TypeAlias = Callable[[int, int, int, Octets], None]
+"""A function of a frame's type, flags, stream identifier and payload. Only DATA may be a view, or a part of a frame."""
 
 HandleUnaryResponse: TypeAlias = Callable[[int, bytes, bytes, bytes], bool]
 """A function of a stream identifier and three payloads; False if the frames have to be read one by one."""
@@ -63,6 +64,8 @@ _MAX_STEP_COST = 256
 _DATA_SHIFT = 9
 # 16 bytes of anything else do, because they may be sixteen header fields.
 _SHIFT = 4
+# DATA of this size or more is not copied into its frame: it is passed on as it came, in parts if it comes in parts.
+_MIN_LARGE_DATA = 8 * 1024
 
 
 class Http2ProtocolError(Exception):
@@ -158,7 +161,7 @@ def without_priority(payload: bytes) -> bytes:
 class FrameReader:
     """Cuts received bytes into frames, of which the first must be SETTINGS (RFC 9113 §3.4)."""
 
-    __slots__ = ("_head", "_is_first", "_max_frame", "_missing", "_partial_head", "_payload")
+    __slots__ = ("_head", "_in_parts", "_is_first", "_max_frame", "_missing", "_partial_head", "_payload")
 
     def __init__(self, max_frame: int) -> None:
         self._max_frame = max_frame
@@ -166,6 +169,7 @@ class FrameReader:
         self._head = (0, 0, 0)  # type, flags and stream of the frame that is incomplete
         self._payload = ChunkBuffer()  # the part of its payload that has come
         self._missing = 0  # bytes of its payload still to come; 0 between frames
+        self._in_parts = False  # whether its payload is passed on as it comes, and not kept
         self._is_first = True
 
     def read(self, data: bytes, handle_frame: HandleFrame, handle_unary_response: HandleUnaryResponse) -> bytes:
@@ -179,13 +183,9 @@ class FrameReader:
         counts = size > _MAX_UNCOUNTED_READ
         if self._missing:
             position = min(self._missing, size)
-            self._payload.add(memoryview(data)[:position] if position < size else data)
-            self._missing -= position
+            cost = self._go_on(memoryview(data)[:position] if position < size else data, handle_frame)
             if self._missing:
                 return b""
-            payload = self._payload.join()
-            cost = 1 + (len(payload) >> (_SHIFT if self._head[0] else _DATA_SHIFT))
-            handle_frame(*self._head, payload)
         elif self._partial_head:
             data, self._partial_head = self._partial_head + data, b""
             size = len(data)
@@ -203,8 +203,10 @@ class FrameReader:
                 text = f"frame of {end - start} bytes, where {largest} were agreed on"
                 raise Http2ProtocolError(ErrorCode.FRAME_SIZE_ERROR, text)
             if end > size:
-                self._head, self._missing = (word & 0xFF, flags, stream_id), end - size
-                self._payload.add(data[start:])
+                self._head, self._missing = (word & 0xFF, flags, stream_id), end - start
+                self._in_parts = word & 0xFF == DATA and not flags & PADDED and end - start >= _MIN_LARGE_DATA
+                if start < size:
+                    self._go_on(memoryview(data)[start:] if self._in_parts else data[start:], handle_frame)
                 return b""
             if word & 0xFF == HEADERS and flags == END_HEADERS:
                 position = self._read_unary_response(data, start, end, stream_id, handle_unary_response)
@@ -214,11 +216,27 @@ class FrameReader:
                     continue
             if counts:
                 cost += 1 + (end - start >> (_SHIFT if word & 0xFF else _DATA_SHIFT))
-            handle_frame(word & 0xFF, flags, stream_id, data[start:end])
+            is_large = end - start >= _MIN_LARGE_DATA and word & 0xFF == DATA and not flags & PADDED
+            handle_frame(word & 0xFF, flags, stream_id, memoryview(data)[start:end] if is_large else data[start:end])
             position = end
         if position < size:
             self._partial_head = data[position:]
         return b""
+
+    def _go_on(self, part: Octets, handle_frame: HandleFrame) -> int:
+        """Take in more of the frame that is incomplete; return what the part cost."""
+        self._missing -= len(part)
+        kind, flags, stream_id = self._head
+        if self._in_parts:
+            # Only the last part ends the stream.
+            handle_frame(kind, 0 if self._missing else flags, stream_id, part)
+            return 1 + (len(part) >> _DATA_SHIFT)
+        self._payload.add(part)
+        if self._missing:
+            return 0
+        payload = self._payload.join()
+        handle_frame(kind, flags, stream_id, payload)
+        return 1 + (len(payload) >> (_DATA_SHIFT if kind == DATA else _SHIFT))
 
     def _read_unary_response(
         self, data: bytes, start: int, body: int, stream_id: int, handle: HandleUnaryResponse

@@ -1,6 +1,6 @@
 """gRPC puts five bytes before every message: a compressed flag and the length, big-endian (PROTOCOL-HTTP2).
 
-A large message arrives in hundreds of DATA frames, and is put together once.
+A large message arrives in many DATA frames, and each is copied to its place once.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from collections import deque
 
 from trxds.core.status import Status, StatusCode
 
-from .chunk_buffer import ChunkBuffer
 from .compression import ACCEPTED, IDENTITY, Compressed, describe_encoding, is_known_encoding
+from .message_buffer import MessageBuffer
+from .outgoing_frames import Octets
 
 _PREFIX = struct.Struct(">BI")
 PREFIX_SIZE = _PREFIX.size
@@ -57,7 +58,7 @@ class Deframer:
         "messages",
     )
 
-    _partial_message: ChunkBuffer  # of a message that comes in several DATA frames
+    _partial_message: MessageBuffer  # of a message that comes in several DATA frames
 
     def __init__(self, max_message_size: int) -> None:
         self.max_size = max_message_size
@@ -74,8 +75,8 @@ class Deframer:
         """Whether the peer may end its half here without cutting off a message."""
         return not self._missing and not self._partial_prefix
 
-    def feed(self, data: bytes) -> Status | None:
-        """Take in received bytes; a `Status` means that the stream cannot go on."""
+    def feed(self, data: Octets) -> Status | None:
+        """Take in received bytes, and keep only copies; a `Status` means that the stream cannot go on."""
         self.buffered += len(data)
         if self._missing:
             data = self._complete(data)
@@ -91,18 +92,18 @@ class Deframer:
         self.buffered -= PREFIX_SIZE + len(message)
         return message
 
-    def _complete(self, data: bytes) -> bytes:
+    def _complete(self, data: Octets) -> Octets:
         """Add to the message that is under way; return the bytes behind it."""
         part = data[: self._missing]
         self._partial_message.add(part)
         self._missing -= len(part)
         if self._missing:
             return b""
-        message = self._partial_message.join()
+        message = self._partial_message.take()
         self.messages.append(Compressed(message) if self._is_compressed else message)
         return data[len(part) :]
 
-    def _split(self, data: bytes) -> Status | None:
+    def _split(self, data: Octets) -> Status | None:
         """Cut complete messages off `data`, which begins with a prefix; keep the rest."""
         position = 0
         while len(data) - position >= PREFIX_SIZE:
@@ -113,14 +114,14 @@ class Deframer:
             start = position + PREFIX_SIZE
             position = start + length
             if position > len(data):
-                self._partial_message = ChunkBuffer()
+                self._partial_message = MessageBuffer(length)
                 self._partial_message.add(data[start:])
                 self._missing = position - len(data)
                 self._is_compressed = flag == 1
                 return None
-            message = data[start:position]
+            message = bytes(data[start:position])
             self.messages.append(Compressed(message) if flag else message)
-        self._partial_prefix = data[position:]
+        self._partial_prefix = bytes(data[position:])
         return None
 
     def _check_prefix(self, flag: int, length: int) -> Status | None:

@@ -1,7 +1,9 @@
 """Header blocks (HPACK, RFC 7541), where the work that is the same for every call is done once.
 
-Outgoing: our own dynamic table stays empty. A method's common fields are encoded once; the others are sent literally.
-The first block announces a table size of zero, which no later SETTINGS_HEADER_TABLE_SIZE of the peer can be less than.
+Outgoing: the fields that a method's calls have in common enter the dynamic table, and are a byte each from the second
+call on. Metadata never enters it: it is secret (a cookie, a token), or different in each call. No entry is evicted. A
+table that is full stays as it is and further methods are sent literally, because methods that take turns in evicting
+each other would cost more than literals do. So after the first call of each method its block is constant.
 
 Incoming: the peer may use its table. As long as that does not change, the same bytes mean the same fields, so a
 server's usual answer is decoded once.
@@ -11,7 +13,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from hpack import Decoder, HPACKDecodingError, HPACKError, OversizedHeaderListError
@@ -26,7 +27,14 @@ from .hpack_logs import hide_values
 
 hide_values()
 
-_EMPTY_TABLE = b"\x20"
+_EMPTY_TABLE = b"\x20"  # a table size of zero
+_MAX_TABLE_SIZE = 4096  # with which every table begins (RFC 9113 §6.5.2); room for some forty methods
+_ENTRY_OVERHEAD = 32  # bytes that each entry of a table counts for, besides name and value (RFC 7541 §4.1)
+_STATIC_FIELDS = frozenset(HeaderTable.STATIC_TABLE)
+_FIRST_INDEX = 1 + len(HeaderTable.STATIC_TABLE)  # of the newest entry (RFC 7541 §2.3.3)
+# A path or an authority above it would leave too little room for what all calls have in common.
+_MAX_ENTRY_SIZE = 1024
+_INSERTED = (0x40, 6)  # flags and bits of a literal that enters the table (RFC 7541 §6.2.1)
 
 # Bounds of the caches. A block of 256 bytes cannot have more than 256 fields.
 _MAX_CACHED_BLOCKS = 64
@@ -42,16 +50,56 @@ _ADDRESS = re.compile("<memory at [^>]*>")
 _QUOTED = re.compile(r"""b?'(?:[^'\\]|\\.)*'|b?"(?:[^"\\]|\\.)*\"""")  # `repr` of bytes or str
 
 
-class BlockEncoder:
-    """Encodes the requests of one connection."""
+class EncoderTable:
+    """The dynamic table of our blocks, as the peer keeps it (RFC 7541 §2.3.2), but without evictions."""
 
-    __slots__ = ("_encoded_fields", "_method_blocks", "_prefix")
+    __slots__ = ("_positions", "_room")
+
+    def __init__(self, size: int) -> None:
+        self._positions: dict[tuple[bytes, bytes], int] = {}  # in the order of insertion
+        self._room = size
+
+    def __repr__(self) -> str:
+        return f"<EncoderTable {len(self)} fields, room for {self._room} bytes>"
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    def index(self, field: tuple[bytes, bytes]) -> int:
+        """Return the index of a field, which the next insertion changes; 0 if it is not in the table."""
+        position = self._positions.get(field)
+        return 0 if position is None else _FIRST_INDEX + len(self) - 1 - position
+
+    def insert(self, field: tuple[bytes, bytes]) -> bool:
+        """Insert a field that is not in the table; False if there is no room."""
+        size = len(field[0]) + len(field[1]) + _ENTRY_OVERHEAD
+        if size > min(self._room, _MAX_ENTRY_SIZE):
+            return False
+        self._room -= size
+        self._positions[field] = len(self)
+        return True
+
+
+class BlockEncoder:
+    """Encodes the requests of one connection. The peer must get every block, in order, as each may change its table."""
+
+    __slots__ = ("_encoded_fields", "_method_blocks", "_prefix", "_table")
 
     def __init__(self) -> None:
+        self._table = EncoderTable(_MAX_TABLE_SIZE)
         # The key is the tuple's `id`: to hash it each time would cost more. The entry keeps the tuple alive.
         self._method_blocks: dict[int, tuple[Fields, bytes]] = {}
         self._encoded_fields: dict[tuple[bytes, bytes], bytes] = {}  # recent metadata: a cookie, a token
-        self._prefix = _EMPTY_TABLE
+        self._prefix = b""  # new table sizes, which the next block has to begin with
+
+    def set_table_limit(self, limit: int) -> None:
+        """Keep to the peer's SETTINGS_HEADER_TABLE_SIZE, from the next block on."""
+        size = min(limit, _MAX_TABLE_SIZE)
+        self._table = EncoderTable(size)
+        self._method_blocks.clear()
+        # The peer must be told the least of all limits since the last block, and the last one (RFC 7541 §4.2). Zero is
+        # no more than any of them, and empties the peer's table too (§4.3).
+        self._prefix = _EMPTY_TABLE + _encode_integer(0x20, 5, size) if size else _EMPTY_TABLE
 
     def encode(self, method_headers: Fields, metadata: Headers, uncached_headers: Headers) -> bytes:
         kept = self._method_blocks.get(id(method_headers))
@@ -60,14 +108,28 @@ class BlockEncoder:
             block, self._prefix = self._prefix + block, b""
         for field in metadata:
             block += self._encoded_fields.get(field) or self._encode_field(field)
-        return block + _encode_fields(uncached_headers) if uncached_headers else block
+        for name, value in uncached_headers:
+            block += _encode_literal(name, value)
+        return block
 
     def _encode_method_headers(self, fixed: Fields) -> bytes:
         if len(self._method_blocks) >= _MAX_CACHED_METHODS:
             self._method_blocks.clear()
-        block = _encode_fields(fixed)
-        self._method_blocks[id(fixed)] = fixed, block
+        entries = len(self._table)
+        block = b"".join([self._encode_method_field(field) for field in fixed])
+        if len(self._table) == entries:
+            self._method_blocks[id(fixed)] = fixed, block
+        else:
+            self._method_blocks.clear()  # an insertion changes the indices of all other entries
         return block
+
+    def _encode_method_field(self, field: tuple[bytes, bytes]) -> bytes:
+        index = self._table.index(field)
+        if index:
+            return _encode_integer(0x80, 7, index)
+        if field not in _STATIC_FIELDS and self._table.insert(field):
+            return _encode_literal(*field, *_INSERTED)
+        return _encode_literal(*field)
 
     def _encode_field(self, field: tuple[bytes, bytes]) -> bytes:
         encoded = _encode_literal(*field)
@@ -78,16 +140,16 @@ class BlockEncoder:
         return encoded
 
 
-def _encode_fields(fields: Iterable[tuple[bytes, bytes]]) -> bytes:
-    return b"".join([_encode_literal(name, value) for name, value in fields])
+def _encode_literal(name: bytes, value: bytes, flags: int = 0, bits: int = 4) -> bytes:
+    """Encode a field by its index in the static table, or as a literal (RFC 7541 §6.1, §6.2).
 
-
-def _encode_literal(name: bytes, value: bytes) -> bytes:
-    """Encode a field by its index in the static table, or as a literal without indexing (RFC 7541 §6.1, §6.2.2)."""
+    `flags` and `bits` are those of a literal's first byte; by default the literal enters no table.
+    """
     index, values = HeaderTable.STATIC_TABLE_MAPPING.get(name, (0, {}))
     if value in values:
         return _encode_integer(0x80, 7, values[value])
-    return (_encode_integer(0, 4, index) if index else b"\0" + _encode_string(name)) + _encode_string(value)
+    named = _encode_integer(flags, bits, index) if index else bytes((flags,)) + _encode_string(name)
+    return named + _encode_string(value)
 
 
 def _encode_string(text: bytes) -> bytes:

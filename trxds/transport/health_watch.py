@@ -9,8 +9,6 @@ from random import Random
 from typing import Protocol
 
 import trio
-from google.protobuf.message import DecodeError
-from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 
 from trxds.core.backoff import Backoff
 from trxds.core.metadata import Headers
@@ -90,6 +88,9 @@ class _Watch:
         self._on_health = on_health
 
     def on_message(self, message: bytes) -> None:
+        from google.protobuf.message import DecodeError
+        from google.protobuf.wrappers_pb2 import Int32Value
+
         self.was_answered = True
         try:
             # One enum is the whole message, so on the wire it is an Int32Value.
@@ -106,6 +107,9 @@ async def _call(
     check: HealthCheck, metadata: Headers, connection: Connection, on_message: Callable[[bytes], None]
 ) -> Status | None:
     """Make one Watch call; return how it ended, or None if the connection takes no more calls."""
+    # Imported late: a channel without health checks does not need protobuf.
+    from google.protobuf.wrappers_pb2 import StringValue
+
     stream = connection.open_stream(Request(PATH, check.authority, metadata))
     if stream is None:
         return None

@@ -62,7 +62,8 @@ class Http2Stream(Protocol):
 class Http2Connection:
     """One end of a connection; it owns the transport.
 
-    It lives while `run()` runs; all other methods are synchronous.
+    It lives while `run()` runs; all other methods are synchronous. When it has sent a GOAWAY, it reads on for at most
+    `linger` seconds before it closes, so that the peer gets the GOAWAY.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Http2Connection:
         *,
         peer: str,
         options: WireOptions,
+        linger: float = 0.0,
     ) -> None:
         self.peer = peer
         self.options = options
@@ -87,6 +89,7 @@ class Http2Connection:
         self.loss_hint = ""
         """A guess at the reason, added to the error if the transport is lost before the peer's SETTINGS."""
         self._role = role
+        self._linger = linger  # 0 once the connection has ended without a GOAWAY
         now = trio.lowlevel.current_clock().current_time
         raw = transport_of(transport)
         self.counts = ConnectionCounts(now)
@@ -109,6 +112,8 @@ class Http2Connection:
                         await self.reader.run()
                     finally:
                         self.tasks.close()
+            if self._linger:
+                await self.reader.transport.linger(self._linger)
         finally:
             # Only synchronous functions and an abrupt close: any other wait of a cancelled task would raise at once.
             self.end(unavailable(f"{self.peer}: the connection was shut down"))
@@ -203,6 +208,8 @@ class Http2Connection:
         self._role.ended(status)
         if flush:
             self.writer.flush()
+        else:
+            self._linger = 0.0
         if flush and self.writer.is_pending:
             self.tasks.scope.deadline = trio.current_time() + self.options.flush_timeout
             self.writer.write_soon()  # the writer's task ends the connection

@@ -96,7 +96,7 @@ class StreamStates:
 
 
 class PeerSettings:
-    """The limits in the peer's SETTINGS, except the initial window, which `StreamStates` has."""
+    """The limits in the peer's SETTINGS, except those that `StreamStates` and `BlockEncoder` keep to."""
 
     def __init__(self) -> None:
         self.max_streams = _NO_LIMIT

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import trio
@@ -76,7 +76,7 @@ class _Attempt:
 
     backoff: Backoff
     state: Connectivity = Connectivity.IDLE
-    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    scope: trio.CancelScope | None = None  # made for each attempt and each backoff
 
 
 class Subchannel:
@@ -108,7 +108,7 @@ class Subchannel:
         self.working = WorkingConnections(self._connect_more)
         self._connection: Connection | None = None  # the oldest one, while READY: calls try it first
         self.health: Status | None = OK
-        self._health_scope = trio.CancelScope()  # of the watch of the connection's health
+        self._health_scope: trio.CancelScope | None = None  # of the watch of the connection's health
         self.is_retired = False
 
     def __repr__(self) -> str:
@@ -171,13 +171,14 @@ class Subchannel:
         """Open no more streams, and end when the last one has ended, because no user leases this host any more."""
         self.is_retired = True
         self._connection = None
-        self._health_scope.cancel(reason=f"{self.address} is no longer wanted")
+        if self._health_scope is not None:
+            self._health_scope.cancel(reason=f"{self.address} is no longer wanted")
         for connection in self.working.take_all():
             # Retired by its users, the subchannel posts no more states.
             connection.on_draining = None
             connection.drain()
             self._context.observers.connection_closed(self.address, self._security_level, SHUTDOWN)
-        if self._attempt.state is not Connectivity.IDLE:
+        if self._attempt.scope is not None and self._attempt.state is not Connectivity.IDLE:
             self._attempt.scope.cancel(reason=f"{self.address} is no longer wanted")
         self.state = Connectivity.IDLE
 
@@ -187,13 +188,16 @@ class Subchannel:
         """Connect, and run the connection to its end; after a failure wait for the end of the backoff."""
         now = trio.current_time()
         retry_at = now + self._attempt.backoff.next()
-        failure = await self._run_attempt(self._attempt.scope, max(retry_at, now + MIN_CONNECT_TIME))
+        scope = self._attempt.scope
+        assert scope is not None  # `_begin_attempt` made it, and had this task started
+        failure = await self._run_attempt(scope, max(retry_at, now + MIN_CONNECT_TIME))
         if failure is None or self.is_retired:
             return
         self._context.observers.connection_failed(self.address, failure)
-        self.error, self._attempt.scope = failure, trio.CancelScope()
+        self.error = failure
+        scope = self._attempt.scope = trio.CancelScope()
         self._set_attempt(Connectivity.TRANSIENT_FAILURE)
-        with self._attempt.scope:
+        with scope:
             await trio.sleep_until(max(retry_at, trio.current_time() + MIN_FAILURE_TIME))
             self._set_attempt(Connectivity.IDLE)
             self._connect_more()
@@ -244,7 +248,8 @@ class Subchannel:
     def _watch_health(self) -> None:
         """Watch the health of the host on the oldest connection, and no more where it was watched before."""
         # A17: with the connection the watch ends, also if only older calls go on there.
-        self._health_scope.cancel(reason="the connection takes no more calls")
+        if self._health_scope is not None:
+            self._health_scope.cancel(reason="the connection takes no more calls")
         check, connection = self._context.health_check, self._connection
         nursery = self.working.nurseries[connection] if connection is not None else None
         if connection is not None and (check is None or nursery is None):
@@ -263,6 +268,7 @@ class Subchannel:
             self._changed(self)
 
     def _become_ready(self, connection: Connection, scope: trio.CancelScope, nursery: trio.Nursery | None) -> None:
+        connection.on_ready = None  # called once, and there may be thousands of idle connections
         if self.is_retired:
             return
         # Only now the attempt has succeeded: a peer without SETTINGS may be anything that accepts connections.

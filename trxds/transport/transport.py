@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 
 import trio
 
 READ_SIZE = 64 * 1024
-LARGE_READ_SIZE = 256 * 1024  # after a full read, as more is likely to come
+LARGE_READ_SIZE = 128 * 1024  # after a full read, as more is likely to come; one step takes as much
 
 
 class Transport:
@@ -53,6 +54,13 @@ class Transport:
     def send_nowait(self, data: bytes) -> int:
         """Return the number of bytes that were sent at once. An error shows when the rest is sent."""
         return 0
+
+    async def linger(self, seconds: float) -> None:
+        """Say that no more will be sent, and read what still comes until the peer closes, for a limited time.
+
+        A socket that is closed before it has read all is reset, and then the peer may lose what it has not read yet
+        (RFC 9112 §9.6).
+        """
 
     async def close(self) -> None:
         await trio.aclose_forcefully(self.stream)
@@ -110,6 +118,12 @@ class SocketTransport(Transport):
             os.close(self._read_fd)
             self._read_fd = self._fd
         await super().close()
+
+    async def linger(self, seconds: float) -> None:
+        with trio.move_on_after(seconds), suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            await self.stream.send_eof()
+            while await self.receive():
+                pass
 
     def send_nowait(self, data: bytes) -> int:
         try:

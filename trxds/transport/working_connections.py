@@ -18,6 +18,8 @@ from trxds.core.status import unavailable
 from .client_stream import ClientStream
 from .connection import Connection
 
+_NONE: frozenset[Connection] = frozenset()  # one object for thousands of hosts
+
 
 class WorkingConnections:
     """The connections of one subchannel that take new streams. `connect_more` is called when another may be needed.
@@ -31,7 +33,7 @@ class WorkingConnections:
     def __init__(self, connect_more: Callable[[], None]) -> None:
         self.nurseries: dict[Connection, trio.Nursery | None] = {}
         self.max = 1
-        self.aged: frozenset[Connection] = frozenset()
+        self.aged: frozenset[Connection] = _NONE
         self._connect_more = connect_more
 
     @property
@@ -72,7 +74,7 @@ class WorkingConnections:
     def add(self, connection: Connection, nursery: trio.Nursery | None) -> Mapping[Connection, trio.Nursery | None]:
         """Add a connection that has become READY, and takes calls that wait; return those that it replaces."""
         replaced = {each: its for each, its in self.nurseries.items() if each in self.aged}
-        self.aged = frozenset()
+        self.aged = _NONE
         if (oldest := self.oldest) is not None:
             connection.streams.share_queue(oldest.streams)
         self.nurseries[connection] = nursery
@@ -86,7 +88,8 @@ class WorkingConnections:
         The last one keeps the queue: A105 has its calls refused, for transparent retries.
         """
         del self.nurseries[connection]
-        self.aged -= {connection}
+        if self.aged:
+            self.aged -= {connection}
         connection.on_full = None
         if (oldest := self.oldest) is not None:
             connection.streams.leave_queue(oldest)
@@ -97,7 +100,7 @@ class WorkingConnections:
         Calls that wait for several go elsewhere: between draining connections nobody would divide the queue.
         """
         connections = tuple(self.nurseries)
-        self.nurseries, self.aged = {}, frozenset()
+        self.nurseries, self.aged = {}, _NONE
         for each in connections:
             each.on_full = None
         if len(connections) > 1:

@@ -11,7 +11,7 @@ def browser():
         yield devtools
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # it is a thread that runs on, which no later test should have beside it
 def big_program():
     with big_mesh.running() as program:
         yield program

@@ -29,7 +29,9 @@ _HEADERS = b"\x88" + b"\x0f\x10" + b"\x10application/grpc"
 _STATUS = b"\x00\x0bgrpc-status"
 _MESSAGE = b"\x00\x0cgrpc-message"
 _OK_TRAILERS = _STATUS + b"\x010"
-_WATCH = WATCH_PATH.encode()  # as it stands in a header block: the client's encoder writes values as they are
+# Without a compression table (RFC 7541 §4.2) the client's encoder writes each value as it is, and so the path below.
+_SETTINGS = {frames.HEADER_TABLE_SIZE: 0, frames.MAX_CONCURRENT_STREAMS: 1000}
+_WATCH = WATCH_PATH.encode()
 _MAX_MESSAGE = 126  # bytes whose length fits into one byte of HPACK
 
 
@@ -72,7 +74,7 @@ class EchoConnection:
         self._streams: dict[int, Stream] = {}
         self._unread = b""
         self._has_preface = False
-        self._output: list[bytes] = [frames.settings({frames.MAX_CONCURRENT_STREAMS: 1000})]
+        self._output: list[bytes] = [frames.settings(_SETTINGS)]
         self._send_window = _DEFAULT_WINDOW
         self._initial_window = _DEFAULT_WINDOW
         self._received = 0
