@@ -46,10 +46,10 @@ class Child:
         "_ends_at",
         "_is_cancelled",
         "_scope",
+        "awaited",
         "config",
         "current",
         "endpoints",
-        "generation",
         "hosts",
         "is_deactivated",
         "name",
@@ -81,7 +81,7 @@ class Child:
         # What was sent last.
         self.config: LbConfig | None = None
         self.endpoints: Any = None
-        self.generation = 0
+        self.awaited: int | None = None  # the generation of that, until the child has decided by it
         self.report: PolicyState | None = None
         self.node: TreeNode | None = None  # None until its task runs
         self.is_deactivated = False  # A56: it keeps its connections, is sent nothing and not waited for
@@ -108,11 +108,21 @@ class Child:
             assert self.config is not None
             # The old object, so that the levels below find an unchanged configuration by identity.
             config = self.config
-        self.config, self.endpoints, self.generation = config, endpoints, generation
+        self.config, self.endpoints = config, endpoints
+        if self.report is None or self.report.generation < generation:
+            self.parent.num_awaited += self.awaited is None
+            self.awaited = generation
         self.queue.put("config", Configure(config, generation, endpoints))
+
+    def stop_awaiting(self) -> None:
+        """Have the parent no longer wait until the child has decided by what it was sent."""
+        if self.awaited is not None:
+            self.awaited = None
+            self.parent.num_awaited -= not self.is_deactivated
 
     def post_report(self, report: PolicyState) -> None:
         """Post the child's decision to its parent, unless the parent has ended the child."""
+        # A cancelled task runs on to its next checkpoint, and may report until then.
         if not self._is_cancelled:
             self.parent.queue.put(self, report)
 
@@ -123,8 +133,11 @@ class Child:
     def record_report(self, report: PolicyState) -> bool:
         """Record a report of the child; return whether its parent has to decide again."""
         before, self.report = self.report, report
+        if self.awaited is not None and report.generation >= self.awaited:
+            self.stop_awaiting()
         if self.is_deactivated:
             return False  # no decision depends on a deactivated child
+        # While this child replaces another one, any report may be the one that ends the switch.
         if before is None or self.current is not None:
             return True
         # By identity: a new picker, even an equal one, has to reach the RPCs that wait.
@@ -157,6 +170,7 @@ class Child:
         if not self.is_deactivated:
             # The deadline ends the child's task, so a deactivated child needs no timer of its own (A56).
             self.is_deactivated = True
+            self.parent.num_awaited -= self.awaited is not None
             self._end_at(now + CHILD_RETENTION)
 
     def reactivate(self) -> bool:
@@ -164,6 +178,7 @@ class Child:
         if self._scope is not None and self._scope.cancel_called:
             return False
         self.is_deactivated = False
+        self.parent.num_awaited += self.awaited is not None
         self._end_at(math.inf)
         return True
 
@@ -176,7 +191,7 @@ class Child:
 class Children:
     """All children of a node by name, deactivated ones too. New children lease from `hosts`."""
 
-    __slots__ = ("_last_wanted", "by_name", "endpoints", "hosts", "may_be_switching", "queue")
+    __slots__ = ("_last_wanted", "by_name", "endpoints", "hosts", "may_be_switching", "num_awaited", "queue")
 
     def __init__(self, hosts: SubchannelPoolInterface, queue: ConflatingQueue[Any]) -> None:
         self.hosts = hosts
@@ -186,6 +201,9 @@ class Children:
         self._last_wanted: tuple[object, ...] | None = None
         self.endpoints: Any = None
         self.may_be_switching = False  # False only if no child replaces another
+        # How many children have not decided yet by what they were sent, apart from deactivated ones. A count, because
+        # each report of one of a thousand children asks for it.
+        self.num_awaited = 0
 
     def __len__(self) -> int:
         return len(self.by_name)
@@ -227,15 +245,6 @@ class Children:
                 reports[name] = report
         return reports
 
-    @property
-    def have_all_answered(self) -> bool:
-        """Return whether every child that is not deactivated has decided by the configuration sent last."""
-        # A loop without a function call per child: with a thousand children each of their reports runs it.
-        for child in self.by_name.values():
-            if not child.is_deactivated and (child.report is None or child.report.generation < child.generation):
-                return False
-        return True
-
     def reconcile(
         self, decision: Decision, endpoints: Any, generation: int, now: float, start: Callable[[Child], object]
     ) -> None:
@@ -261,7 +270,10 @@ class Children:
             ):
                 child = self._create(name, config.policy, start)
             part = own_endpoints[name] if own_endpoints is not None and name in own_endpoints else endpoints.part(name)
-            child.send(config, part, generation)
+            # Often both are as before: a child has reported, and what the children get does not depend on reports.
+            if child.config is not config or child.endpoints is not part:
+                child.send(config, part, generation)
+        # Every wanted child exists by now, so equal sizes mean that no other one is left.
         if len(self.by_name) == len(decision.children):
             return
         for name in [name for name in self.by_name if name not in decision.children]:
@@ -281,6 +293,7 @@ class Children:
 
     def forget(self, child: Child) -> None:
         """Forget a child whose task has ended because its time as a deactivated child is over."""
+        # By identity, because the name may belong to a new child by then.
         if self.by_name.get(child.name) is child:
             self._remove(child.name)
 
@@ -288,6 +301,8 @@ class Children:
 
     def _create(self, name: str, policy: str, start: Callable[[Child], object]) -> Child:
         before = self._keep_picking_child(self.by_name.get(name))
+        if before is not None:
+            before.stop_awaiting()
         child = self.by_name[name] = Child(name, policy, self.hosts, self, before)
         self.may_be_switching |= before is not None
         start(child)
@@ -297,6 +312,8 @@ class Children:
         """Return the child that picks while a new one of its name connects, and end the others of that name."""
         if child is None:
             return None
+        # As in C-core's ChildPolicyHandler: a third policy ends the second one, and the first goes on picking.
+        # A deactivated child picks for nobody, so there is nothing to bridge.
         picking = None if child.is_deactivated else child.active if not child.is_active else child
         for other in (child, child.current):
             if other is not None and other is not picking:
@@ -312,5 +329,6 @@ class Children:
 
     def _cancel(self, child: Child) -> None:
         child.cancel()
+        child.stop_awaiting()
         # An unread report of an ended child must not reach the policy.
         self.queue.discard(child)

@@ -293,7 +293,11 @@ class EndpointList:
             key = key_of(endpoint)
             # A61: the same set of addresses is the same endpoint, whatever their order.
             known = old.get(key)
-            self._states[key] = known.with_addresses(endpoint.addresses) if known else EndpointState(endpoint.addresses)
+            if known is None:
+                known = EndpointState(endpoint.addresses)
+            elif not isinstance(key, str):  # else it has one address, the same as before
+                known = known.with_addresses(endpoint.addresses)
+            self._states[key] = known
         if self._first_pass is not None:
             self._first_pass |= self._states.keys() - old.keys()
 

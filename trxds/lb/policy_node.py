@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
@@ -41,6 +41,7 @@ from .subtree import Ejections, Subtree
 
 _log = logging.getLogger("trxds.lb")
 
+# A host whose connection is lost is IDLE; one that could not be connected is in TRANSIENT_FAILURE.
 _LOST_STATES = frozenset({Connectivity.TRANSIENT_FAILURE, Connectivity.IDLE})
 
 _NO_CONFIG = Configure(None, 0)  # before the first one
@@ -118,6 +119,7 @@ class Node:
         self._subtree = Subtree(context.hosts, ejections, trackers)
         self._children = Children(context.hosts, queue)
         self._leases = Leases(context.hosts, queue)
+        # The live dict and not a copy: an ejection is compared with what is leased when it happens.
         self._subtree.subscribe(queue, self._leases.of_decision)
         self._tasks: NodeTasks | None = None  # while there are tasks to start, or of the policy: most nodes have none
         self._pick_events: set[Hashable] | None = None
@@ -152,8 +154,14 @@ class Node:
                 while True:
                     many = len(self._leases.of_decision) >= _MIN_HOSTS_TO_COALESCE
                     news = self._gather_messages() if many else self._queue.next(self._policy.wake_at)
-                    for _ in self._handle_messages(await news):
-                        await trio.lowlevel.checkpoint()
+                    must_decide = self._read_messages(await news)
+                    if self._update.config is None:
+                        continue
+                    if must_decide or self._policy.must_decide:
+                        for _ in self._step():
+                            await trio.lowlevel.checkpoint()
+                    else:
+                        self._pass_on()
                     # Tasks start only between steps: a child must not run before the step that made it is over.
                     if self._tasks is not None:
                         self._tasks.start(nursery)
@@ -180,27 +188,22 @@ class Node:
             return messages
         delay = min(_DELAY_PER_HOST * len(self._leases.of_decision), _MAX_DELAY)
         until = min(self._policy.wake_at, self._last_step_at + delay)
+        # Only news of hosts wait: a configuration, a child's report or a pick's event ends the gathering at once.
         while trio.current_time() < until and all(map(_is_of_host, messages)):
             messages |= await self._queue.next(until)
         return messages
 
     # -- one step: synchronous, so that nothing can change during a decision
 
-    def _handle_messages(self, messages: Mapping[Hashable, Any]) -> Iterable[None]:
-        """Decide again if an input of the policy has changed; otherwise only pass on what the messages brought."""
-        news = self._read_messages(messages)
-        update = self._update
-        if update.config is None:
-            return ()
-        if news or self._policy.must_decide:
-            return self._step()
-        # A report that changes nothing is passed up, and endpoints that the policy does not read are passed down. So of
-        # the eight nodes between a cluster and its endpoints only three decide when an endpoint is added.
-        decision = self._policy.decision
+    def _pass_on(self) -> None:
+        """Pass up a report that changes nothing, and down endpoints that the policy does not read.
+
+        So of the eight nodes between a cluster and its endpoints only three decide when an endpoint is added.
+        """
+        decision, update = self._policy.decision, self._update
         if self._children.endpoints is not update.endpoints:
             self._children.reconcile(decision, update.endpoints, update.generation, trio.current_time(), self._start)
         self._publish(decision)
-        return ()
 
     def _step(self) -> Slices[None]:
         """Decide and apply the decision; yield where other tasks may run, between slices of thousands of hosts."""
@@ -300,7 +303,7 @@ class Node:
             and last.in_first_pass is decision.in_first_pass
         ):
             return
-        if not self._children.by_name or self._children.have_all_answered:
+        if not self._children.num_awaited:
             self._last_report = PolicyState(state, picker, generation, decision.in_first_pass)
             self._report(self._last_report)
 
