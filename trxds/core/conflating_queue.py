@@ -96,6 +96,7 @@ class ConflatingQueue(Generic[T]):
     def notify(self) -> None:
         """Wake the tasks in `wait_for_reader`, because their condition may not matter any more."""
         if self._waiting_for_reader is not None:
+            # All of them, because one that is being cancelled would take the wake-up of the others with it.
             self._waiting_for_reader.unpark_all()
 
     def close(self) -> None:
@@ -117,6 +118,7 @@ class Observable(Generic[T]):
     def set(self, value: T) -> None:
         """Send the value to every subscriber, present and later."""
         self._value = value
+        # No copy of the list: `notify` only puts a message, and runs no code of a subscriber that could leave.
         for subscriber in self._subscribers:
             subscriber.notify(value)
 

@@ -16,6 +16,7 @@ class IdAllocator:
     def __init__(self) -> None:
         self._numbers: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
         self._things: WeakValueDictionary[int, Any] = WeakValueDictionary()
+        # From 1, because channelz's ids are positive numbers.
         self._next = count(1)
 
     def id_of(self, thing: object) -> int:

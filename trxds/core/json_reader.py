@@ -100,6 +100,7 @@ class JsonNode:
     def integer(self, default: int) -> int:
         """Return the integer, which must be from 0 to 2**32 - 1."""
         number = self.number(default)
+        # `number` has refused NaN and infinity, for which int() raises.
         if number != int(number) or not 0 <= number < _MAX_INTEGER:
             self.error(f"is {self.value!r}; write a whole number from 0 to {_MAX_INTEGER - 1}")
             return default

@@ -41,6 +41,7 @@ class StderrHandler(logging.Handler):
             if sys.stderr is not None and not _is_handled(logging.getLogger(record.name)):
                 sys.stderr.write(f"{self.format(record)}\n")
         except Exception:
+            # As in the handlers of `logging`: a record that cannot be written must not fail the program.
             self.handleError(record)
 
 

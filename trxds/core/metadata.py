@@ -16,6 +16,7 @@ from urllib.parse import quote, unquote_to_bytes
 Value: TypeAlias = str | bytes
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 
+# `\Z` and not `$`, which also matches before a line end at the end of the text.
 _KEY = re.compile(r"[0-9a-z_.\-]+\Z")
 # PROTOCOL-HTTP2's ASCII-Value, which is narrower than what HTTP allows.
 _VALUE = re.compile(r"[\x20-\x7e]*\Z")

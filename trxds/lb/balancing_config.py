@@ -41,6 +41,7 @@ from .outlier_detection.config import outlier_detection_settings
 Policies: TypeAlias = Mapping[str, ParseSettings]
 
 _DEPRECATED: Mapping[str, LbPolicyConfig] = MappingProxyType({"pick_first": PickFirst(), "round_robin": RoundRobin()})
+# The limit that A52 has for policies in resources.
 _MAX_DEPTH = 16
 
 

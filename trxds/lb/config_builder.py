@@ -109,6 +109,7 @@ def build_cluster(config: ClusterConfig, names: PriorityNames) -> Update:
     note = _explain_no_endpoints(config)
     numbers = names.assign([locality.id for locality in localities] for localities in priorities)
     built = {
+        # C-core's form of the name.
         f"{{cluster={cluster.name}, child_number={number}}}": build_priority(cluster.lb_policy, localities, note)
         for number, localities in zip(numbers, priorities, strict=True)
     }

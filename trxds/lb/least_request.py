@@ -45,6 +45,7 @@ class LeastRequest:
         rules = inputs.config.slow_start
         if rules is None:
             return replace(decision, trackers=self._trackers)
+        # `_make_picker`, which notes the READY endpoints, is not called while there is none.
         if decision.state is not Connectivity.READY:
             self._warming.update((), now)
         end = self._warming.end(rules)

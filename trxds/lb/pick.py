@@ -153,6 +153,7 @@ class WrapperPicker(Explainable):
 
     __slots__ = ()
 
+    # `sticky_priority` looks through this attribute for the picker of override_host.
     child: Picker
 
 

@@ -36,6 +36,7 @@ class _FailoverTimer:
         match state:
             case Connectivity.READY | Connectivity.IDLE:
                 self.fires_at, self.was_usable = -math.inf, True
+            # A56: CONNECTING after a failure starts no timer, or each retry would hold RPCs back for 10 seconds more.
             case Connectivity.TRANSIENT_FAILURE:
                 self.fires_at, self.was_usable = -math.inf, False
             case Connectivity.CONNECTING if self.was_usable:
@@ -135,5 +136,6 @@ class Priority:
         for name, timer in self._timers.items():
             if name in self._active:
                 timer.ends_at = math.inf
+            # The deadline of the child's task is the same, and its end is no message to this policy.
             elif timer.ends_at == math.inf:
                 timer.ends_at = now + CHILD_RETENTION

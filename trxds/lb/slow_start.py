@@ -72,6 +72,7 @@ class SlowStartTurns:
         """Return the decision of the endpoints, which calls `picker`; it is made again when all have started."""
         self._now = now
         decision = endpoints.decide(inputs, now)
+        # `picker`, which notes the READY endpoints, is not called while there is none.
         if decision.state is not Connectivity.READY:
             self._warming.update((), now)
         end = self._warming.end(self.rules)

@@ -19,7 +19,9 @@ class Leases:
     __slots__ = ("_hosts", "_is_closed", "_of_picks", "_queue", "hosts", "of_decision", "wanted")
 
     def __init__(self, hosts: SubchannelPoolInterface, queue: ConflatingQueue[Any]) -> None:
+        # Never replaced by another dict: `Ejections` looks into this one.
         self.of_decision: dict[str, Lease] = {}
+        # Apart, because a decision releases every lease that it does not name.
         self._of_picks: dict[str, Lease] = {}
         self._hosts = hosts
         self._queue = queue

@@ -115,6 +115,7 @@ class Subtree:
                 self.ejections_below = Ejections(self.ejections)
             self.ejections_below.eject(decision.ejected)
         settings = decision.subtree
+        # Before security and proxies, whose pools are made from the limited one.
         if settings.max_connections is not None:
             self._set_limit(settings.max_connections)
         if settings.security is not self._security or settings.proxies is not self._proxies:

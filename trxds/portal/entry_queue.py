@@ -45,6 +45,7 @@ class EntryQueue:
             while True:
                 self._call_all()
                 with self._lock:
+                    # Under the lock: a function that is queued after this look finds that it has to send the byte.
                     self._is_waiting = must_wait = not self._calls
                 if must_wait:
                     await trio.lowlevel.wait_readable(self._reader)
@@ -56,6 +57,7 @@ class EntryQueue:
                 self._is_closed = True
                 self._reader.close()
                 self._writer.close()
+            # Nothing can be queued any more, so no function is left after this.
             self._call_all()
 
     def _call_all(self) -> None:

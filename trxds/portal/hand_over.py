@@ -43,6 +43,7 @@ class _BeforeIoWait(trio.abc.Instrument):
         """Call the functions; Trio calls this."""
         if self.functions:
             functions, self.functions = self.functions, []
+            # Trio removes an instrument that raises, and then no thread would be woken any more.
             for function in functions:
                 function()
 
@@ -149,6 +150,7 @@ class HandOver:
 
     def _cancel(self, scope: trio.CancelScope, outcome: Outcome) -> None:
         if outcome.cancelled():
+            # The thread that cancels calls this, and only Trio's own may cancel a scope.
             self.run_sync_soon(scope.cancel)
 
 
@@ -219,6 +221,7 @@ class HeldBlock(Generic[T]):
                     await self._leaving.wait()
                     if self._error is not None:
                         raise self._error
+                # The block has swallowed the error. `cancel` does not come here, so the other thread keeps its own.
                 self._error = None
         except trio.Cancelled:
             raise
@@ -227,6 +230,7 @@ class HeldBlock(Generic[T]):
                 raise
             self._error = error
         finally:
+            # However the block ends, for the other thread waits for this without a timeout.
             self._ended.set_result(None)
 
     def leave(self) -> None:

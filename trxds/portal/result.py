@@ -33,6 +33,8 @@ class Result(ABC, Generic[T]):
 
     def cancel(self) -> None:
         """Cancel the function in Trio, if it has not ended."""
+        # First the flag, then the look for the callback; `HandOver._run` sets the callback before it reads the flag.
+        # So without a lock one of the two threads sees the other, and no cancellation is lost.
         self._is_cancelled = True
         if self._on_cancel is not None:
             self._on_cancel(self)

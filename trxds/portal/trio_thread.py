@@ -108,6 +108,7 @@ def is_ending() -> bool:
 def _stop_all() -> None:
     _ending.set()
     here = [thread for thread in tuple(_running) if not thread.is_forked]
+    # All are asked before any is waited for, so that they end side by side within the one time-out.
     for thread in here:
         thread.ask_to_stop()
     until = time.monotonic() + EXIT_TIMEOUT

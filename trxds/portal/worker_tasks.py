@@ -36,6 +36,7 @@ class WorkerTasks:
         worker = task, functions
 
         def leave(_: object) -> trio.lowlevel.Abort:
+            # At once, or `run_soon` would give a function to a task that is about to end.
             self._idle.remove(worker)
             return trio.lowlevel.Abort.SUCCEEDED
 
@@ -43,6 +44,7 @@ class WorkerTasks:
             await functions.pop()()
             if len(self._idle) == MAX_IDLE:
                 return
+            # No checkpoint between here and the wait: `run_soon` reschedules a task that it finds in the list.
             self._idle.append(worker)
             task.context = Context()  # the caller's may have a span, which an idle task should not keep
             await trio.lowlevel.wait_task_rescheduled(leave)

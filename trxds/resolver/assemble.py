@@ -74,6 +74,7 @@ def assemble(
     # Sorted, so that resources are requested in the same order in each run.
     for name in sorted(names - optional):
         walk.cluster(name)
+    # Last: a resource that a cluster above misses too is missing already, and `optional_cluster` leaves it so.
     for name in sorted(optional):
         walk.optional_cluster(name)
     outcome = _outcome(routing, walk.outcomes, walk.missing)

@@ -99,6 +99,7 @@ class DependencyManager:
             return self._rate_limiter.ready_at(now)
         self._has_news = False
         assembly = self._assemble(self._known)
+        # An incomplete walk visits fewer resources, but the clusters in force are held, and so stay watched.
         self._watch_exactly(assembly.visited)
         self._awaited = assembly.awaited
         if self._mirrors is not None:

@@ -50,5 +50,6 @@ class ResolveNow:
         self._requested = trio.Event()
         with trio.move_on_at(min(self._began + self._refresh, self._retry_at)):
             await self._requested.wait()
+            # In the same scope, so that a shorter schedule, or a retry, does not wait for the 30 seconds.
             await trio.sleep_until(self._began + MIN_RESOLUTION_INTERVAL)
         self.begin()

@@ -78,6 +78,7 @@ class RoutingFactory:
         # RPCs succeed with a flawed override, so without this log nobody would notice it.
         _log_warnings(routes, in_force)
         mirrored = routes.mirror_clusters if self.bind_mirrors is not None else frozenset()
+        # The new table holds its clusters before the old one is released, so those that are in both live on.
         table = self.clusters.route_table(sorted(routes.clusters | mirrored))
         if self.bind_mirrors is not None:
             routes.mirror(self.bind_mirrors, table.find_cluster)

@@ -164,6 +164,7 @@ class XdsResolver:
                 self._result_handler.pool.end_update()
                 # If only the old routes named a cluster, its entry becomes `deleted`, which the tree has to get next.
                 self._serve(routing, report.picker, config if routing is in_force else None)
+                # A31: only the resolver's own hold ends; RPCs that have chosen by the old routes hold their table.
                 if in_force is not None and in_force is not routing:
                     in_force.release()
             case Waiting(in_force) | Settling(in_force):
@@ -206,6 +207,7 @@ class XdsResolver:
         else:  # no entry changed, so the tree need not decide and its last picker fits
             self._serve(routing, stage.picker, None)
             stage.in_force.release()
+            # The recursion ends there: the routes are those in force by now.
             self._start_generation(newest)  # a cluster that only the old routes named may be `deleted` now
 
     def _entries(

@@ -183,5 +183,6 @@ def set_cookie_header(config: CookieConfig, value: str) -> str:
     """Return the Set-Cookie header, its attributes in the order of other gRPC clients (A55)."""
     path = f"; Path={config.path}" if config.path else ""
     # Max-Age has whole seconds (RFC 6265). Without it a browser keeps the cookie until it is closed.
+    # A ttl below a second becomes 0, which deletes the cookie at once, as in the C++ client.
     age = f"; Max-Age={int(config.ttl)}" if config.ttl > 0 else ""
     return f"{config.name}={value}; HttpOnly{path}{age}"

@@ -140,6 +140,7 @@ class SessionCookies:
     def _pin(self, key: CookieKey, pin: Pin, reason: RepinReason | None) -> None:
         """Bind the session to a host by a cookie. Without a `reason` it is bound to that host already, by a token."""
         before, left = self.pins.get(key), self._left.pop(key, None)
+        # A new view: each call keeps the one of its beginning, and `record_response` compares the pins by identity.
         self.view = SessionView({**self.pins, key: pin}, self.view.first_call)
         last = before.host if before is not None else None
         self.host, self.cluster = pin.host.host, pin.host.cluster

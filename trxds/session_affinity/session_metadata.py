@@ -76,6 +76,7 @@ class SessionMetadata:
     def hosts(self, now: float, cluster: str) -> Mapping[CookieKey, SessionHost]:
         """Return the host and cluster that each cookie or header names; `cluster` is that of the session's host."""
         cookies = self._jar.live(now)
+        # A copy, as in the jar: a thread may ask (`trxds.sync`).
         cookies += [(CookieKey(name, ""), value) for name, value in dict(self._headers).items()]
         return hosts_of(cookies, cluster)
 

@@ -46,6 +46,7 @@ class CookieSessionState:
         return not self._path or cookie.path_matches(self._path, path)
 
     def read(self, metadata: Metadata) -> str | None:
+        # One by one: joined by commas, as the C++ client does it, a cookie after the first header is not found.
         for key, header in metadata:  # there may be several Cookie headers (A55)
             if key == "cookie" and isinstance(header, str):
                 found = cookie.find_cookie(header, self._config.name)

@@ -174,6 +174,7 @@ def _decode_payload(payload: str, target: str) -> SessionToken | SessionTokenErr
 def _read_payload(payload: str) -> Any:
     """Return the payload's JSON if it has the members of a token, with their types; None otherwise."""
     try:
+        # `urlsafe_b64decode` skips foreign characters; `_FORM` has let none through.
         document = parse_json(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
     except (binascii.Error, ValueError):
         return None

@@ -47,6 +47,7 @@ class StatefulSession:
                 return metadata
             addresses, cluster = self._carrier.encode(override.actual_address_list, call.cluster)
             # A55: Set-Cookie only if the cookie names another host or cluster.
+            # The text is compared: an endpoint that is reached by another of its addresses has another order (A61).
             if addresses == session.addresses and cluster in session.clusters:
                 return metadata
             return self._carrier.write(metadata, addresses, cluster)

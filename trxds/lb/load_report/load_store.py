@@ -92,6 +92,7 @@ class ClusterCounts:
         # A long stream without events has to stay visible in each report.
         if any(load.in_progress for load in localities):
             self.enlist()
+        # `pop` takes the drops without a category out of `drops` before the call, so they are not reported twice.
         return ClusterLoad(self._cluster, self._service, localities, drops, drops.pop("", 0))
 
     def restore(self, load: ClusterLoad) -> None:
@@ -153,6 +154,7 @@ class LoadStore:
     def take(self, server: Hashable) -> tuple[ClusterLoad, ...]:
         """Return the load that `server` has not been sent yet."""
         unreported = self._unreported[server]
+        # In place: the counts of this server's clusters have this very list.
         counts, unreported[:] = unreported[:], []
         return tuple(each.take() for each in counts)
 

@@ -69,6 +69,7 @@ class EndpointStats:
 def find_success_rate_outliers(rules: SuccessRate, records: Collection[EndpointStats]) -> list[EndpointStats]:
     """Return the endpoints whose success rate is far below the mean (A50)."""
     judged = _with_enough_calls(records, rules.request_volume)
+    # `minimum_hosts` may be 0, and without endpoints there is no mean.
     if not judged or len(judged) < rules.minimum_hosts:
         return []
     rates = [record.successes / record.calls for record in judged]
@@ -84,8 +85,10 @@ def find_failure_percentage_outliers(
 ) -> list[EndpointStats]:
     """Return the endpoints whose share of failures is above the threshold (A50)."""
     judged = _with_enough_calls(records, rules.request_volume)
+    # A50 counts all addresses here; as in grpc-go only those with enough calls count.
     if len(judged) < rules.minimum_hosts:
         return []
+    # Above and not at the threshold: A50's algorithm says so, and the comment of its field says otherwise.
     return [record for record in judged if 100 * record.failures > rules.threshold * record.calls]
 
 

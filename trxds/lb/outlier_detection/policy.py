@@ -80,6 +80,7 @@ class OutlierDetection:
         interval = max(rules.interval, _MIN_INTERVAL)
         if self._interval_began_at is None:
             self._interval_began_at = now
+        # A50: a new interval counts from the beginning of the present one, so updates do not put the sweep off.
         elif now >= self._interval_began_at + interval:
             self._interval_began_at = now
             self._sweep(rules, now)
@@ -95,6 +96,7 @@ class OutlierDetection:
         self._by_address.clear()
         for record in self._records.values():
             self._by_address.update(dict.fromkeys(record.addresses, record))
+        # A50: an endpoint that has left is forgotten, and is not ejected should it return.
         self._update_ejected()
 
     def _sweep(self, rules: OutlierDetectionSettings, now: float) -> None:
@@ -122,6 +124,7 @@ class OutlierDetection:
     ) -> None:
         ejected = sum(record.ejected_at is not None for record in self._records.values())
         for record in outliers:
+            # Unlike A50: sessions still reach an ejected host, and what fails there must not make its time begin anew.
             if record.ejected_at is not None:
                 continue
             # A50 checks the percentage before each ejection, so one host may be ejected however small it is.

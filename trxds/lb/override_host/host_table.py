@@ -71,6 +71,7 @@ class HostTable:
     def others(self, address: str) -> Iterator[Entry]:
         """Yield each endpoint, in their order, but the one that has this address."""
         avoided = self._endpoints.get(address)
+        # Reversed, because `update` fills the dict in reverse. An endpoint comes up by its first address only.
         for each, endpoint in reversed([*self._endpoints.items()]):
             if endpoint is not avoided and each == endpoint.addresses[0]:
                 yield self._entries.get(each) or Entry(each, _rotate(endpoint, each), endpoint.health)
@@ -113,6 +114,7 @@ class HostTable:
 
     def wait_for(self, entry: Entry, now: float, *, spare: bool = False) -> SubchannelInterface:
         """Lease a host for a session's RPC that waits for it, once; a `spare` is needed only if another one fails."""
+        # Without a cached pick the next one goes through `use`, which takes both marks away.
         entry.is_spare, entry.is_awaited, entry.cached_pick = spare, True, None
         return self._lease(entry, now)
 

@@ -72,6 +72,7 @@ class OverrideHost:
         next_hosts = self._eyeballs.advance(waits, config.statuses, now)
         report = inputs.children.get(_CHILD, CONNECTING)
         in_first_pass = self._first_pass.update(report.state, report.in_first_pass, now)
+        # A new one for each decision: it reads the hosts' states live, and RPCs that wait pick again only by a new one.
         picker = OverridePicker(
             self._table,
             self._eyeballs,
@@ -89,6 +90,7 @@ class OverrideHost:
             picker,
             children={_CHILD: config.child},
             # The texts among the events are addresses of cookies' hosts that nobody has connected yet.
+            # Sorted, because a set has another order in each process.
             connect=(*next_hosts, *sorted(address for address in inputs.pick_events if isinstance(address, str))),
             wake_at=min(
                 self._table.sweep_at, self._eyeballs.wake_at, self._first_pass.ends_at if in_first_pass else math.inf
@@ -184,6 +186,7 @@ class OverridePicker(Explainable):
             state = host.state if host is not None else None
             if state is Connectivity.READY:
                 override.actual_address_list = entry.addresses
+                # Not `table.pick`, which would lease the host: an explanation leases nothing.
                 if call.trace is not None and host is not None:
                     call.trace.note("the session's first host that is READY", saw=self._describe_hosts(override))
                     return Complete(host)
@@ -206,6 +209,7 @@ class OverridePicker(Explainable):
     def _any_other_host(self, override: Override, call: PickArgs) -> PickResult:
         usable: dict[Connectivity | None, list[Entry]] = {}
         for entry in self.table.others(override.avoid):
+            # A host that is DRAINING (A55), ejected (A50) or not serving (A17) keeps its sessions, and gets no new one.
             is_allowed = entry.health in self.statuses and entry.health is not HealthStatus.DRAINING
             is_allowed = is_allowed and self.table.takes_new_sessions(entry)
             if is_allowed and entry.address not in self.ejected_addresses:

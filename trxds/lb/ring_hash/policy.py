@@ -39,6 +39,7 @@ class RingHash:
         self._last_endpoints: Endpoints | None = None
         self._keys: tuple[Key, ...] = ()  # by position in the configuration, and so on the ring
         self._endpoints: Mapping[Key, Endpoint] = {}
+        # Changed in place: pickers in use read this very dict (A42).
         self._states: dict[Key, EndpointState] = {}  # the endpoints that are not IDLE
         self._ring_args: _RingArgs | None = None
         self._ring = Ring((), ())
@@ -49,6 +50,7 @@ class RingHash:
         if not self._endpoints:
             return Decision(FAILURE, no_endpoints_picker(inputs.endpoints))
         if inputs.pick_events:
+            # In the endpoints' order, because a set has another one in each process. Some may have left since the pick.
             for key in [key for key in self._endpoints if key in inputs.pick_events]:
                 self._exit_idle(key)
         self._update_states(inputs, now)
@@ -122,6 +124,7 @@ def aggregate(awake: Counter[Connectivity], endpoints: int) -> Connectivity:
         return READY
     if awake[FAILURE] >= 2:
         return FAILURE
+    # With one failure the others may still serve, and `_connect_next` asks one of them.
     if awake[CONNECTING] or (awake[FAILURE] and endpoints > 1):
         return CONNECTING
     return IDLE if not awake[FAILURE] else FAILURE

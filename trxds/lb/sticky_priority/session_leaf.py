@@ -153,6 +153,7 @@ class NoHosts:
 _NO_HOSTS = NoHosts()
 
 
+# Compared by identity: the policy keeps the object while nothing of the leaf has changed.
 @dataclass(frozen=True, slots=True, eq=False)
 class SessionLeaf:
     """One leaf of an aggregate as a pick sees it; `picker` is None while the leaf does not run."""

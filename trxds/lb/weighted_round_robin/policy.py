@@ -77,6 +77,7 @@ class WeightedRoundRobin:
         for key in ready.keys() - set(self._ready):
             self._weights[key].restart_blackout()
         self._warming.update(ready, self._now)
+        # The same schedule for the same hosts, or each decision would begin it anew at random.
         if self._schedule is None or tuple(ready) != self._ready:
             self._schedule = EdfScheduler(
                 lambda now: [each.at(now) for each in weights],
