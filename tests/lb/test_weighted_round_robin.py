@@ -294,6 +294,18 @@ class TestOutOfBand:
         its["a"].state = CONNECTING
         assert set(decide(its).tasks) == {"load reports of b"}
 
+    def test_an_update_that_does_not_concern_a_host_keeps_its_task(self):
+        policy, its = WeightedRoundRobin(channel_control()), hosts(a=READY, b=READY, c=READY)
+
+        def tasks(names, period=10.0):
+            config = Rules(reporting_period=period)
+            return policy.decide(PolicyInputs(config, hosts=its, endpoints=endpoint_set(names)), 0.0).tasks
+
+        before, after = tasks("ab"), tasks("ac")
+        assert after["load reports of a"] is before["load reports of a"]
+        assert set(after) == {"load reports of a", "load reports of c"}
+        assert tasks("ac", period=20.0)["load reports of a"] is not after["load reports of a"]
+
     def test_reports_in_trailers_are_ignored_with_out_of_band_reports(self):
         picker = self.decided()(hosts(a=READY, b=READY)).picker
         assert picker.pick(PickArgs("/s/m")).trackers == ()

@@ -61,7 +61,7 @@ class WeightedRoundRobin:
     def _apply_update(self, rules: ClientSideWeightedRoundRobin, endpoints: Endpoints) -> None:
         self._rules, self._last_endpoints = rules, endpoints
         old = self._weights
-        self._schedule, self._oob_tasks = None, {}
+        self._schedule = None
         self._weights = {k: old.get(k) or EndpointWeight(rules) for k in map(key_of, endpoints)}
         for weight in self._weights.values():
             weight.rules = rules
@@ -106,10 +106,10 @@ class WeightedRoundRobin:
     def _oob_task(self, host: SubchannelInterface, weight: EndpointWeight, period: float) -> tuple[str, _OobTask]:
         """Return name and function of the task that reads a host's reports: the same one while the host is READY."""
         name = f"load reports of {host.address}"
-        task = self._oob_tasks.get(name)
-        if task is None or task.args[0] is not host:
-            task = partial(watch_load_reports, host, period, weight.record_report, self._random)
-        return name, task
+        task = partial(watch_load_reports, host, period, weight.record_report, self._random)
+        before = self._oob_tasks.get(name)
+        # A58: an update that changes nothing for the host leaves its stream of reports open.
+        return name, before if before is not None and before.args == task.args else task
 
 
 @dataclass(frozen=True, slots=True)
