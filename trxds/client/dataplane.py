@@ -69,7 +69,7 @@ class LiveDataPlane:
             await self._changed.park()
 
     async def wait_settled(self) -> tuple[Selector, Node]:
-        """Wait until no update is on its way through the tree or from it; give up after `_SETTLE_TIMEOUT` passes."""
+        """Wait until no update is on its way through the tree or from it; give up after `_MAX_SETTLE_PASSES`."""
         for _ in range(_MAX_SETTLE_PASSES):
             await trio.lowlevel.checkpoint()
             plane, tree = await self.wait_for_change(None), self.tree

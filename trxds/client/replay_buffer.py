@@ -39,7 +39,7 @@ class ReplayBuffer:
         self.mirrors: tuple[RequestCopy, ...] = ()
 
     def add(self, message: bytes) -> None:
-        """Keep a message, however large; see `full`. After `drop` nothing is kept."""
+        """Keep a message, however large; see `is_full`. After `drop` nothing is kept."""
         if not self.dropped:
             self._remaining -= len(message)
             self._messages.append(message)

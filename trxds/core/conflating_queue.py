@@ -177,5 +177,5 @@ class Subscription(Generic[T]):
         self._ended = True
         self._observable.remove(self)
         self._queue.discard(self._sender)
-        # Tasks that wait in `seen` must check again, because this subscriber reads no further batch.
+        # Tasks in `wait_seen` must check again, because this subscriber reads no further batch.
         self._queue.notify()

@@ -44,7 +44,7 @@ class SubchannelInterface(Protocol):
         """Start to connect if the subchannel is IDLE. Does not block."""
 
     async def listen(self, path: str, request: bytes, on_message: Callable[[bytes], None]) -> Status | None:
-        """Make a server-streaming call for a policy; `heard` is called with each message.
+        """Make a server-streaming call for a policy; `on_message` is called with each message.
 
         Return the status with which it ended, or None if the host is not READY.
         """

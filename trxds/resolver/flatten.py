@@ -13,7 +13,7 @@ MAX_DEPTH = 16  # levels; the root is at 0
 def flatten(root: str, parts_of: Callable[[str], tuple[str, ...] | None]) -> tuple[str, ...] | None:
     """Return the clusters under `root` that are no aggregates; None if any is too deep.
 
-    `below` returns the parts of an aggregate, and None for any other cluster.
+    `parts_of` returns the parts of an aggregate, and None for any other cluster.
     """
     leaves: list[str] = []
     seen: set[str] = set()  # of this root alone: another root may have the same leaf

@@ -38,7 +38,7 @@ class Extension:
     def parse_only(self, message_class: Any, wrong_type: str, undecodable: str) -> Any | None:
         """Return the message if it has this type.
 
-        The error is `otherwise` for another type, and `broken` for bad bytes.
+        The error is `wrong_type` for another type, and `undecodable` for bad bytes.
         """
         if self.type_name != protos.type_name(message_class):
             self.problems.add(wrong_type)

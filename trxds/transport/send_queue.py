@@ -35,7 +35,7 @@ class Sender(Protocol):
 
 
 class SendQueue:
-    """The streams that wait to send. `continue_later` is called when a step left work for the next `serve`."""
+    """The streams that wait to send. `continue_later` is called when a step left work for the next `drain`."""
 
     __slots__ = ("_continue_later", "_engine", "_unchecked", "_unsent_bound", "blocked", "queued")
 

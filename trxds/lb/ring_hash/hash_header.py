@@ -27,7 +27,7 @@ def hash_header(metadata: Metadata, name: str) -> int | None:
 class HeaderHashPicker(Explainable):
     """A picker by a header's hash; an RPC without the header goes to any READY host and connects at most one (A76).
 
-    `connecting` says that an endpoint is CONNECTING already, so it does not even connect one.
+    `is_connecting` says that an endpoint is CONNECTING already, so it does not even connect one.
     """
 
     ring: RingPicker

@@ -17,7 +17,7 @@ from .ring import Ring
 
 @dataclass(frozen=True, slots=True)
 class RingPicker(Explainable):
-    """A picker over the ring; `awake` is the policy's own table, because a pick reads the endpoints' states live (A42).
+    """A picker over the ring; `states` is the policy's own table: a pick reads the endpoints' states live (A42).
 
     `header` is the header that hashes are made of, if the policy's own configuration names one (A76).
     """
