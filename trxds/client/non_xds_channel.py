@@ -84,7 +84,7 @@ class _PolicyTree:
 
     def to_update(self, resolved: ResolvedAddress) -> Update:
         """Return the root policy's update for the addresses that `NonXdsResolver` found."""
-        return Update(*build_priority(self._policy, (resolved.locality,), resolved.note))
+        return Update(*build_priority(self._policy, (resolved.locality,), lambda: resolved.note))
 
 
 def _is_pick_first(policy: LbPolicyConfig) -> bool:

@@ -9,8 +9,9 @@ localities and not their rank: a locality that moves to another priority takes i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, count
 from operator import attrgetter
 from typing import TypeAlias
@@ -106,11 +107,11 @@ def build_cluster(config: ClusterConfig, names: PriorityNames) -> Update:
     cluster = config.cluster
     # A cluster without endpoints gets one empty priority, so that the policies above have a child that fails RPCs.
     priorities: Sequence[Sequence[Locality]] = (config.endpoints and config.endpoints.priorities) or ((),)
-    note = _explain_no_endpoints(config)
+    explain = partial(_explain_no_endpoints, config)
     numbers = names.assign([locality.id for locality in localities] for localities in priorities)
     built = {
         # C-core's form of the name.
-        f"{{cluster={cluster.name}, child_number={number}}}": build_priority(cluster.lb_policy, localities, note)
+        f"{{cluster={cluster.name}, child_number={number}}}": build_priority(cluster.lb_policy, localities, explain)
         for number, localities in zip(numbers, priorities, strict=True)
     }
     override = OverrideHostConfig(
@@ -163,19 +164,22 @@ def _explain_no_endpoints(config: ClusterConfig) -> str:
 # -- one priority, or a target without a control plane
 
 
-def build_priority(form: LbPolicyConfig, localities: Sequence[Locality], note: str) -> tuple[LbPolicyConfig, Endpoints]:
+def build_priority(
+    form: LbPolicyConfig, localities: Sequence[Locality], explain: Callable[[], str]
+) -> tuple[LbPolicyConfig, Endpoints]:
     """Return the configuration and endpoints of a priority's policy, or of a target's without a control plane.
 
-    `note` says why there are no endpoints. It is left out if there are some: it would only make equal updates differ.
+    `explain` says why there are no endpoints, and is called if there are none: otherwise its text would only make equal
+    updates differ.
     """
     # DRAINING never reaches the child, whatever override_host_status says (A55).
     serving = [(locality, endpoints) for locality in localities if (endpoints := _serving_endpoints(locality))]
-    return _build_policy(form, serving, "" if serving else note)
+    return _build_policy(form, serving, "" if serving else explain())
 
 
 def build_target(form: LbPolicyConfig, locality: Locality, note: str) -> Update:
     """Return the update of the root of a custom resolver's target, whose endpoints may be DRAINING."""
-    config, endpoints = build_priority(form, (locality,), note)
+    config, endpoints = build_priority(form, (locality,), lambda: note)
     if len(endpoints) < len(locality.endpoints) and _has_override_host(form):
         # As in a cluster: sessions may use DRAINING endpoints, and override_host's child never gets them (A55).
         endpoints = Endpoints(locality.endpoints, parts={OverrideHostConfig.child_name: endpoints})

@@ -134,15 +134,17 @@ class EndpointState:
         if self._host is None and self.state is not Connectivity.IDLE:
             for address in self.addresses[: self._num_tried]:
                 self._record_state(hosts.get(address))
-            already = self._find_connected(now, lookup)
+            # An only address is leased in any case, and then its state is in `hosts`.
+            already = self._find_connected(now, lookup) if len(self.addresses) > 1 else None
             if already is not None and already not in hosts:
                 # This decision leases it, and the node then has the policy decide once more with it.
                 self.wanted, self.connect = (*self.addresses[: self._num_tried], already), ()
                 return self.state
             self._happy_eyeballs(hosts, now, already)
+        else:
+            self.wanted = self._addresses_to_lease()
         if self._host is not None:
             self._use_or_hold_back(self._host, ejected)
-        self.wanted = self._addresses_to_lease()
         return self.state
 
     def _addresses_to_lease(self) -> tuple[str, ...]:
@@ -164,8 +166,6 @@ class EndpointState:
 
     def _find_connected(self, now: float, lookup: Callable[[str], SubchannelInterface | None] | None) -> str | None:
         """Return the first address that another user of the channel has connected, if an address is due (A61)."""
-        if len(self.addresses) == 1:
-            return None  # it is leased in any case, and then its state is in `hosts`
         # Only when an address is due: a session's later connection must not replace an attempt under way.
         if lookup is None or self._host is not None or not self._is_next_due(now):
             return None
@@ -181,9 +181,8 @@ class EndpointState:
         # A62: the state stays TRANSIENT_FAILURE through all further attempts, until an address is READY.
         if all_failed:
             self.state = Connectivity.TRANSIENT_FAILURE
-        self.connect = tuple(
-            [a for a in self._addresses_to_lease() if self._should_connect(a, hosts.get(a), all_failed)]
-        )
+        self.wanted = self._addresses_to_lease()
+        self.connect = tuple([a for a in self.wanted if self._should_connect(a, hosts.get(a), all_failed)])
 
     def _record_state(self, host: SubchannelInterface | None) -> None:
         if host is None or self._host is not None:
@@ -278,8 +277,10 @@ class EndpointList:
             self._picker_for(state),
             hosts=tuple(chain.from_iterable(map(_WANTED, states))),
             connect=tuple(chain.from_iterable(map(_CONNECT, states))),
-            # Only endpoints without a connection: for ten thousand READY ones the list is empty.
-            wake_at=earliest_wake_up([endpoint for endpoint in states if endpoint.ready is None], inputs.hosts, now),
+            # Only endpoints that may have another address to try: for ten thousand READY ones the list is empty.
+            wake_at=earliest_wake_up(
+                [each for each in states if each.ready is None and len(each.addresses) > 1], inputs.hosts, now
+            ),
             in_first_pass=self._first_pass is not None and self._update_first_pass(self._first_pass, state),
         )
 

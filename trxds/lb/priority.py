@@ -69,7 +69,7 @@ class Priority:
             report.state,
             report.picker,
             children={name: inputs.config.children[name] for name in names if name in active},
-            deactivate=frozenset(name for name in self._timers if name not in active) or EMPTY_SET,
+            deactivate=frozenset(self._timers.keys() - active) or EMPTY_SET,
             wake_at=min(
                 (p.fires_at for n, p in self._timers.items() if n in active and p.fires_at > now), default=math.inf
             ),

@@ -35,16 +35,17 @@ class StickyFailures:
 
     def states(self, names: Iterable[str], reports: Mapping[str, PolicyState]) -> dict[str, Connectivity]:
         """Return the state with which each name counts, and forget all other names."""
-        states = {name: self._state(name, reports.get(name, CONNECTING).state) for name in names}
+        states: dict[str, Connectivity] = {}
+        # A loop without a call for each child: a cluster manager has a thousand, and each report of one comes here.
+        for name in names:
+            state = reports.get(name, CONNECTING).state
+            if state is Connectivity.TRANSIENT_FAILURE:
+                self._failed.add(name)
+            elif state is Connectivity.READY:
+                self._failed.discard(name)
+            # Also CONNECTING and IDLE: the child is between two attempts.
+            elif name in self._failed:
+                state = Connectivity.TRANSIENT_FAILURE
+            states[name] = state
         self._failed &= states.keys()
         return states
-
-    def _state(self, name: str, state: Connectivity) -> Connectivity:
-        if state is Connectivity.TRANSIENT_FAILURE:
-            self._failed.add(name)
-        elif state is Connectivity.READY:
-            self._failed.discard(name)
-        # Also CONNECTING and IDLE: the child is between two attempts.
-        elif name in self._failed:
-            return Connectivity.TRANSIENT_FAILURE
-        return state

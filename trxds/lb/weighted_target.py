@@ -10,7 +10,9 @@ from random import Random
 
 from trxds.core.connectivity import Connectivity
 from trxds.core.status import unavailable
+from trxds.resources.leaf_policy import LbPolicyConfig
 
+from .configs import WeightedTargetConfig
 from .endpoint_set import Endpoints
 from .pick import QUEUE, Explainable, FixedPicker, PickArgs, Picker, PickResult, TraceNote, transient_failure_picker
 from .policy import CONNECTING, EMPTY_SET, ChannelControl, Decision, PolicyInputs, PolicyState
@@ -26,13 +28,15 @@ class WeightedTarget:
         self._random = channel_control.random
         self._failures = StickyFailures()
         self._states: Mapping[str, Connectivity] = {}  # the aggregated ones, of targets with a weight
+        self._config: WeightedTargetConfig | None = None
+        self._children: Mapping[str, LbPolicyConfig] = {}
+        self._weights: Mapping[str, int] = {}
         self.reads_endpoints = True
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
-        targets = inputs.config.targets
-        reports = {name: inputs.children.get(name, CONNECTING) for name in targets}
-        # A target of weight 0 is never drawn, so it must not make the policy READY.
-        weights = {name: target.weight for name, target in targets.items() if target.weight}
+        if inputs.config is not self._config:
+            self._apply_config(inputs.config)
+        weights, reports = self._weights, {name: inputs.children.get(name, CONNECTING) for name in self._children}
         self._states = states = self._failures.states(weights, reports)
         self.reads_endpoints = not weights  # only for the reason why there are none
         if not weights:
@@ -43,11 +47,17 @@ class WeightedTarget:
             state,
             picker,
             handed_on=handed_on,
-            children={name: target.config for name, target in targets.items()},
+            children=self._children,
             # A28: a removed locality keeps its connections for 15 minutes.
-            deactivate=frozenset(inputs.children.keys() - targets.keys()) or EMPTY_SET,
+            deactivate=frozenset(inputs.children.keys() - self._children.keys()) or EMPTY_SET,
             in_first_pass=any(reports[name].in_first_pass for name in weights),
         )
+
+    def _apply_config(self, config: WeightedTargetConfig) -> None:
+        self._config = config
+        self._children = {name: target.config for name, target in config.targets.items()}
+        # A target of weight 0 is never drawn, so it must not make the policy READY.
+        self._weights = {name: target.weight for name, target in config.targets.items() if target.weight}
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
         targets = inputs.config.targets

@@ -206,9 +206,10 @@ def _known_or_parsed_endpoint(
     message: Any, health: HealthStatus, state: _ParseState, problems: ValidationErrors, index: int
 ) -> Endpoint | None:
     # To serialize costs less than to read the fields, and of ten thousand endpoints most have not changed.
-    key, before = message.SerializeToString(), problems.count
+    key = message.SerializeToString()
     endpoint = state.known.get(key)
     if endpoint is None:
+        before = problems.count
         endpoint = _parse_endpoint(message, health)
         if endpoint is None:
             _note_errors(message, problems.at(f"lb_endpoints[{index}]"))

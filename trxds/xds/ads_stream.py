@@ -114,7 +114,6 @@ class AdsStream:
         self._state.stream_opened()
         self._can_send = True
         self._telemetry.stream_connected()
-        # The reader alone sees the end of the stream, so writer and timers end with it.
         async with trio.open_nursery() as nursery:
             # The reader sees the end of the stream, so writer and timers end with it.
             nursery.start_soon(self._write, stream, name=f"ads/{self.server.uri}/write")
@@ -135,7 +134,8 @@ class AdsStream:
 
     def _next_request(self) -> Any | None:
         request = self._state.next_request(trio.current_time())
-        self._update_timer()  # a NACK may have to wait
+        if request is None:
+            self._update_timer()  # a NACK may have to wait
         return request
 
     def _on_sent(self, request: Any) -> None:

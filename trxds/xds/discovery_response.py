@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from trxds.core.status import StatusCode
@@ -48,7 +49,7 @@ class ResourceError:
         return f"{code}: {self.message}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, for the cached properties
 class ParsedResponse:
     """A response of a known type.
 
@@ -64,20 +65,20 @@ class ParsedResponse:
     removed: tuple[str, ...] = ()
     partial: bool = False
 
-    @property
+    @cached_property
     def errors(self) -> tuple[str, ...]:
         """Return a text for each bad resource, worded as in the C++ client: people search for these texts."""
         return tuple(
             _error_text(index, item.parsed, self.type) for index, item in enumerate(self.items) if item.parsed.errors
         )
 
-    @property
+    @cached_property
     def names(self) -> Set[str]:
         """Return the names that the response has a resource or an error for."""
         names = {item.parsed.name for item in self.items} | {each.name for each in self.failed}
         return {name for name in names if name is not None}
 
-    @property
+    @cached_property
     def rejected(self) -> dict[str | None, tuple[str, ...]]:
         """Return the errors of each bad resource; resources without a name are together under None."""
         refused: dict[str | None, tuple[str, ...]] = {}
@@ -86,7 +87,7 @@ class ParsedResponse:
                 refused[item.parsed.name] = (*refused.get(item.parsed.name, ()), *item.parsed.errors)
         return refused
 
-    @property
+    @cached_property
     def is_complete(self) -> bool:
         """Return whether the server has no other requested resource of this type.
 

@@ -31,9 +31,9 @@ class NackPacing:
     def due(self, response: ParsedResponse, now: float) -> float:
         """Return when the answer to this response may go out. NACKs that wait already share that time with it."""
         # A resource that was valid in between and is rejected again is news: somebody has tried to repair it.
-        repaired = self._rejected.keys() & {item.parsed.name for item in response.items if not item.parsed.errors}
-        for name in repaired:
-            del self._rejected[name]
+        for item in response.items if self._rejected else ():
+            if not item.parsed.errors:
+                self._rejected.pop(item.parsed.name, None)
         refused = response.rejected
         if not refused:
             return AT_ONCE
