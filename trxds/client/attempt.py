@@ -125,6 +125,7 @@ class Attempt:
                 return AttemptFailed(found)
             headers = [*headers, *found]
         while True:
+            # An open call keeps its channel from being IDLE (`ClientChannel`), so there is a data plane after any wait.
             plane = live.current
             assert plane is not None
             picked = self._pick(plane.picker, headers, scope, on_headers)
@@ -132,9 +133,11 @@ class Attempt:
             if isinstance(picked, Complete) and stream is not None:
                 if stream.id or await self._wait_open(stream, scope, picked.trackers):
                     if picked.trackers:
+                        # Noted only as they begin, so that `end` calls those that have begun and no others.
                         self.trackers = picked.trackers
                         notify_began(picked.trackers, self.args.path)
                     if isinstance(self.request, ReplayBuffer):
+                        # Nothing overtakes this: `Call.send` waits for it, and a hedge gets other messages after it.
                         self.request.replay_on(stream)
                     scope.waiting_for = "the response"
                     if self.timeout is not None:
@@ -142,6 +145,7 @@ class Attempt:
                     return None
                 if not stream.refused:
                     return None  # the stream has ended, and no host has seen it
+                # A call takes its status and its peer from its stream, and no host has this call any more.
                 self.stream = None
             elif isinstance(picked, AttemptFailed):
                 return picked
@@ -167,8 +171,10 @@ class Attempt:
         match result:
             case Complete():
                 host: Any = result.host  # a `Subchannel`, of which the tree knows less
+                # Only the pick names the host, and clusters of one channel may differ in their security (A29).
                 if settings.credentials and (problem := requires_tls(settings.credentials, host)):
                     return AttemptFailed(problem, final=True)
+                # The server gets the deadline of the caller's own cancel scope, if that is earlier.
                 deadline = trio.current_effective_deadline()
                 if deadline > self.deadline:
                     deadline = self.deadline
@@ -194,6 +200,7 @@ class Attempt:
                 return result
             case Fail(status):
                 if not settings.wait_for_ready:
+                    # A54: a code that only a server may send becomes INTERNAL; a user's own policy may set any.
                     return AttemptFailed(rewrite_illegal_status(status, "the load balancing policy"))
                 scope.waiting_for = f"a host of cluster {args.cluster}: {status.message}"
             case Drop(status):
@@ -223,6 +230,7 @@ class Attempt:
     def _headers(self) -> md.Headers:
         headers = md.encode(self.args.metadata) if self.args.metadata else []
         if self.settings.encoding:
+            # A copy: `encode` keeps its list with the metadata, which other calls may have too.
             headers = [*headers, (b"grpc-encoding", self.settings.encoding.encode())]
         if self.number:
             # A6: transparent retries are not counted, because no server has seen them.
@@ -276,6 +284,7 @@ class Attempt:
         """End the stream, if there is one, with `problem`, even if the server has sent OK."""
         # A client cannot send a status, so the server gets a RST_STREAM only.
         if self.stream is not None:
+            # In this order: after `refuse` the stream has its status, and `cancel` only drops what is unread.
             self.stream.refuse(problem)
             self.stream.cancel()
 

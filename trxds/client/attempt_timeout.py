@@ -46,6 +46,7 @@ class AttemptTimeout:
         if self._ends_at < math.inf and is_open():
             with trio.move_on_at(self._ends_at):
                 return await scope.wait_on_stream(step)
+            # It passes once: a call that is committed by now stays so, and its later waits need no cancel scope.
             self._ends_at = math.inf
             # A status that has come is the attempt's outcome, however late the caller looks at it.
             if stream.status is None and is_open():

@@ -50,6 +50,7 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         self._now = now
         self._quick_receives = 0  # messages that `receive` may still take before its next full checkpoint
         self._checkpoint_due = 0.0  # the time by which that checkpoint is due
+        # The quick way of `receive` would skip the wait for the choice of a hedge, and the count of a single reply.
         if not one_reply and rpc.hedging is None:
             self._note_checkpoint()
         self._serialize = serialize
@@ -78,8 +79,11 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
             if not self._rpc.hedging.decided.is_set():
                 return await self._send_on_all(self._rpc.hedging, payload)
             await self._wait_decided(self._rpc.hedging)
+        # Until the next attempt has replayed the buffer, or this message would overtake those in it.
+        # The backoff before that is not waited for: a message goes into the buffer then.
         if self._reopening is not None:
             await self._rpc.scope.run_with_deadline(self._reopening.wait)
+        # Before the send: if the stream fails meanwhile, the next attempt has to replay this message too.
         self._buffer_message(payload)
         stream = self._stream
         if stream is None:
@@ -102,6 +106,7 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         if self._rpc.hedging is not None:
             self._rpc.hedging.end()
         stream = self._stream
+        # The replay of an attempt that is being opened half-closes its stream, behind the messages.
         if stream is not None and self._reopening is None:
             stream.end()
 
@@ -123,6 +128,7 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
                 await self._wait_decided(self._rpc.hedging)
             if self._one_reply:
                 return await self._receive_only_reply()
+            # In the call's scope: its deadline ends the call even if all of its messages are here.
             await self._rpc.scope.wait_on_stream(checkpoint)
             self._note_checkpoint()
         attempt = self._rpc.attempt
@@ -268,6 +274,7 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         # Two tasks may wait for one response, and only one of them makes the next attempt.
         while self._retrying is not None:
             await self._rpc.scope.run_with_deadline(self._retrying.wait)
+        # Read after the wait: the other task may have made the attempt, and `cancel` may have ended the call.
         if self._rpc.attempt is not ended or self._status is not None:
             return self._status is None
         if not self._is_repeatable:

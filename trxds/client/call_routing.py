@@ -132,8 +132,10 @@ async def find_route(
             if answer is not None:
                 # In the opposite order on the way back: the first filter is the outermost.
                 responders = (answer, *responders)
+        # A filter's wait may be over in the step in which the channel closes, and then nothing has cancelled it.
         scope.check_open()
         return CallRoute(args, route.config, responders, table.keep_cluster(args.cluster), following)
+    # Also for `Cancelled`: a call that gets no `CallRoute` does not close these filters at its end.
     except BaseException as error:
         if following is not None:
             following.close(error.status if isinstance(error, RpcError) else None)

@@ -64,6 +64,7 @@ class CallScope:
         if self._lifecycle.closed:
             raise self._lifecycle.closed_error()
         result = await step()
+        # The end of the channel ends the stream, and so the step; the caller gets the channel's error instead.
         if self._lifecycle.closed:
             raise self._lifecycle.closed_error()
         return result
@@ -80,6 +81,7 @@ class CallScope:
                 return await step()
             finally:
                 self._scopes.remove(scope)
+        # The deadline has ended the step, or `cancel` at the end of the session, the channel or the call.
         if self._lifecycle.closed:
             raise self._lifecycle.closed_error()
         raise self.deadline_error()

@@ -95,6 +95,7 @@ class CallTelemetry:
             return self.failure or CANCELLED
         if status.code is not StatusCode.CANCELLED:
             return status
+        # The caller's own cancel scope ends the call by `Cancelled`, which has no status.
         if self.failure is None and stream.request.deadline <= trio.current_time():
             return Status(StatusCode.DEADLINE_EXCEEDED, "the caller's own time was over")
         return self.failure or status
@@ -150,10 +151,12 @@ class AttemptTelemetry:
         override = call.override
         assert override is not None
         hit = isinstance(result, Complete) and result.host.address in override.addresses
+        # A hit goes first: `fallback_reason` may be left from an earlier pick of the call.
         if not hit and (not override.addresses or override.fallback_reason):
             pick = SessionPick("fallback", self._call.reason(call), override.addresses)
         else:
             pick = SessionPick("wait" if isinstance(result, Queue) else "hit", "", override.addresses)
+        # A call that waits picks again with each new picker, mostly with the same result.
         if pick != self._session:
             self._session = pick
             self.observers.session_picked(pick)

@@ -470,6 +470,7 @@ async def open_channel(
     services = {"pool": pool.run, "control": control.run, **setup.services}
     if mirrors is not None:
         services["mirrors"] = mirrors.run
+    # Outside of the services: no event may follow `closed`, and connections end with the services.
     with observers.closing():
         async with run_with_services(f"the channel to {target}", services, state.close):
             channel = Channel(state, pool, tuple(interceptors))

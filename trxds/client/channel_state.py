@@ -49,7 +49,9 @@ class ChannelState:
 
     def close(self, crash: BaseException | None = None) -> None:
         """End every call, in whatever nursery it runs. Synchronous and idempotent."""
+        # A fork is closed already (`mark_forked`), and the calls in it are the parent's.
         if not self.lifecycle.closed:
+            # First, because the tasks and calls that this ends take their error from there.
             self.lifecycle.close(crash)
             self.data_plane.wake_waiters()
             self.calls.cancel_all()

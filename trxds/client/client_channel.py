@@ -109,12 +109,15 @@ class ClientChannel:
         )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(resolver.run, name="resolver")
+            # For connections of whose end no policy knows, because their host gets another (A105) or they are too old.
             self._pool.on_stale = resolver.re_resolve_all
             while True:
                 await self._run_tree(resolver)
                 resolver.pause()
+                # An unread report of the tree that has ended would pass for one of the next tree.
                 resolver.queue.discard("root")
                 await self._state.data_plane.wait_exit_idle()
+                # The last root has closed its queue, so the next one needs another before `reset` configures it.
                 self._root_queue = ConflatingQueue()
                 resolver.reset()
 
@@ -179,5 +182,6 @@ class ClientChannel:
         started, since = calls.started, trio.current_time()
         while (left := since + timeout - trio.current_time()) > 0:
             await trio.sleep(min(left, timeout / _CHECKS))
+            # Both, because a call may have begun and ended between two checks.
             if calls.open or calls.started != started:
                 started, since = calls.started, trio.current_time()

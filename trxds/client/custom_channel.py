@@ -104,6 +104,7 @@ class _ServiceConfigs:
         # A21: without one in the update the channel's own is in force, also after one of the resolver.
         if source is None:
             return self.own, ""
+        # The same object for an equal document: `NonXdsResolver` makes a new selector for any other object.
         if self._in_force is not None and repr(source) == self._source:
             return self._in_force, ""
         try:

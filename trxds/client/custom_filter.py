@@ -175,6 +175,7 @@ class CheckedFilter:
 
     async def _step(self, wait: Wait, call: PickArgs, before: _Before) -> FilterResult:
         try:
+            # Guarded here, because `find_route` guards `start` only.
             result = await wait.step()
             before.check_changes(call)
             return _checked(result)

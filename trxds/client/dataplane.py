@@ -94,12 +94,14 @@ class LiveDataPlane:
         # No call may use a tree that is about to end, so the next one finds no data plane and waits.
         self.current = self.tree = None
         self._exit_idle_event = trio.Event()
+        # Those that watch the state see IDLE, and copies of calls that wait end (`MirrorPlane`).
         self._changed.unpark_all()
 
     def exit_idle(self) -> None:
         """End IDLE, because of a call or `try_to_connect`; without effect in other states. Synchronous."""
         if self._is_idle and self._exit_idle_event is not None:
             self._exit_idle_event.set()
+            # For those that watch the state, which is CONNECTING from here on.
             self._changed.unpark_all()
 
     async def wait_exit_idle(self) -> None:

@@ -90,6 +90,7 @@ class HedgingState:
                 while self._next_at < math.inf:
                     with trio.move_on_at(self._next_at):
                         await self._changed.park()
+                    # Woken early by a failure, which may change the time, or by an event that does not.
                     if trio.current_time() >= self._next_at:
                         self._make_one(nursery)
 
@@ -131,6 +132,7 @@ class HedgingState:
             if failed is not None:
                 attempt.end(failed.status)
                 return failed
+            # No checkpoint since the replay in `start`: a message goes out by that or by `send`, and never by both.
             self.on_stream_open(hedge)
             assert attempt.stream is not None
             await attempt.wait_response(attempt.stream.wait_headers, scope)
@@ -145,6 +147,7 @@ class HedgingState:
     def send(self, message: bytes) -> None:
         """Send a message on every attempt, including those to come. Synchronous."""
         assert self._replay is not None
+        # An attempt that has no open stream yet gets the message from here, by its replay.
         self._replay.add(message)
         for hedge in self._running:
             if hedge.has_all and hedge.attempt.stream is not None:
@@ -160,6 +163,7 @@ class HedgingState:
         """Choose the oldest attempt that has a stream; wait until there is one."""
         while not self.decided.is_set():
             for hedge in self._running:
+                # Not a stream in its host's queue: if it were refused there, nothing could be replayed any more.
                 if hedge.has_all:
                     return self._choose(hedge)
             await self._changed.park()
@@ -180,6 +184,7 @@ class HedgingState:
         """Choose the attempt, whose response headers have come; the task that reads its connection calls this."""
         if not self.decided.is_set():
             self._choose(hedge)
+        # No `else`: an attempt that was chosen because the buffer was full has its headers later.
         if hedge is self._chosen:
             self._call.on_headers()
 
@@ -190,6 +195,7 @@ class HedgingState:
         status = failed.status
         is_non_fatal = failed.timed_out or status.code in self._policy.non_fatal
         delay = pushback(failed.trailing)
+        # Asked even if no attempt is left to make, because a failure takes a token of the throttle (A6).
         if not may_repeat(is_non_fatal, delay, self._throttle):
             self._next_at = math.inf
         elif self._next_at < math.inf:
@@ -203,14 +209,17 @@ class HedgingState:
             self._choose(hedge, status)
 
     def _choose(self, hedge: HedgedAttempt, failure: Status | None = None) -> None:
+        # Its headers have chosen it already, or another one was chosen.
         if hedge not in self._running:
             return
         self._chosen = hedge
+        # Taken out first, because `stop` cancels all that are in there.
         self._running.remove(hedge)
         self._next_at = math.inf
         # With a stream, the call takes status and trailing metadata from there.
         self.problem = failure if hedge.attempt.stream is None else None
         if self._replay is not None:
+            # The chosen stream has every message, and gets those that follow directly.
             self._replay.drop()
         self._call.commit(hedge.attempt)
         self.stop()

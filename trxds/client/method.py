@@ -213,6 +213,7 @@ class Method(Generic[Req, Res]):
         credentials: CallCredentials | None = None,
         authority: str | None = None,
     ) -> Rpc:
+        # Before there is a call, so that metadata that no header can carry does not count as a call (A14).
         checked = self._check_metadata(metadata) if metadata else md.EMPTY
         settings = self._settings
         if wait_for_ready is not None or compression is not None or credentials is not None or authority:

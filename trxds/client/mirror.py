@@ -144,10 +144,12 @@ class Mirror:
         finally:
             self._attempt.cancel()
             self._hold.release()
+            # From here on `send` holds no bytes, which nobody would release.
             self._reason = self._reason or "over"
             self._owner.ended(self, result, status)
 
     async def _run(self) -> tuple[str, Status | None]:
+        # The call may have ended before this task began, when there was no wait to cancel.
         if self._reason:
             return self._reason, None
         failed = await self._attempt.start(self._scope, _ignore_headers)

@@ -238,10 +238,12 @@ class RouteMirrors:
             # No route and no override: a copy has no session, and takes the host that the policies choose.
             PickArgs(args.path, metadata, None, cluster, hash=args.hash),
             settings,
+            # Empty: messages come by `Mirror.send`, and a copy, which is never retried, replays none.
             request if isinstance(request, bytes) else ReplayBuffer(),
             scope.deadline,
             number=0,
             refusals=0,
+            # A copy is not among the program's calls, in metrics as in spans.
             telemetry=None,
         )
         return attempt, scope

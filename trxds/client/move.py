@@ -96,6 +96,7 @@ class Move:
         with cookies.only_move():
             while True:
                 keys = cookies.keys_like(self._key)
+                # `before` stays as it is: `switch` takes over only the differences of the other two from it.
                 source, before = cookies.copy(), cookies.copy(without=keys)
                 target = before.copy()
                 await self._pick(pin, keys, target)
@@ -140,6 +141,7 @@ class Move:
             try:
                 await self._wait_for_host(route, scope, pin)
                 if route.filters is not None:
+                    # No response has come, so a `FilterCall` must see no headers.
                     route.filters.end_headers()
                 target.record_response(route.respond(EMPTY), route.args, target.view)
             finally:
@@ -164,6 +166,7 @@ class Move:
                 except Exception:
                     result = picker_exception(args)
                 match result:
+                    # The pick has noted its host in the override, from which the session filter makes the cookie (A55).
                     case Complete():
                         return
                     case Fail(status) | Drop(status):

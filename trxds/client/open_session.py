@@ -210,6 +210,7 @@ class OpenSession:
         The first call has response headers or ends some time, or `first_within` passes: a first call that is a stream
         may never have headers, and without a bound the session would wait for itself.
         """
+        # A loop: `release` ends a first call, and those that waited for it wait for the next one.
         while not (first := self.cookies.view.first_call).is_over:
             if first.take():
                 return first
@@ -225,6 +226,7 @@ class OpenSession:
             with trio.move_on_after(self._first_within - WARN_AFTER):
                 await first.wait_until_over()
                 return
+        # For the whole session, so that its later calls do not begin this wait again.
         first.end()
 
     def _warn(self) -> None:

@@ -57,6 +57,7 @@ class PinnedRpc(Rpc):
         route = self._route
         # The session filter, which has run by now, does not choose the host.
         route.args.cluster, route.args.override = self._host.cluster, None
+        # `Rpc.open` leaves this out for a pinned call: it has the route's cluster, and the call goes to the host's.
         if self._telemetry is not None and self.attempt is None:
             self._telemetry.record_route(self._host.cluster, False)
         attempt = super()._new_attempt(number, refusals, transparent)
@@ -103,6 +104,7 @@ class PinnedChannel:
     async def wait_for_change(self, plane: DataPlane) -> DataPlane:
         """Wait for news of the host, or of the configuration; return the data plane then."""
         live = self._channel.data_plane
+        # The identity of `plane` says nothing here, because `current` makes another one each time.
         if self._lease is not None:
             await self._queue.next(trio.current_time() + _LOOK_AGAIN)
         elif live.current is not None:
@@ -129,6 +131,7 @@ class PinnedChannel:
         if subchannel.state is not Connectivity.READY or cluster.picker is None:
             subchannel.request_connection()
             return QUEUE
+        # Without override_host there is no picker that can be told a host.
         if not cluster.overrides:
             return Complete(subchannel)
         call.override = Override(pinned=subchannel)

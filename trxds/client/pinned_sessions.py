@@ -106,6 +106,7 @@ class PinnedSessions:
         if before is not None:
             self._remove(session, event.cookie, before)
         self.by_host.setdefault(host, {})[session, event.cookie] = None
+        # Set only while sessions have hosts, so that updates cost other channels nothing.
         self._data_plane.on_publish = self.check
         if isinstance(event, SessionMoved):
             why = f"{event.reason}, {event.change}" if event.change else event.reason
@@ -115,6 +116,7 @@ class PinnedSessions:
         if host not in self._statuses:
             found = read_statuses(self.entries, host.cluster, {host.host: USABLE})
             self._statuses[host] = found.get(host.host, USABLE)
+        # As if the host had been usable until now: a session that comes to a DRAINING one has to learn it.
         self._report_status(session, event.cookie, host, USABLE, self._statuses[host])
 
     def session_unpinned(self, session: SessionCookies, key: CookieKey, before: SessionHost) -> None:

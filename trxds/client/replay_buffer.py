@@ -7,6 +7,7 @@ from typing import Protocol
 from trxds.transport.client_stream import ClientStream
 
 # A6 leaves the size, in bytes, to the client; a call that has sent more is committed to its attempt.
+# It is grpc-go's default (`maxRetryRPCBufferSize`).
 REPLAY_BYTES = 256 * 1024
 
 

@@ -112,11 +112,13 @@ class Rpc:
             attempt = self.attempt
             assert attempt is not None and attempt.stream is not None
             receive = attempt.stream.receive_unary
+            # A call without such a timeout pays for this test, and not for one more coroutine.
             if attempt.timeout is None:
                 reply = await self.scope.wait_on_stream(receive)
             else:
                 reply = await attempt.wait_response(receive, self.scope)
             if reply is not None:
+                # Before `parse`: a reply that cannot be read fails the call, and the attempt keeps the server's status.
                 self.final_status()
                 return self.parse(reply, deserialize)
             problem = await self.reopen() if await self.has_another_attempt() else self.final_status()
@@ -131,6 +133,7 @@ class Rpc:
         """
         scope = self.scope
         channel = self._channel
+        # If the channel is ready, nothing need wait before the headers are sent, so no cancel scope would notice this.
         if scope.deadline <= scope.started:
             await trio.lowlevel.checkpoint_if_cancelled()
             raise scope.deadline_error()
@@ -147,6 +150,7 @@ class Rpc:
         self._route = route
         config = route.config
         if self._session is not None:
+            # After the filters: the override, which the session filter sets, shows whether the call is sticky (A55).
             problem = self._session.check_sticky(route.args)
             if problem is not None:
                 return problem
@@ -155,6 +159,7 @@ class Rpc:
         if self._telemetry is not None and not self.is_pinned:
             self._telemetry.record_route(route.args.cluster, config.hedging is not None)
         settings = self._settings
+        # Once for all attempts, so that filters see a message once. The messages of a stream come from `Call.send`.
         if isinstance(request, bytes) and (route.filters or settings.encoding or len(request) > settings.max_send_size):
             outgoing = self.outgoing(request)
             if isinstance(outgoing, Status):
@@ -194,6 +199,8 @@ class Rpc:
         if not cookies.view.first_call.is_over:
             self.scope.waiting_for = "the session's first call"
             self._first = await self.scope.run_with_deadline(session.take_turn)
+        # After the wait, in which the first call may bring a host, and in one step with the cookies that are sent:
+        # the response counts only against the view that this call had.
         self._seen = cookies.view
         self._metadata = cookies.metadata.fill(self._metadata, self.scope.path)
 
@@ -237,6 +244,7 @@ class Rpc:
         """Return a transparent retry: it is made at once, without a policy, and does not count as an attempt (A6)."""
         assert refused.stream is not None
         refused.end()
+        # Only a refusal by the server counts. A stream that never left can be repeated without limit (A6).
         return self._new_attempt(refused.number, refused.refusals + refused.stream.has_left, transparent=True)
 
     async def _retry_attempt(self, attempt: Attempt, failed: AttemptFailed) -> bool:
@@ -253,6 +261,7 @@ class Rpc:
         delay = self._retry.next_delay(failed.status, failed.trailing, failed.timed_out)
         if delay is None:
             return False
+        # Before the backoff: a call that only waits is not in flight, so circuit breakers do not count it (A32).
         attempt.end(failed.status)
         if self._telemetry is not None:
             self._telemetry.record_backoff(delay)
@@ -289,6 +298,7 @@ class Rpc:
         self.attempt = attempt
         attempt.committed = True
         self._route.args.override = attempt.args.override  # its host becomes the session's
+        # A31: each hedge picks in this cluster, so it is held until the commit.
         self._route.release()
 
     # -- the response
@@ -304,6 +314,7 @@ class Rpc:
     def _respond(self, metadata: Metadata) -> Metadata:
         metadata = self._route.respond(metadata)
         if self._telemetry is not None:
+            # Before the session takes the cookie, because this compares with the host that the session has had so far.
             self._telemetry.record_response(self._route.args)
         if self._session is not None and self._seen is not None:
             self._session.cookies.record_response(metadata, self._route.args, self._seen)
@@ -321,6 +332,7 @@ class Rpc:
         # A55: a trailers-only response has its Set-Cookie in the trailers.
         if stream.trailers_only:
             if self._route.filters is not None:
+                # A `FilterCall` gets these as trailers, below, and so not as headers too.
                 self._route.filters.end_headers()
             attempt.trailing = self._respond(attempt.trailing)
         if self._route.filters is not None:
@@ -378,6 +390,7 @@ class Rpc:
 
     def cancel(self, reason: str) -> None:
         """End the call, because its session or channel has ended."""
+        # Both: without a deadline the wait for the stream has no cancel scope, and ends with the stream.
         self.scope.cancel(reason)
         if self.attempt is not None and self.attempt.stream is not None:
             self.attempt.stream.cancel()

@@ -194,6 +194,7 @@ class SessionTable:
             waiting = self._waiting.pop(user)
             waiting.session = self._take(user, waiting.token)
             assert waiting.session is not None
+            # One for each task that waits for this user, so that the session is in use until the last one has left.
             waiting.session.blocks = waiting.blocks
             waiting.ended.set()
 
@@ -202,6 +203,7 @@ class SessionTable:
     async def run(self) -> None:
         """End the sessions that were not used for too long, until cancelled."""
         while True:
+            # A loop: a session may be taken again before this task runs.
             while not self._unused:
                 # Nothing runs while the pool is empty, or all of it is in use.
                 self._has_unused = trio.Event()

@@ -90,6 +90,7 @@ class Rebalancer:
     async def run(self) -> None:
         """Rebalance until cancelled."""
         while True:
+            # The bound is one session at least, or a rate below one a second would never release any.
             self._credit = min(self._credit + self._per_second * PERIOD, max(self._per_second * PERIOD, 1.0))
             self.look(trio.current_time())
             await trio.sleep(PERIOD)

@@ -190,6 +190,7 @@ def xds_setup(
         shared._limits,
         shared._loads,
         shared._settings.certificate_providers,
+        # A shared client runs in the block of `open_xds_client`, for all its channels.
         {"ads": client.run} if xds is None else {},
         client,
         first_wait=first_wait,
