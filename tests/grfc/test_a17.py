@@ -73,6 +73,14 @@ async def test_a_host_that_says_not_serving_gets_no_calls(autojump_clock):
         assert await spread(channel, 4) == {mesh.hosts[0]: 4}
 
 
+async def test_a_host_is_asked_with_xds_credentials_without_a_control_plane_too(autojump_clock):
+    credentials = trxds.xds_credentials(trxds.insecure())
+    async with watched(Health(), Health(NOT_SERVING), credentials=credentials) as (mesh, channel):
+        await ask(channel)
+        await settled()
+        assert await spread(channel, 4) == {mesh.hosts[0]: 4}
+
+
 async def test_a_host_that_begins_to_serve_gets_calls(autojump_clock):
     later = Health(NOT_SERVING)
     async with watched(Health(), later) as (mesh, channel):

@@ -41,20 +41,11 @@ def make_pool(
     """Return the pool; hosts prove the name of `authority` unless another is configured."""
     name = host_of(authority)
     limits = ConnectionLimit(max_connections), max_connections_cap, age
+    network_for = None
     if isinstance(credentials, XdsCredentials):
-        by_cluster = ClusterNetworks(network, providers)
-        return SubchannelPool(
-            credentials_network(network, credentials.fallback, name),
-            options,
-            random,
-            by_cluster.network_for,
-            keepalive,
-            observers,
-            None,
-            *limits,
-        )
+        network_for, credentials = ClusterNetworks(network, providers).network_for, credentials.fallback
     known = credentials_network(network, credentials, name)
-    return SubchannelPool(known, options, random, None, keepalive, observers, health_check, *limits)
+    return SubchannelPool(known, options, random, network_for, keepalive, observers, health_check, *limits)
 
 
 class ClusterNetworks:
