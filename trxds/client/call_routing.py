@@ -133,7 +133,8 @@ async def find_route(
                 # In the opposite order on the way back: the first filter is the outermost.
                 responders = (answer, *responders)
         # A filter's wait may be over in the step in which the channel closes, and then nothing has cancelled it.
-        scope.check_open()
+        if held is not None:
+            scope.check_open()
         return CallRoute(args, route.config, responders, table.keep_cluster(args.cluster), following)
     # Also for `Cancelled`: a call that gets no `CallRoute` does not close these filters at its end.
     except BaseException as error:
