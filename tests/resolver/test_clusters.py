@@ -82,7 +82,7 @@ async def test_a_route_table_lets_its_clusters_go_when_its_last_holder_leaves(cl
 
 async def test_an_rpc_keeps_its_cluster_and_no_other(clusters, table):
     routes = table("a", "b")
-    rpc = routes.keep_cluster("b")
+    rpc = routes.lifetimes["b"].acquire()
     routes.lifetime.initial_hold.release()
     await wait_all_tasks_blocked()
     assert alive(clusters) == ["b"]
@@ -96,7 +96,7 @@ async def test_a_cookie_may_name_any_cluster_until_the_table_goes(clusters, tabl
     table("a", number=2)
     old.lifetime.initial_hold.release()
     await wait_all_tasks_blocked()
-    pinned = old.keep_cluster("b")
+    pinned = old.lifetimes["b"].acquire()
     rpc.release()
     await wait_all_tasks_blocked()
     assert alive(clusters) == ["a", "b"]
@@ -110,7 +110,7 @@ async def test_a_cluster_may_still_be_held_in_the_step_in_which_the_table_went(c
     table_hold = routes.lifetime.hold()
     routes.lifetime.initial_hold.release()
     # What an RPC does: take the cluster, then let the table go.
-    pinned, _ = routes.keep_cluster("a"), table_hold.release()
+    pinned, _ = routes.lifetimes["a"].acquire(), table_hold.release()
     await wait_all_tasks_blocked()
     assert alive(clusters) == ["a"]
     pinned.release()
@@ -135,7 +135,7 @@ async def test_no_cluster_or_table_is_left_when_the_resolvers_nursery_ends(queue
     async with trio.open_nursery() as nursery:
         clusters = Clusters(nursery, queue)
         routes = RouteTable(1, ["a", "b"], clusters, nursery)
-        rpc = routes.keep_cluster("a")
+        rpc = routes.lifetimes["a"].acquire()
         await wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
     rpc.release()

@@ -142,7 +142,7 @@ class TestLifetimes:
 
     async def test_a_cluster_held_by_an_rpc_keeps_its_child_and_its_watch(self, rig):
         await rig.settle(shop("a"))
-        hold = rig.chosen().table.keep_cluster("a")
+        hold = rig.chosen().table.lifetimes["a"].acquire()
         await rig.settle(shop("b"))
         assert rig.clusters == {"a", "b"}
         assert ("CDS", "a") in rig.source.watching
@@ -153,7 +153,7 @@ class TestLifetimes:
 
     async def test_a_held_cluster_follows_its_resources(self, rig):
         await rig.settle(shop("a"))
-        hold = rig.chosen().table.keep_cluster("a")
+        hold = rig.chosen().table.lifetimes["a"].acquire()
         await rig.settle(shop("b"))
         await rig.settle(has("a", "9.9.9.9:9"))
         cluster = rig.sent[-1][1]["a"].cluster
@@ -164,7 +164,7 @@ class TestLifetimes:
 
     async def test_a_cluster_that_is_routed_to_again_is_the_same(self, rig):
         await rig.settle(shop("a"))
-        hold = rig.chosen().table.keep_cluster("a")
+        hold = rig.chosen().table.lifetimes["a"].acquire()
         await rig.settle(shop("b"))
         await rig.settle(shop("a"))
         hold.release()
@@ -183,7 +183,7 @@ class TestLifetimes:
     @pytest.mark.parametrize("why", NO_SERVICE.values(), ids=NO_SERVICE)
     async def test_a_held_cluster_out_of_the_routes_is_given_up_if_it_cannot_serve(self, rig, why):
         await rig.settle(shop("a"))
-        rig.chosen().table.keep_cluster("a")
+        rig.chosen().table.lifetimes["a"].acquire()
         await rig.settle(why)
         assert rig.given_up == set(), "a route names it"
         await rig.settle(shop("b"))
@@ -192,7 +192,7 @@ class TestLifetimes:
     @pytest.mark.parametrize("why", NO_SERVICE.values(), ids=NO_SERVICE)
     async def test_a_held_cluster_is_given_up_as_soon_as_it_cannot_serve_any_more(self, rig, why):
         await rig.settle(shop("a"))
-        rig.chosen().table.keep_cluster("a")
+        rig.chosen().table.lifetimes["a"].acquire()
         await rig.settle(shop("b"))
         assert rig.given_up == set(), "it has a host"
         await rig.settle(why)
@@ -200,14 +200,14 @@ class TestLifetimes:
 
     async def test_a_held_cluster_is_given_up_even_if_nothing_else_changed_in_the_tree(self, rig):
         await rig.settle(shop("a", "b"))
-        rig.chosen().table.keep_cluster("a")
+        rig.chosen().table.lifetimes["a"].acquire()
         await rig.settle({("CDS", "a"): failed("no a", absent=True)})
         await rig.settle(routed("b"))
         assert rig.given_up == {"a"}
 
     async def test_a_held_cluster_that_can_serve_again_is_given_up_no_longer(self, rig):
         await rig.settle(shop("a"))
-        rig.chosen().table.keep_cluster("a")
+        rig.chosen().table.lifetimes["a"].acquire()
         await rig.settle(shop("b") | has("a"))
         assert rig.given_up == {"a"}
         await rig.settle(has("a", "1.1.1.1:1"))
@@ -215,7 +215,7 @@ class TestLifetimes:
 
     async def test_no_cluster_is_given_up_while_the_listener_or_the_routes_are_in_error(self, rig):
         await rig.settle(shop("a"))
-        rig.chosen().table.keep_cluster("a")
+        rig.chosen().table.lifetimes["a"].acquire()
         await rig.settle(shop("b") | has("a"))
         for states in ({LDS: failed("gone")}, listens() | {RDS: failed("bad")}):
             await rig.settle(states)
@@ -223,7 +223,7 @@ class TestLifetimes:
 
     async def test_a_cluster_is_not_given_up_before_the_routes_without_it_are_in_force(self, rig):
         await rig.settle(shop("a"))
-        rig.chosen().table.keep_cluster("a")
+        rig.chosen().table.lifetimes["a"].acquire()
         await rig.settle({("CDS", "a"): failed("no a", absent=True)})
         await rig.put(shop("b"))
         assert rig.given_up == set()
@@ -233,6 +233,6 @@ class TestLifetimes:
     async def test_no_watch_or_cluster_is_left_when_the_resolver_ends(self):
         async with Rig().running() as rig:
             await rig.settle(shop("a"))
-            rig.chosen().table.keep_cluster("a")
+            rig.chosen().table.lifetimes["a"].acquire()
         assert rig.source.watching == {}
         assert [name for name in task_names() if name.startswith(("cluster/", "route table/", "resolver"))] == []

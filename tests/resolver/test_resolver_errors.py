@@ -38,7 +38,7 @@ class TestErrors:
 
     async def test_held_clusters_are_kept_while_the_listener_is_in_error(self, rig):
         await rig.settle(shop("a"))
-        hold = rig.chosen().table.keep_cluster("a")
+        hold = rig.chosen().table.lifetimes["a"].acquire()
         await rig.settle({LDS: failed("gone")})
         assert rig.clusters == {"a"}, "not dropped: its route may come back"
         assert isinstance(rig.sent[-1][1]["a"].cluster, ClusterConfig)
@@ -48,7 +48,7 @@ class TestErrors:
 
     async def test_a_held_cluster_still_follows_its_resources_while_the_listener_is_in_error(self, rig):
         await rig.settle(shop("a"))
-        hold = rig.chosen().table.keep_cluster("a")
+        hold = rig.chosen().table.lifetimes["a"].acquire()
         await rig.settle({LDS: failed("gone")})
         await rig.settle({("CDS", "a"): failed("a is gone too", absent=True)})
         assert rig.sent[-1][1]["a"].cluster == ClusterError("a", unavailable("a is gone too"))
@@ -120,7 +120,7 @@ class TestRecovery:
 
     async def test_rpcs_of_a_held_cluster_without_routes_get_its_missing_resource_as_the_reason(self, rig):
         await rig.settle(shop("a"))
-        hold = rig.chosen().table.keep_cluster("a")
+        hold = rig.chosen().table.lifetimes["a"].acquire()
         await rig.settle({("CDS", "a"): failed("a is gone")})
         await rig.settle({LDS: failed("gone")})
         await rig.settle({("CDS", "a"): has("a", service="other")[("CDS", "a")]})

@@ -101,7 +101,7 @@ async def find_route(
     table = selection.table
     args = PickArgs(path, metadata, route, selection.cluster.name, hash=selection.hash)
     if not selection.cluster.filters:
-        return CallRoute(args, route.config, (), table.keep_cluster(args.cluster))
+        return CallRoute(args, route.config, (), table.lifetimes[args.cluster].acquire())
     responders: tuple[Respond, ...] = ()
     following: CallFilters | None = None
     held: Lifetime | None = None
@@ -117,8 +117,7 @@ async def find_route(
                     # A60: a filter that waits may still choose any cluster of the route, so the whole route table is
                     # held. Without such a wait no update can come between the choice of a cluster and the hold on it.
                     if held is None:
-                        held = table.lifetime
-                        held.acquire()
+                        held = table.lifetime.acquire()
                     scope.waiting_for = f"the filter {filter_label(each)}"
                     answer = await scope.run_with_deadline(answer.step)
                 if isinstance(answer, Status):
@@ -135,7 +134,7 @@ async def find_route(
         # A filter's wait may be over in the step in which the channel closes, and then nothing has cancelled it.
         if held is not None:
             scope.check_open()
-        return CallRoute(args, route.config, responders, table.keep_cluster(args.cluster), following)
+        return CallRoute(args, route.config, responders, table.lifetimes[args.cluster].acquire(), following)
     # Also for `Cancelled`: a call that gets no `CallRoute` does not close these filters at its end.
     except BaseException as error:
         if following is not None:

@@ -37,11 +37,12 @@ class Lifetime:
         self.acquire()
         return Hold(self)
 
-    def acquire(self) -> None:
-        """Keep this alive until one call of `release`; `RuntimeError` if it has ended already."""
+    def acquire(self) -> Lifetime:
+        """Keep this alive until one call of `release`, and return it; `RuntimeError` if it has ended already."""
         if self.ended:
             raise RuntimeError(f"{self.name!r} has ended; make a new Lifetime of that name")
         self._holds += 1
+        return self
 
     def release(self) -> None:
         """Release one hold; the last release cancels the scope. Synchronous."""

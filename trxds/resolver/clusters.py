@@ -49,27 +49,24 @@ class Clusters:
 
 
 class RouteTable:
-    """A hold on every cluster that the routes name, so that a cookie can name any of them (A60)."""
+    """A hold on every cluster that the routes name, so that a cookie can name any of them (A60).
+
+    An RPC acquires its cluster's lifetime out of `lifetimes`, and releases it when it is committed.
+    """
 
     def __init__(self, number: int, names: Iterable[str], clusters: Clusters, nursery: trio.Nursery) -> None:
         self.lifetime = Lifetime(f"route table {number}")
         self._holds = {name: clusters.hold(name) for name in names}
-        self._lifetimes = {name: clusters.alive[name] for name in self._holds}
+        self.lifetimes = {name: clusters.alive[name] for name in self._holds}
         nursery.start_soon(self._run_table, name=f"route table/{number}")
 
     @property
     def clusters(self) -> frozenset[str]:
         return frozenset(self._holds)
 
-    def keep_cluster(self, name: str) -> Lifetime:
-        """Return the cluster's lifetime, held for one RPC that releases the table and later the cluster (A60)."""
-        lifetime = self._lifetimes[name]
-        lifetime.acquire()
-        return lifetime
-
     def find_cluster(self, name: str) -> Lifetime | None:
         """Return the cluster's lifetime, if the table has it and it has not ended: for a copy of an RPC to hold."""
-        lifetime = self._lifetimes.get(name)
+        lifetime = self.lifetimes.get(name)
         return lifetime if lifetime is not None and not lifetime.ended else None
 
     async def _run_table(self) -> None:
