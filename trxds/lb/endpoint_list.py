@@ -122,6 +122,12 @@ class EndpointState:
             and host.address not in ejected
         ):
             return READY
+        # The next common case: the only address is being connected, so there is nothing to decide until that ends.
+        if self._host is None and self._num_tried == 1 == len(self.addresses):
+            host = hosts.get(self.addresses[0])
+            if host is not None and host.state is Connectivity.CONNECTING:
+                self.connect = ()
+                return self.state
         if self._host is not None and not is_ready(hosts.get(self._host.address)):
             # The next connection may go to any address, so all of them get their turn again.
             # A105: a host that connects, or has failed to, while its last connection is lost was never IDLE: then a

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextvars
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -16,13 +16,15 @@ MAX_ENDS_PER_STEP = 32
 
 
 class ConnectionTasks:
-    """The tasks of one connection. They start between `open` and `close`; `scope` ends them all."""
+    """The tasks of one connection. They start between `open` and `close`; `cancel` ends them all."""
+
+    __slots__ = ("_cancel_at", "_nursery", "_peer", "_scope")
 
     def __init__(self, peer: str) -> None:
-        self.scope = trio.CancelScope()
         self._peer = peer
-        self._context = contextvars.Context()
         self._nursery: trio.Nursery | None = None
+        self._scope: trio.CancelScope | None = None  # the nursery's; its tasks may run on after `close`
+        self._cancel_at = math.inf
 
     @property
     def may_start(self) -> bool:
@@ -31,17 +33,30 @@ class ConnectionTasks:
 
     def open(self, nursery: trio.Nursery) -> None:
         """Let tasks start from now on."""
-        # The context of the task that runs the connection, which belongs to no RPC.
-        self._context, self._nursery = contextvars.copy_context(), nursery
+        self._nursery, self._scope = nursery, nursery.cancel_scope
+        if self._cancel_at < math.inf:
+            self.cancel(self._cancel_at)
 
     def close(self) -> None:
         """Let no more tasks start."""
         self._nursery = None
 
+    def cancel(self, at: float = -math.inf) -> None:
+        """Cancel all tasks, now or at that time on Trio's clock, or as soon as the nursery is open."""
+        self._cancel_at = at
+        if self._scope is None:
+            return
+        if at == -math.inf:
+            self._scope.cancel()
+        else:
+            self._scope.deadline = at
+
     def start(self, task: Callable[..., Awaitable[None]], *args: Any, name: str) -> None:
         """Start a task outside the context of the RPC that needed it, which may have a tracing span."""
         assert self._nursery is not None
-        self._context.run(partial(self._nursery.start_soon, task, *args, name=f"transport/{name}/{self._peer}"))
+        # A copy, because the task that runs the connection may be the one that calls this.
+        context = self._nursery.parent_task.context.copy()
+        context.run(partial(self._nursery.start_soon, task, *args, name=f"transport/{name}/{self._peer}"))
 
     def end_each(self, streams: Sequence[S], end: Callable[[S], None]) -> None:
         """End streams in order, a few now and the others in later passes of the scheduler.

@@ -6,6 +6,8 @@ A method's headers are encoded once and then kept, and a request that is complet
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from trxds.core.metadata import Headers
 
 from . import frames
@@ -17,6 +19,20 @@ from .header_blocks import BlockEncoder
 from .options import WireOptions
 from .outgoing_frames import Octets, OutgoingFrames
 from .stream_state import DEFAULT_WINDOW, NOTHING, PeerSettings, StreamState, StreamStates
+
+
+@lru_cache(maxsize=8)  # nearly all connections of a program have the same
+def _preface(stream_window: int, max_frame: int, max_header_list: int, connection_window: int) -> bytes:
+    values = {
+        frames.ENABLE_PUSH: 0,
+        frames.INITIAL_WINDOW_SIZE: stream_window,
+        frames.MAX_FRAME_SIZE: max_frame,
+        frames.MAX_HEADER_LIST_SIZE: max_header_list,
+    }
+    preface = frames.PREFACE + frames.settings(values)
+    # SETTINGS cannot change the connection's own window, only WINDOW_UPDATE can (RFC 9113 §6.9.2).
+    wider = connection_window - DEFAULT_WINDOW
+    return preface + frames.uint32_frame(frames.WINDOW_UPDATE, 0, wider) if wider else preface
 
 
 class FastHttp2Engine:
@@ -32,21 +48,11 @@ class FastHttp2Engine:
         self._encoder = BlockEncoder()
         self._frames = FrameReader(options.max_frame)
         self._handler = FrameHandler(self._streams, self._peer, self._encoder, self.outgoing, options)
-        self._send_preface(options)
-
-    def _send_preface(self, options: WireOptions) -> None:
-        values = {
-            frames.ENABLE_PUSH: 0,
-            frames.INITIAL_WINDOW_SIZE: options.stream_window,
-            frames.MAX_FRAME_SIZE: options.max_frame,
-            frames.MAX_HEADER_LIST_SIZE: options.max_header_list,
-        }
         # The preface and SETTINGS come first; requests may follow without waiting for the server's (RFC 9113 §3.4).
-        self.outgoing.add_control(frames.PREFACE + frames.settings(values))
-        # SETTINGS cannot change the connection's own window, only WINDOW_UPDATE can (RFC 9113 §6.9.2).
-        wider = self._streams.receive_window - DEFAULT_WINDOW
-        if wider:
-            self.outgoing.add_control(frames.uint32_frame(frames.WINDOW_UPDATE, 0, wider))
+        preface = _preface(
+            options.stream_window, options.max_frame, options.max_header_list, self._streams.receive_window
+        )
+        self.outgoing.add_control(preface)
 
     def receive(self, data: bytes) -> list[Event]:
         handler = self._handler

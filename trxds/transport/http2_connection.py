@@ -102,16 +102,15 @@ class Http2Connection:
     async def run(self, begin: Callable[[], None] | None = None) -> None:
         """Read and write until the connection ends for any reason; `begin` starts further tasks."""
         try:
-            with self.tasks.scope:
-                async with trio.open_nursery() as nursery:
-                    self.tasks.open(nursery)
-                    try:
-                        if begin is not None:
-                            begin()
-                        self.writer.flush_or_schedule()
-                        await self.reader.run()
-                    finally:
-                        self.tasks.close()
+            async with trio.open_nursery() as nursery:
+                self.tasks.open(nursery)
+                try:
+                    if begin is not None:
+                        begin()
+                    self.writer.flush_or_schedule()
+                    await self.reader.run()
+                finally:
+                    self.tasks.close()
             if self._linger:
                 await self.reader.transport.linger(self._linger)
         finally:
@@ -211,10 +210,10 @@ class Http2Connection:
         else:
             self._linger = 0.0
         if flush and self.writer.is_pending:
-            self.tasks.scope.deadline = trio.current_time() + self.options.flush_timeout
+            self.tasks.cancel(at=trio.current_time() + self.options.flush_timeout)
             self.writer.write_soon()  # the writer's task ends the connection
         else:
-            self.tasks.scope.cancel()
+            self.tasks.cancel()
 
     def on_transport_lost(self, error: BaseException | None) -> None:
         """End the connection because the transport is gone."""

@@ -77,6 +77,7 @@ class _Attempt:
     backoff: Backoff
     state: Connectivity = Connectivity.IDLE
     scope: trio.CancelScope | None = None  # made for each attempt and each backoff
+    retry_at: float = math.inf  # when the next attempt may begin, if this one fails
 
 
 class Subchannel:
@@ -131,7 +132,10 @@ class Subchannel:
             self._begin_attempt()
 
     def _begin_attempt(self) -> None:
-        self._attempt.scope = trio.CancelScope()
+        now = trio.current_time()
+        attempt = self._attempt
+        attempt.retry_at = now + attempt.backoff.next()
+        attempt.scope = trio.CancelScope(deadline=max(attempt.retry_at, now + MIN_CONNECT_TIME))
         self._set_attempt(Connectivity.CONNECTING)
         self._context.start(self)
 
@@ -186,11 +190,9 @@ class Subchannel:
 
     async def run(self) -> None:
         """Connect, and run the connection to its end; after a failure wait for the end of the backoff."""
-        now = trio.current_time()
-        retry_at = now + self._attempt.backoff.next()
-        scope = self._attempt.scope
+        scope, retry_at = self._attempt.scope, self._attempt.retry_at
         assert scope is not None  # `_begin_attempt` made it, and had this task started
-        failure = await self._run_attempt(scope, max(retry_at, now + MIN_CONNECT_TIME))
+        failure = await self._run_attempt(scope)
         if failure is None or self.is_retired:
             return
         self._context.observers.connection_failed(self.address, failure)
@@ -202,9 +204,8 @@ class Subchannel:
             self._set_attempt(Connectivity.IDLE)
             self._connect_more()
 
-    async def _run_attempt(self, scope: trio.CancelScope, deadline: float) -> Status | None:
-        """Run one connection; return why there was none, or None. From READY on the `deadline` does not hold."""
-        scope.deadline = deadline
+    async def _run_attempt(self, scope: trio.CancelScope) -> Status | None:
+        """Run one connection; return why there was none, or None. From READY on the scope's deadline does not hold."""
         timeout_text = f"{self.address}: cannot connect: no answer in time"
         with scope:
             transport = await self._connect()

@@ -107,7 +107,7 @@ class Writer:
                 self._unwritten = b""
             else:
                 await self._waiter.wait(self._is_due)
-        self._tasks.scope.cancel()
+        self._tasks.cancel()
 
     def _use_room(self) -> None:
         self._has_work_left = False
