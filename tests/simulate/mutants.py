@@ -42,8 +42,8 @@ MUTANTS = (
     Mutant(
         "a lost wake-up of a policy: only the first that leases a host learns of its state",
         "transport/pool.py",
-        "        for queue, _ in self._leases.get(key, ()):",
-        "        for queue, _ in list(self._leases.get(key, ()))[:1]:",
+        "        for queue, _ in self._leases.get(subchannel, ()):",
+        "        for queue, _ in list(self._leases.get(subchannel, ()))[:1]:",
     ),
     Mutant(
         "a stale picker: a node does not report a new one of the same state",
@@ -292,8 +292,8 @@ MUTANTS = (
     Mutant(
         "no file descriptors: only connections that a peer refuses fail",
         "transport/subchannel.py",
-        "        except OSError as error:\n            return unavailable",
-        "        except ConnectionError as error:\n            return unavailable",
+        "            except OSError as error:\n                return unavailable",
+        "            except ConnectionError as error:\n                return unavailable",
     ),
     Mutant(
         "a policy that raises now and then, which is logged",

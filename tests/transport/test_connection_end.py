@@ -44,7 +44,12 @@ async def test_on_draining_is_called_before_any_stream_is_refused(wire, request_
     connection, server = await wire()
     stream = connection.open_stream(request_())
     seen: list[tuple[object, object]] = []
-    connection.on_draining = lambda: seen.append((connection.open_stream(request_()), stream.status))
+
+    class Owner:
+        def on_draining(self, connection: Connection) -> None:
+            seen.append((connection.open_stream(request_()), stream.status))
+
+    connection.owner = Owner()
     server.h2.close_connection(last_stream_id=0)
     await server.flush()
     await stream.receive()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
+from typing import Protocol
 
 import trio
 
@@ -36,13 +37,27 @@ from .stream_table import StreamTable
 from .user_timeout import set_user_timeout
 
 
+class ConnectionOwner(Protocol):
+    """The subchannel of a connection, as far as the connection knows it. None of these may be a checkpoint."""
+
+    def on_ready(self, connection: Connection) -> None:
+        """Take the connection into use: the server's SETTINGS have come, once. Before them the peer may be anything.
+
+        Not called if the same read ended the connection (by a GOAWAY, say).
+        """
+
+    def on_draining(self, connection: Connection) -> None:
+        """Take the connection out of use: it takes no new streams from now on. No stream has been refused yet."""
+
+    def on_full(self, connection: Connection) -> None:
+        """Do something for the streams that wait: another connection to the host may take them (A105)."""
+
+
 class Connection:
     """One HTTP/2 connection to `peer` over a connected transport, which it owns.
 
-    It takes new streams until the server sends GOAWAY, `drain()` or `close()` is called, or the transport is lost;
-    `on_draining` is called at that moment, before any stream is refused. `on_ready` is called once, when the server's
-    SETTINGS have come: before them the peer may be anything that accepts connections. It is not called if the same read
-    ended the connection (by a GOAWAY, say).
+    It takes new streams until the server sends GOAWAY, `drain()` or `close()` is called, or the transport is lost. Its
+    `owner` learns of that, if it has one.
     """
 
     def __init__(
@@ -52,6 +67,7 @@ class Connection:
         peer: str,
         options: WireOptions | None = None,
         keepalive: Keepalive | None = None,
+        owner: ConnectionOwner | None = None,
     ) -> None:
         options = options or WireOptions()
         is_secure = isinstance(transport, trio.SSLStream)
@@ -71,15 +87,12 @@ class Connection:
         )
         self.inline_reads = InlineReads(self.http2.reader, self.http2.flow, open_streams)
         self.response_parser = ResponseHeaderParser(peer)
-        self.on_ready: Callable[[], None] | None = None
-        self.on_draining: Callable[[], None] | None = None
-        self.on_full: Callable[[], None] | None = None
-        """Called while streams wait, because another connection to the host may take them (A105)."""
         self.since = trio.current_time()
         self.error: Status | None = None
         """The reason why it takes no new streams; None while it does."""
         self.goaway: int | None = None
         """The error code of the server's GOAWAY."""
+        self.owner = owner
         self._keepalive = keepalive
         if keepalive is not None:
             # A18: a PING that the socket cannot send would wait for as long as the kernel tries.
@@ -167,8 +180,8 @@ class Connection:
             streams.begin_waiting()
             self.inline_reads.reclaim()
             http2.writer.write_soon()
-            if streams.waiting and self.on_full is not None:
-                self.on_full()
+            if streams.waiting and self.owner is not None:
+                self.owner.on_full(self)
         elif streams.begin(stream, now):
             http2.writer.flush_or_schedule()
         else:
@@ -239,8 +252,8 @@ class Connection:
                 case _:
                     http2.handle(event)
         # Only after the whole read: a server may send SETTINGS and GOAWAY together, and is not ready then.
-        if self._has_settings and not was_settled and self.on_ready is not None and self.error is None:
-            self.on_ready()
+        if self._has_settings and not was_settled and self.owner is not None and self.error is None:
+            self.owner.on_ready(self)
 
     def before_read(self) -> Callable[[], Awaitable[None]] | None:
         """Return a pause in which answers gather, a wait while callers read for themselves, or None."""
@@ -264,8 +277,8 @@ class Connection:
         self.http2.handle(event)
         if self.streams.waiting:
             self.http2.writer.continue_later()
-            if self.on_full is not None:
-                self.on_full()
+            if self.owner is not None:
+                self.owner.on_full(self)
 
     def _notify_settings(self) -> None:
         if self._settings_event is not None and (self._has_settings or self.closed_status is not None):
@@ -311,8 +324,8 @@ class Connection:
         if self.error is None:
             self.error = status
             # First the state, then the callback: it may open streams, which have to be refused here.
-            if self.on_draining is not None:
-                self.on_draining()
+            if self.owner is not None:
+                self.owner.on_draining(self)
 
     def _close_when_drained(self) -> None:
         if self.error is not None and self.closed_status is None and not self.stream_count:

@@ -66,7 +66,7 @@ class SubchannelPool:
         self._secured = secured
         self._random = random
         self._limit = limit or ConnectionLimit()
-        self._leases: dict[Key, Counter[tuple[ConflatingQueue[Any], ConnectionLimit]]] = {}
+        self._leases: dict[Subchannel, Counter[tuple[ConflatingQueue[Any], ConnectionLimit]]] = {}
         self.on_stale: Callable[[], object] | None = None
         self._connections: dict[Connection, None] = {}  # with the draining ones of retired subchannels
         self._updates = 0
@@ -78,6 +78,7 @@ class SubchannelPool:
             observers or Observers(),
             self._connections,
             self._request_connection,
+            self._post_state,
             health_check,
             max_connections_cap,
             age,
@@ -168,22 +169,22 @@ class SubchannelPool:
         subchannel = self.subchannels.get(key)
         if subchannel is None:
             subchannel = self.subchannels[key] = self._make(key)
-            self._leases[key] = Counter()
-        self._leases[key][queue, limit] += 1
+            self._leases[subchannel] = Counter()
+        self._leases[subchannel][queue, limit] += 1
         if limit.value > subchannel.working.max:
-            self._update_limit(key)
+            self._update_limit(subchannel)
         return Lease(self, key, subchannel, queue, limit)
 
     def release(self, key: Key, subchannel: Subchannel, queue: ConflatingQueue[Any], limit: ConnectionLimit) -> None:
         """End a lease. Called once, by the lease."""
-        leases = self._leases.get(key)
-        if leases is None or self.subchannels.get(key) is not subchannel:
+        leases = self._leases.get(subchannel)
+        if leases is None:
             return  # `close` has retired it
         leases[queue, limit] -= 1
         if not leases[queue, limit]:
             del leases[queue, limit]
             if subchannel.working.max > 1:
-                self._update_limit(key)
+                self._update_limit(subchannel)
             # A policy must not get a state of a host that it has released.
             queue.discard(("host", subchannel.address))
         if not leases and not self._updates:
@@ -197,20 +198,14 @@ class SubchannelPool:
         """Retire subchannels without a lease, unless another update is under way."""
         self._updates -= 1
         if not self._updates:
-            for key in [key for key, leases in self._leases.items() if not leases]:
+            for key in [key for key, subchannel in self.subchannels.items() if not self._leases[subchannel]]:
                 self._retire(key)
 
     # -- subchannels
 
     def _make(self, key: Key) -> Subchannel:
         address, security = key
-        subchannel = Subchannel(
-            address,
-            self._network_for(security),
-            self._context,
-            Backoff(self._random),
-            partial(self._post_state, key),
-        )
+        subchannel = Subchannel(address, self._network_for(security), self._context, Backoff(self._random))
         # A closed pool still gives out subchannels, which never connect: its users need no special case.
         if self._is_closed:
             subchannel.shut_down()
@@ -224,28 +219,29 @@ class SubchannelPool:
     def _request_connection(self, subchannel: Subchannel) -> None:
         self._connect_requests.put(subchannel, subchannel)
 
-    def _post_state(self, key: Key, subchannel: Subchannel) -> None:
-        for queue, _ in self._leases.get(key, ()):
+    def _post_state(self, subchannel: Subchannel) -> None:
+        for queue, _ in self._leases.get(subchannel, ()):
             queue.put(("host", subchannel.address), subchannel)
 
-    def _update_limit(self, key: Key) -> None:
+    def _update_limit(self, subchannel: Subchannel) -> None:
         # A105: of several users the one with the highest number counts.
-        limits = [limit.value for _, limit in self._leases[key]]
+        limits = [limit.value for _, limit in self._leases[subchannel]]
         if limits:  # otherwise it is kept for the present update, as it is
-            self.subchannels[key].set_max_connections(max(limits))
+            subchannel.set_max_connections(max(limits))
 
     def _limit_changed(self, changed: ConnectionLimit) -> None:
-        for key, leases in self._leases.items():
+        for subchannel, leases in self._leases.items():
             if any(limit is changed for _, limit in leases):
-                self._update_limit(key)
+                self._update_limit(subchannel)
 
     def _request_resolution(self) -> None:
         if self.on_stale is not None:
             self.on_stale()
 
     def _retire(self, key: Key) -> None:
-        del self._leases[key]
-        self.subchannels.pop(key).shut_down()
+        subchannel = self.subchannels.pop(key)
+        del self._leases[subchannel]
+        subchannel.shut_down()
 
 
 def _no_security(address: str) -> Hashable:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import trio
 
@@ -53,6 +52,7 @@ def _ignore() -> None:
 class SubchannelContext:
     """The settings that all subchannels of a pool share; `start` runs a subchannel's `run` as a task.
 
+    `changed` is called when a subchannel's state, or the health of a READY one, has changed.
     With a `health_check` each host is asked for its health (A17); another one is for connections that begin later.
     `max_connections_cap` bounds what clusters and service configs allow (A105); connections older than `age` are
     replaced. `on_stale` is called when the addresses of the hosts should be resolved again, though no policy sees a
@@ -64,6 +64,7 @@ class SubchannelContext:
     observers: Observers
     connections: dict[Connection, None]
     start: Callable[[Subchannel], None]
+    changed: Callable[[Subchannel], None]
     health_check: HealthCheck | None = None
     max_connections_cap: int = DEFAULT_MAX_CONNECTIONS_CAP
     age: ConnectionAge | None = None
@@ -78,14 +79,15 @@ class _Attempt:
     state: Connectivity = Connectivity.IDLE
     scope: trio.CancelScope | None = None  # made for each attempt and each backoff
     retry_at: float = math.inf  # when the next attempt may begin, if this one fails
+    nursery: trio.Nursery | None = None  # for further tasks of its connection, until that is READY
 
 
 class Subchannel:
     """The connections to one address, or the attempts to make one. Made by `SubchannelPool.lease`.
 
-    `state` is the connectivity state; `error` says why the last connection or attempt ended. Both are set, and
-    `changed` called, before any stream is refused for it. `health` is that of a READY host (A17): OK if it takes calls,
-    None until it has said so, and otherwise why not. `changed` is called for it too.
+    `state` is the connectivity state; `error` says why the last connection or attempt ended. Both are set, and the
+    context's `changed` called, before any stream is refused for it. `health` is that of a READY host (A17): OK if it
+    takes calls, None until it has said so, and otherwise why not.
     """
 
     def __init__(
@@ -94,7 +96,6 @@ class Subchannel:
         network: Network,
         context: SubchannelContext,
         backoff: Backoff,
-        changed: Callable[[Subchannel], None],
     ) -> None:
         self.address = address
         self.state = Connectivity.IDLE
@@ -105,8 +106,7 @@ class Subchannel:
         self._network = network
         self._context = context
         self._attempt = _Attempt(backoff)
-        self._changed = changed
-        self.working = WorkingConnections(self._connect_more)
+        self.working = WorkingConnections()
         self._connection: Connection | None = None  # the oldest one, while READY: calls try it first
         self.health: Status | None = OK
         self._health_scope: trio.CancelScope | None = None  # of the watch of the connection's health
@@ -135,6 +135,7 @@ class Subchannel:
         now = trio.current_time()
         attempt = self._attempt
         attempt.retry_at = now + attempt.backoff.next()
+        attempt.nursery = None
         attempt.scope = trio.CancelScope(deadline=max(attempt.retry_at, now + MIN_CONNECT_TIME))
         self._set_attempt(Connectivity.CONNECTING)
         self._context.start(self)
@@ -178,8 +179,7 @@ class Subchannel:
         if self._health_scope is not None:
             self._health_scope.cancel(reason=f"{self.address} is no longer wanted")
         for connection in self.working.take_all():
-            # Retired by its users, the subchannel posts no more states.
-            connection.on_draining = None
+            # Not among those that work any more, so the subchannel posts no more states.
             connection.drain()
             self._context.observers.connection_closed(self.address, self._security_level, SHUTDOWN)
         if self._attempt.scope is not None and self._attempt.state is not Connectivity.IDLE:
@@ -208,41 +208,38 @@ class Subchannel:
         """Run one connection; return why there was none, or None. From READY on the scope's deadline does not hold."""
         timeout_text = f"{self.address}: cannot connect: no answer in time"
         with scope:
-            transport = await self._connect()
-            if isinstance(transport, Status):
-                return transport
+            try:
+                transport = await self._network.connect(self.address)
+            except OSError as error:
+                return unavailable(f"{self.address}: cannot connect: {connect_error(error)}")
             timeout_text = f"{self.address}: connected, but no HTTP/2 SETTINGS came in time"
-            return await self._serve(transport, scope)
+            return await self._serve(transport)
         return unavailable(timeout_text)
 
-    async def _connect(self) -> trio.abc.Stream | Status:
-        try:
-            return await self._network.connect(self.address)
-        except OSError as error:
-            return unavailable(f"{self.address}: cannot connect: {connect_error(error)}")
-
-    async def _serve(self, transport: trio.abc.Stream, scope: trio.CancelScope) -> Status | None:
+    async def _serve(self, transport: trio.abc.Stream) -> Status | None:
         """Run the connection's reader in this task."""
-        context = self._context
-        connection = Connection(transport, peer=self.address, options=context.options, keepalive=context.keepalive)
+        context, scope = self._context, self._attempt.scope
+        connection = Connection(
+            transport, peer=self.address, options=context.options, keepalive=context.keepalive, owner=self
+        )
         context.connections[connection] = None
         self.traffic.begin(connection)
         try:
-            await self._run_connection(connection, scope)
+            if context.health_check is None and context.age is None:
+                await connection.run()  # in no nursery that it does not need
+            else:
+                await self._run_with_tasks(connection)
         finally:
             context.connections.pop(connection, None)
             self.traffic.end(connection)
         # A connection that was never READY is a failed attempt, so the next one waits for the backoff: also if
         # SETTINGS came together with a GOAWAY.
-        return None if connection.on_draining is not None else connection.error
+        was_ready = self._attempt.scope is not scope or self._attempt.state is not Connectivity.CONNECTING
+        return None if was_ready else connection.error
 
-    async def _run_connection(self, connection: Connection, scope: trio.CancelScope) -> None:
-        if self._context.health_check is None and self._context.age is None:
-            connection.on_ready = partial(self._become_ready, connection, scope, None)
-            await connection.run()
-            return
+    async def _run_with_tasks(self, connection: Connection) -> None:
         async with trio.open_nursery() as nursery:
-            connection.on_ready = partial(self._become_ready, connection, scope, nursery)
+            self._attempt.nursery = nursery
             await connection.run()
             nursery.cancel_scope.cancel(reason="the connection has ended")
 
@@ -266,21 +263,24 @@ class Subchannel:
     def _set_health(self, health: Status) -> None:
         if health != self.health and not self.is_retired:
             self.health = health
-            self._changed(self)
+            self._context.changed(self)
 
-    def _become_ready(self, connection: Connection, scope: trio.CancelScope, nursery: trio.Nursery | None) -> None:
-        connection.on_ready = None  # called once, and there may be thousands of idle connections
-        if self.is_retired:
+    # -- what its connections tell (`ConnectionOwner`)
+
+    def on_ready(self, connection: Connection) -> None:
+        # There is one attempt at a time, so this is its connection.
+        scope, nursery, self._attempt.nursery = self._attempt.scope, self._attempt.nursery, None
+        if self.is_retired or scope is None:
             return
         # Only now the attempt has succeeded: a peer without SETTINGS may be anything that accepts connections.
         scope.deadline = math.inf
         self._attempt.backoff.reset()
-        connection.on_draining = partial(self._on_draining, connection)
         if self._context.age is not None and nursery is not None:
             nursery.start_soon(self._run_age, self._context.age, connection)
         self._attempt.state = Connectivity.IDLE
         is_first, self._connection = self._connection is None, self._connection or connection
         replaced = self.working.add(connection, nursery)
+        self._connect_more()
         # Without a nursery the connection began before there was a health check.
         if is_first:
             self.health = OK if self._context.health_check is None or nursery is None else None
@@ -294,7 +294,15 @@ class Subchannel:
             if self._context.age is not None and its_nursery is not None:
                 its_nursery.start_soon(close_after_grace, self._context.age, old)
 
-    def _on_draining(self, connection: Connection) -> None:
+    def on_full(self, connection: Connection) -> None:
+        if connection in self.working.nurseries:
+            self.working.serve_queue(connection)
+            self._connect_more()
+
+    def on_draining(self, connection: Connection) -> None:
+        # It was never READY, or nobody wants the host any more.
+        if connection not in self.working.nurseries:
+            return
         if isinstance(self._network, TlsNetwork):
             # Not earlier: a server sends what is to be resumed after the handshake.
             self._network.keep_session(self.address, connection.http2.reader.transport.stream)
@@ -307,6 +315,7 @@ class Subchannel:
         self._context.observers.connection_closed(self.address, self._security_level, connection.http2.disconnect)
         if self._connection is not None:
             self.working.serve_queue()
+            self._connect_more()
         elif self.state is Connectivity.CONNECTING:
             self._context.on_stale()  # A105: no policy sees that it was lost, and it would have resolved again
 
@@ -332,4 +341,4 @@ class Subchannel:
         if state is not self.state:
             self.state = state
             self.changed_at = trio.current_time()
-            self._changed(self)
+            self._context.changed(self)

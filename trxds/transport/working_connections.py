@@ -7,7 +7,7 @@ first that has room takes the call that has waited longest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 import trio
@@ -22,19 +22,18 @@ _NONE: frozenset[Connection] = frozenset()  # one object for thousands of hosts
 
 
 class WorkingConnections:
-    """The connections of one subchannel that take new streams. `connect_more` is called when another may be needed.
+    """The connections of one subchannel that take new streams.
 
     `nurseries` has the nursery of each, for its tasks, in the order in which they became READY. `max` is the number
     that may be made for want of streams. Those in `aged` are replaced as soon as another one is READY.
     """
 
-    __slots__ = ("_connect_more", "aged", "max", "nurseries")
+    __slots__ = ("aged", "max", "nurseries")
 
-    def __init__(self, connect_more: Callable[[], None]) -> None:
+    def __init__(self) -> None:
         self.nurseries: dict[Connection, trio.Nursery | None] = {}
         self.max = 1
         self.aged: frozenset[Connection] = _NONE
-        self._connect_more = connect_more
 
     @property
     def oldest(self) -> Connection | None:
@@ -78,7 +77,6 @@ class WorkingConnections:
         if (oldest := self.oldest) is not None:
             connection.streams.share_queue(oldest.streams)
         self.nurseries[connection] = nursery
-        connection.on_full = partial(self.serve_queue, connection)
         self.serve_queue(connection)
         return replaced
 
@@ -90,7 +88,6 @@ class WorkingConnections:
         del self.nurseries[connection]
         if self.aged:
             self.aged -= {connection}
-        connection.on_full = None
         if (oldest := self.oldest) is not None:
             connection.streams.leave_queue(oldest)
 
@@ -101,8 +98,6 @@ class WorkingConnections:
         """
         connections = tuple(self.nurseries)
         self.nurseries, self.aged = {}, _NONE
-        for each in connections:
-            each.on_full = None
         if len(connections) > 1:
             waiting, *_ = [each.streams.pop_waiting() for each in connections]
             status = unavailable(f"{connections[0].peer}: the host is no longer wanted")
@@ -110,14 +105,13 @@ class WorkingConnections:
         return connections
 
     def serve_queue(self, has_read: Connection | None = None) -> None:
-        """Open streams that wait, on the oldest connections that have room, and ask for another one if none has.
+        """Open streams that wait, on the oldest connections that have room.
 
         A connection that `has_read`, or that reads at this moment, must not read again.
         """
         # A copy, because a connection that has to read first may find a GOAWAY.
         for connection in tuple(self.nurseries):
             _take_waiting(connection, may_read=connection is not has_read)
-        self._connect_more()
 
 
 def _take_waiting(connection: Connection, *, may_read: bool) -> None:
