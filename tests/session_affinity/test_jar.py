@@ -33,6 +33,16 @@ def test_several_cookies_share_a_header_the_longest_path_first():
     assert jar("a=1", "b=2; Path=/x", "c=3; Path=/x/y").header("/x/y", 0) == "c=3; b=2; a=1"
 
 
+def test_cookies_of_equal_paths_stand_in_the_order_of_their_creation_which_a_new_value_keeps():
+    assert jar("a=1", "b=2", "a=3").header("/", 0) == "a=3; b=2"
+
+
+def test_a_cookie_that_comes_after_its_end_is_created_anew():
+    made = jar("a=1; Max-Age=10", "b=2")
+    store(made, "a=3", now=10)
+    assert made.header("/", 10) == "b=2; a=3"
+
+
 def test_a_cookie_of_another_path_stays_in_the_jar():
     assert jar("s=V; Path=/x").header("/y", 0) == ""
 

@@ -42,10 +42,12 @@ class CookieJar:
 
     def store(self, received: ReceivedCookie, now: float) -> bool:
         """Store a cookie that came at `now`, or delete it if it has expired; return whether the jar has it now."""
-        # Removed first, so that a new value has room in a full jar.
-        self._cookies.pop(received.key, None)
-        if received.age <= 0 or not self._has_room(now):
-            return False
+        kept = self._cookies.get(received.key)
+        # RFC 6265 §5.3: a new value keeps the age of the cookie and so its place in the header, unless that expired.
+        if kept is None or kept.expires <= now or received.age <= 0:
+            self._cookies.pop(received.key, None)
+            if received.age <= 0 or not self._has_room(now):
+                return False
         self._cookies[received.key] = _StoredCookie(received.value, now + received.age, received.age)
         return True
 
