@@ -43,6 +43,9 @@ class StreamOwner(Protocol):
     def forget(self, stream: ClientStream, *, broken: bool) -> None:
         """Remove a stream that has ended; `broken` unless the server's last frame ended it."""
 
+    def on_identifiers_exhausted(self) -> None:
+        """Open no more streams, because no stream identifier is left (RFC 9113 §5.1.1)."""
+
 
 class ClientStream:
     """One attempt of a call, made by `Connection.open_stream`. It has ended when `status` is set.

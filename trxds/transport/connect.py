@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-from contextlib import suppress
 from typing import Protocol
 
 import trio
@@ -47,12 +46,12 @@ class TcpNetwork:
 
 def _address_family(host: str) -> socket.AddressFamily | None:
     """Return the family of an IP address; None for a host name."""
-    host = host.partition("%")[0]
-    for family in (socket.AF_INET, socket.AF_INET6):
-        with suppress(OSError):
-            socket.inet_pton(family, host)
-            return family
-    return None
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.inet_pton(family, host.partition("%")[0])
+    except OSError:
+        return None
+    return family
 
 
 def _scope_id(zone: str) -> int:

@@ -81,7 +81,6 @@ class Connection:
             self.http2,
             open_streams,
             self._headers,
-            self._on_identifiers_exhausted,
             AuthorityCheck(transport, peer),
             self,
         )
@@ -174,7 +173,7 @@ class Connection:
             stream.fail(problem)
         elif streams.waiting or not streams.has_room():
             if http2.engine.exhausted:
-                self._on_identifiers_exhausted()
+                self.on_identifiers_exhausted()
                 return None
             streams.waiting[stream] = None
             streams.begin_waiting()
@@ -298,7 +297,7 @@ class Connection:
         self.http2.tasks.end_each(above, partial(ClientStream.fail, status=status, refused=True))
         self._close_when_drained()
 
-    def _on_identifiers_exhausted(self) -> None:
+    def on_identifiers_exhausted(self) -> None:
         # A94 has no word for used-up identifiers.
         self.http2.disconnect = UNKNOWN
         self._stop_opening(unavailable(f"{self.peer}: the connection has used all its stream identifiers"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable
 from functools import partial
 from itertools import takewhile
 
@@ -22,14 +21,13 @@ _NO_TIMEOUT: Headers = []
 
 
 class StreamTable:
-    """The streams of one connection, their `owner`. `on_exhausted` is called when no stream identifier is left."""
+    """The streams of one connection, their `owner`."""
 
     def __init__(
         self,
         http2: Http2Connection,
         streams: dict[int, ClientStream],
         headers: RequestHeaders,
-        on_exhausted: Callable[[], None],
         authorities: AuthorityCheck,
         owner: StreamOwner,
     ) -> None:
@@ -50,7 +48,6 @@ class StreamTable:
         """The number of streams that the server's last frame did not end."""
         self._http2 = http2
         self._headers = headers
-        self._on_exhausted = on_exhausted
         self._owner = owner
         self._authorities = authorities
 
@@ -74,7 +71,7 @@ class StreamTable:
         engine = self._http2.engine
         # Identifiers are never reused, so a connection can run out of them (RFC 9113 §5.1.1).
         if engine.exhausted:
-            self._on_exhausted()
+            self._owner.on_identifiers_exhausted()
             return False
         return len(self.open) < self.max_streams and engine.outgoing.unsent < self._http2.options.unsent_bound
 
