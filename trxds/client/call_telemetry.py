@@ -79,6 +79,7 @@ class CallTelemetry:
     def reason(self, call: PickArgs) -> str:
         """Return the reason why the session's host is not used."""
         assert call.override is not None
+        # A session that was released left its host on purpose: the host may be fine, so no rule names the reason.
         if self._session is not None and self._session.release_reason is not None:
             return self._session.release_reason
         return reason_of(call.override, not self.changes_cluster(call))

@@ -59,6 +59,7 @@ def policy_decision_log(name: str) -> Callable[[Node, Connectivity, float], None
         policy = short_policy_name(node.policy_name)
         _lb.debug("%s: %s at %s reports %s; it sees %s", name, policy, node.path, state.name, node.describe(now))
 
+    # With None a step pays one test: to describe a node is to go through all that it sees.
     return log if _lb.isEnabledFor(logging.DEBUG) else None
 
 
@@ -72,6 +73,7 @@ class DecisionLog(Observer):
         self._numbers = count(1)
 
     def call(self, call: CallStarted) -> CallObserver | None:
+        # Asked for each call, because the program may have raised the levels since the channel opened.
         if not any(each.isEnabledFor(logging.DEBUG) for each in _OF_CALLS):
             return None
         return _CallLog(f"{self._name}: call {next(self._numbers)} of {call.path}", call.session)
@@ -117,6 +119,7 @@ class _CallLog(CallObserver):
         _resolver.debug("%s is routed to cluster %s%s", self._call, cluster, ", and hedged" if hedged else "")
 
     def attempt(self, previous: int, transparent: bool) -> AttemptObserver | None:
+        # The first attempt needs no line, because the call has one.
         if previous or transparent:
             kind = "transparent retry" if transparent else f"attempt {previous + 1}"
             _client.debug("%s: a %s begins", self._call, kind)
@@ -148,6 +151,7 @@ class _AttemptLog(AttemptObserver):
         _lb.debug("%s goes to host %s of cluster %s%s", self._call, pick.address, pick.backend or pick.cluster, named)
 
     def ended(self, status: Status) -> None:
+        # The line of the call says OK already.
         if not status.ok:
             _client.debug("%s: an attempt ended with %s", self._call, status.code.name)
 

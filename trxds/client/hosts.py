@@ -99,6 +99,7 @@ class ClusterInUse:
         return any(address in endpoint.addresses for _, _, endpoint in self.endpoints)
 
     def _subchannel(self, endpoint: Endpoint) -> SubchannelInterface | None:
+        # A61: an endpoint with several addresses is connected at one of them, which need not be the first.
         known = [found for each in endpoint.addresses if (found := self.pool.lookup(each)) is not None]
         return next((each for each in known if each.state is Connectivity.READY), known[0] if known else None)
 
@@ -158,6 +159,7 @@ def _child(node: Node | None, name: str) -> Node | None:
 
 
 def _health(endpoint: Endpoint, subchannel: SubchannelInterface | None) -> str:
+    # A17: only a connected host has said something, and None is a watch without an answer so far.
     if subchannel is not None and subchannel.state is Connectivity.READY and subchannel.health not in (OK, None):
         return _NOT_SERVING
     return endpoint.health.name

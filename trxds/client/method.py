@@ -138,6 +138,7 @@ class Method(Generic[Req, Res]):
         rpc = self._rpc(**options)
         try:
             reply = await rpc.unary(payload, self._deserialize)
+            # Without an attempt there would have been an error and no reply.
             assert rpc.attempt is not None
             return reply, rpc.attempt.completed()
         finally:

@@ -166,6 +166,7 @@ class Mirrors:
     def report(self, cluster: str, result: str, status: Status | None = None) -> None:
         """Report the result of a copy to observers, and log the first of a kind that was not completed."""
         self.state.observers.mirrored(CallMirrored(cluster, result, status))
+        # Once for each kind: a host that is down would fill the log with one line for each copy.
         if result == "completed" or (cluster, result) in self._logged or len(self._logged) >= MAX_LOGGED:
             return
         self._logged.add((cluster, result))
@@ -196,6 +197,7 @@ class RouteMirrors:
 
         A streaming call's `request` gets them, and hands them its messages. `session_headers` are not copied.
         """
+        # Each policy draws by itself, as in Envoy: a call may have several copies.
         for policy in self.policies:
             cluster = policy.cluster or header_value(args.metadata, policy.cluster_header) or ""
             if not cluster or policy.unsupported or not self.mirrors.draws(policy.per_million):
@@ -223,6 +225,7 @@ class RouteMirrors:
     ) -> tuple[Attempt, CallScope]:
         mirrors, options = self.mirrors, self.mirrors.options
         now = mirrors.state.now()
+        # A copy never outlives its call's deadline: its answer is for nobody.
         timeout = min(options.timeout, call.deadline - now)
         scope = CallScope(mirrors.state.lifecycle, args.path, now, timeout, "a host for a copy")
         metadata = _without(args.metadata, self._left_out(args, session_headers))

@@ -89,6 +89,7 @@ class _PolicyTree:
 
 def _is_pick_first(policy: LbPolicyConfig) -> bool:
     """Return whether pick_first chooses the host, which inhibits health checks (A17)."""
+    # These two choose no host themselves: they pass on what their child chooses.
     while isinstance(policy, OutlierDetectionConfig | RandomSubsetting):
         policy = policy.child
     return isinstance(policy, PickFirst)

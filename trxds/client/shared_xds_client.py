@@ -126,8 +126,10 @@ async def open_xds_client(
     remedies = (f"use trxds.{each}.open_channel, which has an xDS client of its own" for each in ("aio", "sync"))
     check_in_trio("trxds.open_xds_client", *remedies)
     observers = Observers(log=ChannelLog("shared xDS client", trio.current_time))
+    # It has streams to control planes and no endpoints, so no address has a locality.
     observe(observers, telemetry, SHARED_TARGET, lambda address, backend="": NOWHERE)
     log_decisions(observers, "shared xDS client")
+    # The environment's proxy is for the system's network: one in memory, for tests, does not know it.
     find_proxy = proxy_finder(http_proxy if network is None else http_proxy or "", os.environ)
     settings = with_cache_dir(load_settings(bootstrap), cache_dir)
     network = network or TcpNetwork()
@@ -135,6 +137,7 @@ async def open_xds_client(
     with observers.closing():
         async with run_with_services("the xDS client", {"ads": xds._client.run}, xds._close):
             yield xds
+    # Not reached if the block raised: then its own exception comes out.
     if xds._crash is not None:
         raise TrxdsInternalError("a bug in trxds ended the xDS client; please report it") from xds._crash
 
@@ -264,6 +267,7 @@ def with_cache_dir(settings: Bootstrap, cache_dir: str | os.PathLike[str] | None
         return settings
     if not os.fspath(cache_dir) or "\0" in os.fspath(cache_dir):
         raise ValueError(f"cache_dir is {os.fspath(cache_dir)!r}; write the path of a directory, or leave it out")
+    # Absolute, because the program may change its working directory before the cache is written.
     return replace(settings, cache=replace(settings.cache, directory=os.path.abspath(cache_dir)))
 
 

@@ -46,6 +46,7 @@ class JsonNode:
 
     def error(self, text: str) -> None:
         """Record a problem of this place."""
+        # All nodes of a document share the list, so its order is that of reading.
         self._problems.append(Problem(self.path, text, self.steps))
 
     def member(self, name: str) -> JsonNode:
@@ -135,5 +136,6 @@ class JsonNode:
 
 def kind_of(value: Any) -> str:
     """Return the JSON type of a value, with its article."""
+    # By the exact type, because `True` is an int to `isinstance`.
     names = {bool: "a boolean", int: "a number", float: "a number", str: "a string", list: "a list"}
     return names.get(type(value), "null" if value is None else "an object")

@@ -38,6 +38,7 @@ class StderrHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write the record as one line."""
         try:
+            # There is no stderr under pythonw, for example.
             if sys.stderr is not None and not _is_handled(logging.getLogger(record.name)):
                 sys.stderr.write(f"{self.format(record)}\n")
         except Exception:
@@ -54,6 +55,7 @@ def set_up_logging(environment: Mapping[str, str]) -> None:
     root = logging.getLogger(_ROOT)
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
+    # A second import of trxds (a reload, say) must not write each line twice.
     if not any(isinstance(each, StderrHandler) for each in root.handlers):
         handler = StderrHandler()
         handler.setFormatter(logging.Formatter(_FORMAT))
@@ -83,5 +85,6 @@ def _is_handled(logger: logging.Logger) -> bool:
     while at is not None:
         if any(not isinstance(each, StderrHandler | logging.NullHandler) for each in at.handlers):
             return True
+        # As `logging` hands a record on: up to the first logger that does not propagate.
         at = at.parent if at.propagate else None
     return False

@@ -133,6 +133,7 @@ class Observers(_Fanout[Observer], Observer):
         events, _, _ = self._overridden
         # New tuples, because an observer may add or remove one while `_notify` iterates.
         self._each = observers
+        # The log is always there, so it does not make a channel an observed one.
         self.active = any(each is not self._log for each in observers)
         self.of_calls = tuple(each for each in observers if "call" in events[type(each)])
 
@@ -166,6 +167,7 @@ class Observers(_Fanout[Observer], Observer):
             if observer is not None and (events := overridden[type(observer)]):
                 made.append(observer)
                 wanted = wanted | events if wanted else events
+        # None, so that a call that nobody observes pays one test for each event.
         return CallObservers(made, self._log_error, wanted, of_attempts) if made else None
 
     def closed(self) -> None:

@@ -197,6 +197,7 @@ class Server:
         try:
             with self._pending.admit(peer, tls=self.tls is not None) as pending:
                 if self.tls is not None:
+                    # Clients of HTTP/2 close without the alert that ends TLS, as those of HTTPS do.
                     transport = trio.SSLStream(transport, self.tls, server_side=True, https_compatible=True)
                     try:
                         await transport.do_handshake()
@@ -224,6 +225,7 @@ class Server:
             )
             connection.on_preface = pending.on_preface
             connection.on_request = pending.on_request
+            # Listed while it runs, so that `stop` and `goaway` find it.
             self.connections.append(connection)
             try:
                 await connection.run()
@@ -303,6 +305,7 @@ async def serve(
                 yield server
             except Exception as error:
                 failure = error
+            # The block is over, and `run` would serve for ever.
             nursery.cancel_scope.cancel()
     except BaseException as error:
         # A test that ends by a timeout must not pass with a wrong reply either.

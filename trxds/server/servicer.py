@@ -28,6 +28,7 @@ def handler_names(methods: Iterable[str]) -> dict[str, str]:
     taken: set[str] = set()
     for method in methods:
         name = method if not method.startswith("__") else method.lstrip("_") + "_"
+        # Two methods may differ in underscores alone, so the name may be taken.
         while iskeyword(name) or name in taken:
             name += "_"
         names[method] = name
@@ -108,6 +109,7 @@ def _check_function(method: MethodDescriptor, function: Any, servicer: object) -
             raise TypeError(f"{_name(servicer)} is a class; pass an object of it")
         first = "an iterator of requests" if method.client_streaming else "a request"
         raise TypeError(f"{name}{inspect.signature(function)} has to take {first} and the call")
+    # Found before the server serves, and not by the first call that fails.
     if method.server_streaming and inspect.iscoroutinefunction(function):
         raise TypeError(f"{name} does not yield; a method with a stream of replies yields each")
     if not method.server_streaming and inspect.isasyncgenfunction(function):
