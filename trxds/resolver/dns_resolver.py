@@ -77,6 +77,7 @@ class DnsWatch:
                     addresses = await look_up(host.strip("[]"), int(port))
                 except OSError as error:
                     self._on_failure(error)
+                    # Without regard to requests: a name server in trouble gets no more than one query for each backoff.
                     await trio.sleep(backoff.next())
                     continue
                 backoff.reset()
@@ -92,6 +93,7 @@ class DnsWatch:
         """End the watch, and take an unread message back. A second call changes nothing."""
         if not self._scope.cancel_called:
             self._scope.cancel(reason=f"no cluster needs {self._name} any more")
+            # At once: the task runs on to its next checkpoint, and might publish until then.
             self._latest.close()
             self._on_cancel()
 

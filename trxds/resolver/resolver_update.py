@@ -38,6 +38,7 @@ class ResolverUpdate:
         if isinstance(self.endpoints, str):
             raise TypeError(f"endpoints is a list of endpoints, not the text {self.endpoints!r}")
         _check_service_config(self.service_config)
+        # The class is frozen, and a program may pass any iterable, which can be read once.
         object.__setattr__(self, "endpoints", _distinct(map(_checked_endpoint, self.endpoints)))
 
     @property
@@ -128,6 +129,7 @@ def _checked_address(text: object) -> str:
         raise ValueError(f"address {text!r} has no path; write {scheme}:PATH")
     host, _, port = text.rpartition(":")
     is_port = port.isascii() and port.isdigit() and 0 < int(port) <= MAX_PORT
+    # Brackets are required just for IPv6: otherwise its last group could be meant as the port.
     is_bracketed = host.startswith("[") and host.endswith("]")
     known = address_text(host.strip("[]"), int(port)) if is_port and is_bracketed == (":" in host) else None
     if known is None:

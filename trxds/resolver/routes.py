@@ -61,6 +61,7 @@ class BoundRoute:
 
     def allows_cluster(self, cluster: str) -> bool:
         """Return whether a cookie may send an RPC of this route to that cluster (A60)."""
+        # A60: a cookie is the client's word, so it chooses among the route's clusters only.
         return any(bound.name == cluster for bound in self.clusters)
 
     def annotate_filter_status(self, status: Status) -> Status:
@@ -128,6 +129,7 @@ class BoundRoutes:
         return found
 
     def _bind(self, route: Route, number: int) -> BoundRoute:
+        # A28: its RPCs fail, but they may not go to a later route.
         if route.action is None:
             return BoundRoute(route, self.limit(route).seconds, (), (), number=number)
         clusters = route.action.clusters

@@ -70,6 +70,7 @@ def can_serve(cluster: ClusterResult) -> bool:
 
 
 def _serves(locality: Locality) -> bool:
+    # Unhealthy endpoints are left out where EDS is read, so the others take requests.
     return any(endpoint.health is not HealthStatus.DRAINING for endpoint in locality.endpoints)
 
 

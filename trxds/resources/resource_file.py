@@ -44,6 +44,7 @@ def read_resource_file(text: str, *, with_remarks: bool = True) -> ResourceFile:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         return ResourceFile(problems=(Problem(line, "", f"no valid YAML: {error.problem}"),))
+    # A thousand brackets fit into one line of YAML.
     except RecursionError:
         return ResourceFile(problems=(Problem(1, "", "too many lists and mappings inside of each other"),))
     except yaml.YAMLError as error:  # a character that YAML forbids
@@ -102,6 +103,7 @@ def _expanded_size(node: yaml.Node, sizes: dict[int, int]) -> int:
             children = chain.from_iterable(node.value)
         elif isinstance(node, yaml.SequenceNode):
             children = node.value
+        # Each node is counted once, or the aliases would be walked as often as they are written.
         size = sizes[id(node)] = 1 + sum(_expanded_size(child, sizes) for child in children)
     return size
 
@@ -131,6 +133,7 @@ def _list_in(document: yaml.Node | None) -> yaml.SequenceNode | None:
         return document
     if not isinstance(document, yaml.MappingNode):
         return None
+    # With an @type it is one resource, whatever its fields are called.
     fields = {key.value: value for key, value in document.value if isinstance(key, yaml.ScalarNode)}
     listed = fields.get("resources")
     return listed if isinstance(listed, yaml.SequenceNode) and "@type" not in fields else None

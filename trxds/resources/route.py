@@ -69,6 +69,7 @@ def parse_route_config(message: Any, context: ParseContext, problems: Validation
 def _virtual_host(
     message: Any, outer: Inherited, time_slice: TimeSlice, problems: ValidationErrors
 ) -> Slices[VirtualHost]:
+    # All problems are gathered, so that one NACK names them all.
     _check_domains(message.domains, problems)
     overrides = parse_filter_overrides(message.typed_per_filter_config, outer.context, problems)
     inherited = replace(
@@ -77,6 +78,7 @@ def _virtual_host(
         mirrors=parse_mirror_policies(message.request_mirror_policies, outer.mirrors, outer.context, problems),
     )
     routes: list[Route] = []
+    # A time slice and not one yield for each: ten thousand small routes would be as many steps.
     for index, each in enumerate(message.routes):
         route = _route(each, inherited, problems.at(f"routes[{index}]"))
         if route is not None:

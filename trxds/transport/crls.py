@@ -73,6 +73,7 @@ def read_crls(source: FileSource, before: Crls | None = None) -> Crls:
                 problems.append(f"{name}: {each}" if name else each)
                 continue
             other = found.get(each.facts.key)
+            # Of two lists for the same certificates the newer one holds, whatever their files are called.
             if other is None or other.facts.this_update <= each.facts.this_update:
                 found[each.facts.key] = each
     kept = before.lists if before is not None and problems else {}
@@ -85,6 +86,7 @@ def _parts(source: FileSource, problems: list[str]) -> Iterator[tuple[str, FileS
         yield "", source
         return
     try:
+        # Sorted, so that problems have the same order in each reading, and a new order is no new message.
         files = sorted(each for each in Path(source).iterdir() if not each.is_dir())
     except OSError as error:
         problems.append(error.strerror or str(error))
@@ -99,6 +101,7 @@ def _read(source: FileSource) -> Iterator[Crl | str]:
     except OSError as error:
         yield str(error)
         return
+    # A69: PEM or DER. Each DER file begins with the tag of a SEQUENCE, which no PEM text does.
     is_der = data[:1] == b"\x30"
     texts = [data] if is_der else [text for _, text in _PEM.findall(data)]
     if not texts:
@@ -116,6 +119,7 @@ def _checked(der: bytes) -> Crl:
         raise ValueError("it is a delta CRL; only complete ones are supported")
     crl = Crl(facts, der)
     try:
+        # Into a context of its own: one list that OpenSSL refuses would spoil all others.
         load_crls(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), Crls("", {facts.key: crl}))
     except ssl.SSLError:
         raise ValueError("it has not the form of a CRL") from None

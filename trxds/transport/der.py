@@ -71,6 +71,7 @@ def certificate_facts(der: bytes) -> CertificateFacts:
     extensions = _extensions(_fields_of_signed(der), _CERTIFICATE_EXTENSIONS)
     constraints = _elements(_only(extensions.get(_BASIC_CONSTRAINTS, b"\x30\x00"), _SEQUENCE))
     is_ca = bool(constraints) and constraints[0].tag == _BOOLEAN and constraints[0].content != b"\0"
+    # RFC 5280 §4.2.1.3 has it in each authority's certificate, so without it nothing may be signed.
     usage = extensions.get(_KEY_USAGE, b"\x03\x02\x07\x00")
     bits = usage[3] if len(usage) > 3 else 0  # behind tag, length, and the number of unused bits
     return CertificateFacts(is_ca, bool(bits & (_KEY_CERT_SIGN | _CRL_SIGN)))

@@ -37,6 +37,7 @@ def single_message(data: bytes, max_size: int) -> bytes | None:
     """Return the message in `data`; None unless it is exactly one, uncompressed and at most `max_size` bytes."""
     size = len(data) - PREFIX_SIZE
     if 0 <= size <= max_size and data[:PREFIX_SIZE] == _PREFIX.pack(0, size):
+        # Most answers are one such message, and then no `Deframer` is needed.
         return data[PREFIX_SIZE:]
     return None
 
@@ -80,6 +81,7 @@ class Deframer:
         self.buffered += len(data)
         if self._missing:
             data = self._complete(data)
+        # A prefix may be cut anywhere: DATA frames know nothing of messages.
         elif self._partial_prefix:
             data, self._partial_prefix = self._partial_prefix + data, b""
         return self._split(data)
@@ -114,6 +116,7 @@ class Deframer:
             start = position + PREFIX_SIZE
             position = start + length
             if position > len(data):
+                # Only now, when the length has been checked, memory is taken for it.
                 self._partial_message = MessageBuffer(length)
                 self._partial_message.add(data[start:])
                 self._missing = position - len(data)
@@ -127,6 +130,7 @@ class Deframer:
     def _check_prefix(self, flag: int, length: int) -> Status | None:
         if flag > 1:
             return Status(StatusCode.INTERNAL, f"message with compressed flag {flag}, which is neither 0 nor 1")
+        # compression.md: the flag without a known encoding is INTERNAL.
         if flag and not is_known_encoding(self.encoding):
             return Status(
                 StatusCode.INTERNAL, f"message with the compressed flag, but {self._describe_encoding_error()}"

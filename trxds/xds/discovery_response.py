@@ -138,6 +138,7 @@ def _with_canonical_name(parsed: Parsed, type: ResourceType) -> Parsed:
     """Return the resource by its canonical name. A name of another type counts as no name: nobody can request it."""
     if parsed.name is None:
         return parsed
+    # A47: an xdstp: name has the type of its resource in it.
     if problem := check_type(parsed.name, type.type_url.rpartition("/")[2]):
         return Parsed(None, None, (f"{parsed.name}: {problem}",))
     name = canonical(parsed.name)

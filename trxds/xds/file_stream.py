@@ -75,6 +75,7 @@ class FileStream:
             while not self._state.has_subscriptions:
                 await self._wakeup.next()
             while True:
+                # In a thread, because a file may be on a network.
                 content = await run_in_thread(self._files.read_if_changed)
                 if content is not None:
                     self._begin(content)
@@ -85,6 +86,7 @@ class FileStream:
         """Begin a new version of the files."""
         now = trio.current_time()
         if content.problems:
+            # All of them, each with its place: whoever edits the files corrects them in one go.
             for problem in content.problems:
                 log.warning("xDS server %s: %s", self.server.uri, problem)
             if self._state.is_connected:
@@ -101,11 +103,13 @@ class FileStream:
             self._requested = {}
             self.xds_channel.note_files("")
             self._telemetry.stream_connected()
+        # Nothing is answered yet in this version, so each name gets an answer, as after a reconnect.
         self._content, self._answered = content, {}
 
     async def _answer(self) -> None:
         """Answer the requests for names that this version has not answered, all of them as one update."""
         touched: dict[Resource, None] = {}
+        # An answer may lead to further requests, as a cluster does to its endpoints: all of it is one update.
         while self._take_requests():
             for type, names in self._requested.items():
                 unanswered = names - self._answered.get(type, frozenset())

@@ -83,6 +83,7 @@ class ResourceTypeState:
         """Return the next request of this type, or None. The request counts as in flight from then on."""
         if not wanted_in_order and self.requested is None:
             return None  # a type's first request without names would subscribe to all resources
+        # The set is for comparisons; the request keeps the order in which the names were wanted.
         names = wanted = self._as_set(wanted_in_order)
         ack = self._next_ack(now, at_once=wanted is not self._wanted or self._may_be_ignored)
         if ack is None and self._pending_acks and self._cumulative:
@@ -116,6 +117,7 @@ class ResourceTypeState:
         # Most requests only answer; for those this check saves a set of thousands of names.
         if not self._held.keys() <= sent.names:
             no_more |= self._held.keys() - sent.names
+        # Not those that a later response had: the server ignores a request with an older nonce.
         released = [name for name in no_more if self._held.get(name, 0) <= sent.response]
         for name in released:
             self.drop(name)
@@ -174,9 +176,11 @@ class ResourceTypeState:
     def received(self, response: ParsedResponse, version: str, subscribed: Container[str], now: float) -> None:
         """Note the names of a response, and queue its answer. `version` is the last one accepted."""
         self._responses += 1
+        # Also of a response that is refused: the NACK has to name it.
         self.nonce = response.nonce
         names = response.names
         self._not_in_ack -= names
+        # A complete response without a name says that the server has no such resource.
         if response.is_complete:
             self._not_held &= names
         for name in names:
