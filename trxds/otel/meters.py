@@ -38,6 +38,7 @@ def enabled_instruments(enable: Iterable[str], disable: Iterable[str], labels: f
     for name in enable:
         chosen |= instruments_named(name)
     for name in disable:
+        # After `enable`, so that a group can be added without one of its members.
         chosen -= instruments_named(name)
     return EnabledInstruments(frozenset(chosen), labels)
 
@@ -122,4 +123,5 @@ def _is_read(value: float, labels: Labels, context: Context | None) -> None:
 
 
 def _observing(read: Read) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    # Copies, because exporters keep the labels longer than this call.
     return lambda options: [Observation(value, dict(labels)) for value, labels in read()]

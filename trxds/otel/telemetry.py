@@ -89,6 +89,7 @@ class Metrics:
         meter = provider.get_meter(_LIBRARY, trxds.__version__)
         self._meters = Meters(meter, enabled, {of.CONNECTED: self._servers, of.RESOURCES: self._resources})
         self._methods = methods
+        # The function is the program's, and is not called for each call if nothing shows its result.
         self._custom_label = custom_label if self._meters.has_label(of.CUSTOM) else None
         self._open: tuple[ObservedChannel, ...] = ()
         # The SDK calls this before it reads its instruments. It has no value of its own and is never exported.

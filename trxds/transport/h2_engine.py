@@ -87,6 +87,7 @@ class H2LibraryEngine:
         except h2.exceptions.ProtocolError as error:
             self.unread = b""
             self._collect(control=True)
+            # h2 has put a GOAWAY into its output already.
             return [ConnectionFailed(int(error.error_code), _describe_error(error))]
         self.overhead += self._frames.overhead
         self._frames.overhead = 0
@@ -96,6 +97,7 @@ class H2LibraryEngine:
     def _check_limits(self, event: Event) -> Event:
         if isinstance(event, HeadersReceived) and (size := list_size(event.headers)) > self._max_header_list:
             return HeadersTooLarge(event.stream_id, size)
+        # RFC 9113 §10.5: empty DATA frames without an end cost us work and the peer nothing.
         if isinstance(event, DataReceived) and not event.data and not event.end:
             self.overhead += 1
         return event
@@ -172,6 +174,7 @@ class H2LibraryEngine:
         elif room <= 0:
             return 0
         largest = self._h2.max_outbound_frame_size
+        # h2 refuses a frame above the peer's limit, and does not divide it.
         for start in range(0, room, largest):
             stop = min(start + largest, room)
             self._h2.send_data(stream_id, data[start:stop], end_stream=end and stop == size)
@@ -201,6 +204,7 @@ class H2LibraryEngine:
     def reset(self, stream_id: int, code: int) -> None:
         try:
             self._h2.reset_stream(stream_id, code)
+        # The peer may have ended the stream in the same read, and h2 has forgotten it.
         except h2.exceptions.NoSuchStreamError:
             return
         self._collect(control=True)

@@ -100,6 +100,7 @@ def _matches(entry: str, host: str, port: int, address: _IpAddress | None) -> bo
             return address in ipaddress.ip_network(entry, strict=False)
         except ValueError:
             pass  # not a range; it may have a port
+    # As in Go: an entry may have a port, and then counts for that one alone.
     name, colon, end = entry.rpartition(":")
     if colon and end.isdecimal():
         if int(end) != port:
@@ -107,6 +108,7 @@ def _matches(entry: str, host: str, port: int, address: _IpAddress | None) -> bo
         entry = name.strip("[]")
     if address is not None:
         return address == _address(entry)
+    # `*.example.com`, `.example.com` and `example.com` are all in use, for want of a standard.
     entry = entry.removeprefix("*")
     return host.endswith(entry) if entry.startswith(".") else host == entry or host.endswith(f".{entry}")
 
@@ -134,6 +136,7 @@ class TargetProxyNetwork:
             return await self._network.resolve(host, port)
         await trio.lowlevel.checkpoint()
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        # `connect` gets the address alone, which must find its proxy again.
         self._proxies[address] = proxy
         return (address,)
 
@@ -170,6 +173,7 @@ def proxied(security: Callable[[str], Hashable], proxy: Callable[[str], str], ad
 def through_proxy(network: Network, address: str) -> Network:
     """Return the network whose connections begin in a tunnel through the proxy at `address`; TLS is inside it."""
     tunnel = partial(FixedProxyNetwork, proxy=HttpProxy(address))
+    # The proxy must not read what is sent, so TLS is spoken with the host, through the tunnel.
     return network.with_transport(tunnel) if isinstance(network, TlsNetwork) else tunnel(network)
 
 
@@ -193,6 +197,7 @@ async def _tunnel(network: Network, address: str, proxy: HttpProxy) -> trio.abc.
     try:
         stream = await network.connect(proxy.address)
     except OSError as error:
+        # With the proxy's name: the address in the call's error is that of the host.
         raise OSError(f"proxy {proxy.address}: {connect_error(error)}") from None
     try:
         await _open_tunnel(stream, address, proxy)
@@ -249,6 +254,7 @@ async def _receive_head(stream: trio.abc.Stream) -> bytes:
 
 async def _receive_piece(stream: trio.abc.Stream, before: bytes) -> bytes:
     """Receive bytes up to the end of a head. A socket is looked into first; from other streams one byte is taken."""
+    # No other stream can be looked into, and a byte too many would be lost to the host's HTTP/2.
     if not isinstance(stream, trio.SocketStream):
         return bytes(await stream.receive_some(1))
     seen = await stream.socket.recv(_MAX_HEAD, socket.MSG_PEEK)

@@ -131,6 +131,7 @@ class SubchannelPool:
 
     def close(self, status: Status = CLOSED) -> None:
         """Fail all streams with `status`, and make no more connections. Plain and idempotent."""
+        # First, so that a policy that leases in its last step gets a subchannel that never connects.
         self._is_closed = True
         self._connect_requests.put("closed", None)
         for key in tuple(self.subchannels):
@@ -171,6 +172,7 @@ class SubchannelPool:
             subchannel = self.subchannels[key] = self._make(key)
             self._leases[subchannel] = Counter()
         self._leases[subchannel][queue, limit] += 1
+        # Most users allow one connection, and then nothing has to be computed.
         if limit.value > subchannel.working.max:
             self._update_limit(subchannel)
         return Lease(self, key, subchannel, queue, limit)
@@ -187,6 +189,7 @@ class SubchannelPool:
                 self._update_limit(subchannel)
             # A policy must not get a state of a host that it has released.
             queue.discard(("host", subchannel.address))
+        # In an update another policy may still lease it, and then it keeps its connection.
         if not leases and not self._updates:
             self._retire(key)
 

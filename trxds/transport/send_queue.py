@@ -50,6 +50,7 @@ class SendQueue:
 
     def send(self, stream: Sender) -> None:
         """Let a stream send: at once if no other stream is queued and there is room."""
+        # Behind the others, or a stream that sends often would take the turns of all.
         if self.queued or self._engine.outgoing.unsent >= self._unsent_bound:
             self.append(stream)
             self.drain()
@@ -82,6 +83,7 @@ class SendQueue:
     def _check_blocked(self) -> None:
         """Queue blocked streams whose windows have opened, and put the others back at the end."""
         looks = min(self._unchecked, MAX_STREAMS_PER_STEP)
+        # In the order in which they were blocked, so each is looked at once for each SETTINGS.
         self._unchecked -= looks
         for _ in range(min(looks, len(self.blocked))):
             stream = self.blocked.popitem(last=False)[0]

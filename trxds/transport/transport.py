@@ -91,6 +91,7 @@ class SocketTransport(Transport):
     def receive_nowait(self) -> bytes | None:
         try:
             data = os.read(self._fd, self._read_size)
+        # Another task of this step may have read what woke this one.
         except BlockingIOError:
             return None
         except OSError as error:
@@ -189,6 +190,7 @@ def transport_of(stream: trio.abc.Stream) -> Transport:
     """Return the fastest transport for this stream."""
     if isinstance(stream, DirectStream):
         return DirectTransport(stream)
+    # On Windows a socket is no file descriptor that `os.read` takes.
     if isinstance(stream, trio.SocketStream) and os.name == "posix":
         return SocketTransport(stream)
     return Transport(stream)

@@ -72,6 +72,7 @@ class WorkingConnections:
 
     def add(self, connection: Connection, nursery: trio.Nursery | None) -> Mapping[Connection, trio.Nursery | None]:
         """Add a connection that has become READY, and takes calls that wait; return those that it replaces."""
+        # Only now that another one is READY, so that no call has to wait for it.
         replaced = {each: its for each, its in self.nurseries.items() if each in self.aged}
         self.aged = _NONE
         if (oldest := self.oldest) is not None:

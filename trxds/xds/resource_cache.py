@@ -124,6 +124,7 @@ class ResourceCache:
             return False
         self._live.add(key)
         before = self._entries.get(key)
+        # By identity: bytes that came again are the same object, and to compare megabytes takes long.
         if before is not None and before.raw is update.raw and before.version == update.version:
             return False
         epoch = Clock.now().epoch
@@ -145,6 +146,7 @@ class ResourceCache:
         for key, each in found.items():
             self._entries.setdefault(key, each)
         async with trio.open_nursery() as nursery:
+            # Only now: before it is read, a write would replace the file by the little that is known so far.
             nursery.start_soon(self._write_changes, name="xds cache/write")
             await self._supply(found)
 
@@ -209,6 +211,7 @@ class ResourceCache:
         """Return the resource as if its server had sent it; None, with a warning, if it would be refused."""
         type_url, value = cached.raw
         type, context = RESOURCE_TYPES[type_url], self._contexts.get(cached.server)
+        # The bootstrap has another server by now, whose features may read the bytes in another way.
         if context is None:
             return None
         message = AnyProto(type_url=type_url, value=value)
@@ -226,6 +229,7 @@ class ResourceCache:
     # -- writing
 
     async def _write_changes(self) -> None:
+        # Well before the end of `max_age`, or a quiet mesh would find its cache too old.
         refresh = min(REFRESH_INTERVAL, self._location.max_age / 4)
         while True:
             has_changed = bool(await self._changes.next(trio.current_time() + refresh))
@@ -236,6 +240,7 @@ class ResourceCache:
     async def _write(self) -> None:
         now = Clock.now().epoch + trio.current_time()
         self._answered_at |= {each.server.uri: now for each in self._servers() if each.is_answering}
+        # What is in use is never old, however long ago its server sent it.
         old = [key for key, each in self._entries.items() if key not in self._live and self._is_old(each, now)]
         for key in old:
             del self._entries[key]
@@ -243,6 +248,7 @@ class ResourceCache:
         try:
             await run_in_thread(work.run)
         except OSError as error:
+            # Once: a full disk would be one line a second.
             if str(error) != self._problem:
                 text = "the resource cache %s cannot be written: %s; the next start needs an xDS server"
                 log.warning(text, self._location, error)

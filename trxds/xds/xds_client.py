@@ -174,6 +174,7 @@ class XdsClient:
     @property
     def outages(self) -> tuple[str, ...]:
         """Return what is wrong with the servers of each authority none of whose servers can be reached."""
+        # Without duplicates, because authorities may share a server.
         return tuple(dict.fromkeys(filter(None, (each.outage for each in self._authorities.values()))))
 
     @property
@@ -248,6 +249,7 @@ class XdsClient:
         protocol = DeltaProtocol() if is_delta else SotwProtocol()
         stream_state = AdsStreamState(server, self._bootstrap.node, protocol, rules, self._time_of_day)
         context = server_context(self._context, server)
+        # ADS and LRS share one connection to a server.
         xds_channel = self._xds_channel(server)
         common = stream_state, self._watches, self._review, xds_channel
         if server.files:
@@ -284,6 +286,7 @@ class XdsClient:
         self._start_task(stream.run, f"{stream.kind}/{stream.server.uri}")
 
     def _start_task(self, run: Callable[[], Awaitable[None]], name: str) -> None:
+        # Before `run` the streams are only listed, and `run` starts them.
         if self._nursery is not None:
             self._nursery.start_soon(run, name=name)
 
