@@ -129,6 +129,14 @@ def test_uncached_headers_do_not_enter_the_compression_table(pair: Pair) -> None
     assert not any(b"grpc-timeout" in entry for entry in table)
 
 
+def test_metadata_does_not_enter_the_compression_table(pair: Pair) -> None:
+    pair.client.open_stream(FIXED, [(b"cookie", b"session=secret"), (b"user", b"7")], [])
+    events = pair.to_server()
+    assert isinstance(events[0], HeadersReceived) and (b"cookie", b"session=secret") in events[0].headers
+    table = pair.server._h2.decoder.header_table.dynamic_entries
+    assert not any(name in entry for entry in table for name in (b"cookie", b"user"))
+
+
 def test_streams_go_on_after_a_goaway_and_queued_frames_are_still_sent(pair: Pair) -> None:
     stream_id = pair.open_stream()
     pair.exchange()

@@ -139,10 +139,10 @@ class H2LibraryEngine:
     ) -> int:
         stream_id = self._next_id
         self._next_id += 2
-        # RFC 7541 §7.1.3: a never-indexed field also stays out of the tables of proxies.
-        self._h2.send_headers(
-            stream_id, [*method_headers, *metadata, *(NeverIndexedHeaderTuple(*field) for field in uncached_headers)]
-        )
+        # RFC 7541 §7.1.3: a never-indexed field also stays out of the tables of proxies. Metadata may be a secret, and
+        # from a shared table others could guess it.
+        of_call = [NeverIndexedHeaderTuple(*field) for field in (*metadata, *uncached_headers)]
+        self._h2.send_headers(stream_id, [*method_headers, *of_call])
         if complete_request:
             self._h2.send_data(stream_id, complete_request, end_stream=True)
         self._collect(control=False)
