@@ -59,6 +59,23 @@ def test_import_trxds_loads_no_more_modules_than_it_did() -> None:
     assert len([each for each in loaded if each.partition(".")[0] == "trxds"]) <= MAX_MODULES
 
 
+def test_weighted_round_robin_without_a_control_plane_imports_the_messages_of_load_reports_before_a_call_brings_one():
+    program = """
+import sys, trio, trxds, trio.testing
+config = {"loadBalancingConfig": [{"weighted_round_robin": {}}]}
+async def main():
+    async with trxds.open_channel("ipv4:127.0.0.1:1", service_config=config):
+        with trio.move_on_after(10):
+            while "xds.data.orca.v3.orca_load_report_pb2" not in sys.modules:
+                await trio.testing.wait_all_tasks_blocked()
+        print(*sys.modules)
+trio.run(main)
+"""
+    loaded = set(run(program))
+    assert "xds.data.orca.v3.orca_load_report_pb2" in loaded
+    assert not loaded & {"envoy", "trxds.resources.generated_messages"}
+
+
 def test_nothing_is_left_to_import_for_an_xds_channel_after_preload() -> None:
     program = (ROOT / "tests" / "sticky_without_grpc.py").read_text("utf-8")
     setup = "import sys, trxds.preload, trxds.testing; before = set(sys.modules)"

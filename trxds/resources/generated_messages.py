@@ -1,4 +1,4 @@
-"""The only file that imports generated envoy code, except for the modules that only `trxds.admin` needs.
+"""The only file that imports generated envoy code, except for `orca_messages.py` and what only `trxds.admin` needs.
 
 Their import takes time. So other files get these names from `protos.py`, which imports this file when the first of them
 is used; a name is here only if a parser, the xDS client or `from_json` needs it. Message classes come without types: to
@@ -53,13 +53,11 @@ from envoy.service.discovery.v3.discovery_pb2 import (
 from envoy.service.load_stats.v3.lrs_pb2 import LoadStatsRequest, LoadStatsResponse
 from google.protobuf import json_format
 from google.protobuf.any_pb2 import Any as AnyProto
-from google.protobuf.message import DecodeError
 from google.rpc.status_pb2 import Status
 from udpa.type.v1.typed_struct_pb2 import TypedStruct as UdpaTypedStruct
-from xds.data.orca.v3.orca_load_report_pb2 import OrcaLoadReport
-from xds.service.orca.v3.orca_pb2 import OrcaLoadReportRequest
 from xds.type.v3.typed_struct_pb2 import TypedStruct
 
+from .orca_messages import DecodeError, OrcaLoadReport, OrcaLoadReportRequest
 from .proto_backports import RandomSubsetting
 
 ClientSideWeightedRoundRobin = client_side_weighted_round_robin_pb2.ClientSideWeightedRoundRobin

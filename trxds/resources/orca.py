@@ -28,6 +28,11 @@ class LoadReport:
     message: Any = field(default=None, repr=False, compare=False)  # the whole report, for metrics by name
 
 
+def import_messages() -> None:
+    """Import the messages of reports now, because the first one may come in the middle of a call, which would wait."""
+    _ = protos.OrcaLoadReport
+
+
 def report_request(period: float) -> bytes:
     """Return the request for a report every `period` seconds."""
     message = protos.OrcaLoadReportRequest()

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from trxds.core.connectivity import Connectivity
 from trxds.core.observe import WrrUpdate
 from trxds.resources.leaf_policy import ClientSideWeightedRoundRobin
+from trxds.resources.orca import import_messages
 from trxds.resources.slow_start import SlowStart
 
 from ..endpoint_list import EndpointList, EndpointState, Key, index_by_address, key_of
@@ -29,6 +30,7 @@ class WeightedRoundRobin:
     """The weighted_round_robin policy; weights and schedule outlive its pickers."""
 
     def __init__(self, channel_control: ChannelControl) -> None:
+        import_messages()
         self._random = channel_control.random
         self._observers = channel_control.observers
         self._path = channel_control.path
