@@ -41,16 +41,17 @@ class ConnectionOwner(Protocol):
     """The subchannel of a connection, as far as the connection knows it. None of these may be a checkpoint."""
 
     def on_ready(self, connection: Connection) -> None:
-        """Take the connection into use: the server's SETTINGS have come, once. Before them the peer may be anything.
+        """Take the connection into use. Called once, when the server's SETTINGS have come.
 
-        Not called if the same read ended the connection (by a GOAWAY, say).
+        Before them the peer may be anything that accepts connections. It is not called if the same read ended the
+        connection (by a GOAWAY, say).
         """
 
     def on_draining(self, connection: Connection) -> None:
-        """Take the connection out of use: it takes no new streams from now on. No stream has been refused yet."""
+        """Take the connection out of use, because it takes no new streams. No stream has been refused yet."""
 
     def on_full(self, connection: Connection) -> None:
-        """Do something for the streams that wait: another connection to the host may take them (A105)."""
+        """Find room for the streams that wait, perhaps on another connection to the host (A105)."""
 
 
 class Connection:
