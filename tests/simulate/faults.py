@@ -201,7 +201,7 @@ async def repair(world: World, random: Random) -> None:
     for address, host in world.mesh.hosts.items():
         host.behaviour, host.is_serving = Behaviour(latency=0.002), True
         # Also those that are well: a peer that comes back resets the connections that it has lost (RFC 9293 §3.5.1).
-        if address not in network._accept or any(each.to_client.is_lost for each in network.connections(address)):
+        if address not in network._accept or network.has_half_open(address):
             host.start()
     world.dark = set()
     for addresses in model.alternates.items():
@@ -215,7 +215,8 @@ async def repair(world: World, random: Random) -> None:
             plane.service.release(kind)
         if plane.address not in network._accept:
             await plane.server.restart()
-        if any(each.to_client.is_lost for each in network.connections(plane.address)):
+        # A control plane asks clients that are quiet by PING, and so finds those that have gone.
+        if network.has_half_open(plane.address):
             network.reset(plane.address)
     model.repair()
     model.push_all()

@@ -418,6 +418,41 @@ def test_a_host_that_is_killed_resets_its_connections():
     )
 
 
+def test_a_host_that_is_killed_gives_up_the_calls_that_wait_for_others():
+    async def scenario(mesh):
+        (host,) = add_hosts(mesh, HOSTS[0], latency=5.0, capacity=1)
+        ended = []
+
+        async def one(channel):
+            with pytest.raises(trxds.RpcError, match="UNAVAILABLE") as caught:
+                await call(channel)
+            ended.append(str(caught.value))
+
+        async with mesh.open_channel("xds:///shop") as channel, trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(one, channel)
+            await trio.sleep(1)
+            host.behaviour = Behaviour()  # it would answer those that wait at once
+            host.kill()
+        return ended
+
+    assert len(Simulation(latency=0.0).run(scenario)) == 3
+
+
+def test_a_host_learns_of_a_half_open_connection_that_its_client_has_left_by_a_reset():
+    async def scenario(mesh):
+        (host,) = add_hosts(mesh, HOSTS[0])
+        async with mesh.open_channel("xds:///shop") as channel:
+            await call(channel)
+            mesh.network.half_open(host.address)
+        lost = mesh.network.has_half_open(host.address), repr(host)
+        mesh.network.reset(host.address)
+        return *lost, mesh.network.has_half_open(host.address), repr(host)
+
+    before, after = (f"<EchoHost {HOSTS[0]} {number} connections, 1 calls>" for number in (1, 0))
+    assert Simulation(latency=0.0).run(scenario) == (True, before, False, after)
+
+
 def test_of_a_host_that_vanishes_nobody_is_told():
     message, at = outcome_of(fault(lambda mesh, host: host.vanish()))
     assert message.startswith("DEADLINE_EXCEEDED") and at == 30

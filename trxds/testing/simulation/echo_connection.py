@@ -109,9 +109,10 @@ class EchoConnection:
 
     def peer_closed(self) -> None:
         """Give up every request: the connection has ended."""
-        for stream in self._streams.values():
+        # Taken first: the host goes on with calls that wait, and they may be of this connection too.
+        streams, self._streams = self._streams, {}
+        for stream in streams.values():
             self._host.forget(stream)
-        self._streams.clear()
         self._host.closed(self)
         self.connection.close()
 

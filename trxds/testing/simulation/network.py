@@ -38,6 +38,7 @@ class Connection:
     to_host: Wire
     _on_end: Callable[[Connection], object]
     is_open: bool = True
+    is_reset: bool = False
     host_end: Endpoint | None = None
 
     def send(self, data: bytes) -> None:
@@ -52,6 +53,7 @@ class Connection:
 
     def reset(self) -> None:
         """Break the connection for both ends at once; what is on its way is lost."""
+        self.is_reset = True
         self.lose()
         self.stream.reset()
         if isinstance(self.host_end, SimulatedStream):
@@ -114,6 +116,8 @@ class SimulatedNetwork:
         self._accept: dict[str, Accept] = {}
         self._unreachable: set[str] = set()
         self._connections: defaultdict[str, dict[Connection, None]] = defaultdict(dict)
+        # Half-open ones that their clients have closed, of which their hosts know nothing.
+        self._abandoned: dict[Connection, None] = {}
         self._links: dict[tuple[str, str], Link] = {}
         self._rules: list[_Rule] = []
         self._changed = trio.lowlevel.ParkingLot()
@@ -185,6 +189,8 @@ class SimulatedNetwork:
 
     def _forget(self, connection: Connection) -> None:
         self._connections[connection.address].pop(connection, None)
+        if connection.to_host.is_lost and not connection.is_reset:
+            self._abandoned[connection] = None
 
     async def resolve(self, host: str, port: int) -> tuple[str, ...]:
         """Return the addresses of `host` in `names`; `OSError` if there are none. Always a checkpoint."""
@@ -225,14 +231,21 @@ class SimulatedNetwork:
         self._changed.unpark_all()
 
     def reset(self, address: str | None = None, *, client: str | None = None) -> None:
-        """Break open connections; they can be made again at once."""
-        for each in self.connections(address, client):
-            each.reset()
+        """Break connections for both ends, half-open ones too; they can be made again at once."""
+        for each in (*self.connections(address, client), *self._abandoned):
+            if address in (None, each.address) and client in (None, each.client):
+                self._abandoned.pop(each, None)
+                each.reset()
 
     def half_open(self, address: str | None = None, *, client: str | None = None) -> None:
         """Lose everything that is sent on open connections, without an error; new ones are not concerned."""
         for each in self.connections(address, client):
             each.lose()
+
+    def has_half_open(self, address: str) -> bool:
+        """Return whether a host has connections that are half-open, also such as their clients have closed."""
+        lost = any(each.to_client.is_lost for each in self.connections(address))
+        return lost or any(each.address == address for each in self._abandoned)
 
     def unplug(self, address: str) -> None:
         """Let a host vanish: its connections are half-open, and new ones neither succeed nor fail, until `accept`."""
