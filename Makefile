@@ -12,6 +12,9 @@ VERSION := $(or $(call version_of,$(PYTHON)),$(error PYTHON=$(PYTHON) does not s
 VENV := .venv$(addprefix -,$(filter-out $(call version_of,python3),$(VERSION)))
 endif
 
+# The tests start hundreds of programs, each of which would compile all of trxds.
+unexport PYTHONDONTWRITEBYTECODE
+
 READY := $(VENV)/.ready
 # Peers of the tests do not depend on Python's version; every environment uses the same.
 NODE_PEER := .peers/node/.ready

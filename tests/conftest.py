@@ -3,12 +3,25 @@
 TRXDS_SHUFFLE=1 leaves the order to chance, to look for tests that depend on it.
 """
 
+import gc
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from trio._core import _run  # hypothesis' integration sets the same two
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep the tests from the garbage collector: it needs half a second to look at their half a million objects."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -102,17 +102,20 @@ def room_of(path: Path) -> str:
     return path.parts[0] if len(path.parts) > 1 else ""
 
 
-def modules_imported(path: Path) -> Iterator[str]:
+@cache
+def modules_imported(path: Path) -> frozenset[str]:
     """Absolute dotted names of what a file imports, wherever in the file, for types or not."""
     package = ("trxds", *path.parent.parts)
-    for node in ast.walk(ast.parse((HOUSE / path).read_text("utf-8"))):
+    found: set[str] = set()
+    for node in ast.walk(source.tree_of(path)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             above = package[: len(package) - node.level + 1] if node.level else ()
             origin = ".".join((*above, *([node.module] if node.module else [])))
             # `from .. import wire` names a room in its aliases, `from ..wire import pool` in its module.
-            yield from (f"{origin}.{alias.name}" for alias in node.names)
+            found |= {f"{origin}.{alias.name}" for alias in node.names}
+    return frozenset(found)
 
 
 def rooms_imported(path: Path) -> set[str]:
@@ -206,13 +209,13 @@ def test_the_clocks_of_the_machine_are_read_by_one_file_and_where_no_simulation_
 
 def test_no_file_makes_a_random_generator_that_a_simulation_cannot_seed() -> None:
     def unseeded(path: Path) -> bool:
-        calls = (node for node in ast.walk(ast.parse((HOUSE / path).read_text("utf-8"))) if isinstance(node, ast.Call))
+        calls = (node for node in ast.walk(source.tree_of(path)) if isinstance(node, ast.Call))
         return any(isinstance(each.func, ast.Name) and each.func.id == "Random" and not each.args for each in calls)
 
     # The token of a page that a command serves must not be guessed, and no simulation runs a command.
     drawing = [path.as_posix() for path in FILES if unseeded(path) or imports(path, "secrets", "uuid")]
     assert drawing == ["cli/running/commands.py"]
-    drawing = [path for path in FILES if {"random.random", "random.choice"} & set(modules_imported(path))]
+    drawing = [path for path in FILES if {"random.random", "random.choice"} & modules_imported(path)]
     assert [path.as_posix() for path in drawing] == []
 
 

@@ -103,14 +103,17 @@ NotingChannel = _noting(Observer, NotingCall)
 
 
 def reachable(*roots):
-    """Every object that these lead to, but for code and its frames."""
+    """Every object that these lead to, but for code, its frames and the constants of modules."""
     seen, left = {}, list(roots)
     while left:
         one = left.pop()
         if id(one) in seen or isinstance(one, type | ModuleType | FrameType | CoroutineType):
             continue
         seen[id(one)] = one
-        left += gc.get_referents(one)
+        if isinstance(one, FunctionType):  # its globals would lead to all that was ever imported
+            left += (one.__closure__, one.__defaults__, one.__kwdefaults__, one.__dict__)
+        else:
+            left += gc.get_referents(one)
     return list(seen.values())
 
 
