@@ -1,0 +1,150 @@
+"""Random meshes, with which grpcio's client and ours must do the same: refuse, route and keep sessions.
+
+TRXDS_SEEDS=100-109 draws other meshes than usual. A case that fails prints its resources.
+"""
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+from support.random_mesh import CLUSTERS, HOSTS, Draws, endpoints_case, routes_case, sessions_case
+
+import trxds
+from trxds.testing import ManagementServer
+from trxds.testing import resources as xds
+
+pytestmark = pytest.mark.long
+
+HERE = Path(__file__).parent
+PATIENCE = 8
+FIRST, _, LAST = os.environ.get("TRXDS_SEEDS", "0-1").partition("-")
+SEEDS = range(int(FIRST), int(LAST or FIRST) + 1)
+each_seed = pytest.mark.parametrize("seed", SEEDS)
+
+
+@asynccontextmanager
+async def named_servers(*names):
+    """The addresses of grpcio servers, by name."""
+    command = [sys.executable, str(HERE / "grpcio_named_servers.py"), *names]
+    async with trio.open_nursery() as nursery:
+        process = await nursery.start(partial(trio.run_process, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+        line = b""
+        while not line.endswith(b"\n"):
+            line += await process.stdout.receive_some()
+        yield json.loads(line)
+        await process.stdin.aclose()
+
+
+@dataclass(frozen=True)
+class Difference:
+    call: dict
+    ours: object
+    grpcio: object
+    resources: list
+
+
+async def differences(cases, read, *more):
+    """Where `read` makes something else of our outcomes than of grpcio's; `more` are resources for all cases."""
+    plane = ManagementServer()
+    plane.put(*more, *(resource for case in cases for resource in case.resources))
+    async with plane.serve() as ads:
+        bootstrap = xds.bootstrap(ads)
+        theirs = await grpcio_outcomes(cases, bootstrap)
+        ours = [await our_outcomes(case, bootstrap) for case in cases]
+    compared = [
+        Difference(call, read(mine), read(other), case.resources)
+        for case, all_mine, all_theirs in zip(cases, ours, theirs, strict=True)
+        for call, mine, other in zip(case.calls, all_mine, all_theirs, strict=True)
+    ]
+    assert "OK" in {code for outcomes in theirs for each in outcomes for code, _, _ in each}
+    return [each for each in compared if each.ours != each.grpcio]
+
+
+async def grpcio_outcomes(cases, bootstrap):
+    done = await trio.run_process(
+        [sys.executable, str(HERE / "grpcio_cases.py")],
+        stdin=json.dumps([case.order() for case in cases]).encode(),
+        capture_stdout=True,
+        capture_stderr=True,  # it logs each refused resource
+        env={**os.environ, "GRPC_XDS_BOOTSTRAP_CONFIG": json.dumps(bootstrap)},
+    )
+    return json.loads(done.stdout)
+
+
+async def our_outcomes(case, bootstrap):
+    async with trxds.open_channel(f"xds:///{case.target}", bootstrap=bootstrap) as channel:
+        for _ in range(6 if case.warm else 0):
+            await our_outcome(channel, "/warm/Up", [])
+            await trio.sleep(0.02)  # the other hosts get connected
+        return [[await our_outcome(channel, **call) for _ in range(case.times)] for call in case.calls]
+
+
+async def our_outcome(channel, path, metadata):
+    pairs = [(key, base64.b64decode(value) if key.endswith("-bin") else value) for key, value in metadata]
+    try:
+        async with channel.method(path).open(b"x", metadata=pairs, timeout=PATIENCE) as call:
+            reply = await call.receive()
+            initial = await call.wait_initial_metadata()
+    except trxds.RpcError as error:
+        return error.status.code.name, str(error), []
+    return "OK", reply.decode(), [value for key, value in initial if key == "set-cookie"]
+
+
+def codes_and_hosts(outcomes):
+    """The codes, and the hosts that were met: one of them, or which ones."""
+    return {code for code, _, _ in outcomes}, {reply for code, reply, _ in outcomes if code == "OK"}
+
+
+@each_seed
+async def test_both_refuse_and_match_the_same_routes(seed):
+    draw = Draws(seed)
+    cases = [routes_case(draw, number) for number in range(300)]
+    async with named_servers(*CLUSTERS) as addresses:
+        shared = [xds.endpoints(name, xds.locality(addresses[name])) for name in CLUSTERS]
+        found = await differences(cases, codes_and_hosts, *map(xds.cluster, CLUSTERS), *shared)
+    assert found == []
+
+
+@each_seed
+async def test_both_keep_the_same_sessions_and_set_the_same_cookies(seed):
+    def kept(outcomes):
+        """Which host if it is always the same, for the choice of the others is each client's; and the cookies set."""
+        codes, hosts = codes_and_hosts(outcomes)
+        cookies = {described(cookie, reply) for _, reply, cookies in outcomes for cookie in cookies}
+        return codes, hosts if len(hosts) == 1 else "several", cookies
+
+    def described(cookie, reply):
+        """Its name, cluster and attributes, and whether it names the host that answered."""
+        name, _, rest = cookie.partition("=")
+        value, _, attributes = rest.partition(";")
+        host, _, cluster = base64.b64decode(value.strip('"')).decode().partition(";")
+        return name, cluster, attributes, host == addresses[reply]
+
+    draw = Draws(seed)
+    async with named_servers(*HOSTS) as addresses:
+        cases = [sessions_case(draw, number, list(addresses.values())) for number in range(50)]
+        found = await differences(cases, kept)
+    assert found == []
+
+
+@each_seed
+async def test_both_refuse_the_same_clusters_and_endpoints_and_meet_the_same_hosts(seed):
+    draw = Draws(seed)
+    async with named_servers(*HOSTS) as addresses:
+        cases = [endpoints_case(draw, number, list(addresses.values())) for number in range(100)]
+        found = await differences(cases, met)
+    assert found == []
+
+
+def met(outcomes):
+    """Two hosts and more are a draw by locality or ring, which is each client's."""
+    codes, hosts = codes_and_hosts(outcomes)
+    return codes, hosts if len(hosts) < 2 else "several"
