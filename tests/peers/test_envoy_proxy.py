@@ -30,8 +30,6 @@ async def connect_proxy(host: str) -> AsyncIterator[str]:
         command = [str(program()), "--config-yaml", json.dumps(configuration(host, f"{folder}/admin")), *QUIET]
         async with trio.open_nursery() as nursery:
             process = await nursery.start(partial(trio.run_process, command, stdin=subprocess.DEVNULL))
-            while not await trio.Path(f"{folder}/admin").exists():  # noqa: ASYNC110
-                await trio.sleep(0.01)  # another program makes the file
             yield await Envoy(f"{folder}/admin").address("proxy")
             process.terminate()
 

@@ -62,9 +62,16 @@ class Envoy:
         return found[1]
 
     async def _get(self, path):
-        async with await trio.open_unix_socket(self.admin) as stream:
+        async with await self._connect() as stream:
             await stream.send_all(f"GET {path} HTTP/1.1\r\nhost: envoy\r\nconnection: close\r\n\r\n".encode())
             return b"".join([chunk async for chunk in stream]).decode()
+
+    async def _connect(self):
+        while True:
+            try:
+                return await trio.open_unix_socket(self.admin)
+            except (FileNotFoundError, ConnectionRefusedError):  # it makes the file, and listens a moment later
+                await trio.sleep(0.01)
 
 
 @asynccontextmanager
