@@ -1,4 +1,4 @@
-"""`JsonNode.number` accepts numbers, and records a problem for anything else."""
+"""`JsonNode` accepts numbers and durations, and records a problem for anything else."""
 
 import json
 
@@ -26,3 +26,24 @@ def test_a_json_number_is_read_unchanged(text):
 
 def test_a_json_boolean_is_no_number():
     assert number("true") == (7.0, ["top level: is a boolean; write a number"])
+
+
+def duration(text):
+    """Return the seconds of a duration, and the problems."""
+    problems = []
+    return JsonNode(text, problems).duration(7.0), [str(each) for each in problems]
+
+
+@pytest.mark.parametrize("text", ["0s", "1.5s", "315576000000s"])
+def test_a_duration_is_read_in_seconds(text):
+    assert duration(text) == (float(text[:-1]), [])
+
+
+@pytest.mark.parametrize("text", ["315576000000.5s", "999999999999s"])
+def test_a_duration_of_more_than_ten_thousand_years_is_a_problem(text):
+    assert duration(text) == (7.0, [f"top level: is '{text}'; write at most \"315576000000s\""])
+
+
+@pytest.mark.parametrize("text", ["1", "", ".5s", "1.s", "-1s", " 1s", "1e3s", "0.1234567891s", "1234567890123s"])
+def test_a_duration_in_another_form_is_a_problem(text):
+    assert duration(text) == (7.0, [f"top level: is '{text}'; write seconds such as \"600s\""])

@@ -17,6 +17,7 @@ T = TypeVar("T")
 # ASCII, because \d matches the digits of every script. Bounded, because float() of too many digits is infinity.
 _DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)s", re.ASCII)
 _NUMBER = re.compile(r"-?\d{1,18}(?:\.\d{1,18})?", re.ASCII)
+_MAX_SECONDS = 315_576_000_000  # google.protobuf.Duration: about ten thousand years
 _MAX_INTEGER = 2**32
 _MAX_NUMBER = sys.float_info.max
 
@@ -122,7 +123,11 @@ class JsonNode:
         if match is None:
             self.error(f'is {self.value!r}; write seconds such as "600s"')
             return default
-        return float(match[1])
+        seconds = float(match[1])
+        if seconds > _MAX_SECONDS:
+            self.error(f'is {self.value!r}; write at most "{_MAX_SECONDS}s"')
+            return default
+        return seconds
 
     def _at(self, suffix: str, step: str | int, value: Any) -> JsonNode:
         return JsonNode(value, self._problems, self.path + suffix, (*self.steps, step))
