@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec import structs
 
 from trxds.cli.demo.mesh import HOSTS, Mesh
 from trxds.cli.demo.story import Cast, choose_cast, steps
 
-MESH = Mesh(tuple(replace(host, address=f"127.0.0.1:{port}") for port, host in enumerate(HOSTS, 50051)))
+MESH = Mesh(tuple(structs.replace(host, address=f"127.0.0.1:{port}") for port, host in enumerate(HOSTS, 50051)))
 SESSIONS = {"s1": "blue-3", "s2": "blue-3", "s3": "blue-1", "s4": "blue-2", "s5": "blue-2", "s6": "blue-3"}
 
 
@@ -54,6 +54,6 @@ def test_the_zone_of_the_drained_host_moves_to_priority_1() -> None:
 
 
 def test_the_listener_of_the_demo_without_sessions_has_the_router_alone() -> None:
-    listener = replace(MESH, sticky=False).resources()[0]
+    listener = structs.replace(MESH, sticky=False).resources()[0]
     names = [each["name"] for each in listener["api_listener"]["api_listener"]["http_filters"]]
     assert names == ["router"]

@@ -11,6 +11,7 @@ import pytest
 import trio
 import trio.testing
 import trustme
+from msgspec import structs
 from support.mesh import METHOD, PLANE, Mesh, ask, bidi, method
 from support.method_config import bind_with, for_all
 from support.pki import NO_TEXT, Authority, bundle, bundle_map
@@ -219,7 +220,7 @@ async def test_each_hedge_has_the_name_of_its_own_host(autojump_clock, monkeypat
     policy = for_all(hedgingPolicy={"maxAttempts": 2, "hedgingDelay": "1s"})
 
     def bind(routes, route, number):
-        return replace(bind_with(policy)(routes, route, number), auto_host_rewrite=True)
+        return structs.replace(bind_with(policy)(routes, route, number), auto_host_rewrite=True)
 
     async def slowly(call):
         mesh.seen.append(call.authority)

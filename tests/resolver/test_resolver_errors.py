@@ -1,8 +1,7 @@
 """The resolver while something is wrong: what is published and logged, and which error of the moment calls are told."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec import structs
 from support.picture import LDS, RDS, failed, has, listens, routed
 from support.resolving import Rig, shop
 
@@ -141,7 +140,7 @@ class TestWarnings:
         session, fault = HttpFilter("s", StatefulSessionConfig()), {"s": FaultConfig()}
         states = shop(*clusters) | listens(http_filters=(session,))
         [host] = states[RDS].value.virtual_hosts
-        return states | {RDS: ResourceUpdate(RouteConfig("routes", (replace(host, filter_overrides=fault),)))}
+        return states | {RDS: ResourceUpdate(RouteConfig("routes", (structs.replace(host, filter_overrides=fault),)))}
 
     @staticmethod
     def logged(caplog):

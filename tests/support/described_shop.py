@@ -13,6 +13,7 @@ from dataclasses import replace
 from google.protobuf import any_pb2, descriptor_pb2, descriptor_pool, timestamp_pb2
 from google.protobuf.message_factory import GetMessageClass
 from google.rpc import error_details_pb2, status_pb2
+from msgspec import structs
 from support.mesh import Mesh
 
 from trxds import StatusCode
@@ -175,4 +176,4 @@ async def call_in(mesh, symbol="", *, data=None, action="call", output=None, ses
     plan = Plan(
         own.pop("target", "xds:///shop"), symbol, action, options, calls=calls, session=session or SessionPlan()
     )
-    return await run_plan(replace(plan, **own), output or Output())
+    return await run_plan(structs.replace(plan, **own), output or Output())

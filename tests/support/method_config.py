@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from dataclasses import replace
+
+from msgspec import structs
 
 from trxds.client.retry_throttle import RetryThrottle
 from trxds.resolver.routes import BoundRoutes
@@ -23,7 +24,7 @@ async def configured(monkeypatch, mesh, document, **more):
 def bind_with(document, bind=BoundRoutes._bind):
     """In the place of what binds routes: their calls do what the document says of "/shop.Cart/Fail"."""
     config = parse_service_config(document).method("/shop.Cart/Fail")
-    return lambda self, route, number: replace(bind(self, route, number), config=config)
+    return lambda self, route, number: structs.replace(bind(self, route, number), config=config)
 
 
 def for_all(throttling=None, **fields):

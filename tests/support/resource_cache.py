@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import trio
+from msgspec import structs
 from support.mesh import PLANE, ask
 
 from trxds.resources.types import RESOURCE_TYPES
@@ -56,7 +56,9 @@ def edit(cache_dir, *, age=0.0, values=None):
     """Change the file as only its owner can, with a right checksum: `age` seconds older, and other values."""
     found = decode_cache(cache_file(cache_dir).read_bytes())
     edited = [
-        replace(each, current_at=each.current_at - age, raw=(each.raw[0], (values or {}).get(each.name, each.raw[1])))
+        structs.replace(
+            each, current_at=each.current_at - age, raw=(each.raw[0], (values or {}).get(each.name, each.raw[1]))
+        )
         for each in found
     ]
     cache_file(cache_dir).write_bytes(encode_cache(edited))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from random import Random
 from typing import Any
 
 import trio
+from msgspec import structs
 
 from trxds.core.clock import since_1970
 from trxds.core.conflating_queue import ConflatingQueue
@@ -54,14 +54,14 @@ class World:
     features: frozenset[str] = frozenset()  # of every server
 
     def __init__(self, bootstrap: Bootstrap = BOOTSTRAP) -> None:
-        bootstrap = replace(bootstrap, servers=tuple(map(self.featured, bootstrap.servers)))
+        bootstrap = structs.replace(bootstrap, servers=tuple(map(self.featured, bootstrap.servers)))
         self.network = MemoryNetwork()
         self.plane = ManagementServer()
         self.client = XdsClient(bootstrap, self.network, Random(1), ParseContext(), time_of_day=since_1970)
         self.watcher = Watcher(self.client)
 
     def featured(self, server: ServerConfig) -> ServerConfig:
-        return replace(server, features=self.features)
+        return structs.replace(server, features=self.features)
 
     def says(self) -> list[str]:
         """Every request, without the versions: one protocol has them, the other has not."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import trio
+from msgspec import structs
 from support.world import BOOTSTRAP, PLANE, World
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -124,7 +123,7 @@ async def test_a_server_that_one_authority_has_already_is_another_ones_fallback_
 ) -> None:
     dead, alive = (ServerConfig(uri, features=World.features) for uri in ("10.0.0.9:1", PLANE))
     authorities = {"fleet": Authority("xdstp://fleet/%s", (dead, alive))}
-    world = World(replace(BOOTSTRAP, authorities=authorities))
+    world = World(structs.replace(BOOTSTRAP, authorities=authorities))
     theirs = "xdstp://fleet/envoy.config.endpoint.v3.ClusterLoadAssignment/cart"
     world.plane.put(resources.endpoints("cart"), resources.endpoints(theirs))
     async with world.run():

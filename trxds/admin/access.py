@@ -11,7 +11,8 @@ from __future__ import annotations
 import hmac
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from .address import Admin, is_ip_address
 from .http import HttpError, HttpRequest
@@ -24,8 +25,7 @@ _KEY = re.compile(r"[A-Za-z0-9+/]{22}==")
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:/@\s]+))(?::\d{1,5})?")
 
 
-@dataclass(frozen=True, slots=True)
-class AccessPolicy:
+class AccessPolicy(Struct, frozen=True):
     """The rules of one admin surface.
 
     Each check returns an error for a request that is refused, None for one that may go on.

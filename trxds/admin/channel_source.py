@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Set
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
+
+from msgspec import Struct
 
 from trxds.core.calls import Calls
 from trxds.core.connectivity import Connectivity
@@ -63,8 +64,7 @@ class XdsSource(Protocol):
     def admin_client(self) -> XdsClient: ...
 
 
-@dataclass(frozen=True, slots=True)
-class KeyedChannel:
+class KeyedChannel(Struct, frozen=True):
     """A channel with the key that it has in every row.
 
     `is_owner`: the xDS client, which several channels may share, appears under this channel's key.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from trxds.core.clock import Clock
 from trxds.xds.bootstrap import Node
@@ -16,8 +17,7 @@ from .protos import ClientConfig, ClientResourceStatus
 SERVICE = "/envoy.service.status.v3.ClientStatusDiscoveryService"
 
 
-@dataclass(frozen=True, slots=True)
-class CsdsEncoder:
+class CsdsEncoder(Struct, frozen=True):
     """Makes CSDS messages of resources."""
 
     clock: Clock

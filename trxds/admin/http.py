@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Iterable, Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from urllib.parse import parse_qsl
 
 import h11
 import trio
+from msgspec import Struct
 
 MAX_HEAD_SIZE = 16 * 1024  # bytes
 _READ_SIZE = 4096  # bytes
@@ -28,8 +28,7 @@ _ALWAYS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class HttpRequest:
+class HttpRequest(Struct, frozen=True):
     """The head of a request; header names are in lower case."""
 
     method: str
@@ -47,8 +46,7 @@ class HttpRequest:
         return dict(parse_qsl(self.target.partition("?")[2], keep_blank_values=True))
 
 
-@dataclass(frozen=True, slots=True)
-class HttpError:
+class HttpError(Struct, frozen=True):
     """A refusal: an HTTP status, and a line of text for the client."""
 
     status: int

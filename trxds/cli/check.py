@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 import trio
+from msgspec import Struct
 
 from trxds.core.json_parse import parse_json
 from trxds.core.json_reader import Problem
@@ -23,8 +24,7 @@ from .json_lines import JsonLines
 from .probe_server import ProbeResult, probe_server
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Finding:
+class Finding(Struct, frozen=True, order=True):
     """One error or warning. `line` counts from 1; `path` is the field, empty for the whole document."""
 
     line: int

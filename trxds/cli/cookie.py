@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from msgspec import Struct
 
 from trxds.session_affinity.cookie import decode
 
 _UNNAMED = "not named, so the draw of a route with several clusters decides"
 
 
-@dataclass(frozen=True, slots=True)
-class ReadCookie:
+class ReadCookie(Struct, frozen=True):
     """The content of a cookie. `expires` is in seconds since 1970, infinite if not stated; `cluster` may be empty."""
 
     addresses: tuple[str, ...]

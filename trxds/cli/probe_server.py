@@ -6,10 +6,10 @@ request without a name asks for all Listeners.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 import trio
+from msgspec import Struct
 
 from trxds.core.metadata import Headers
 from trxds.resources.cooperative_parse import run_at_once
@@ -31,8 +31,7 @@ from trxds.xds.sotw import SotwProtocol
 MAX_RESPONSE_SIZE = 1 << 30  # bytes
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeResult:
+class ProbeResult(Struct, frozen=True):
     is_good: bool
     text: str
 

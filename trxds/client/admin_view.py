@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from trxds.core.calls import Calls
 from trxds.core.connectivity import Connectivity
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from trxds.xds.xds_client import XdsClient
 
 
-@dataclass(frozen=True, slots=True)
-class AdminView:
+class AdminView(Struct, frozen=True):
     """An `AdminView` reads the channel's own objects each time it is asked; it copies and keeps nothing."""
 
     state: ChannelState

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import trio
+from msgspec import Struct
 
 from trxds.core import metadata as md
 from trxds.core.metadata import EMPTY, Metadata
@@ -39,13 +40,11 @@ _log = logging.getLogger("trxds.client")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptCommitted:
+class AttemptCommitted(Struct, frozen=True):
     """The response has begun: this attempt is the call, however it may end (A6)."""
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptFailed:
+class AttemptFailed(Struct, frozen=True):
     """The attempt ended with this status and without a response.
 
     `refused`: no server has processed it, so a transparent retry is allowed (A6). `final`: no other attempt can

@@ -6,10 +6,10 @@ import math
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import trio
+from msgspec import structs
 
 from trxds.core.connectivity import Connectivity
 from trxds.core.determinism import new_random
@@ -421,7 +421,7 @@ async def open_channel(
             find_proxy,
             checked_mirroring(mirroring) is not None,
         )
-        setup = replace(setup, sticky_aggregates=sticky_aggregates)
+        setup = structs.replace(setup, sticky_aggregates=sticky_aggregates)
     else:
         sticky = sticky_aggregates or None
         of_control_plane = {"bootstrap": bootstrap, "cache_dir": cache_dir, "xds": xds, "http_filters": http_filters}

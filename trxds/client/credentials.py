@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import ssl
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from trxds.transport.certificates import MIN_VERSION, REFRESH_INTERVAL, CertificateFiles, client_context
 from trxds.transport.file_content import FileContent, FileSource
@@ -18,8 +19,7 @@ Path: TypeAlias = str | os.PathLike[str]
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class XdsCredentials:
+class XdsCredentials(Struct, frozen=True):
     """Credentials that the control plane chooses; `xds_credentials` makes them."""
 
     fallback: Credentials

@@ -9,6 +9,8 @@ from functools import partial
 from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from msgspec import structs
+
 from trxds.core import metadata as md
 from trxds.core.status import Status, StatusCode
 from trxds.lb.pick import Override, PickArgs
@@ -94,7 +96,7 @@ def _override_parser(of_listener: CustomFilterParser, override: OverrideType | N
     if override is None:
         return None
     if override.type_name in ("", of_listener.type_name):
-        return replace(
+        return structs.replace(
             of_listener, parse=override.parse or of_listener.parse, message=override.message or of_listener.message
         )
     return CustomFilterParser(override.type_name, override.parse, override.message)

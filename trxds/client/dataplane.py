@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import trio
+from msgspec import Struct
 
 from trxds.core.connectivity import Connectivity
 from trxds.core.status import Status
@@ -18,8 +18,7 @@ from .lifecycle import ChannelLifecycle
 _MAX_SETTLE_PASSES = 1000  # passes of Trio's scheduler; a configuration takes some twenty to its leaves and back
 
 
-@dataclass(frozen=True, slots=True)
-class DataPlane:
+class DataPlane(Struct, frozen=True):
     """A `DataPlane` is a consistent pair of selector and picker; an update is noticed by its identity."""
 
     selector: Selector

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import TypeVar
 
 import trio
+from msgspec import Struct, structs
 
 from trxds.core.metadata import Metadata
 from trxds.core.status import Status, StatusCode
@@ -35,8 +36,7 @@ class ActiveFaults:
     count: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class FaultInjection:
+class FaultInjection(Struct, frozen=True):
     """A `FaultInjection` is the fault of one RPC: `delay` in seconds, `status` None if it is not to fail."""
 
     delay: float = 0.0
@@ -130,12 +130,12 @@ def _share(fault: Delay | Abort, metadata: Metadata, header: str) -> FractionalP
     # A33: a header may lower the configured percentage and never raise it.
     if by_header is None or not 0 <= by_header < fault.share.numerator:
         return fault.share
-    return replace(fault.share, numerator=by_header)
+    return structs.replace(fault.share, numerator=by_header)
 
 
 def _with_actual_share(fault: F | None, metadata: Metadata, header: str) -> F | None:
     """Return the fault with the share that applies to this RPC."""
-    return replace(fault, share=_share(fault, metadata, header)) if fault is not None else None
+    return structs.replace(fault, share=_share(fault, metadata, header)) if fault is not None else None
 
 
 def _describe(injection: FaultInjection) -> str:

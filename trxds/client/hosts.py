@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import trio
+from msgspec import Struct
 
 from trxds.core.connectivity import Connectivity
 from trxds.core.status import OK, RpcError
@@ -51,8 +52,7 @@ class Host:
     aggregate: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterInUse:
+class ClusterInUse(Struct, frozen=True):
     """A cluster as the running policies have it: its endpoints, its picker, and the pool with its security.
 
     `overrides` says that the picker can be told a host (`Override.pinned`). `source` is the same object until the

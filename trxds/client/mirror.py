@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 import trio
+from msgspec import Struct
 
 from trxds.core.lifetime import Hold
 from trxds.core.status import RpcError, Status, StatusCode, unavailable
@@ -60,8 +60,7 @@ class MirrorPlane:
         return self.current
 
 
-@dataclass(frozen=True, slots=True)
-class MirrorChannel:
+class MirrorChannel(Struct, frozen=True):
     """The channel as copies with one `:authority` see it."""
 
     authority: str

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 import trio
+from msgspec import Struct
 
 from trxds.core.metadata import Metadata
 from trxds.core.observe import CallMirrored
@@ -177,8 +178,7 @@ class Mirrors:
         return f"<Mirrors {plural(self.under_way, 'copy', 'copies')}, {plural(self.bytes_held, 'byte')}>"
 
 
-@dataclass(frozen=True, slots=True)
-class RouteMirrors:
+class RouteMirrors(Struct, frozen=True):
     """The copies of one route's calls."""
 
     policies: MirrorPolicies

@@ -8,10 +8,10 @@ the pick goes down the cluster's pickers to override_host, which takes the host 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import trio
+from msgspec import structs
 
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.connectivity import Connectivity
@@ -99,7 +99,7 @@ class PinnedChannel:
     def current(self) -> DataPlane | None:
         """Return the data plane in force, with this picker."""
         current = self._channel.data_plane.current
-        return None if current is None else replace(current, picker=self)
+        return None if current is None else structs.replace(current, picker=self)
 
     async def wait_for_change(self, plane: DataPlane) -> DataPlane:
         """Wait for news of the host, or of the configuration; return the data plane then."""
@@ -110,7 +110,7 @@ class PinnedChannel:
         elif live.current is not None:
             with trio.move_on_after(_LOOK_AGAIN):
                 await live.wait_for_change(live.current)
-        return replace(await live.wait_for_change(None), picker=self)
+        return structs.replace(await live.wait_for_change(None), picker=self)
 
     def pick(self, call: PickArgs) -> PickResult:
         """Give the call its host; connect it if it is IDLE."""

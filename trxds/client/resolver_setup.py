@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from msgspec import Struct, field
 
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.lb.circuit_breakers import CircuitBreakers
@@ -52,8 +53,7 @@ class ResolverInterface(Protocol):
 Policies: TypeAlias = Mapping[str, PolicyType]  # a user's own, by name
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelServiceConfig:
+class ChannelServiceConfig(Struct, frozen=True):
     """The parts of a service config that are the channel's and not a method's.
 
     `throttling` is that of retries (A6). `health_check_service` is the name to ask hosts for, None to ask none (A17).
@@ -65,8 +65,7 @@ class ChannelServiceConfig:
     max_connections: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class ResolverSetup:
+class ResolverSetup(Struct, frozen=True):
     """`ResolverSetup` has the resolver of a target and its settings; `make_resolver` makes one, for one run.
 
     `root_policy` is the policy at the top of the tree, and `to_update` converts a resolver's result for it. `authority`

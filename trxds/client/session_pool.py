@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import trio
+from msgspec import Struct
 
 from trxds.core.status import RpcError, Status, StatusCode, TrxdsInternalError
 from trxds.session_affinity.session import SessionCookies
@@ -27,8 +28,7 @@ from .session_registry import SessionRegistry
 MAX_USER_SIZE = 1024  # characters or bytes of a user's key: the pool keeps it, and it may come from outside
 
 
-@dataclass(frozen=True, slots=True)
-class PoolOptions:
+class PoolOptions(Struct, frozen=True):
     """The options of `Channel.sessions`; `idle` is in seconds, infinite for never."""
 
     max: int

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import trio
+from msgspec import Struct
 
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.fair_share import fair_shares
@@ -60,8 +60,7 @@ def _priorities(entries: object, cluster: str) -> Iterator[list[tuple[int, Seque
 # -- the sessions above it
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
+class _Seen(Struct, frozen=True):
     calls: int
     since: float  # when the session was first seen with so many calls, and none open
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, TypeAlias
 
 import trio
+from msgspec import structs
 
 from trxds.core.determinism import new_random
 from trxds.core.event_loop import check_in_trio
@@ -180,7 +180,7 @@ def xds_setup(
     first_wait = FirstConfiguration()
 
     def make_resolver(handler: ResolverResultHandler) -> XdsResolver:
-        handler = replace(handler, limits=limits)
+        handler = structs.replace(handler, limits=limits)
         first_wait.resolver = XdsResolver(client, network.resolve, names.listener, authority, handler, new_random())
         return first_wait.resolver
 
@@ -268,7 +268,7 @@ def with_cache_dir(settings: Bootstrap, cache_dir: str | os.PathLike[str] | None
     if not os.fspath(cache_dir) or "\0" in os.fspath(cache_dir):
         raise ValueError(f"cache_dir is {os.fspath(cache_dir)!r}; write the path of a directory, or leave it out")
     # Absolute, because the program may change its working directory before the cache is written.
-    return replace(settings, cache=replace(settings.cache, directory=os.path.abspath(cache_dir)))
+    return structs.replace(settings, cache=structs.replace(settings.cache, directory=os.path.abspath(cache_dir)))
 
 
 def cache_location(settings: Bootstrap, target: str) -> CacheLocation | None:

@@ -6,11 +6,11 @@ Only rare events are counted, or those that are noted anyway, so that a successf
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Calls:
+class Calls(Struct, frozen=True):
     """The numbers of calls, and the start of the last in seconds on Trio's clock; open calls are only `started`."""
 
     started: int = 0

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 import trio
+from msgspec import Struct
 
 from .determinism import wall_clock
 
@@ -21,8 +21,7 @@ TimeOfDay: TypeAlias = Callable[[float], str]
 """A function from a time on Trio's clock to the time of day in ISO form, to the second."""
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
+class Clock(Struct, frozen=True):
     """A `Clock` knows the time of day at 0 on Trio's clock: `epoch`, in seconds since 1970."""
 
     epoch: float

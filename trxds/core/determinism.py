@@ -9,12 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
 from random import Random
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Sources:
+
+class Sources(Struct, frozen=True):
     """The sources of one program: `new_random` makes generators, and the clocks return seconds.
 
     `epoch` counts from 1970; `step_clock` measures how long a step takes, from any beginning.

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 T = TypeVar("T")
 
@@ -22,8 +23,7 @@ _MAX_INTEGER = 2**32
 _MAX_NUMBER = sys.float_info.max
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """A problem of a document; `steps` lead from the top to its place: names of members, and indexes of items."""
 
     path: str

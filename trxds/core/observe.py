@@ -15,6 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from msgspec import Struct
+
 from .metadata import EMPTY, Metadata, Value
 from .status import Status
 
@@ -36,8 +38,7 @@ class CallStarted:
     metadata: Metadata = EMPTY
 
 
-@dataclass(frozen=True, slots=True)
-class Pick:
+class Pick(Struct, frozen=True):
     """A host was picked. `cluster` is the route's, `backend` the host's own: a leaf, if the route's is an aggregate.
 
     `address` is the host's; `delayed`: an earlier pick of this attempt had to wait. `authority` is the RPC's, if it is
@@ -51,8 +52,7 @@ class Pick:
     authority: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(Struct, frozen=True):
     """A host's own cluster, never an aggregate, and its locality as A78 writes it; empty where unknown."""
 
     backend: str = ""
@@ -62,8 +62,7 @@ class Location:
 NOWHERE = Location()
 
 
-@dataclass(frozen=True, slots=True)
-class SessionPick:
+class SessionPick(Struct, frozen=True):
     """The result of a pick with a session cookie (A55): `hit` of its host, `wait` for it, or `fallback`.
 
     A fallback is a pick without the cookie, and `reason` says why: `no_cookie`, or the rule that the cookie's host did
@@ -75,8 +74,7 @@ class SessionPick:
     wanted: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SessionHostChanged:
+class SessionHostChanged(Struct, frozen=True):
     """A response began, and its host is new to the session; `before` is the session's last host, `reason` why it moved.
 
     An empty `before`: the host is the session's first.
@@ -88,8 +86,7 @@ class SessionHostChanged:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionChanged:
+class SessionChanged(Struct, frozen=True):
     """A session has its first host (`pinned`), has `moved`, or its host is `draining` or lost (`host_lost`).
 
     `session` is its number in the channel, `cookie` the name of the cookie that names `address` in `cluster`. `before`
@@ -107,8 +104,7 @@ class SessionChanged:
     change: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class XdsRequest:
+class XdsRequest(Struct, frozen=True):
     """A request to a control plane. `answers`: it is a NACK, if it has an `error`, or an ACK; else a new subscription.
 
     `names` are all subscribed names; in delta the newly subscribed ones, and `removed` the unsubscribed.
@@ -124,8 +120,7 @@ class XdsRequest:
     answers: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class XdsResponse:
+class XdsResponse(Struct, frozen=True):
     """A response of a control plane. `valid` and `invalid` are names of its resources, including unchanged ones.
 
     `type` is as in `envoy.config.cluster.v3.Cluster`. A resource whose name cannot be parsed is `invalid` with an empty
@@ -141,8 +136,7 @@ class XdsResponse:
     errors: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class XdsResource:
+class XdsResource(Struct, frozen=True):
     """The new state of a resource. `state` is a cache state of A78 and A88, or empty: the resource is not watched.
 
     "stale" is the state of one from the cache on disk, until a server answers. `cached`: an older version is in use.
@@ -157,8 +151,7 @@ class XdsResource:
     version: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class WrrUpdate:
+class WrrUpdate(Struct, frozen=True):
     """An update of weighted_round_robin's weights (A58): those in use, 0 for an endpoint without one."""
 
     policy: str
@@ -168,8 +161,7 @@ class WrrUpdate:
     fell_back: bool
 
 
-@dataclass(frozen=True, slots=True)
-class OutlierEvent:
+class OutlierEvent(Struct, frozen=True):
     """Outlier detection found an endpoint (A50): `method` as in A91; `unenforced` is why it is not ejected, if so.
 
     `backend` is the endpoint's own cluster, never an aggregate.
@@ -182,8 +174,7 @@ class OutlierEvent:
     backend: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CallMirrored:
+class CallMirrored(Struct, frozen=True):
     """A copy of a call to the cluster of a mirror policy is over, or was not made.
 
     `result` is `completed`, with the `status` that came back, or why it was not: `too_many`, `too_large`, `no_cluster`,

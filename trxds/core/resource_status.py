@@ -7,13 +7,14 @@ failures can be counted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from msgspec import Struct
 
 from .status import Status, unavailable
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceStatus:
+class ResourceStatus(Struct, frozen=True):
     """The state of one resource. `kind` is "LDS", "RDS", "CDS" or "EDS"; `where` is empty if no server was asked."""
 
     kind: str

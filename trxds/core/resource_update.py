@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from trxds.core.resource_status import ResourceStatus
 from trxds.core.status import Status
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceUpdate:
+class ResourceUpdate(Struct, frozen=True):
     """The latest state of a resource; either `value` or `error` is set.
 
     `value` is the last valid one. It may be used while `ambient` describes a present error: the last update was

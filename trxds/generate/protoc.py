@@ -10,12 +10,12 @@ import ast
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from msgspec import Struct
 
 from .names import module_of, path_of
 from .rewrite import export_all_types, make_imports_relative
@@ -26,8 +26,7 @@ class GenerateError(Exception):
     """The generation failed, and no file was written; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Generated:
+class Generated(Struct, frozen=True):
     """The files that were written, and those of protoc's that were left out because no type checker could read them."""
 
     written: tuple[Path, ...]

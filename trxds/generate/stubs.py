@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, MethodDescriptorProto, ServiceDescriptorProto
+from msgspec import Struct
 
 from .comments import METHOD, SERVICE, comments_of, docstring, with_deprecation
 from .imports import Imports
@@ -22,8 +22,7 @@ KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """Options of the generator: `relative` imports between files of one run, stubs for threads too, and servicers."""
 
     relative: bool = False

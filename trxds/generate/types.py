@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
+from msgspec import Struct
 
 from .names import are_identifiers, module_of
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """The place of one message in Python. `typed`: a type checker can know the class."""
 
     proto: str

@@ -8,12 +8,13 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from ipaddress import ip_address
 from typing import Any
 
 import click
 import trio
+from msgspec import Struct
 
 import trxds
 from trxds.client.call_protocol import CallProtocol
@@ -73,8 +74,7 @@ ELSEWHERE = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
+class Server(Struct, frozen=True):
     """The target of the server, and the options of its channel."""
 
     target: str

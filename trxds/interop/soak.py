@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
 
 import trio
+from msgspec import Struct
 
 from trxds.client.channel import Channel
 from trxds.core.status import RpcError
@@ -18,8 +18,7 @@ from .protos import SimpleRequest
 OpenChannel = Callable[[], AbstractAsyncContextManager[Channel]]
 
 
-@dataclass(frozen=True, slots=True)
-class Soak:
+class Soak(Struct, frozen=True):
     """The values of the `--soak_*` flags; times are seconds, sizes are bytes."""
 
     iterations: int

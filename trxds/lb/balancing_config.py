@@ -8,10 +8,11 @@ TypedStruct (A52).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from trxds.core.json_reader import JsonNode, Problem
 from trxds.core.metadata import is_key
@@ -45,8 +46,7 @@ _DEPRECATED: Mapping[str, LbPolicyConfig] = MappingProxyType({"pick_first": Pick
 _MAX_DEPTH = 16
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(Struct, frozen=True):
     """The parsers of the user's own policies, by name, and the features that are on."""
 
     policies: Policies

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import ClassVar, TypeAlias, assert_never
 
+from msgspec import structs
+
 from trxds.core.connectivity import Connectivity
 from trxds.core.plural import plural
 from trxds.core.status import Status
@@ -79,7 +81,7 @@ class Cds:
             plan = build_cluster(cluster, self._names)
         if self._last_update is not None and plan.config == self._last_update[1].config:
             # Only endpoints have changed. With the same object no level below has to compare its configuration.
-            plan = replace(plan, config=self._last_update[1].config)
+            plan = structs.replace(plan, config=self._last_update[1].config)
         self._last_update = cluster, plan
         return plan
 

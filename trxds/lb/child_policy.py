@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import trio
+from msgspec import Struct
 
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.connectivity import Connectivity
@@ -23,8 +23,7 @@ from .policy import CHILD_RETENTION, Decision, LbConfig, PolicyState
 _MIN_CHILDREN_TO_COMPARE = 8  # fewer are visited sooner than they are copied and compared
 
 
-@dataclass(frozen=True, slots=True)
-class Configure:
+class Configure(Struct, frozen=True):
     """A message from the parent: the configuration and endpoints to use from now on."""
 
     config: LbConfig | None

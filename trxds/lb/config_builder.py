@@ -10,11 +10,13 @@ localities and not their rank: a locality that moves to another priority takes i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain, count
 from operator import attrgetter
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from trxds.core.resource_status import ResourceStatus
 from trxds.resolver.snapshot import AggregateConfig, ClusterConfig, ClusterEntries, ClusterEntry
@@ -48,8 +50,7 @@ _WEIGHTED_POLICIES = (PickFirst, RingHash, CustomPolicy)
 _hostname = attrgetter("hostname")  # without a frame of Python for each of ten thousand endpoints
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
+class Update(Struct, frozen=True):
     """A policy's configuration and the endpoints for it (above the clusters, the clusters' entries)."""
 
     config: LbPolicyConfig

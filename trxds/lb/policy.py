@@ -14,6 +14,8 @@ from random import Random
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
+from msgspec import Struct
+
 from trxds.core.connectivity import Connectivity
 from trxds.core.observers import Observers
 
@@ -77,8 +79,7 @@ class PolicyInputs:
     news: frozenset[str] = EMPTY_SET
 
 
-@dataclass(frozen=True, slots=True)
-class SubtreeSettings:
+class SubtreeSettings(Struct, frozen=True):
     """What the policies of a cluster say of the subtree below them.
 
     `security` says how its hosts are reached (A29), and `proxies` by which way (A86); with others the children are

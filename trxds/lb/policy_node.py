@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 from typing import Any
 
 import trio
+from msgspec import Struct, field, structs
 
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.connectivity import Connectivity
@@ -58,8 +58,7 @@ def _ignore(name: str) -> None:
     pass
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyContext:
+class PolicyContext(Struct, frozen=True):
     """The values that all nodes of one channel share.
 
     `re_resolve` is called with a DNS name whose addresses may be out of date. `request_re_resolution`, in a channel
@@ -323,7 +322,9 @@ class Node:
 
     def _run_child(self, child: Child) -> Awaitable[None]:
         # Hosts with other security are another pool, for the whole subtree below.
-        context = self._context if child.hosts is self._context.hosts else replace(self._context, hosts=child.hosts)
+        context = (
+            self._context if child.hosts is self._context.hosts else structs.replace(self._context, hosts=child.hosts)
+        )
         path, below = f"{self.path}/{self._label(child)}", (self._subtree.ejections_below, self._subtree.trackers_below)
         node = child.node = Node(path, child.policy, context, child.queue, child.post_report, *below)
         return node.run(child)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from trxds.core.connectivity import Connectivity
 
 from .interfaces import SubchannelInterface
 
 
-@dataclass(frozen=True, slots=True)
-class NodeSnapshot:
+class NodeSnapshot(Struct, frozen=True):
     """The state of one node at one moment.
 
     `says` is the policy's description of what it sees. `hosts` are the leased subchannels by address, `ejected` the

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from msgspec import Struct
 from opentelemetry.context import Context
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
@@ -20,8 +21,7 @@ Take: TypeAlias = Callable[[float, Labels, Context | None], None]
 Read: TypeAlias = Callable[[], Iterable[tuple[int, Labels]]]
 
 
-@dataclass(frozen=True, slots=True)
-class EnabledInstruments:
+class EnabledInstruments(Struct, frozen=True):
     """The instruments and optional labels that a telemetry records."""
 
     instruments: frozenset[Instrument]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from random import Random
 from typing import Any, Protocol
 
 import trio
+from msgspec import Struct
 
 from trxds.core.backoff import Backoff
 from trxds.core.conflating_queue import ConflatingQueue
@@ -25,8 +25,7 @@ from .target_uri import NonXdsTarget, ResolverTarget
 SENDER = "name"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TargetConfig:
+class TargetConfig(Struct, frozen=True, eq=False):
     """A service config as a target uses it, with its policy and the `filters` of all calls. Compared by identity."""
 
     config: ServiceConfig
@@ -34,8 +33,7 @@ class TargetConfig:
     filters: tuple[EffectiveFilter, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Resolution:
+class Resolution(Struct, frozen=True):
     """The endpoints of a target and the configuration for them; `note` says why there may be none."""
 
     endpoints: tuple[Endpoint, ...]

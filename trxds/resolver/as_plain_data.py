@@ -1,12 +1,14 @@
-"""Values as data for JSON: a dataclass becomes a mapping of its fields."""
+"""Values as data for JSON: a dataclass or a struct becomes a mapping of its fields."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any, get_args
+
+from msgspec import Struct
 
 from .pick_outcomes import Outcome
 
@@ -33,10 +35,16 @@ def as_plain_data(value: Any) -> Any:
             return {str(key): as_plain_data(each) for key, each in value.items()}
         case tuple() | list() | Set():
             return [as_plain_data(each) for each in value]
+        case Struct():
+            return _with_fields(value, value.__struct_fields__)
         case _ if is_dataclass(value) and not isinstance(value, type):
-            return _kind(value) | {each.name: as_plain_data(getattr(value, each.name)) for each in fields(value)}
+            return _with_fields(value, (each.name for each in fields(value)))
         case _:
             return str(value)
+
+
+def _with_fields(value: Any, names: Iterable[str]) -> dict[str, Any]:
+    return _kind(value) | {name: as_plain_data(getattr(value, name)) for name in names}
 
 
 def _kind(value: Any) -> dict[str, Any]:

@@ -7,9 +7,10 @@ complete configuration, an error, or the names that are still missing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeAlias, assert_never
+
+from msgspec import Struct, structs
 
 from trxds.core.resource_status import ResourceStatus, resource_error
 from trxds.core.resource_update import ResourceUpdate
@@ -32,8 +33,7 @@ Known: TypeAlias = Mapping[Key, ResourceUpdate]
 NOTHING: Mapping[str, ClusterResult] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Assembly:
+class Assembly(Struct, frozen=True):
     """The result of a walk: `visited` are the resources to watch from now on; `awaited` have not come yet.
 
     `mirrors` are the clusters that get copies of calls and are needed for nothing else.
@@ -81,8 +81,7 @@ def assemble(
     return Assembly(outcome, frozenset(walk.visited), tuple(walk.missing), frozenset(optional))
 
 
-@dataclass(frozen=True, slots=True)
-class _Routing:
+class _Routing(Struct, frozen=True):
     """A listener with the virtual host of the target; `standing` is the status of the resource that has the routes."""
 
     listener: Listener
@@ -265,4 +264,4 @@ def _cluster_error(standing: ResourceStatus, reason: str) -> ClusterError:
 
 def _with_policy(leaf: ClusterConfig, imposed: LbPolicyConfig | None) -> ClusterConfig:
     # Before A75 the aggregate's policy balanced its leaves; the context says whether it still does.
-    return leaf if imposed is None else replace(leaf, cluster=replace(leaf.cluster, lb_policy=imposed))
+    return leaf if imposed is None else structs.replace(leaf, cluster=structs.replace(leaf.cluster, lb_policy=imposed))

@@ -8,9 +8,10 @@ missing. A cluster that serves no RPC has nothing to lose, so it need not wait f
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import chain
 from typing import assert_never
+
+from msgspec import structs
 
 from .snapshot import AggregateConfig, ClusterConfig, ClusterError, ClusterResult, can_serve
 
@@ -33,7 +34,7 @@ def with_present_errors(cluster: ClusterResult, present: Mapping[str, ClusterRes
         return now
     # Its hosts are DRAINING, and sessions use them. Only the reason why there are no others has changed.
     reason = now.status.message if isinstance(now, ClusterError) else now.note
-    return replace(cluster, note=reason) if reason and isinstance(cluster, ClusterConfig) else cluster
+    return structs.replace(cluster, note=reason) if reason and isinstance(cluster, ClusterConfig) else cluster
 
 
 def _name(cluster: ClusterResult) -> str:
@@ -55,7 +56,7 @@ def _has_endpoints(cluster: ClusterResult) -> bool:
 
 def _without_old_errors(aggregate: AggregateConfig, present: Mapping[str, ClusterResult]) -> AggregateConfig:
     errors = [error for name in aggregate.skipped_clusters if isinstance(error := present.get(name), ClusterError)]
-    return replace(
+    return structs.replace(
         aggregate,
         skipped_clusters=tuple(error.name for error in errors),
         note="; ".join(error.status.message for error in errors),

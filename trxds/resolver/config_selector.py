@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Protocol, TypeAlias
 
+from msgspec import Struct
+
 from trxds.core.metadata import Metadata
 from trxds.core.random_copies import RandomCopies
 from trxds.core.status import Status
@@ -22,8 +24,7 @@ from .routes import BoundCluster, BoundRoute, BoundRoutes
 _MAX_CACHED_PATHS = 1024  # programs call few paths
 
 
-@dataclass(slots=True)  # not frozen: each RPC makes one, and a frozen one costs more than twice as much
-class Selection:
+class Selection(Struct, frozen=True):
     """The route and cluster of an RPC before its filters run; it is never changed.
 
     `hash` is None unless a hash policy yields one (A42).
@@ -35,8 +36,7 @@ class Selection:
     hash: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RouteError:
+class RouteError(Struct, frozen=True):
     """The status of an RPC without a route. If it is `retryable`, RPCs that wait for ready wait for other routes."""
 
     status: Status
@@ -121,8 +121,7 @@ def _accepts(match: RouteMatch, metadata: Metadata, values: dict[str, str | None
     return match.fraction is None or random.randrange(MILLION) < match.fraction
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorSelector:
+class ErrorSelector(Struct, frozen=True):
     """The selector while the listener or the routes are in error.
 
     `current_error` returns the error of the moment: `error` may be over by now while the next configuration is

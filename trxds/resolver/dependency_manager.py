@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from collections import ChainMap
 from collections.abc import Hashable, Mapping
-from dataclasses import replace
 from typing import Any, Protocol
+
+from msgspec import structs
 
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.resource_update import ResourceUpdate
@@ -118,7 +119,9 @@ class DependencyManager:
 
     def _newest_with_present_errors(self) -> XdsConfig | ConfigError | None:
         newest = self.newest
-        return replace(newest, clusters=self._with_present_errors(newest.clusters)) if newest is not None else None
+        return (
+            structs.replace(newest, clusters=self._with_present_errors(newest.clusters)) if newest is not None else None
+        )
 
     def _with_held(self, config: XdsConfig | ConfigError) -> XdsConfig | ConfigError:
         """Return the configuration with all held clusters.
@@ -130,7 +133,7 @@ class DependencyManager:
             return config
         assert self.newest is not None  # only a cluster of a configuration is ever held
         kept = {name: self.newest.clusters[name] for name in incomplete}
-        return replace(config, clusters={**config.clusters, **self._with_present_errors(kept)})
+        return structs.replace(config, clusters={**config.clusters, **self._with_present_errors(kept)})
 
     def _with_present_errors(self, clusters: Mapping[str, ClusterResult]) -> Mapping[str, ClusterResult]:
         if not any(map(may_fail_rpcs, clusters.values())):

@@ -7,8 +7,9 @@ override of another type of filter is ignored.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from trxds.resources.filter_config import FilterConfig
 from trxds.resources.filters import HttpFilter, RouterConfig
@@ -23,8 +24,7 @@ FilterChain: TypeAlias = Any
 MakeChain: TypeAlias = Callable[[tuple[FilterConfig, ...]], FilterChain]
 
 
-@dataclass(frozen=True, slots=True)
-class EffectiveFilter:
+class EffectiveFilter(Struct, frozen=True):
     """A filter as one route has it; `scope` is the source of its configuration."""
 
     name: str
@@ -35,8 +35,7 @@ class EffectiveFilter:
         return f"{self.name} (from the {self.scope}): {self.config}"
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterSelection(FilterConfig):
+class ClusterSelection(FilterConfig, frozen=True):
     """The internal filter before the router, which holds the cluster and releases the route table (A60)."""
 
     def __str__(self) -> str:

@@ -8,9 +8,10 @@ differ in exact header values have an index of their own. Other conditions are t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from heapq import merge
 from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 from trxds.resources.matchers import PathMatch, Pattern, Prefix, fold
 from trxds.resources.route_match import RouteMatch
@@ -54,8 +55,7 @@ class _Texts(Generic[Text]):
         return bool(self._exact or self._prefixes)
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
+class Candidates(Struct, frozen=True):
     """The routes whose path matches, in order, up to the first without another condition. Paths may share them."""
 
     positions: tuple[int, ...]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from trxds.core.metadata import Metadata
 from trxds.core.plural import plural
@@ -11,8 +12,7 @@ from trxds.resources.matchers import HeaderMatch, describe_matcher, header_value
 from trxds.resources.route_match import RouteMatch
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     matches: bool
     reason: str
 

@@ -6,8 +6,9 @@ the server that it waits for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from trxds.core.json_reader import JsonNode
 from trxds.core.status import StatusCode
@@ -22,8 +23,7 @@ MAX_ATTEMPTS = 5
 _CODES = {code.name: code for code in StatusCode}
 
 
-@dataclass(frozen=True, slots=True)
-class HedgingPolicy:
+class HedgingPolicy(Struct, frozen=True):
     """A policy to send up to `max_attempts` of a call, one each `delay` seconds, and take the first response (A6).
 
     A status in `non_fatal` leaves the other attempts running and sends the next at once; any other ends the call. An
@@ -36,8 +36,7 @@ class HedgingPolicy:
     attempt_timeout: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MethodConfig:
+class MethodConfig(Struct, frozen=True):
     """The configuration of a method. `timeout` is in seconds and sizes are in bytes; None is unset.
 
     A caller's value goes before `wait_for_ready`; of two timeouts or sizes the smaller counts. `mirrors` copy

@@ -7,7 +7,8 @@ override is only found when the two are combined, and is ignored then.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from trxds.resources.filter_config import FilterConfig
 from trxds.resources.filters import HttpFilter
@@ -25,8 +26,7 @@ def has_type_of(override: FilterConfig, http_filter: HttpFilter) -> bool:
     return type(override) is type(config) and override.config_type == config.config_type
 
 
-@dataclass(frozen=True, slots=True)
-class MisplacedOverride:
+class MisplacedOverride(Struct, frozen=True):
     """One key with an override of the wrong type, and the places that have it; the types are message names."""
 
     key: str

@@ -7,10 +7,10 @@ so that a replaced fleet is found (A61's policies do not request that themselves
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import trio
+from msgspec import Struct
 
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.resource_update import ResourceUpdate
@@ -25,8 +25,7 @@ from .service_config_selector import MethodSelector
 _NOWHERE = LocalityId()
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedAddress:
+class ResolvedAddress(Struct, frozen=True):
     """The endpoints of a target, and the policy for them; `note` says why there may be none."""
 
     locality: Locality

@@ -8,13 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from trxds.core.connectivity import Connectivity
 from trxds.core.policy_names import short_policy_name
 from trxds.core.status import Status
 
 
-@dataclass(frozen=True, slots=True)
-class PickedSubchannel:
+class PickedSubchannel(Struct, frozen=True):
     """The RPC is sent to this host.
 
     `security` says what TLS verifies it by, and is empty without TLS. An `authority`, if any, is the host's own, in
@@ -35,8 +36,7 @@ class PickedSubchannel:
         return f"goes to {self.address} ({state}){security}{rewritten}"
 
 
-@dataclass(frozen=True, slots=True)
-class PickQueued:
+class PickQueued(Struct, frozen=True):
     """The RPC waits until the tree changes; `address` is set if it waits for one host."""
 
     what_for: str
@@ -46,8 +46,7 @@ class PickQueued:
         return f"waits for {self.what_for}"
 
 
-@dataclass(frozen=True, slots=True)
-class PickFailed:
+class PickFailed(Struct, frozen=True):
     """The RPC fails, unless it waits for ready."""
 
     status: Status
@@ -56,8 +55,7 @@ class PickFailed:
         return f"fails, unless it waits for ready: {self.status}"
 
 
-@dataclass(frozen=True, slots=True)
-class PickDropped:
+class PickDropped(Struct, frozen=True):
     """The RPC fails, even if it waits for ready."""
 
     status: Status
@@ -66,8 +64,7 @@ class PickDropped:
         return f"fails: {self.status}"
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(Struct, frozen=True):
     """The outcome is unknown, because a policy does not explain itself."""
 
     policy: str
@@ -79,8 +76,7 @@ class Unknown:
 Outcome: TypeAlias = PickedSubchannel | PickQueued | PickFailed | PickDropped | Unknown
 
 
-@dataclass(frozen=True, slots=True)
-class FaultStep:
+class FaultStep(Struct, frozen=True):
     """The effect of a fault filter on the RPC (A33): `odds` describe all RPCs with this metadata, the rest this draw.
 
     `delay` is in seconds; with a `status` the RPC ends there, after the delay.
@@ -95,8 +91,7 @@ class FaultStep:
         return f"fault: {self.verdict} ({self.odds})"
 
 
-@dataclass(frozen=True, slots=True)
-class SessionStep:
+class SessionStep(Struct, frozen=True):
     """The session that a filter reads from the RPC, and its effect (A55, A60).
 
     `carrier` names the cookie or header. `addresses` and `cluster` are its content, if it can be read and applies;
@@ -134,8 +129,7 @@ FilterDecision: TypeAlias = FaultStep | SessionStep | FilterStep
 """The decision of an HTTP filter, in an explanation."""
 
 
-@dataclass(frozen=True, slots=True)
-class TraceStep:
+class TraceStep(Struct, frozen=True):
     """One policy's decision: what it saw, what it chose, and why.
 
     `path` is the policy's path in the tree. `outcome` is set at the last policy of the RPC's way.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from .config_log import ConfigLog
 from .config_selector import Selector
@@ -34,8 +35,7 @@ def _ignore(config: ServiceConfig) -> None:
     """Apply nothing: a control plane has no service config."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResolverResultHandler:
+class ResolverResultHandler(Struct, frozen=True):
     """The receiver of a resolver's results. `configure` gets what was resolved, with a generation number.
 
     `apply_config` gets each service config that takes the place of one.

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
+from msgspec import Struct
+
 from trxds.core.metadata import Metadata
 from trxds.core.status import Status
 
@@ -33,8 +35,7 @@ from .routes import BoundCluster, BoundRoute, BoundRoutes
 MAX_SHOWN = 20  # skipped routes in `str`
 
 
-@dataclass(frozen=True, slots=True)
-class SkippedRoute:
+class SkippedRoute(Struct, frozen=True):
     """A route that does not match; `number` counts from 0 in its virtual host."""
 
     number: int
@@ -44,8 +45,7 @@ class SkippedRoute:
         return f"route {self.number} does not match: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True)
-class WeightedChoice:
+class WeightedChoice(Struct, frozen=True):
     """A random choice among weighted clusters: `number` is the draw, below the sum of the weights."""
 
     weights: tuple[tuple[str, int], ...]
@@ -56,8 +56,7 @@ class WeightedChoice:
         return f"drew {self.number} of {sum(weight for _, weight in self.weights)} ({shares})"
 
 
-@dataclass(frozen=True, slots=True)
-class MatchedRoute:
+class MatchedRoute(Struct, frozen=True):
     """The route that matches, and its effect on the RPC.
 
     `draw` is None if the route has one cluster. `entry` is the position among the route's clusters, since one may be

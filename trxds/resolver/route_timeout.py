@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from trxds.resources.route_action import RouteAction
 
 LEGACY_DEFAULT_TIMEOUT = 15.0
 
 
-@dataclass(frozen=True, slots=True)
-class RouteTimeout:
+class RouteTimeout(Struct, frozen=True):
     """A limit in seconds, `inf` for none; `source` names the field that sets it."""
 
     seconds: float

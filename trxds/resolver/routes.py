@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from random import Random
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from trxds.core.lifetime import Lifetime
 from trxds.core.resource_status import ResourceStatus, error_with_note
@@ -32,16 +34,14 @@ FindCluster: TypeAlias = Callable[[str], Lifetime | None]
 BindMirrors: TypeAlias = Callable[[MirrorPolicies, FindCluster], RouteMirrors]
 
 
-@dataclass(frozen=True, slots=True)
-class BoundCluster:
+class BoundCluster(Struct, frozen=True):
     """A cluster of a route, with the filters as they are configured for it."""
 
     name: str
     filters: FilterChain
 
 
-@dataclass(frozen=True, slots=True)
-class BoundRoute:
+class BoundRoute(Struct, frozen=True):
     """A route prepared for RPCs; `clusters` is empty if gRPC does not know its action.
 
     `limit` is the time that an RPC may take from its start, in seconds, `inf` for no limit (A31). `config` has what

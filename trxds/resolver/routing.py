@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from random import Random
+
+from msgspec import Struct
 
 from trxds.core.resource_status import ResourceStatus
 from trxds.core.status import Status
@@ -20,8 +21,7 @@ from .snapshot import ConfigError, XdsConfig
 _log = logging.getLogger("trxds.resolver")
 
 
-@dataclass(frozen=True, slots=True)
-class Routing:
+class Routing(Struct, frozen=True):
     """One version of the routes. It holds their clusters until it is released (A31, A60)."""
 
     config: XdsConfig | ConfigError
@@ -55,8 +55,7 @@ class Routing:
             self.selector.table.lifetime.initial_hold.release()
 
 
-@dataclass(frozen=True, slots=True)
-class RoutingFactory:
+class RoutingFactory(Struct, frozen=True):
     """The maker of one channel's routings. `error` returns the reason why there are no routes, while there are none."""
 
     make_chain: MakeChain

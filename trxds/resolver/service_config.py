@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+
+from msgspec import Struct, field
 
 from trxds.core.json_parse import parse_json
 from trxds.core.json_reader import JsonNode, Problem, kind_of
@@ -28,8 +29,7 @@ _DEFAULT = ("", "")
 _MAX_TOKENS = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class RetryThrottling:
+class RetryThrottling(Struct, frozen=True):
     """The retry throttle (A6): a failure takes one of `max_tokens`, and each success returns `ratio` of one.
 
     With half of the tokens or fewer, nothing is retried or hedged.
@@ -39,8 +39,7 @@ class RetryThrottling:
     ratio: float
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceConfig:
+class ServiceConfig(Struct, frozen=True):
     """A service config. `lb_policy` is whatever `read_lb_policy` returned, and None if the config names no policy.
 
     `health_check_service` is the name to ask hosts for (A17), and None if they are not asked. `affinity` is None if

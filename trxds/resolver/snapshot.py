@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeAlias, assert_never
+
+from msgspec import Struct
 
 from trxds.core.resource_status import ResourceStatus
 from trxds.core.status import Status
@@ -14,8 +15,7 @@ from trxds.resources.listener import Listener
 from trxds.resources.route import VirtualHost
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterConfig:
+class ClusterConfig(Struct, frozen=True):
     """A cluster with its endpoints. If EDS or DNS failed, `endpoints` is None and `note` has the reason.
 
     The statuses of the two resources are for messages about their content.
@@ -28,16 +28,14 @@ class ClusterConfig:
     endpoints_standing: ResourceStatus | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterError:
+class ClusterError(Struct, frozen=True):
     """A cluster without a usable resource: absent, rejected, in error, or an aggregate without leaves."""
 
     name: str
     status: Status
 
 
-@dataclass(frozen=True, slots=True)
-class AggregateConfig:
+class AggregateConfig(Struct, frozen=True):
     """A flattened aggregate: clusters with endpoints, the most preferred first; there is at least one.
 
     `skipped_clusters` are those in error, and `note` has the reasons (A74).
@@ -74,8 +72,7 @@ def _serves(locality: Locality) -> bool:
     return any(endpoint.health is not HealthStatus.DRAINING for endpoint in locality.endpoints)
 
 
-@dataclass(frozen=True, slots=True)
-class XdsConfig:
+class XdsConfig(Struct, frozen=True):
     """The listener, the virtual host of the target, and every cluster that is routed to, held, or part of such a one.
 
     `routes_standing` is the status of the resource that has the virtual host.
@@ -87,16 +84,14 @@ class XdsConfig:
     routes_standing: ResourceStatus | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigError:
+class ConfigError(Struct, frozen=True):
     """A configuration without routes: LDS or RDS is in error. Clusters that are still held stay in it."""
 
     status: Status
     clusters: Mapping[str, ClusterResult]
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterEntry:
+class ClusterEntry(Struct, frozen=True):
     """The input of one cluster's policies: everything that its resources say.
 
     `deleted` means that no route names it and it cannot serve, so RPCs that it would fail are dropped (A31).
@@ -110,8 +105,7 @@ class ClusterEntry:
         return self.cluster is cluster and self.deleted is deleted
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterEntries:
+class ClusterEntries(Struct, frozen=True):
     """The entries of several clusters by name; only a cluster's own policy reads its entry (A74)."""
 
     by_name: Mapping[str, ClusterEntry]
@@ -131,8 +125,7 @@ class ClusterEntries:
         return self.by_name[name]
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
+class Missing(Struct, frozen=True):
     """The names of resources that no server has answered yet; the configuration in force stays."""
 
     names: tuple[tuple[str, str], ...]  # (kind, resource name)

@@ -16,6 +16,8 @@ from ipaddress import IPv4Address, IPv6Address
 from types import MappingProxyType
 from urllib.parse import quote, unquote
 
+from msgspec import Struct
+
 from trxds.core.authority import is_authority
 
 DEFAULT_PORT = 443
@@ -27,8 +29,7 @@ _AUTHORITY = ":@!$&'()*+,;=[]"
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")  # RFC 3986; a scheme's case does not count, and the small one is its form
 
 
-@dataclass(frozen=True, slots=True)
-class NonXdsTarget:
+class NonXdsTarget(Struct, frozen=True):
     """A target with known `addresses`, or with a `name` to resolve, a "host:port".
 
     `authority` is the default `:authority`.

@@ -9,11 +9,11 @@ the hosts do. The policies decide what an entry means (A74).
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeAlias, assert_never
 
 import trio
+from msgspec import Struct
 
 from trxds.core.conflating_queue import ConflatingQueue
 
@@ -25,15 +25,13 @@ from .routing import Routing, RoutingFactory
 from .snapshot import ClusterEntry, ClusterResult, ConfigError, XdsConfig, can_serve
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(Struct, frozen=True):
     """The state before the tree got a configuration: it is new, because the channel is, or because it was idle."""
 
     in_force: Routing | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Settling:
+class Settling(Struct, frozen=True):
     """The state while the tree decides on a generation. Until it answers, RPCs use the routes before it (A31)."""
 
     in_force: Routing | None
@@ -42,8 +40,7 @@ class Settling:
     routing: Routing
 
 
-@dataclass(frozen=True, slots=True)
-class Serving:
+class Serving(Struct, frozen=True):
     """The state in which routes and picker are in force together.
 
     `config` is the newest configuration, if the tree need not get it.

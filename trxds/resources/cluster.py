@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, structs
 
 from . import protos
 from .connection_scaling import parse_max_connections
@@ -28,8 +29,7 @@ DEFAULT_IDLE_TIMEOUT = 3600.0
 DEFAULT_MAX_REQUESTS = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class LoadReporting:
+class LoadReporting(Struct, frozen=True):
     """The load reports of a cluster: their server (A27), and the hosts' own metrics in them (A64, A85).
 
     `server` is the one that sent the cluster. `metrics` are names like `cpu_utilization`, `named_metrics.*`.
@@ -39,8 +39,7 @@ class LoadReporting:
     metrics: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
+class Cluster(Struct, frozen=True):
     """A parsed Cluster resource.
 
     `override_statuses` are the health states in which a cookie may still reach a host (A55). `idle_timeout` is how long
@@ -67,7 +66,7 @@ def parse_cluster(message: Any, context: ParseContext, problems: ValidationError
     found = parse_discovery(message, problems)
     lb_policy: LbPolicyConfig | None = WRR_LOCALITY
     if isinstance(found, Aggregate):
-        found = replace(found, lb_policy=_aggregate_lb_policy(message, context))
+        found = structs.replace(found, lb_policy=_aggregate_lb_policy(message, context))
     else:
         lb_policy = _lb_policy(message, context, problems)
     tls, http_connect = parse_transport_socket(message, context, problems)

@@ -6,8 +6,9 @@ Such a configuration is a TypedStruct, which any control plane can send, or a me
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec import Struct, structs
 
 from . import protos
 from .extension import Extension
@@ -22,8 +23,7 @@ ParseFilterSettings: TypeAlias = Callable[[Any], Any]
 MAX_SHOWN = 200  # characters of settings in an explanation
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CustomFilterConfig(FilterConfig):
+class CustomFilterConfig(FilterConfig, frozen=True, eq=False):
     """The configuration of a filter of the program's own; `name` is that of the filter.
 
     `settings` are the result of the program's parser. Those of an override stand beside `base`, the listener's.
@@ -38,7 +38,7 @@ class CustomFilterConfig(FilterConfig):
 
     def applied_to(self, base: FilterConfig) -> FilterConfig:
         """Return this override together with the listener's settings, which the program may merge."""
-        return replace(self, base=base.settings) if isinstance(base, CustomFilterConfig) else self
+        return structs.replace(self, base=base.settings) if isinstance(base, CustomFilterConfig) else self
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, CustomFilterConfig) or self._key != other._key:
@@ -64,8 +64,7 @@ class CustomFilterConfig(FilterConfig):
         return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
 
 
-@dataclass(frozen=True, slots=True)
-class CustomFilterParser:
+class CustomFilterParser(Struct, frozen=True):
     """The parser of one message of a filter: `parse` gets the fields of a TypedStruct, or a `message`.
 
     Without `parse` these are the settings.

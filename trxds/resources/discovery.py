@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from . import protos
 from .address import MAX_PORT
@@ -13,15 +14,13 @@ from .leaf_policy import LbPolicyConfig
 from .validation_errors import ValidationErrors
 
 
-@dataclass(frozen=True, slots=True)
-class Eds:
+class Eds(Struct, frozen=True):
     """A cluster whose endpoints come from the ClusterLoadAssignment of that name."""
 
     service_name: str
 
 
-@dataclass(frozen=True, slots=True)
-class LogicalDns:
+class LogicalDns(Struct, frozen=True):
     """A cluster with one endpoint, which has all addresses of the DNS name (A37)."""
 
     host: str
@@ -33,8 +32,7 @@ class LogicalDns:
         return f"{self.host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class Aggregate:
+class Aggregate(Struct, frozen=True):
     """A cluster of other clusters, the most preferred first; they may be aggregates too (A37).
 
     `lb_policy` is None if they use their own policies (A75). Only `Experiments.aggregate_lb_policy` sets it.

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from .address import check_address, parse_address
 from .cooperative_parse import Slices, TimeSlice
 from .experiments import Experiments
@@ -40,8 +42,7 @@ _WITH_DRAINING = {**_WITHOUT_DRAINING, 3: HealthStatus.DRAINING}
 _NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class LocalityId:
+class LocalityId(Struct, frozen=True, order=True):
     """The region, zone and sub-zone of endpoints; equal ids are one locality."""
 
     region: str = ""
@@ -70,8 +71,7 @@ class Endpoint:
     attributes: Mapping[str, Any] = field(default_factory=lambda: _NO_ATTRIBUTES, hash=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Locality:
+class Locality(Struct, frozen=True):
     """The endpoints of one locality; `weight` is its share of its priority's traffic.
 
     `proxy` is for those of its endpoints that have none of their own (A86).
@@ -83,16 +83,14 @@ class Locality:
     proxy: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DropOverload:
+class DropOverload(Struct, frozen=True):
     """The share of RPCs to drop for one category: `per_million` of them."""
 
     category: str
     per_million: int
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterLoadAssignment:
+class ClusterLoadAssignment(Struct, frozen=True):
     """The endpoints of one cluster. `priorities[0]` is the highest priority; each has at least one locality."""
 
     name: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 SLOW_START_VARIABLE = "TRXDS_EXPERIMENTAL_SLOW_START"
 HTTP_CONNECT_VARIABLE = "GRPC_EXPERIMENTAL_XDS_HTTP_CONNECT"
@@ -15,8 +16,7 @@ AUTHORITY_REWRITE_VARIABLE = "GRPC_EXPERIMENTAL_XDS_AUTHORITY_REWRITE"
 CONNECTION_SCALING_VARIABLE = "GRPC_EXPERIMENTAL_XDS_MAX_CONCURRENT_STREAMS_CONNECTION_SCALING"
 
 
-@dataclass(frozen=True, slots=True)
-class Experiments:
+class Experiments(Struct, frozen=True):
     """The features that are on. What is off is not read, so a wrong value there is no error."""
 
     slow_start: bool = False

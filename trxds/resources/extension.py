@@ -8,8 +8,9 @@ unsupported type.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from . import protos
 from .validation_errors import ValidationErrors
@@ -18,8 +19,7 @@ from .validation_errors import ValidationErrors
 _TYPED_STRUCTS = {"xds.type.v3.TypedStruct", "udpa.type.v1.TypedStruct"}
 
 
-@dataclass(frozen=True, slots=True)
-class Extension:
+class Extension(Struct, frozen=True):
     """An extension by `type_name`, without the URL's prefix. A TypedStruct of that type has `fields` and no `value`.
 
     `filter_name` is the name of the HTTP filter that it configures, if it does.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
+
+from msgspec import Struct
 
 from trxds.core.status import StatusCode, from_http
 
@@ -17,8 +18,7 @@ from .validation_errors import ValidationErrors
 _DENOMINATORS = {0: 100, 1: 10_000, 2: 1_000_000}
 
 
-@dataclass(frozen=True, slots=True)
-class FractionalPercent:
+class FractionalPercent(Struct, frozen=True):
     """A share of RPCs: `numerator` of `denominator`. Headers of an RPC use the same denominator, so it is kept."""
 
     numerator: int = 0
@@ -28,8 +28,7 @@ class FractionalPercent:
         return f"{100 * min(self.numerator, self.denominator) / self.denominator:g}%"
 
 
-@dataclass(frozen=True, slots=True)
-class Delay:
+class Delay(Struct, frozen=True):
     """A delay of `seconds` for that share of the RPCs; with `by_header` the RPC's header has the time."""
 
     seconds: float = 0.0
@@ -40,8 +39,7 @@ class Delay:
         return f"{self.share} wait {'as they ask' if self.by_header else f'{self.seconds:g} s'}"
 
 
-@dataclass(frozen=True, slots=True)
-class Abort:
+class Abort(Struct, frozen=True):
     """A failure with `code` for that share of the RPCs, none for OK; with `by_header` the RPC's header has the code."""
 
     code: StatusCode = StatusCode.OK
@@ -52,8 +50,7 @@ class Abort:
         return f"{self.share} fail {'as they ask' if self.by_header else f'with {self.code.name}'}"
 
 
-@dataclass(frozen=True, slots=True)
-class FaultConfig(FilterConfig):
+class FaultConfig(FilterConfig, frozen=True):
     """The configuration of the fault filter. At most `max_active` RPCs of a channel have a fault; None is no limit."""
 
     config_type: ClassVar[str] = "envoy.extensions.filters.http.fault.v3.HTTPFault"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from .extension import Extension
 
 
-@dataclass(frozen=True, slots=True)
-class FilterConfig:
+class FilterConfig(Struct, frozen=True):
     """The base class of filter configurations; the client finds the filter by this class.
 
     A configuration is a `config_type` in the listener and an `override_type` in routes; both are message names.
@@ -28,8 +28,7 @@ class FilterConfig:
         return self
 
 
-@dataclass(frozen=True, slots=True)
-class HttpFilterType:
+class HttpFilterType(Struct, frozen=True):
     """One type of filter; the registry has it under the names of its configuration messages.
 
     A parser returns None after it has noted a problem. A `terminal` filter has to end the chain, and no other may.

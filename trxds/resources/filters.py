@@ -7,9 +7,10 @@ client does not know or cannot run is an error, unless the control plane marks i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
+
+from msgspec import Struct, structs
 
 from . import protos
 from .experiments import Experiments
@@ -24,8 +25,7 @@ FILTER_CONFIG = "envoy.config.route.v3.FilterConfig"
 _UNSUPPORTED = "unsupported filter type; mark it is_optional, or give the channel a filter for it (http_filters)"
 
 
-@dataclass(frozen=True, slots=True)
-class HttpFilter:
+class HttpFilter(Struct, frozen=True):
     """One filter of the chain. A `disabled` filter runs only if an override configures it."""
 
     name: str
@@ -33,8 +33,7 @@ class HttpFilter:
     disabled: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RouterConfig(FilterConfig):
+class RouterConfig(FilterConfig, frozen=True):
     """The configuration of the filter that ends every chain; none of its fields concerns a client."""
 
     config_type: ClassVar[str] = "envoy.extensions.filters.http.router.v3.Router"
@@ -108,7 +107,7 @@ def parse_http_filters(
             continue
         # Before it is parsed: after a router that cannot be parsed, "must be the last" still holds for the others.
         kinds.append((kind, at))
-        parsed = kind.parse(replace(config, filter_name=message.name))
+        parsed = kind.parse(structs.replace(config, filter_name=message.name))
         if parsed is not None:
             chain.append(HttpFilter(message.name, parsed, message.disabled))
     # A39: also if all of them were optional and unknown, since every chain ends with a router.
@@ -197,7 +196,7 @@ def _override(name: str, packed: Any, context: FilterContext, problems: Validati
         # A39: the listener's type is no override, even if its bytes can be parsed as one.
         config.problems.add(f"an override of this filter is a {kind.override_type}")
         return None
-    return kind.parse_override(replace(config, filter_name=name))
+    return kind.parse_override(structs.replace(config, filter_name=name))
 
 
 def _unwrap(wrapped: Extension) -> tuple[Extension | None, bool]:

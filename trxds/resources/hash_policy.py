@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from .regex import Regex, Rewrite
 from .validation_errors import ValidationErrors
@@ -12,8 +13,7 @@ from .validation_errors import ValidationErrors
 _CHANNEL_ID = "io.grpc.channel_id"
 
 
-@dataclass(frozen=True, slots=True)
-class HeaderHash:
+class HeaderHash(Struct, frozen=True):
     """A hash of a header's value, perhaps rewritten. After a `terminal` policy with a result no later one counts."""
 
     header: str
@@ -21,8 +21,7 @@ class HeaderHash:
     terminal: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelIdHash:
+class ChannelIdHash(Struct, frozen=True):
     """A hash that is the same for all RPCs of a channel."""
 
     terminal: bool = False

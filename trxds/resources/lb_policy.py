@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, TypeAlias
 
+from msgspec import Struct
+
 from . import leaf_policy as leaf
 from . import protos
 from .experiments import Experiments
@@ -65,8 +67,7 @@ class PolicyContext(Protocol):
     def experiments(self) -> Experiments: ...
 
 
-@dataclass(frozen=True, slots=True)
-class WrapperPolicy:
+class WrapperPolicy(Struct, frozen=True):
     """The context of a policy inside others, with its depth."""
 
     context: PolicyContext

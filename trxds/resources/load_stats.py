@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from . import protos
 from .endpoint import LocalityId
@@ -13,16 +14,14 @@ from .endpoint import LocalityId
 _FIELDS = frozenset({"cpu_utilization", "mem_utilization", "application_utilization"})
 
 
-@dataclass(frozen=True, slots=True)
-class MetricLoad:
+class MetricLoad(Struct, frozen=True):
     """A metric that hosts report: how many RPCs came back with it, and the sum of its values."""
 
     rpcs: int
     total: float
 
 
-@dataclass(frozen=True, slots=True)
-class LocalityLoad:
+class LocalityLoad(Struct, frozen=True):
     """The RPCs to one locality since the last report, and those in progress now."""
 
     locality: LocalityId
@@ -33,8 +32,7 @@ class LocalityLoad:
     metrics: Mapping[str, MetricLoad] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterLoad:
+class ClusterLoad(Struct, frozen=True):
     """The load of a cluster and its EDS service since the last report; `drops` are by category.
 
     `uncategorised` are drops without a category of the control plane: those of circuit breaking.
@@ -84,8 +82,7 @@ def _locality(load: LocalityLoad) -> Any:
     return message
 
 
-@dataclass(frozen=True, slots=True)
-class LrsResponse:
+class LrsResponse(Struct, frozen=True):
     """A load reporting server's request for reports of these clusters (None: all), every `interval` seconds."""
 
     clusters: frozenset[str] | None

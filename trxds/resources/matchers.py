@@ -7,8 +7,9 @@ The same text matchers serve both: `Exact`, `Prefix` and `Pattern` match paths, 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any, TypeAlias, assert_never
+
+from msgspec import Struct
 
 from trxds.core.metadata import Metadata, Value
 
@@ -24,8 +25,7 @@ def fold(text: str) -> bytes:
 # -- texts
 
 
-@dataclass(frozen=True, slots=True)
-class Exact:
+class Exact(Struct, frozen=True):
     """A matcher of the whole text."""
 
     text: str
@@ -35,8 +35,7 @@ class Exact:
         return fold(value) == fold(self.text) if self.ignore_case else value == self.text
 
 
-@dataclass(frozen=True, slots=True)
-class Prefix:
+class Prefix(Struct, frozen=True):
     """A matcher of texts with this beginning; the empty prefix matches all."""
 
     text: str
@@ -46,8 +45,7 @@ class Prefix:
         return fold(value).startswith(fold(self.text)) if self.ignore_case else value.startswith(self.text)
 
 
-@dataclass(frozen=True, slots=True)
-class Suffix:
+class Suffix(Struct, frozen=True):
     """A matcher of texts with this end."""
 
     text: str
@@ -57,8 +55,7 @@ class Suffix:
         return fold(value).endswith(fold(self.text)) if self.ignore_case else value.endswith(self.text)
 
 
-@dataclass(frozen=True, slots=True)
-class Contains:
+class Contains(Struct, frozen=True):
     """A matcher of texts with this part."""
 
     text: str
@@ -68,8 +65,7 @@ class Contains:
         return fold(self.text) in fold(value) if self.ignore_case else self.text in value
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(Struct, frozen=True):
     """A matcher of texts that the expression matches as a whole; it has its own syntax to ignore case."""
 
     regex: Regex
@@ -128,8 +124,7 @@ def parse_integer(value: str) -> int | None:
     return parsed if -INT64_LIMIT <= parsed < INT64_LIMIT else None
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(Struct, frozen=True):
     """A matcher of integers from `start` to below `end`."""
 
     start: int
@@ -140,15 +135,13 @@ class Range:
         return number is not None and self.start <= number < self.end
 
 
-@dataclass(frozen=True, slots=True)
-class Present:
+class Present(Struct, frozen=True):
     """A matcher that tests whether the header is there (or, with `present` False, is not)."""
 
     present: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class HeaderMatch:
+class HeaderMatch(Struct, frozen=True):
     """A matcher of one header of the call; `name` is in lower case."""
 
     name: str

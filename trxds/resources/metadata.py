@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from . import protos
 from .address import MAX_PORT, address_text
@@ -15,8 +16,7 @@ PROXY_ADDRESS = "envoy.http11_proxy_transport_socket.proxy_address"
 """The key of the HTTP CONNECT proxy of an endpoint, or of all endpoints of a locality (A86)."""
 
 
-@dataclass(frozen=True, slots=True)
-class AddressMetadata:
+class AddressMetadata(Struct, frozen=True):
     """An envoy.config.core.v3.Address as text: `10.0.0.1:3128`, `[::1]:3128`."""
 
     text: str

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import yaml
+from msgspec import Struct
 
 from .cluster import Cluster
 from .discovery import Aggregate, Eds
@@ -24,16 +24,14 @@ ResourceKeys: TypeAlias = Collection[tuple[str, str]]
 """The (type URL, name) of every resource in the file, also of those that clients refuse."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadResource:
+class ReadResource(Struct, frozen=True):
     """A resource that clients accept, as trxds itself reads it, and its place in the file."""
 
     place: YamlNode
     parsed: object
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(Struct, frozen=True):
     """The name of another resource in a resource; `subject` says whose it is, and `keys` are the fields that have it.
 
     Below no other field is it looked for, because a resource and its virtual hosts often have the same name.

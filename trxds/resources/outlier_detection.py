@@ -5,15 +5,15 @@ Only the two algorithms that A50 has are read; Envoy's others go by HTTP codes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from .units import parse_optional_duration
 from .validation_errors import ValidationErrors
 
 
-@dataclass(frozen=True, slots=True)
-class SuccessRate:
+class SuccessRate(Struct, frozen=True):
     """The algorithm that ejects hosts with a success rate below mean - stdev × `stdev_factor` / 1000.
 
     It compares hosts with `request_volume` calls in an interval, if there are `minimum_hosts` of them. `enforcement` is
@@ -26,8 +26,7 @@ class SuccessRate:
     request_volume: int = 100
 
 
-@dataclass(frozen=True, slots=True)
-class FailurePercentage:
+class FailurePercentage(Struct, frozen=True):
     """The algorithm that ejects hosts with more than `threshold` percent of failed calls, whatever the others do."""
 
     threshold: int = 85
@@ -36,8 +35,7 @@ class FailurePercentage:
     request_volume: int = 50
 
 
-@dataclass(frozen=True, slots=True)
-class OutlierDetectionSettings:
+class OutlierDetectionSettings(Struct, frozen=True):
     """The settings of a cluster; times are in seconds.
 
     A host is ejected for `base_ejection_time` times the number of its recent ejections.

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import yaml
 from google.protobuf import descriptor_pool, json_format, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Problem:
+class Problem(Struct, frozen=True, order=True):
     """One error. `line` counts from 1; `field` is the path from the resource, empty for the whole resource."""
 
     line: int
@@ -28,8 +27,7 @@ class Problem:
         return ": ".join(part for part in (f"line {self.line}", self.field, self.message) if part)
 
 
-@dataclass(frozen=True, slots=True)
-class YamlNode:
+class YamlNode(Struct, frozen=True):
     """A node of the YAML tree, and the path to it."""
 
     node: yaml.Node

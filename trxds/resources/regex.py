@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import re2
+from msgspec import Struct
 
 
 def _compile(pattern: str) -> Any:
@@ -69,8 +70,7 @@ def _escaped(character: str, match: Any) -> str:
     return (match.group(int(character)) or "") if character.isdigit() else character
 
 
-@dataclass(frozen=True, slots=True)
-class Rewrite:
+class Rewrite(Struct, frozen=True):
     """A rule that replaces every match of the expression in a text."""
 
     regex: Regex

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec import Struct
 
 from .units import MILLION, per_million
 from .validation_errors import ValidationErrors
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 _SAFE = re.compile(r"[^\x00\r\n]*")
 
 
-@dataclass(frozen=True, slots=True)
-class RequestMirrorPolicy:
+class RequestMirrorPolicy(Struct, frozen=True):
     """A copy of `per_million` of a million calls goes to `cluster`, or to the one that a header of the call names.
 
     The copy's `:authority` is the call's with the suffix `-shadow` (`has_suffix`), or `authority`. A policy with a

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from trxds.core.status import StatusCode
 
@@ -25,8 +26,7 @@ MAX_ATTEMPTS = 5
 MIN_INTERVAL = 0.001
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
+class RetryPolicy(Struct, frozen=True):
     """A retry policy. `max_attempts` includes the first; intervals are in seconds, each `multiplier` times the last.
 
     An attempt without a response after `attempt_timeout` seconds is given up. If `repeats_timeouts`, the next one

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field, structs
 
 from .cooperative_parse import Slices, TimeSlice
 from .domains import domain_kind
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from .context import ParseContext
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Struct, frozen=True):
     """A route. `action` is None if gRPC does not support it (a redirect, say): RPCs that match fail UNAVAILABLE."""
 
     match: RouteMatch
@@ -30,8 +30,7 @@ class Route:
     filter_overrides: Mapping[str, FilterConfig] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class VirtualHost:
+class VirtualHost(Struct, frozen=True):
     """The routes for some domains, in order; the first that matches wins."""
 
     name: str
@@ -40,8 +39,7 @@ class VirtualHost:
     filter_overrides: Mapping[str, FilterConfig] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class RouteConfig:
+class RouteConfig(Struct, frozen=True):
     """The virtual hosts of one RouteConfiguration."""
 
     name: str
@@ -72,7 +70,7 @@ def _virtual_host(
     # All problems are gathered, so that one NACK names them all.
     _check_domains(message.domains, problems)
     overrides = parse_filter_overrides(message.typed_per_filter_config, outer.context, problems)
-    inherited = replace(
+    inherited = structs.replace(
         outer,
         retry_policy=parse_retry_policy(message, problems, outer.context.experiments.per_try_timeout),
         mirrors=parse_mirror_policies(message.request_mirror_policies, outer.mirrors, outer.context, problems),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from .filter_config import FilterConfig
 from .filters import parse_filter_overrides
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from .context import ParseContext
 
 
-@dataclass(frozen=True, slots=True)
-class WeightedCluster:
+class WeightedCluster(Struct, frozen=True):
     """A cluster and its weight among the RPCs of a route, which is never 0."""
 
     name: str
@@ -27,8 +27,7 @@ class WeightedCluster:
     filter_overrides: Mapping[str, FilterConfig] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class RouteAction:
+class RouteAction(Struct, frozen=True):
     """The action of a route. One cluster is one entry of weight 1. Times are in seconds; None is unset, 0 is no limit.
 
     `timeout` and `max_grpc_timeout` are those of A31's first draft, for channels that ask for it. With
@@ -47,8 +46,7 @@ class RouteAction:
     mirrors: MirrorPolicies = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Inherited:
+class Inherited(Struct, frozen=True):
     """The settings that a virtual host's routes get from outside their actions."""
 
     context: ParseContext

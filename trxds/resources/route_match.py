@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from .matchers import (
     Contains,
@@ -22,8 +23,7 @@ from .units import per_million
 from .validation_errors import ValidationErrors
 
 
-@dataclass(frozen=True, slots=True)
-class RouteMatch:
+class RouteMatch(Struct, frozen=True):
     """A match: all three must agree; `fraction` (RPCs per million) is drawn last, and 0 never matches."""
 
     path: PathMatch

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from trxds.core.json_reader import JsonNode
 
@@ -15,8 +16,7 @@ DEFAULT_AGGRESSION = 1.0
 DEFAULT_MIN_WEIGHT = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class SlowStart:
+class SlowStart(Struct, frozen=True):
     """A new host gets a share of its turns that grows for `window` seconds.
 
     The share begins at `min_weight`, 0 to 1. With an `aggression` of 1 it grows in proportion to the time, and with a

@@ -6,8 +6,9 @@ gRPC supports cookies only. The session header and `strict` are Envoy's, and trx
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
+
+from msgspec import Struct
 
 from . import protos
 from .extension import Extension, extension
@@ -21,8 +22,7 @@ _HEADER_NAME = re.compile(r"[0-9A-Za-z_.\-]+")
 _BAD_CONFIG = "could not parse stateful session filter config"
 
 
-@dataclass(frozen=True, slots=True)
-class CookieConfig:
+class CookieConfig(Struct, frozen=True):
     """A cookie with the session. `path` "" is every path; `ttl` is in seconds, 0 makes a session cookie.
 
     `names_cluster`: the cookie has the host's cluster too (A60), which it needs only where routes choose clusters.
@@ -38,8 +38,7 @@ class CookieConfig:
         return f"cookie {self.name!r} for {f'path {self.path}' if self.path else 'every path'}, {lasts}"
 
 
-@dataclass(frozen=True, slots=True)
-class HeaderConfig:
+class HeaderConfig(Struct, frozen=True):
     """A header with the session; `name` is in lower case, as in metadata."""
 
     name: str
@@ -51,8 +50,7 @@ class HeaderConfig:
 SessionState: TypeAlias = CookieConfig | HeaderConfig
 
 
-@dataclass(frozen=True, slots=True)
-class StatefulSessionConfig(FilterConfig):
+class StatefulSessionConfig(FilterConfig, frozen=True):
     """The configuration of the filter. Without a `state` it is off, until an override switches it on.
 
     With `strict` an RPC whose host cannot be used fails, and gets no other host.

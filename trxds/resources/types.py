@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from msgspec import Struct
+
 from . import protos
 from .cluster import parse_cluster
 from .context import ParseContext
@@ -39,8 +41,7 @@ Conversion: TypeAlias = Callable[[Any, ParseContext, ValidationErrors], Slices[o
 _WRAPPER = protos.TYPE_PREFIX + protos.type_name(protos.Resource)
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
+class Parsed(Struct, frozen=True):
     """A resource as far as it could be read. With `errors` it has no value, but it may have a name."""
 
     name: str | None
@@ -48,8 +49,7 @@ class Parsed:
     errors: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class UnwrappedResource:
+class UnwrappedResource(Struct, frozen=True):
     """The content of an Any; `name` is the wrapper's, `error` says why there is nothing usable in it."""
 
     type_url: str

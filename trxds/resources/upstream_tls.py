@@ -5,8 +5,9 @@ A field is rejected, not ignored, if connections without it were less safe than 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, structs
 
 from trxds.core.authority import host_of
 
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
 _MAX_SNI_LENGTH = 255
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamTls:
+class UpstreamTls(Struct, frozen=True):
     """The TLS configuration. `roots` and `identity` are names of certificate providers in the bootstrap.
 
     Without `roots` the system's are used (A82). Without `identity` the client shows no certificate. The peer's must
@@ -40,7 +40,7 @@ class UpstreamTls:
         if not self.auto_sni:
             return self
         # A101: the host's name may have a port, which belongs in :authority (A81) and not in an SNI.
-        return replace(self, sni=host_of(hostname) or self.sni, auto_sni=False)
+        return structs.replace(self, sni=host_of(hostname) or self.sni, auto_sni=False)
 
 
 def parse_upstream_tls(message: Any, context: ParseContext, problems: ValidationErrors) -> UpstreamTls:

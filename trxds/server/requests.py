@@ -7,7 +7,7 @@ A request without "te: trailers" is served, as they do: the field is there for p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from trxds.core.metadata import Headers, encode_message, find
 from trxds.core.status import Status, StatusCode
@@ -21,8 +21,7 @@ _MAX_UPLOAD = 64 * 1024
 _NO_GRPC = b"This is a gRPC server: the content-type of a request has to be application/grpc.\n"
 
 
-@dataclass(frozen=True, slots=True)
-class HttpRefusal:
+class HttpRefusal(Struct, frozen=True):
     """A plain HTTP response that refuses a request."""
 
     headers: Headers

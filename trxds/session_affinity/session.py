@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import trio
+from msgspec import Struct
 
 from trxds.core.determinism import wall_clock
 from trxds.core.metadata import EMPTY, Metadata
@@ -269,8 +270,7 @@ class SessionCookies:
         return f"<SessionCookies {self.number} on {self.host or 'no host'}, {self.metadata!r}>"
 
 
-@dataclass(frozen=True, slots=True)
-class _LeftHost:
+class _LeftHost(Struct, frozen=True):
     """The host that the session has left without having another one yet, and why."""
 
     host: SessionHost

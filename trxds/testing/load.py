@@ -7,10 +7,10 @@ report = await plane.load.next_report()
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import trio
+from msgspec import Struct
 
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.resources import protos
@@ -19,8 +19,7 @@ from trxds.server.server_call import Call
 PATH = "/envoy.service.load_stats.v3.LoadReportingService/StreamLoadStats"
 
 
-@dataclass(frozen=True, slots=True)
-class LoadRequest:
+class LoadRequest(Struct, frozen=True):
     """A `LoadRequest` is one LoadStatsRequest as received; `clusters` has its ClusterStats messages by cluster."""
 
     clusters: dict[str, Any]

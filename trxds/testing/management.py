@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import trio
+from msgspec import Struct
 
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.resources import protos
@@ -50,8 +51,7 @@ _MESSAGES = {
 _PUSH_ORDER = ("CDS", "EDS", "LDS", "RDS")
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """A `Request` is one request as received. `kind` is "LDS", "RDS", "CDS" or "EDS", or the type URL of another type.
 
     `names` are all names that the stream subscribes to from now on. A delta request has no `version`, and a nonce only
@@ -80,8 +80,7 @@ class Request:
         return f"{self.answer} {self.kind}{version} {','.join(sorted(self.names))}".rstrip()
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(Struct, frozen=True):
     """A `Response` is one response as sent."""
 
     kind: str

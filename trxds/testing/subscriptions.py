@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
+from msgspec import Struct
+
 from trxds.resources import protos
 from trxds.resources.types import RESOURCE_TYPES
 
@@ -25,8 +27,7 @@ COMPLETE = frozenset(type.kind for type in RESOURCE_TYPES.values() if type.full_
 Entry: TypeAlias = Any
 
 
-@dataclass(frozen=True, slots=True)
-class Sending:
+class Sending(Struct, frozen=True):
     """A `Sending` is a response that is due; `names` are those of its resources and errors."""
 
     message: Any

@@ -6,7 +6,8 @@ import logging
 import math
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from .crls import Crls, load_crls, read_crls
 from .file_content import FileContent, FileSource, as_path, origin, read_source
@@ -19,8 +20,7 @@ REFRESH_INTERVAL = 600.0  # seconds
 MIN_VERSION = ssl.TLSVersion.TLSv1_2  # HTTP/2 forbids older ones (RFC 9113 §9.2)
 
 
-@dataclass(frozen=True, slots=True)
-class CertificateFiles:
+class CertificateFiles(Struct, frozen=True):
     """PEM files of a TLS peer; each is a path, or the content itself.
 
     Without `roots` the system's are trusted; without `certificate` and `private_key` no certificate is shown. A

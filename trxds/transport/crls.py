@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from msgspec import Struct
+
 from .der import CrlFacts, CrlKey, crl_facts
 from .file_content import FileContent, FileSource, as_path, origin, read_source
 
@@ -27,8 +29,7 @@ class Crl:
     der: bytes = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Crls:
+class Crls(Struct, frozen=True):
     """The revocation lists in use; `origin` says where they are from, and `problems` are those of the last reading."""
 
     origin: str

@@ -6,9 +6,10 @@ Nothing here decides about trust: OpenSSL checks signatures, times and chains.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
+
+from msgspec import Struct
 
 _BOOLEAN, _INTEGER, _OCTETS, _UTC_TIME, _GENERALIZED_TIME, _SEQUENCE = 0x01, 0x02, 0x04, 0x17, 0x18, 0x30
 _CRL_EXTENSIONS, _CERTIFICATE_EXTENSIONS = 0xA0, 0xA3
@@ -28,8 +29,7 @@ class CrlKey(NamedTuple):
     distribution_point: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class CrlFacts:
+class CrlFacts(Struct, frozen=True):
     """The facts of a revocation list; `next_update` is None if it never expires."""
 
     key: CrlKey
@@ -38,8 +38,7 @@ class CrlFacts:
     is_delta: bool
 
 
-@dataclass(frozen=True, slots=True)
-class CertificateFacts:
+class CertificateFacts(Struct, frozen=True):
     """Whether a certificate is an authority's, and whether its key usage allows to sign certificates or lists."""
 
     is_ca: bool

@@ -1,14 +1,12 @@
-"""The events of an HTTP/2 connection in the terms of RFC 9113, the same from both engines.
-
-They are not frozen, because several are made for each RPC, and a named tuple or a frozen dataclass takes three times as
-long to make. No code changes them.
-"""
+"""The events of an HTTP/2 connection in the terms of RFC 9113, the same from both engines."""
 
 from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from trxds.core.metadata import Headers
 
@@ -42,58 +40,59 @@ def code_name(code: int) -> str:
         return f"error code {code}"
 
 
-@dataclass(slots=True)
-class HeadersReceived:
-    """A request, a response or trailers; `end` if the peer's half of the stream ends with them."""
+class _Secret(Struct, frozen=True):
+    """An event with what may hold secrets, which its `repr` leaves out."""
 
     stream_id: int
-    headers: Headers = field(repr=False)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(stream_id={self.stream_id})"
+
+
+class HeadersReceived(_Secret, frozen=True):
+    """A request, a response or trailers; `end` if the peer's half of the stream ends with them."""
+
+    headers: Headers
     end: bool
 
 
-@dataclass(slots=True)
-class HeadersTooLarge:
+class HeadersTooLarge(Struct, frozen=True):
     """A request, a response or trailers larger than our limit. They were dropped, so the stream cannot go on."""
 
     stream_id: int
     size: int
 
 
-@dataclass(slots=True)
-class DataReceived:
+class DataReceived(_Secret, frozen=True):
     """Data of a stream, a frame or a part of one; `flow_length` is what the windows were charged, data and padding.
 
     `data` may be a view of all that was read, so nobody may keep it.
     """
 
-    stream_id: int
-    data: Octets = field(repr=False)
+    data: Octets
     flow_length: int
     end: bool
 
 
-@dataclass(slots=True)
-class UnaryResponse:
+class UnaryResponse(_Secret, frozen=True):
     """Headers, one DATA frame and trailers that end the peer's half, which came together.
 
     The event stands for three; most unary calls are answered so.
     """
 
-    stream_id: int
-    headers: Headers = field(repr=False)
-    data: bytes = field(repr=False)
-    trailers: Headers = field(repr=False)
+    headers: Headers
+    data: bytes
+    trailers: Headers
 
 
-@dataclass(slots=True)
-class StreamReset:
+class StreamReset(Struct, frozen=True):
     """The peer ended the stream by RST_STREAM."""
 
     stream_id: int
     code: int
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class StreamFailed:
     """The peer broke a rule that costs only this stream, which has been reset. `message` is the engine's own."""
 
@@ -102,8 +101,7 @@ class StreamFailed:
     message: str = field(compare=False)
 
 
-@dataclass(slots=True)
-class WindowUpdated:
+class WindowUpdated(Struct, frozen=True):
     """The peer lets us send more on this stream, or on the connection if `stream_id` is 0.
 
     An engine may leave it out for a window that was open already, because no stream waits for it.
@@ -112,13 +110,11 @@ class WindowUpdated:
     stream_id: int
 
 
-@dataclass(slots=True)
-class SettingsReceived:
+class SettingsReceived(Struct, frozen=True):
     """The peer changed its limits; the windows of all streams may have changed too."""
 
 
-@dataclass(slots=True)
-class GoAwayReceived:
+class GoAwayReceived(Struct, frozen=True):
     """The peer takes no new streams; it did not process those above `last_stream_id`."""
 
     last_stream_id: int
@@ -126,15 +122,13 @@ class GoAwayReceived:
     debug: bytes
 
 
-@dataclass(slots=True)
-class PingAcked:
+class PingAcked(Struct, frozen=True):
     """The peer answered a PING that had this payload."""
 
     payload: bytes
 
 
-@dataclass(slots=True)
-class ConnectionFailed:
+class ConnectionFailed(Struct, frozen=True):
     """The peer violated the protocol. Our GOAWAY is queued and nothing further is read."""
 
     code: int

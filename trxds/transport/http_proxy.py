@@ -14,6 +14,7 @@ from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
 
 import trio
+from msgspec import Struct
 
 from .connect import Network, connect_error, split_address
 from .tls import TlsNetwork
@@ -156,8 +157,7 @@ class FixedProxyNetwork:
         return await self._network.resolve(host, port)
 
 
-@dataclass(frozen=True, slots=True)
-class Proxied:
+class Proxied(Struct, frozen=True):
     """The security that a user requires of a connection, and the address of the proxy that it goes through (A86)."""
 
     security: Hashable

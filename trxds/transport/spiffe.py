@@ -11,8 +11,9 @@ import re
 import ssl
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from .der import certificate_facts
 from .spiffe_bundles import BundleMap
@@ -23,8 +24,7 @@ _MAX_LENGTH = 2048
 _ID = re.compile(r"(?i:spiffe)://(?P<domain>[a-z0-9._-]{1,255})(?P<path>(?:/[A-Za-z0-9._-]+)*)", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class SpiffeId:
+class SpiffeId(Struct, frozen=True):
     """A SPIFFE ID; the path is empty, or begins with a slash."""
 
     trust_domain: str

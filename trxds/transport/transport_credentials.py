@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 from .certificates import CertificateFiles
 
 
-@dataclass(frozen=True, slots=True)
-class Insecure:
+class Insecure(Struct, frozen=True):
     """Plain text, without proof of the peer's name."""
 
 
 INSECURE = Insecure()
 
 
-@dataclass(frozen=True, slots=True)
-class Tls:
+class Tls(Struct, frozen=True):
     """TLS with certificates from files that are read again, or with a context that stays as it is.
 
     The peer must prove `server_name`; empty means the name that the call is for.

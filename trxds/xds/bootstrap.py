@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct, field
 
 from trxds.core.json_parse import parse_json
 from trxds.core.json_reader import JsonNode, Problem, kind_of
@@ -47,8 +48,7 @@ FEATURES = (
 _DEFAULT_PORT = 443  # as in gRPC's DNS resolver
 
 
-@dataclass(frozen=True, slots=True)
-class ServerConfig:
+class ServerConfig(Struct, frozen=True):
     """One xDS server: its URI, its credentials, and its server features."""
 
     uri: str
@@ -67,15 +67,13 @@ class ServerConfig:
         return path_of(self.uri) if is_file(self.uri) else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Locality:
+class Locality(Struct, frozen=True):
     region: str = ""
     zone: str = ""
     sub_zone: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """The identity of this client in each discovery stream; `metadata` is sent to the control plane unchanged."""
 
     id: str = ""
@@ -84,8 +82,7 @@ class Node:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Authority:
+class Authority(Struct, frozen=True):
     """A namespace of resources with its own servers (A47); without servers the top-level ones are used.
 
     With `fallback_on_reachability_only` the next server is used even if no resource is missing (A95).
@@ -96,8 +93,7 @@ class Authority:
     fallback_on_reachability_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CacheSettings:
+class CacheSettings(Struct, frozen=True):
     """The cache of accepted resources on disk. Those that were current longer than `max_age` seconds ago are not used.
 
     An empty directory means that a program may name one (`cache_dir`), and that there is no cache otherwise.
@@ -107,8 +103,7 @@ class CacheSettings:
     max_age: float = 86400.0
 
 
-@dataclass(frozen=True, slots=True)
-class Bootstrap:
+class Bootstrap(Struct, frozen=True):
     """A bootstrap that was checked. `listener_template` turns the name of a target into the name of its Listener."""
 
     servers: tuple[ServerConfig, ...]

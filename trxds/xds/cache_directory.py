@@ -10,8 +10,9 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 _OWN = "trxds-xds-cache"  # the directory in the one that the program names, which may be used by others too
 _SUFFIX = ".cache"
@@ -24,8 +25,7 @@ class UnsafeCacheError(OSError):
     """A directory or a file that somebody else could have written; the text names it and the remedy."""
 
 
-@dataclass(frozen=True, slots=True)
-class CacheDirectory:
+class CacheDirectory(Struct, frozen=True):
     """The caches below a directory that a program names. Its functions block, so they run in a thread."""
 
     parent: Path

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterable
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
+
+from msgspec import Struct
 
 from .bootstrap import Bootstrap
 from .discovery_response import Raw
@@ -21,8 +22,7 @@ _VERSION = 1
 _YEAR_10000 = 253402300800.0  # seconds since 1970
 
 
-@dataclass(frozen=True, slots=True)
-class CachedResource:
+class CachedResource(Struct, frozen=True):
     """One resource as `server` sent it. Times are in seconds since 1970.
 
     `current_at` is the last time at which the resource was in use while its server answered.

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from trxds.core.json_reader import JsonNode
 from trxds.transport.certificates import REFRESH_INTERVAL, CertificateFiles
@@ -20,13 +21,11 @@ from trxds.transport.tls import credentials_network, server_name_of
 from trxds.transport.transport_credentials import INSECURE, Insecure, Tls
 
 
-@dataclass(frozen=True, slots=True)
-class GoogleDefault:
+class GoogleDefault(Struct, frozen=True):
     """TLS, and a token of Google's application default credentials with each stream."""
 
 
-@dataclass(frozen=True, slots=True)
-class JwtTokenFile:
+class JwtTokenFile(Struct, frozen=True):
     """A token in a file that another program keeps current (A97)."""
 
     path: str

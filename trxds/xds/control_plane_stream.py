@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 import trio
+from msgspec import Struct
 
 from trxds.core.metadata import Headers
 from trxds.core.status import Status, StatusCode
@@ -19,8 +19,7 @@ from .xds_channel import CONNECT_TIMEOUT, ConnectionRef, XdsChannel, describe_co
 MAX_RESPONSE_SIZE = 1 << 30  # bytes: the control plane is trusted, and one message may have a whole mesh
 
 
-@dataclass(frozen=True, slots=True)
-class ControlPlaneStream:
+class ControlPlaneStream(Struct, frozen=True):
     """A kind of stream on one xDS channel: `what` is "ADS" or "LRS", and `path` is its method.
 
     `remedy` is the advice against a server that does not have the method.

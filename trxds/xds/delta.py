@@ -8,8 +8,9 @@ it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec import structs
 
 from trxds.resources.cooperative_parse import Slices
 from trxds.resources.protos import DeltaDiscoveryRequest, DeltaDiscoveryResponse
@@ -86,5 +87,5 @@ def _with_version(item: ParsedResource, resource: Any) -> ParsedResource:
     """Return the resource with its version. One that cannot be parsed still has the name that it was sent with."""
     parsed = item.parsed
     if parsed.name is None and resource.name:
-        parsed = replace(parsed, name=canonical(resource.name))
+        parsed = structs.replace(parsed, name=canonical(resource.name))
     return ParsedResource(item.raw, parsed, resource.version)

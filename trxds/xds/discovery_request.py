@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from trxds.core.status import StatusCode
 from trxds.core.version import VERSION
@@ -20,8 +21,7 @@ USER_AGENT_NAME = "trxds"
 CLIENT_FEATURES = ("envoy.lb.does_not_support_overprovisioning", "xds.config.resource-in-sotw")
 
 
-@dataclass(frozen=True, slots=True)
-class DiscoveryRequestParams:
+class DiscoveryRequestParams(Struct, frozen=True):
     """The content of one request. With `is_answer` it is the ACK or NACK of the response with that nonce."""
 
     type: ResourceType

@@ -7,9 +7,11 @@ the same bytes as before is not parsed again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
+
+from msgspec import Struct, structs
 
 from trxds.core.status import StatusCode
 from trxds.resources.cooperative_parse import Slices
@@ -24,8 +26,7 @@ NO_BYTES: Raw = ("", b"")
 _CODES = frozenset(int(code) for code in StatusCode)
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedResource:
+class ParsedResource(Struct, frozen=True):
     """One resource of a response: its bytes, and the result of parsing them.
 
     `parsed.name` is None if not even the name could be read.
@@ -36,8 +37,7 @@ class ParsedResource:
     version: str | None = None  # the resource's own version, which only delta has
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceError:
+class ResourceError(Struct, frozen=True):
     """An error that the server sends in place of a resource (xRFC TP3); `code` is a google.rpc.Code."""
 
     name: str
@@ -96,8 +96,7 @@ class ParsedResponse:
         return self.type.full_state and not self.partial and all(item.parsed.name is not None for item in self.items)
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownResponse:
+class UnknownResponse(Struct, frozen=True):
     """A message that is neither accepted nor rejected, and does not count as a response."""
 
     reason: str
@@ -142,7 +141,7 @@ def _with_canonical_name(parsed: Parsed, type: ResourceType) -> Parsed:
     if problem := check_type(parsed.name, type.type_url.rpartition("/")[2]):
         return Parsed(None, None, (f"{parsed.name}: {problem}",))
     name = canonical(parsed.name)
-    return parsed if name == parsed.name else replace(parsed, name=name)
+    return parsed if name == parsed.name else structs.replace(parsed, name=name)
 
 
 def read_resource_errors(response: Any) -> tuple[ResourceError, ...]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import replace
 
 import trio
+from msgspec import structs
 
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.observers import Observers
@@ -154,4 +154,4 @@ class FileStream:
         if not item.parsed.errors:
             return item
         errors = tuple(f"{found.place}: {error}" for error in item.parsed.errors)
-        return replace(item, parsed=replace(item.parsed, errors=errors))
+        return structs.replace(item, parsed=structs.replace(item.parsed, errors=errors))

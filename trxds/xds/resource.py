@@ -7,8 +7,10 @@ time, so nothing has to be kept in step.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct, structs
 
 from trxds.core.resource_status import ResourceStatus, resource_error
 from trxds.core.resource_update import ResourceUpdate
@@ -37,16 +39,14 @@ class CacheState(enum.Enum):
     TIMEOUT = "timeout"
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceFailure:
+class ResourceFailure(Struct, frozen=True):
     """The reason why a resource is not ACKED; `where` is its source, such as "server 10.0.0.5:18000"."""
 
     where: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateMetadata:
+class UpdateMetadata(Struct, frozen=True):
     """An update or an error that came for a resource (CSDS's UpdateFailureState and ACKED version).
 
     `raw` is empty for an error without a resource. `at` is the time on Trio's clock, `when` the time of day, and
@@ -218,7 +218,7 @@ class Resource:
         """Return the failure with the note that the value in use is from the cache on disk."""
         server = self.accepted.server if self.accepted is not None else ""
         failure = failure or ResourceFailure(f"server {server}", "the server has sent nothing of it yet")
-        return replace(failure, reason=f"{self.stale_note}: {failure.reason}")
+        return structs.replace(failure, reason=f"{self.stale_note}: {failure.reason}")
 
     def _status(self, failure: ResourceFailure, node: str) -> Status:
         return resource_error(self.standing(failure.where, node), failure.reason)
@@ -236,4 +236,4 @@ def differs(state: ResourceUpdate, published: ResourceUpdate | None) -> bool:
 
 def _kept(update: UpdateMetadata) -> UpdateMetadata:
     """Return the update without its bytes if these are too many to keep them for operators alone."""
-    return update if len(update.raw[1]) <= MAX_KEPT_SIZE else replace(update, raw=NO_BYTES)
+    return update if len(update.raw[1]) <= MAX_KEPT_SIZE else structs.replace(update, raw=NO_BYTES)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 
 import trio
+from msgspec import Struct, structs
 
 from trxds.core.clock import Clock
 from trxds.core.conflating_queue import ConflatingQueue
@@ -37,8 +37,7 @@ WRITE_DELAY = 1.0  # seconds in which changes gather before they are written
 REFRESH_INTERVAL = 3600.0  # seconds after which an unchanged cache is written again, to show that it is still current
 
 
-@dataclass(frozen=True, slots=True)
-class CacheLocation:
+class CacheLocation(Struct, frozen=True):
     """The file of a client's cache. Resources that were current longer ago than `max_age` seconds are not used."""
 
     directory: CacheDirectory
@@ -138,7 +137,7 @@ class ResourceCache:
         if key in self._live:
             self._live.discard(key)
             entry = self._entries[key]
-            self._entries[key] = replace(entry, current_at=self._answered_at[entry.server])
+            self._entries[key] = structs.replace(entry, current_at=self._answered_at[entry.server])
 
     async def run(self) -> None:
         """Read the cache once, and keep it until cancelled."""
@@ -262,8 +261,7 @@ class ResourceCache:
         return abs(now - entry.current_at) > self._location.max_age
 
 
-@dataclass(frozen=True, slots=True)
-class _Write:
+class _Write(Struct, frozen=True):
     """One version of the file; a thread makes it of copies, since it takes time."""
 
     location: CacheLocation
@@ -279,4 +277,4 @@ class _Write:
 
     def _timed(self, item: tuple[Key, CachedResource]) -> CachedResource:
         key, entry = item
-        return replace(entry, current_at=self.answered_at[entry.server]) if key in self.live else entry
+        return structs.replace(entry, current_at=self.answered_at[entry.server]) if key in self.live else entry

@@ -7,7 +7,8 @@ that somebody notices. The bootstrap says this for each server.
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 VARIABLE = "GRPC_EXPERIMENTAL_XDS_DATA_ERROR_HANDLING"
 
@@ -16,8 +17,7 @@ NOT_FOUND = 5
 PERMISSION_DENIED = 7
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceErrorPolicy:
+class ResourceErrorPolicy(Struct, frozen=True):
     """The rules of one server. `wait` is the resource timeout in seconds; then a resource is absent, or only late."""
 
     wait: float = 15.0

@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeAlias
+
+from msgspec import Struct, field
 
 from trxds.core.plural import plural
 from trxds.resources.protos import from_json
@@ -28,16 +29,14 @@ ResourceName: TypeAlias = tuple[str, str]
 _Stamp: TypeAlias = tuple[tuple[str, int, int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FileResource:
+class FileResource(Struct, frozen=True):
     """One resource, a google.protobuf.Any, and its place: "/etc/mesh/cart.yaml: line 3"."""
 
     value: Any
     place: str
 
 
-@dataclass(frozen=True, slots=True)
-class FilesContent:
+class FilesContent(Struct, frozen=True):
     """One version of the files. With `problems` it has no resources."""
 
     version: str = ""

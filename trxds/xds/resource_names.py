@@ -6,8 +6,9 @@ the authority "fleet". The virtual host is chosen by "shop" itself, not by the L
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from urllib.parse import quote, unquote
+
+from msgspec import Struct
 
 from trxds.core.status import BootstrapError
 
@@ -21,8 +22,7 @@ _PATH = "/:@!$&'()*+,;="
 _AUTHORITY = ":@!$&'()*+,;=[]"
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """A parsed target: `listener` is its LDS resource; `authority` is the `:authority` that its virtual host takes."""
 
     listener: str

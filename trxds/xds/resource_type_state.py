@@ -13,8 +13,9 @@ here beyond the protocol's own (grpc/grpc-go#8125, grpc/grpc#38698):
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Set
-from dataclasses import dataclass
 from math import inf
+
+from msgspec import Struct
 
 from .discovery_response import ParsedResponse
 from .nack_pacing import AT_ONCE, NackPacing
@@ -22,8 +23,7 @@ from .nack_pacing import AT_ONCE, NackPacing
 ACK_SIZE = 200  # bytes, without its texts
 
 
-@dataclass(frozen=True, slots=True)
-class PendingAck:
+class PendingAck(Struct, frozen=True):
     """The answer to one response, not sent yet; with errors it is a NACK."""
 
     nonce: str
@@ -38,16 +38,14 @@ class PendingAck:
         return ACK_SIZE + len(self.nonce) + len(self.version) + sum(map(len, self.errors))
 
 
-@dataclass(frozen=True, slots=True)
-class NextRequest:
+class NextRequest(Struct, frozen=True):
     """The names of a request, and the ACK or NACK that it is, if any."""
 
     names: Collection[str]
     ack: PendingAck | None
 
 
-@dataclass(frozen=True, slots=True)
-class _InFlight:
+class _InFlight(Struct, frozen=True):
     names: frozenset[str]
     wanted: frozenset[str]  # all wanted names; the request may leave some out
     response: float  # the number of the response whose nonce it has

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from trxds.core.clock import TimeOfDay
 from trxds.resources.types import Parsed
@@ -17,8 +18,7 @@ from .subscription import Subscription
 log = logging.getLogger("trxds.xds")
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceUpdater:
+class ResourceUpdater(Struct, frozen=True):
     """The updates from `server`, an address. `time_of_day` converts only the present time."""
 
     server: str

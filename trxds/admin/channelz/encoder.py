@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import trio
+from msgspec import Struct
 
 from trxds.core.calls import Calls
 from trxds.core.clock import Clock
@@ -32,8 +32,7 @@ _INFO, _WARNING = 1, 2
 _AT_ONCE = 1000  # references between two checkpoints
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelzEncoder:
+class ChannelzEncoder(Struct, frozen=True):
     """Makes the messages of one response, all at the same moment."""
 
     numbers: IdAllocator

@@ -9,8 +9,9 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.resources import files
+
+from msgspec import Struct
 
 STYLE = "style.css"
 SCRIPTS = (
@@ -37,8 +38,7 @@ SCRIPTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PageBundle:
+class PageBundle(Struct, frozen=True):
     body: bytes
     policy: str  # Content-Security-Policy
 

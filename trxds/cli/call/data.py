@@ -6,13 +6,13 @@ import codecs
 import os
 import sys
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
 from functools import partial
 from io import UnsupportedOperation
 from pathlib import Path
 from typing import BinaryIO
 
 import trio
+from msgspec import Struct
 
 from trxds.cli.exit_codes import USAGE
 
@@ -22,8 +22,7 @@ from .schema import CallError
 _CHUNK = 65536  # bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Data:
+class Data(Struct, frozen=True):
     """The texts of the requests; `source` is what errors call them. `is_stdin`: they are yet to be read."""
 
     texts: tuple[JsonText, ...] = ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import yaml
@@ -12,6 +11,7 @@ from google.protobuf import json_format
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import Message
+from msgspec import Struct, structs
 
 from trxds.cli.exit_codes import USAGE
 from trxds.core.json_parse import parse_json
@@ -25,8 +25,7 @@ _LISTS = frozenset({"google.protobuf.ListValue", "google.protobuf.Value"})
 _OPENING, _CLOSING = "{[", "}]"
 
 
-@dataclass(frozen=True, slots=True)
-class JsonText:
+class JsonText(Struct, frozen=True):
     """The text of one JSON value, and where it begins: `line` and `column` count from 1."""
 
     text: str
@@ -146,7 +145,7 @@ def _problems(text: JsonText, message: type[Message], pool: DescriptorPool, is_l
     nodes = [whole.item(number, each) for number, each in enumerate(root.value)] if is_list else [whole]
     kind = cast(Descriptor, message.DESCRIPTOR)  # the stubs have another class for the C implementation's
     found = [problem for node in nodes for problem in validator.message(node, kind)]
-    return [replace(problem, line=problem.line + text.line - 1) for problem in sorted(found)]
+    return [structs.replace(problem, line=problem.line + text.line - 1) for problem in sorted(found)]
 
 
 class _JsonLoader(yaml.SafeLoader):

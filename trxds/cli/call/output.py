@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import click
+from msgspec import Struct
 
 from trxds import Explanation, Metadata, RpcError
 from trxds.core.metadata import Value
@@ -19,8 +19,7 @@ from .printable import printable
 _DETAILS_KEY = "grpc-status-details-bin"
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(Struct, frozen=True):
     """`is_compact`: one line for each reply and failure, for programs. `is_verbose`: also what goes beside replies."""
 
     is_compact: bool = False

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from google.protobuf.descriptor import ServiceDescriptor
+from msgspec import Struct
 
 import trxds
 from trxds import BootstrapError, RpcError, SessionTokenError
@@ -30,8 +31,7 @@ class SessionPlan:
     shows_token: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """What the command is to do. `schema` is None for server reflection.
 
     `options` are those of `open_channel`. `within` is in seconds, for a configuration and for the schema.

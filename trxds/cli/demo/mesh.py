@@ -7,7 +7,8 @@ behind.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from trxds.testing.resources import Resource, cluster, endpoints, listener, locality, route, routes, stateful_session
 
@@ -15,8 +16,7 @@ SERVICE = "shop"
 METHOD = "/shop.Cart/Add"
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(Struct, frozen=True):
     """One backend. It answers with its `name`, so that a client knows which backend it reached."""
 
     name: str
@@ -35,8 +35,7 @@ HOSTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Mesh:
+class Mesh(Struct, frozen=True):
     """The state of the shop at one moment, from which the control plane's resources are made."""
 
     hosts: tuple[Host, ...]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Protocol
 
+from msgspec import Struct
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
@@ -17,16 +17,14 @@ from .mesh import Mesh
 from .verdict import Record, Verdict
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     host: str
     state: str
     sessions: int
     rpcs: int  # since the last board
 
 
-@dataclass(frozen=True, slots=True)
-class Board:
+class Board(Struct, frozen=True):
     """The data that is shown at one moment."""
 
     elapsed: float

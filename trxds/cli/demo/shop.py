@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 
 import trio
+from msgspec import structs
 
 from trxds.testing import Call, ManagementServer, serve, unary
 from trxds.testing.resources import Resource
@@ -23,7 +23,7 @@ async def open_backends() -> AsyncIterator[tuple[Host, ...]]:
         hosts = []
         for host in HOSTS:
             server = await stack.enter_async_context(serve({METHOD: unary(_answer(host.name.encode()))}))
-            hosts.append(replace(host, address=server.address))
+            hosts.append(structs.replace(host, address=server.address))
         yield tuple(hosts)
 
 

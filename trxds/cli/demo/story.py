@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct, structs
 
 from .mesh import Host, Mesh
 
 
-@dataclass(frozen=True, slots=True)
-class Cast:
+class Cast(Struct, frozen=True):
     """The hosts that the steps remove or drain."""
 
     drained: Host
@@ -35,8 +35,7 @@ def choose_cast(mesh: Mesh, host_of: Mapping[str, str]) -> Cast:
     return Cast(drained, removed)
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One step. `title` is for people; `change` makes the next mesh; None means that the control plane restarts."""
 
     title: str
@@ -50,20 +49,20 @@ def steps(cast: Cast) -> tuple[Step, ...]:
     return (
         Step(
             f"{drained.name} goes DRAINING (its sessions may stay)",
-            lambda mesh: replace(mesh, draining=mesh.draining | {drained.name}),
+            lambda mesh: structs.replace(mesh, draining=mesh.draining | {drained.name}),
         ),
         Step(
             f"{removed.name} is removed (its sessions must move)",
-            lambda mesh: replace(mesh, removed=mesh.removed | {removed.name}),
+            lambda mesh: structs.replace(mesh, removed=mesh.removed | {removed.name}),
             removes=removed.name,
         ),
         Step(
             "the weights flip from 80/20 to 20/80",
-            lambda mesh: replace(mesh, weights=tuple((name, 100 - weight) for name, weight in mesh.weights)),
+            lambda mesh: structs.replace(mesh, weights=tuple((name, 100 - weight) for name, weight in mesh.weights)),
         ),
         Step(
             f"zone {drained.zone} of {drained.cluster} moves to priority 1",
-            lambda mesh: replace(mesh, second_choice=mesh.second_choice | {zone}),
+            lambda mesh: structs.replace(mesh, second_choice=mesh.second_choice | {zone}),
         ),
         Step("the control plane restarts", None),
     )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 import trio
+from msgspec import Struct
 
 import trxds
 
@@ -18,8 +18,7 @@ PACE = 5  # RPCs a second of each client, in a demo that lasts
 PATIENCE = 5.0  # seconds for one RPC
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
+class Clock(Struct, frozen=True):
     """The demo's clock, in seconds since the demo began."""
 
     began: float

@@ -10,11 +10,12 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from trxds.core.plural import plural
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(Struct, frozen=True):
     """A session reached `new` after `old`; `at` is in seconds since the demo began."""
 
     session: str
@@ -52,8 +53,7 @@ class Record:
         self.failures.append(f"{caller}: {error}")
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """The lines to show, and whether every promise held."""
 
     lines: tuple[str, ...]

@@ -7,6 +7,8 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import Struct
+
 from trxds.cli.control_plane import ServedResources
 from trxds.resources.resource_file import ResourceFile
 from trxds.testing.simulation.echo_host import EchoHost
@@ -35,8 +37,7 @@ class RehearsalMesh:
         return [self.mesh.hosts[address] for address in step.hosts]
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(Struct, frozen=True):
     """An action; `undo` is for a step that lasts for some time. `needs` says what a step has to give."""
 
     do: Callable[[RehearsalMesh, Step], object]

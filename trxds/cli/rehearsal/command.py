@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import click
+from msgspec import structs
 
 from trxds.core.plural import plural
 from trxds.resources.resource_file import ResourceFile, read_resource_file
@@ -219,7 +219,7 @@ def _plan(
     if not targets:
         raise click.UsageError("BEFORE has no API listener, which clients ask for; name one by --target xds:///NAME")
     methods = load.methods or mesh_of_files.methods(resources)
-    load = replace(load, targets=targets, methods=methods)
+    load = structs.replace(load, targets=targets, methods=methods)
     try:
         behaviour, single = parse_behaviours(behaviours, addresses)
     except ValueError as error:

@@ -6,8 +6,9 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from .quantities import parse_seconds, parse_share
 from .report import Report
@@ -23,8 +24,7 @@ _OPERATORS: dict[str, Callable[[float, float], bool]] = {
 _EXPECTATION = re.compile(r"([a-z0-9_]+)(<=|>=|==|!=|<|>)(\S+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Quantity:
+class Quantity(Struct, frozen=True):
     """A number of a report that can be asserted. A percentage refers to `total`; `unit` is s, ms or ""."""
 
     value: Callable[[Report], float | None]
@@ -77,8 +77,7 @@ QUANTITIES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Expectation:
+class Expectation(Struct, frozen=True):
     """One assertion. `limit` is in the quantity's own unit, or a share of its total."""
 
     text: str
@@ -103,8 +102,7 @@ class Expectation:
         return Verdict(self.text, f"{100 * share:.3g}%", _OPERATORS[self.comparison](share, self.limit))
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """Whether an expectation holds, and what was found."""
 
     text: str

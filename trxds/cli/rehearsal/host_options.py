@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, replace
 from typing import Any
+
+from msgspec import structs
 
 from trxds.testing.simulation.echo_host import Behaviour
 
@@ -37,8 +38,8 @@ def parse_behaviours(
 
 
 def _checked(behaviour: HostBehaviour, changes: Mapping[str, Any]) -> HostBehaviour:
-    made = replace(behaviour, **changes)
-    Behaviour(**asdict(made))  # its constructor checks how the numbers fit
+    made = structs.replace(behaviour, **changes)
+    Behaviour(**structs.asdict(made))  # its constructor checks how the numbers fit
     return made
 
 

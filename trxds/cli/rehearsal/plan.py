@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Struct, field
 
 Resource: TypeAlias = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class HostBehaviour:
+class HostBehaviour(Struct, frozen=True):
     """How hosts answer: seconds, a share from 0 to 1, and calls at a time; see `trxds.testing.simulation.Behaviour`."""
 
     latency: float = 0.002
@@ -20,8 +20,7 @@ class HostBehaviour:
     capacity: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """A step of a rehearsal: at `at` seconds it does `action` to `hosts`, and undoes it after `lasts` seconds.
 
     `value` is a latency in seconds, or a share; `resources` replace those of the control plane.
@@ -36,8 +35,7 @@ class Step:
     resources: tuple[Resource, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(Struct, frozen=True):
     """The load of the rehearsal: clients, the sessions of each, and the calls that each makes in a second.
 
     `timeout` is each call's, and `keepalive` the clients' `keepalive_time`, both in seconds.
@@ -52,8 +50,7 @@ class Load:
     methods: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """`resources` are served from the start; `steps` are in the order of their times; `end` is in seconds.
 
     `addresses` are all hosts, and `names` the addresses of names that clusters look up in DNS. `behaviours` are those
@@ -74,22 +71,9 @@ class Plan:
 
     def to_json(self) -> str:
         """Return the plan as one line."""
-        return json.dumps(asdict(self))
+        return msgspec.json.encode(self).decode()
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
         """Return the plan of a line that `to_json` made."""
-        data = json.loads(text)
-        data["resources"] = tuple(data["resources"])
-        data["steps"] = tuple(
-            Step(**{**step, "hosts": tuple(step["hosts"]), "resources": tuple(step["resources"])})
-            for step in data["steps"]
-        )
-        load = data["load"]
-        data["load"] = Load(**{**load, "targets": tuple(load["targets"]), "methods": tuple(load["methods"])})
-        data["addresses"] = tuple(data["addresses"])
-        data["names"] = {name: tuple(each) for name, each in data["names"].items()}
-        data["behaviour"] = HostBehaviour(**data["behaviour"])
-        data["behaviours"] = {address: HostBehaviour(**each) for address, each in data["behaviours"].items()}
-        data["remarks"] = tuple(data["remarks"])
-        return cls(**data)
+        return msgspec.json.decode(text, type=cls)

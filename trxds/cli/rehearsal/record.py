@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from trxds.core.observe import Locate, Observer, SessionChanged, XdsRequest
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(Struct, frozen=True):
     """A session has moved; `client` and `session` are numbers, `cause` the version of the resource that caused it."""
 
     at: float
@@ -21,8 +22,7 @@ class Move:
     cause: str
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """A call has failed; `at` is when it ended."""
 
     at: float
@@ -32,8 +32,7 @@ class Failure:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Nack:
+class Nack(Struct, frozen=True):
     """A client has refused resources (NACK)."""
 
     at: float

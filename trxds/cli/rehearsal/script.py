@@ -12,10 +12,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import yaml
+from msgspec import Struct
 
 from trxds.resources.proto_yaml_validator import Problem
 
@@ -30,8 +30,7 @@ _OPTIONS = ("at", "for", "latency", "rate")
 CONTROL_PLANE = "control-plane"
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
+class Script(Struct, frozen=True):
     """The steps of a script, in the order of their times; a script with problems has none."""
 
     steps: tuple[Step, ...] = ()
@@ -81,8 +80,7 @@ class _Wrong(Exception):
         self.problem = Problem(line, field, message)
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
+class _Item(Struct, frozen=True):
     line: int
     fields: dict[str, Any]
     lines: dict[str, int]

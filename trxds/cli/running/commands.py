@@ -5,13 +5,13 @@ from __future__ import annotations
 import secrets
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 import trio
+from msgspec import structs
 
 from trxds.admin.address import Admin
 from trxds.transport.connect import connect_error
@@ -64,7 +64,7 @@ def lb(address: str, token: str, as_json: bool, watch: bool, everything: bool) -
 
     ADDRESS is the program's `open_channel(admin=...)`, or TRXDS_ADMIN. Exits 1 if a cluster cannot serve.
     """
-    _show(replace(LB, lines=partial(tree_lines, everything=everything)), address, token, as_json, watch)
+    _show(structs.replace(LB, lines=partial(tree_lines, everything=everything)), address, token, as_json, watch)
 
 
 @click.command()

@@ -15,11 +15,11 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 
 import h11
 import trio
+from msgspec import Struct
 from trio_websocket import (
     ConnectionClosed,
     ConnectionRejected,
@@ -46,8 +46,7 @@ _HANDSHAKE_TIMEOUT = 5.0  # seconds
 _GOING_AWAY, _TRY_AGAIN = 1001, 1013
 
 
-@dataclass(frozen=True, slots=True)
-class NamedProgram:
+class NamedProgram(Struct, frozen=True):
     """A running program, with the name that it has on the page."""
 
     name: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from trxds.admin.state_stream.messages import Row, State
 from trxds.core.policy_names import short_policy_name
@@ -29,8 +30,7 @@ REASONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """`sections` are those of the feed that it needs; `lines` are for people, by the time now, `rows` for programs."""
 
     sections: tuple[str, ...]

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
+from msgspec import Struct
+
 from trxds.core.metadata import Metadata
 from trxds.core.status import Status
 from trxds.resources.endpoint import LocalityId
@@ -109,8 +111,7 @@ class ClusterCounts:
             self._unreported.append(self)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RpcCount:
+class RpcCount(Struct, frozen=True, eq=False):
     """A tracker of any number of RPCs to one locality."""
 
     cluster: ClusterCounts

@@ -11,6 +11,8 @@ import math
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from trxds.core.connectivity import Connectivity
 from trxds.core.happy_eyeballs import ATTEMPT_DELAY
 from trxds.resources.endpoint import HealthStatus
@@ -20,8 +22,7 @@ from .host_table import Entry, HostTable
 MAX_RACES = 256  # a bound, because cookies come from outside; above it an RPC waits for its first host only
 
 
-@dataclass(frozen=True, slots=True)
-class RaceRequested:
+class RaceRequested(Struct, frozen=True):
     """A pick's event for the policy: an RPC waits for one of these hosts of a cookie, of which there are several."""
 
     addresses: tuple[str, ...]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from trxds.lb.pick import Override
 
@@ -21,8 +22,7 @@ class RepinReason(enum.StrEnum):
     REBALANCED = "rebalanced"  # the host had more than its fair share of sessions
 
 
-@dataclass(frozen=True, slots=True)
-class Repin:
+class Repin(Struct, frozen=True):
     """A session's move from one host to another; `at` is in seconds on Trio's clock.
 
     `change` is the version of the resource that caused it, as in `EDS resource "cart" version 7`, or empty.

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, chain, islice
 from math import ceil
 
+from msgspec import Struct
 from xxhash import xxh64_intdigest
 
 # A42: the control plane must not decide how much memory a client uses for its rings.
@@ -19,8 +19,7 @@ _CAP_VARIABLE = "GRPC_RING_HASH_CAP"
 _MAX_SIZE_CAP = 8 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Ring:
+class Ring(Struct, frozen=True, eq=False):
     """A ring; `owners[i]` is the position, in the list of endpoints, of the one that has `hashes[i]`."""
 
     hashes: tuple[int, ...]  # ascending

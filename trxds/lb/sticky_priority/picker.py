@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from ..override_host.repin_reason import RepinReason
 from ..pick import QUEUE, Explainable, Override, PickArgs, Picker, PickResult, TraceNote
 from .session_leaf import HostPreference, SessionLeaf
 
 
-@dataclass(frozen=True, slots=True)
-class LeafRequested:
+class LeafRequested(Struct, frozen=True):
     """A pick's event for the policy: a session has its host in this leaf, which does not run."""
 
     leaf: str

@@ -10,6 +10,8 @@ import enum
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from msgspec import Struct
+
 from trxds.core.connectivity import Connectivity
 from trxds.resolver.snapshot import ClusterConfig
 from trxds.resources.endpoint import HealthStatus
@@ -54,8 +56,7 @@ class SessionHosts(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class TableHosts:
+class TableHosts(Struct, frozen=True):
     """The hosts of a leaf that runs, as its override_host policy sees them now.
 
     `has_failed_over` says that priority uses a later leaf, because this one had its time to connect (A56).
@@ -154,8 +155,7 @@ _NO_HOSTS = NoHosts()
 
 
 # Compared by identity: the policy keeps the object while nothing of the leaf has changed.
-@dataclass(frozen=True, slots=True, eq=False)
-class SessionLeaf:
+class SessionLeaf(Struct, frozen=True, eq=False):
     """One leaf of an aggregate as a pick sees it; `picker` is None while the leaf does not run."""
 
     name: str

@@ -19,6 +19,7 @@ from random import Random
 from typing import Any, TypeAlias
 
 import trio
+from msgspec import Struct
 
 from .links import Endpoint, Link, SimulatedStream, Wire
 from .timeline import Timeline
@@ -73,8 +74,7 @@ class Connection:
             self._on_end(self)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
+class _Rule(Struct, frozen=True):
     """A change of the links of a client, to an address, or of all where these are None."""
 
     client: str | None
@@ -274,8 +274,7 @@ def _partition(link: Link) -> None:
     link.partitioned = True
 
 
-@dataclass(frozen=True, slots=True)
-class ClientNetwork:
+class ClientNetwork(Struct, frozen=True):
     """The network of one client."""
 
     network: SimulatedNetwork
