@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import hpack
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status as RichStatus
+from msgspec import structs
 from support.engines import parts_of, receive_all
 
 from trxds.core.metadata import decode, decode_message, encode_message
@@ -89,7 +89,7 @@ def _told(events: list[Event]) -> list[object]:
     for event in events:
         last = told[-1] if told else None
         if isinstance(event, DataReceived):
-            event = replace(event, data=bytes(event.data))
+            event = structs.replace(event, data=bytes(event.data))
             if isinstance(last, DataReceived) and last.stream_id == event.stream_id and not last.end:
                 size = last.flow_length + event.flow_length
                 told[-1] = DataReceived(event.stream_id, bytes(last.data) + event.data, size, event.end)

@@ -5,12 +5,12 @@ import json
 import os
 import sys
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from http.cookies import SimpleCookie
 from pathlib import Path
 
 import pytest
 import trio
+from msgspec import structs
 
 import trxds
 from trxds.cli.demo.mesh import HOSTS, Mesh
@@ -38,7 +38,7 @@ class Shop:
             hosts = []
             for host in HOSTS:
                 server = await stack.enter_async_context(serve(methods(host.name)))
-                hosts.append(replace(host, address=server.address))
+                hosts.append(structs.replace(host, address=server.address))
             plane.put(*Mesh(tuple(hosts)).resources())
             yield cls(hosts, xds.bootstrap(await stack.enter_async_context(plane.serve())))
 

@@ -1,10 +1,10 @@
 """The demo's shop with its page: what the browser's tests and the screenshots look at."""
 
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 
 import trio
+from msgspec import structs
 
 import trxds
 import trxds.admin
@@ -26,10 +26,10 @@ class OpenShop:
         return self.shop.mesh.hosts
 
     async def drain(self, host):
-        await self.shop.become(replace(self.shop.mesh, draining=self.shop.mesh.draining | {host.name}))
+        await self.shop.become(structs.replace(self.shop.mesh, draining=self.shop.mesh.draining | {host.name}))
 
     async def remove(self, host):
-        await self.shop.become(replace(self.shop.mesh, removed=self.shop.mesh.removed | {host.name}))
+        await self.shop.become(structs.replace(self.shop.mesh, removed=self.shop.mesh.removed | {host.name}))
 
     def push(self, resource):
         """What the shop's control plane would not say by itself."""
