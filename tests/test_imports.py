@@ -33,6 +33,14 @@ LEFT_OUT = {
     "grpc": "nobody",
 }
 MAX_MODULES = 310  # of trxds; 298 in November 2026
+MAX_DATACLASSES = 125  # each costs half a millisecond or more at import, ten times as much as a struct (ADR 9)
+
+DATACLASSES = """
+import sys, trxds
+modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == "trxds"]
+values = [value for module in modules for value in vars(module).values() if isinstance(value, type)]
+print(*{id(value) for value in values if "__dataclass_fields__" in vars(value)})
+"""
 
 
 def run(program: str) -> list[str]:
@@ -57,6 +65,11 @@ def test_import_trxds_leaves_out_what_a_channel_without_a_control_plane_does_not
 def test_import_trxds_loads_no_more_modules_than_it_did() -> None:
     loaded = run("import sys, trxds; print(*sys.modules)")
     assert len([each for each in loaded if each.partition(".")[0] == "trxds"]) <= MAX_MODULES
+
+
+def test_import_trxds_makes_no_more_dataclasses_than_it_did() -> None:
+    made = run(DATACLASSES)
+    assert 0 < len(made) <= MAX_DATACLASSES
 
 
 def test_weighted_round_robin_without_a_control_plane_imports_the_messages_of_load_reports_before_a_call_brings_one():

@@ -322,9 +322,8 @@ class Node:
 
     def _run_child(self, child: Child) -> Awaitable[None]:
         # Hosts with other security are another pool, for the whole subtree below.
-        context = (
-            self._context if child.hosts is self._context.hosts else structs.replace(self._context, hosts=child.hosts)
-        )
+        same = child.hosts is self._context.hosts
+        context = self._context if same else structs.replace(self._context, hosts=child.hosts)
         path, below = f"{self.path}/{self._label(child)}", (self._subtree.ejections_below, self._subtree.trackers_below)
         node = child.node = Node(path, child.policy, context, child.queue, child.post_report, *below)
         return node.run(child)

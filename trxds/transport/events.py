@@ -40,8 +40,8 @@ def code_name(code: int) -> str:
         return f"error code {code}"
 
 
-class _Secret(Struct, frozen=True):
-    """An event with what may hold secrets, which its `repr` leaves out."""
+class _StreamContent(Struct, frozen=True):
+    """An event with header fields or data of a stream. Its `repr` leaves them out, because they may be secrets."""
 
     stream_id: int
 
@@ -49,7 +49,7 @@ class _Secret(Struct, frozen=True):
         return f"{type(self).__name__}(stream_id={self.stream_id})"
 
 
-class HeadersReceived(_Secret, frozen=True):
+class HeadersReceived(_StreamContent, frozen=True):
     """A request, a response or trailers; `end` if the peer's half of the stream ends with them."""
 
     headers: Headers
@@ -63,7 +63,7 @@ class HeadersTooLarge(Struct, frozen=True):
     size: int
 
 
-class DataReceived(_Secret, frozen=True):
+class DataReceived(_StreamContent, frozen=True):
     """Data of a stream, a frame or a part of one; `flow_length` is what the windows were charged, data and padding.
 
     `data` may be a view of all that was read, so nobody may keep it.
@@ -74,7 +74,7 @@ class DataReceived(_Secret, frozen=True):
     end: bool
 
 
-class UnaryResponse(_Secret, frozen=True):
+class UnaryResponse(_StreamContent, frozen=True):
     """Headers, one DATA frame and trailers that end the peer's half, which came together.
 
     The event stands for three; most unary calls are answered so.

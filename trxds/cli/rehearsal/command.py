@@ -62,7 +62,11 @@ _EXPECT_HELP = f"Exit 1 unless this holds: 'moved<=5% failed==0'. There are {', 
 @click.option("--clients", type=click.IntRange(1), default=20, show_default=True, help="Clients, each with a channel.")
 @click.option("--sessions", type=click.IntRange(0), default=1, show_default=True, help="Sessions of each client.")
 @click.option(
-    "--rps", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True, help="Calls a second, per client."
+    "--rps",
+    type=click.FloatRange(0, 1e6, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Calls a second, per client.",
 )
 @click.option("--timeout", type=SECONDS, default="5s", show_default=True, help="Deadline of each call.")
 @click.option(
