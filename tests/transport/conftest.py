@@ -68,10 +68,14 @@ class ScriptedServer:
 
     async def answer(self, stream_id: int, message: bytes = b"", trailers: list[tuple[str, str]] | None = None) -> None:
         """Send headers, one message and trailers."""
+        self.answer_later(stream_id, message, trailers)
+        await self.flush()
+
+    def answer_later(self, stream_id: int, message: bytes = b"", trailers: list[tuple[str, str]] | None = None) -> None:
+        """Send them with the next `flush`."""
         self.h2.send_headers(stream_id, HEADERS)
         self.h2.send_data(stream_id, framed(message))
         self.h2.send_headers(stream_id, trailers or OK_TRAILERS, end_stream=True)
-        await self.flush()
 
 
 def framed(message: bytes) -> bytes:

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import trio
+from support.lone_calls import answered
 
 from trxds.testing.network import memory_stream_pair
 from trxds.transport.connection_tasks import ConnectionTasks
 from trxds.transport.outgoing_frames import OutgoingFrames
-from trxds.transport.transport import Transport
+from trxds.transport.transport import SocketTransport, Transport
 from trxds.transport.writer import Writer
+
+
+class CountingTransport(Transport):
+    """Takes everything at once."""
+
+    at_once = True
+
+    def __init__(self) -> None:
+        super().__init__(memory_stream_pair()[0])
+        self.writes: list[bytes] = []
+
+    def send_nowait(self, data: bytes) -> int:
+        self.writes.append(bytes(data))
+        return len(data)
 
 
 class NarrowTransport(Transport):
@@ -37,6 +55,103 @@ class Owner:
     def use_room(self) -> None: ...
 
 
+@asynccontextmanager
+async def running_writer(streams: list[int]) -> AsyncIterator[tuple[Writer, OutgoingFrames, CountingTransport]]:
+    """A writer whose task waits for output."""
+    transport, outgoing, tasks = CountingTransport(), OutgoingFrames(), ConnectionTasks("host")
+    writer = Writer(outgoing, transport, tasks, Owner(), streams, lambda error: None)  # type: ignore[arg-type]
+    async with trio.open_nursery() as nursery:
+        tasks.open(nursery)
+        outgoing.add(b"preface")
+        writer.write_soon()
+        await trio.testing.wait_all_tasks_blocked()
+        transport.writes.clear()
+        yield writer, outgoing, transport
+        nursery.cancel_scope.cancel()
+
+
+def request(writer: Writer, outgoing: OutgoingFrames, streams: list[int], *, is_peer_idle: bool = True) -> None:
+    """What a caller does in its step."""
+    streams.append(len(streams))
+    outgoing.add(b"%d" % streams[-1])
+    writer.flush_request(is_peer_idle=is_peer_idle)
+
+
+async def test_the_first_half_of_the_callers_that_one_read_woke_send_at_once(autojump_clock: object) -> None:
+    streams = list(range(8))
+    async with running_writer(streams) as (writer, outgoing, transport):
+        writer.note_read()
+        streams.clear()  # all eight are answered
+        for number in range(8):
+            request(writer, outgoing, streams, is_peer_idle=number < 4)
+        assert transport.writes == [b"0123"]
+        await trio.testing.wait_all_tasks_blocked()
+        assert transport.writes == [b"0123", b"4567"]
+
+
+async def test_a_lone_caller_sends_at_once(autojump_clock: object) -> None:
+    streams = [0]
+    async with running_writer(streams) as (writer, outgoing, transport):
+        writer.note_read()
+        streams.clear()
+        request(writer, outgoing, streams)
+        assert transport.writes == [b"0"]
+
+
+async def test_a_request_waits_for_the_next_pass_while_the_server_has_others(autojump_clock: object) -> None:
+    async with running_writer([]) as (writer, outgoing, transport):
+        request(writer, outgoing, [], is_peer_idle=False)
+        assert transport.writes == []
+        await trio.testing.wait_all_tasks_blocked()
+        assert transport.writes == [b"0"]
+
+
+async def test_fewer_callers_than_expected_are_sent_in_the_next_pass(autojump_clock: object) -> None:
+    streams = list(range(8))
+    async with running_writer(streams) as (writer, outgoing, transport):
+        writer.note_read()
+        streams.clear()
+        for _ in range(3):
+            request(writer, outgoing, streams)
+        assert transport.writes == []
+        await trio.testing.wait_all_tasks_blocked()
+        assert transport.writes == [b"012"]
+
+
+async def test_an_acknowledgement_leaves_with_the_requests_of_the_callers_that_its_read_woke(
+    autojump_clock: object,
+) -> None:
+    streams = [0, 1]
+    async with running_writer(streams) as (writer, outgoing, transport):
+        writer.note_read()
+        streams.clear()
+        outgoing.add_control(b"ack ")
+        writer.flush_after_read()
+        assert transport.writes == []
+        await trio.lowlevel.checkpoint()  # the writer may have had its turn before the callers
+        request(writer, outgoing, streams)
+        assert transport.writes == [b"ack 0"]
+
+
+async def test_an_acknowledgement_leaves_alone_if_nobody_calls(autojump_clock: object) -> None:
+    streams = [0, 1]
+    async with running_writer(streams) as (writer, outgoing, transport):
+        writer.note_read()
+        outgoing.add_control(b"ack")
+        writer.flush_after_read()
+        await trio.testing.wait_all_tasks_blocked()
+        assert transport.writes == [b"ack"]
+
+
+async def test_the_acknowledgement_of_a_lone_call_leaves_at_once(autojump_clock: object) -> None:
+    streams = [0]
+    async with running_writer(streams) as (writer, outgoing, transport):
+        writer.note_read()
+        outgoing.add_control(b"ack")
+        writer.flush_after_read()
+        assert transport.writes == [b"ack"]
+
+
 async def test_the_rest_of_a_flush_wakes_the_writer_that_waits(autojump_clock: object) -> None:
     """The reader flushes for a lone stream, and the socket takes a part: nothing else may ever come to send."""
     transport, outgoing, tasks = NarrowTransport(), OutgoingFrames(), ConnectionTasks("host")
@@ -50,3 +165,29 @@ async def test_the_rest_of_a_flush_wakes_the_writer_that_waits(autojump_clock: o
         nursery.cancel_scope.cancel()
     assert transport.sent == b"the first starts the taskthe rest of the second wakes it"
     assert not writer.is_pending
+
+
+async def test_eight_callers_whose_answers_came_together_call_again_in_two_writes(
+    wire, request_, monkeypatch, autojump_clock
+) -> None:
+    connection, server = await wire(sockets=True)
+    writes: list[int] = []
+    send_nowait = SocketTransport.send_nowait
+    monkeypatch.setattr(
+        SocketTransport, "send_nowait", lambda self, data: writes.append(len(data)) or send_nowait(self, data)
+    )
+
+    async def call_twice() -> None:
+        for _ in range(2):
+            await answered(connection.open_stream(request_(message=b"x")))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(8):
+            nursery.start_soon(call_twice)
+        for again in (False, True):
+            streams = [await server.request() for _ in range(8)]
+            assert not again or len(writes) == 2
+            for stream_id in streams:
+                server.answer_later(stream_id, b"echo")
+            writes.clear()
+            await server.flush()

@@ -183,7 +183,7 @@ class Connection:
             if streams.waiting and self.owner is not None:
                 self.owner.on_full(self)
         elif streams.begin(stream, now):
-            http2.writer.flush_or_schedule()
+            http2.writer.flush_request(is_peer_idle=streams.none_taken)
         else:
             http2.writer.write_soon()  # the first message, which the caller sends next, leaves with the headers
         return stream

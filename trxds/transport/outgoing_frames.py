@@ -37,6 +37,11 @@ class OutgoingFrames:
         self.unsent += len(frame)
         self.control_unsent += len(frame)
 
+    @property
+    def has_only_control(self) -> bool:
+        """Whether frames wait, and none of them is headers or data."""
+        return 0 < self.unsent == self.control_unsent
+
     def take(self) -> bytes:
         """Return all frames that wait, and keep none of them."""
         data = b"".join(self._pieces)

@@ -76,11 +76,12 @@ class Reader:
             self.last_read = self._now()
         elif not engine.unread:
             return self._on_lost(None)
+        self._writer.note_read()
         self._role.handle(engine.receive(data))
         if engine.overhead > _MAX_UNCHECKED_OVERHEAD:
             self._check_overhead()
         if engine.outgoing.unsent:
-            self._writer.flush_or_schedule()
+            self._writer.flush_after_read()
 
     def take_now(self) -> None:
         """Take the bytes that have come, if there are any; no checkpoint."""

@@ -66,6 +66,12 @@ class StreamTable:
         """Whether as many streams are open as the server allows."""
         return len(self.open) >= self.max_streams
 
+    @property
+    def none_taken(self) -> bool:
+        """Whether the headers of all open streams still wait to be sent, so that the server has nothing to do."""
+        # A client's stream identifiers are two apart (RFC 9113 §5.1.1).
+        return 2 * len(self.open) == self.last_opened - self.last_taken
+
     def has_room(self) -> bool:
         """Return whether the server and the connection's buffer take one more stream."""
         engine = self._http2.engine

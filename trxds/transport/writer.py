@@ -5,6 +5,11 @@ in the scheduler's next pass: the output of fifty callers in this pass is one wr
 for: `flush_or_schedule` offers its bytes to the socket at once. The writer is a task, which starts when output has to
 wait for the first time. No other task waits for the socket to take bytes, so a cancelled one leaves no half frame
 behind.
+
+Callers whose answers came with one read go on in the same pass, and most of them call again. If the server has nothing
+to do meanwhile, the first half of their requests leaves at once and the other half with the task (`flush_request`): so
+the server works while they call, and its answers to each half come together again. One request at once and seven in
+the next pass would be answered by two reads as well, but the first of them for a single call.
 """
 
 from __future__ import annotations
@@ -46,6 +51,7 @@ class Writer:
         self._has_work_left = False  # a step left work that there is room for
         self._is_closing = False
         self._has_task = False
+        self._open_at_read = 0  # the streams that were open when the last read came
         self._waiter = Waiter()
 
     @property
@@ -53,10 +59,28 @@ class Writer:
         """Whether any output waits to be written."""
         return self._outgoing.unsent > 0 or len(self._unwritten) > 0 or self._has_work_left
 
+    def note_read(self) -> None:
+        """Note that bytes have come, before any stream ends by them."""
+        self._open_at_read = len(self._streams)
+
     def flush_or_schedule(self) -> None:
         """Send the output of the caller's step, which is complete: at once if no other stream is open."""
         # With more than one stream others are likely to send in this step, too: then one write takes all of it.
-        if self._transport.at_once and len(self._streams) < 2 and not self._is_closing:
+        self._flush_if(len(self._streams) < 2)
+
+    def flush_after_read(self) -> None:
+        """Send acknowledgements that a read provoked: with new requests, if the read may have woken several callers."""
+        self._flush_if(len(self._streams) < 2 and self._open_at_read < 2)
+
+    def flush_request(self, *, is_peer_idle: bool) -> None:
+        """Send a new request: at once, if the peer has no other and half of the expected callers have called.
+
+        Expected are those whose streams were open when the last read came; a lone caller is one of one.
+        """
+        self._flush_if(is_peer_idle and 2 * len(self._streams) >= self._open_at_read)
+
+    def _flush_if(self, is_time: bool) -> None:
+        if is_time and self._transport.at_once and not self._is_closing:
             self.flush()
         else:
             self.write_soon()
@@ -107,6 +131,9 @@ class Writer:
                 self._unwritten = b""
             else:
                 await self._waiter.wait(self._is_due)
+                if self._outgoing.has_only_control and not self._is_closing:
+                    # The read that provoked them may have woken callers, who call again in this pass.
+                    await trio.lowlevel.checkpoint()
         self._tasks.cancel()
 
     def _use_room(self) -> None:
