@@ -114,9 +114,11 @@ class ClientStream:
 
     async def wait_open(self) -> bool:
         """Wait until the stream is open; False if it ended in the queue, with `refused` set or cancelled."""
-        if self._waiter is None:
-            self._waiter = Waiter()
-        await self._waiter.wait(lambda: self.id != 0 or self.status is not None)
+        if self.id or self.status is not None:
+            await trio.lowlevel.checkpoint()
+        waiter = self._waiter = self._waiter or Waiter()
+        while not self.id and self.status is None:
+            await waiter.park()
         return self.id != 0
 
     def move_to(self, connection: StreamOwner) -> None:
@@ -148,7 +150,7 @@ class ClientStream:
                 self.outgoing = OutgoingMessages(self._connection.http2, stream_id)
                 self.outgoing.send_nowait(request.message, end=True)
         if self._waiter is not None:
-            self._waiter.wake_if()
+            self._waiter.wake()
 
     # -- the request
 
@@ -238,9 +240,11 @@ class ClientStream:
             incoming.read_on()  # for the rest of the stream, as no second message may come
         can_lead = inline.is_delegated and inline.leader is None and self.status is None
         if not (can_lead and await inline.read_as_leader(self)):
-            if self._waiter is None:
-                self._waiter = Waiter()
-            await self._waiter.wait(lambda: self.status is not None)
+            if self.status is not None:
+                await trio.lowlevel.checkpoint()
+            waiter = self._waiter = self._waiter or Waiter()
+            while self.status is None:
+                await waiter.park()
         message = self._reply
         if message is None:
             message = self.receive_nowait()
@@ -303,7 +307,7 @@ class ClientStream:
         self._incoming = incoming
         incoming.is_open = self.status is None
         # A unary call's caller may wait already, so a message larger than the window must not be held back.
-        is_waiting = self._waiter is not None and self._waiter.until is not None
+        is_waiting = self._waiter is not None and self._waiter.is_parked
         incoming.is_reading = is_waiting or self._connection.inline_reads.leader is self
         return incoming
 
@@ -374,7 +378,7 @@ class ClientStream:
         if self._incoming is not None:
             self._incoming.stop()
         if self._waiter is not None:
-            self._waiter.wake_if()
+            self._waiter.wake()
         if self._headers_lot is not None:
             self._headers_lot.unpark_all()
         self._connection.forget(self, broken=broken)

@@ -1,4 +1,4 @@
-"""One task waits here until a condition holds.
+"""One task waits here until another wakes it, or until a condition holds.
 
 An RPC parks here instead of on one event for each step: the connection's reader changes the stream's fields, then wakes
 the task. A woken task runs only when the reader has handled everything of its read, so an answer that came in one piece
@@ -27,32 +27,47 @@ _WOKEN: Any = _Woken()
 
 
 class Waiter:
-    """A condition and the one task that waits for it."""
+    """The place of one waiting task: it parks until `wake`, or waits with a condition until `wake_if` finds it true."""
 
     __slots__ = ("_task", "until")
 
     def __init__(self) -> None:
         self._task: trio.lowlevel.Task | None = None
         self.until: Callable[[], bool] | None = None
-        """The condition; None when no task waits."""
+        """The condition of the task that waits with one; None when no task does."""
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether a task waits."""
+        return self._task is not None
+
+    async def park(self) -> None:
+        """Wait until `wake`; always a checkpoint. A second task gets a `trio.BusyResourceError`."""
+        if self._task is not None:
+            raise trio.BusyResourceError("another task is waiting for the same thing")
+        self._task = trio.lowlevel.current_task()
+        await trio.lowlevel.wait_task_rescheduled(self._leave)
+
+    def wake(self) -> None:
+        """Wake the task, if one waits."""
+        task = self._task
+        if task is not None:
+            self._task = self.until = None
+            trio.lowlevel.reschedule(task, _WOKEN)
 
     async def wait(self, until: Callable[[], bool]) -> None:
         """Wait until `until()` is true; always a checkpoint. A second task gets a `trio.BusyResourceError`."""
-        if self._task is not None:
-            raise trio.BusyResourceError("another task is waiting for the same thing")
-        if until():
-            await trio.lowlevel.checkpoint()
-            return
-        self._task = trio.lowlevel.current_task()
-        self.until = until
-        await trio.lowlevel.wait_task_rescheduled(self._leave)
+        if self._task is None:
+            if until():
+                await trio.lowlevel.checkpoint()
+                return
+            self.until = until
+        await self.park()
 
     def wake_if(self) -> None:
         """Wake the task if its condition holds now."""
         if self.until is not None and self.until():
-            task, self._task, self.until = self._task, None, None
-            assert task is not None
-            trio.lowlevel.reschedule(task, _WOKEN)
+            self.wake()
 
     def _leave(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
         self._task = self.until = None
