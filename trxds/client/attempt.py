@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -82,8 +81,7 @@ class AttemptChannel(Protocol):
     def data_plane(self) -> AttemptPlane: ...
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Attempt:
+class Attempt(Struct, eq=False):
     """An `Attempt` is one try of a call, on at most one stream; `stream` is None until there is a host.
 
     `number` counts the earlier attempts that a server may have seen. `request` is the call's one message, or the buffer

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
+
+from msgspec import Struct
 
 from trxds.core.lifetime import Lifetime
 from trxds.core.metadata import Metadata
@@ -31,8 +32,7 @@ _log = logging.getLogger("trxds.client")
 _DECISIONS: Final = (Wait, Status, FilterCall)
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class CallRoute:
+class CallRoute(Struct, eq=False):
     """A `CallRoute` is the decision of routes and filters for one call; `release` must follow its commit or end."""
 
     args: PickArgs
@@ -40,6 +40,9 @@ class CallRoute:
     responders: tuple[Respond, ...]
     hold: Lifetime | None  # on the cluster
     filters: CallFilters | None = None  # those that follow the call to its end
+
+    def __repr__(self) -> str:
+        return f"<CallRoute {self.args.path} to {self.args.cluster}>"
 
     def respond(self, metadata: Metadata) -> Metadata:
         """Return the response's metadata as the filters leave it; with it the call is committed."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from trxds.core.metadata import Headers
 from trxds.core.observe import AttemptObserver
@@ -25,8 +26,7 @@ _MAX_OTHER_HEADERS = 4096
 _NOTHING: Headers = []
 
 
-@dataclass(slots=True)
-class Request:
+class Request(Struct, eq=False):
     """One attempt of a call, before it has a stream.
 
     `metadata` is encoded for the wire. `deadline` is on Trio's clock. `on_headers` is called by the connection's
@@ -39,14 +39,17 @@ class Request:
 
     path: str
     authority: str
-    metadata: Headers = field(default_factory=list, repr=False)
+    metadata: Headers = field(default_factory=list)
     deadline: float = math.inf
     on_headers: Callable[[], None] | None = None
     max_receive_size: int = MAX_RECEIVE_SIZE
-    message: bytes | None = field(default=None, repr=False)
+    message: bytes | None = None
     observer: AttemptObserver | None = None
     one_reply: bool = False
     overrides_authority: bool = False
+
+    def __repr__(self) -> str:
+        return f"<Request {self.path} to {self.authority}>"  # metadata and message may be secrets
 
     def timeout(self, now: float) -> Headers:
         """Return the remaining time as a header; no header if there is no deadline."""
