@@ -182,10 +182,11 @@ class Connection:
             http2.writer.write_soon()
             if streams.waiting and self.owner is not None:
                 self.owner.on_full(self)
-        elif streams.begin(stream, now):
-            http2.writer.flush_request(is_peer_idle=streams.none_taken)
+        elif streams.begin(stream, now) and streams.none_taken:
+            http2.writer.flush_first_half()
         else:
-            http2.writer.write_soon()  # the first message, which the caller sends next, leaves with the headers
+            # With the other requests of this pass, and with the first message if that is still to come.
+            http2.writer.write_soon()
         return stream
 
     def forget(self, stream: ClientStream, *, broken: bool) -> None:

@@ -55,6 +55,7 @@ _SETTING = struct.Struct(">HL")
 _UINT32 = struct.Struct(">L")
 _GOAWAY = struct.Struct(">LL")
 _HEAD_SIZE = _HEAD.size
+_unpack_head = _HEAD.unpack_from  # once for each frame
 
 # A read of fewer bytes cannot take long, whatever frames are in it.
 _MAX_UNCOUNTED_READ = 1024
@@ -192,32 +193,32 @@ class FrameReader:
         while position + _HEAD_SIZE <= size:
             if counts and cost >= _MAX_STEP_COST:
                 return data[position:]
-            word, flags, stream_id = _HEAD.unpack_from(data, position)
+            word, flags, stream_id = _unpack_head(data, position)
+            kind, length, start = word & 0xFF, word >> 8, position + _HEAD_SIZE
+            end = start + length
+            if self._is_first:
+                self._check_first(kind, data[:start])
+            if length > largest:
+                text = f"frame of {length} bytes, where {largest} were agreed on"
+                raise Http2ProtocolError(ErrorCode.FRAME_SIZE_ERROR, text)
             # The reserved bit means nothing and is ignored (RFC 9113 §4.1).
             stream_id &= MAX_STREAM_ID
-            start = position + _HEAD_SIZE
-            end = start + (word >> 8)
-            if self._is_first:
-                self._check_first(word & 0xFF, data[:start])
-            if end - start > largest:
-                text = f"frame of {end - start} bytes, where {largest} were agreed on"
-                raise Http2ProtocolError(ErrorCode.FRAME_SIZE_ERROR, text)
             if end > size:
-                self._head, self._missing = (word & 0xFF, flags, stream_id), end - start
-                self._in_parts = word & 0xFF == DATA and not flags & PADDED and end - start >= _MIN_LARGE_DATA
+                self._head, self._missing = (kind, flags, stream_id), length
+                self._in_parts = kind == DATA and not flags & PADDED and length >= _MIN_LARGE_DATA
                 if start < size:
                     self._go_on(memoryview(data)[start:] if self._in_parts else data[start:], handle_frame)
                 return b""
-            if word & 0xFF == HEADERS and flags == END_HEADERS:
+            if kind == HEADERS and flags == END_HEADERS:
                 position = self._read_unary_response(data, start, end, stream_id, handle_unary_response)
                 if position:
                     if counts:
                         cost += 3 + (position - start >> _DATA_SHIFT)
                     continue
             if counts:
-                cost += 1 + (end - start >> (_SHIFT if word & 0xFF else _DATA_SHIFT))
-            is_large = end - start >= _MIN_LARGE_DATA and word & 0xFF == DATA and not flags & PADDED
-            handle_frame(word & 0xFF, flags, stream_id, memoryview(data)[start:end] if is_large else data[start:end])
+                cost += 1 + (length >> (_SHIFT if kind else _DATA_SHIFT))
+            is_large = length >= _MIN_LARGE_DATA and kind == DATA and not flags & PADDED
+            handle_frame(kind, flags, stream_id, memoryview(data)[start:end] if is_large else data[start:end])
             position = end
         if position < size:
             self._partial_head = data[position:]
@@ -242,25 +243,20 @@ class FrameReader:
         self, data: bytes, start: int, body: int, stream_id: int, handle: HandleUnaryResponse
     ) -> int:
         """Return the end of an answer with headers from `start` to `body`; 0 to read it frame by frame."""
-        # Length and type are compared as one number.
-        size, most = len(data) - _HEAD_SIZE, self._max_frame << 8 | HEADERS
-        if body > size:
+        size, largest = len(data), self._max_frame
+        data_start = body + _HEAD_SIZE
+        if data_start > size:
             return 0
-        word, flags, owner = _HEAD.unpack_from(data, body)
-        trailers = body + _HEAD_SIZE + (word >> 8)
-        if word & 0xFF != DATA or flags or owner != stream_id or trailers > size or word > most:
+        word, flags, owner = _unpack_head(data, body)
+        data_end = data_start + (word >> 8)
+        trailers = data_end + _HEAD_SIZE
+        if word & 0xFF != DATA or flags or owner != stream_id or trailers > size or word >> 8 > largest:
             return 0
-        word, flags, owner = _HEAD.unpack_from(data, trailers)
-        end = trailers + _HEAD_SIZE + (word >> 8)
-        if word & 0xFF != HEADERS or flags != _END_BOTH or owner != stream_id or end > len(data) or word > most:
+        word, flags, owner = _unpack_head(data, data_end)
+        end = trailers + (word >> 8)
+        if word & 0xFF != HEADERS or flags != _END_BOTH or owner != stream_id or end > size or word >> 8 > largest:
             return 0
-        taken = handle(
-            stream_id,
-            data[start:body],
-            data[body + _HEAD_SIZE : trailers],
-            data[trailers + _HEAD_SIZE : end],
-        )
-        return end if taken else 0
+        return end if handle(stream_id, data[start:body], data[data_start:data_end], data[trailers:end]) else 0
 
     def _check_first(self, kind: int, header: bytes) -> None:
         self._is_first = False

@@ -7,8 +7,8 @@ wait for the first time. No other task waits for the socket to take bytes, so a 
 behind.
 
 Callers whose answers came with one read go on in the same pass, and most of them call again. If the server has nothing
-to do meanwhile, the first half of their requests leaves at once and the other half with the task (`flush_request`): so
-the server works while they call, and its answers to each half come together again. One request at once and seven in
+to do meanwhile, the first half of their requests leaves at once and the other half with the task (`flush_first_half`):
+so the server works while they call, and its answers to each half come together again. One request at once and seven in
 the next pass would be answered by two reads as well, but the first of them for a single call.
 """
 
@@ -72,12 +72,12 @@ class Writer:
         """Send acknowledgements that a read provoked: with new requests, if the read may have woken several callers."""
         self._flush_if(len(self._streams) < 2 and self._open_at_read < 2)
 
-    def flush_request(self, *, is_peer_idle: bool) -> None:
-        """Send a new request: at once, if the peer has no other and half of the expected callers have called.
+    def flush_first_half(self) -> None:
+        """Send the requests of this pass, which the peer waits for, once half of the expected callers have called.
 
         Expected are those whose streams were open when the last read came; a lone caller is one of one.
         """
-        self._flush_if(is_peer_idle and 2 * len(self._streams) >= self._open_at_read)
+        self._flush_if(2 * len(self._streams) >= self._open_at_read)
 
     def _flush_if(self, is_time: bool) -> None:
         if is_time and self._transport.at_once and not self._is_closing:
