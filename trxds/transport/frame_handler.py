@@ -83,16 +83,13 @@ class FrameHandler:
 
     def handle_unary_response(self, stream_id: int, first: bytes, data: bytes, last: bytes) -> bool:
         """Read three frames as one event; False if any of them is new or out of place, so each has to be read."""
-        streams = self._streams
-        stream, headers, trailers = (
-            streams.open.get(stream_id),
-            self._cached_headers.get(first),
-            self._cached_headers.get(last),
-        )
+        streams, cached = self._streams, self._cached_headers
+        stream = streams.open.get(stream_id)
+        # Header blocks are known only while the peer's table is unchanged, so nothing has to be decoded for it.
+        headers, trailers = cached.get(first), cached.get(last)
         size = len(data)
         if (
             stream is None
-            # Header blocks are known only while the peer's table is unchanged, so nothing has to be decoded for it.
             or headers is None
             or trailers is None
             or stream.recv_state is not HEADERS
@@ -101,8 +98,7 @@ class FrameHandler:
             or self._fragment is not None
         ):
             return False
-        streams.receive_window -= size
-        stream.receive_window -= size
+        streams.receive_window -= size  # the stream's own has no use any more
         self._peer_ended(stream_id, stream)
         self.events.append(UnaryResponse(stream_id, headers, data, trailers))
         return True

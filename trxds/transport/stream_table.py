@@ -93,9 +93,9 @@ class StreamTable:
             self._http2.tasks.end_later((stream,), partial(ClientStream.fail, status=problem))
             return True
         # Most calls send one message: then headers, message and END_STREAM leave together.
-        complete = b""
-        if request.message is not None and len(request.message) <= MAX_COPIED_MESSAGE:
-            complete = frame(request.message)
+        message, complete = request.message, b""
+        if message is not None and len(message) <= MAX_COPIED_MESSAGE:
+            complete = frame(message)
             if len(complete) > engine.initial_data_limit():
                 complete = b""  # headers need no window; the message waits in the send queue
         # The timeout is computed only now: time in the queue counts.
@@ -104,8 +104,9 @@ class StreamTable:
         stream_id = engine.open_stream(fields, request.metadata, timeout, complete)
         self.last_opened, self.opened_at = stream_id, now
         self.open[stream_id] = stream
-        stream.begin(stream_id, now, complete=bool(complete))
-        return bool(complete)
+        is_complete = complete != b""
+        stream.begin(stream_id, now, complete=is_complete)
+        return is_complete
 
     def begin_waiting(self) -> None:
         """Open streams that wait, in order, as far as server and buffer allow."""
