@@ -42,9 +42,10 @@ class ConnectProxy:
         head = b""
         while not head.endswith(b"\r\n\r\n"):
             head += await client.receive_some(1)
-        self.asked.append(head.split()[1].decode())
+        address = head.split()[1].decode()
+        self.asked.append(address)
         await client.send_all(self._answer)
-        host = await self._network.connect(self.asked[-1])
+        host = await self._network.connect(address)
         async with client, host, trio.open_nursery() as nursery:
             nursery.start_soon(_pump, client, host)
             await _pump(host, client)

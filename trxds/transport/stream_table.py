@@ -69,8 +69,8 @@ class StreamTable:
     @property
     def none_taken(self) -> bool:
         """Whether the headers of all open streams still wait to be sent, so that the server has nothing to do."""
-        # A client's stream identifiers are two apart (RFC 9113 §5.1.1).
-        return 2 * len(self.open) == self.last_opened - self.last_taken
+        # A client's stream identifiers are odd (RFC 9113 §5.1.1); before the first stream both of these are 0.
+        return len(self.open) == (self.last_opened - self.last_taken + 1) // 2
 
     def has_room(self) -> bool:
         """Return whether the server and the connection's buffer take one more stream."""
