@@ -33,7 +33,7 @@ LEFT_OUT = {
     "grpc": "nobody",
 }
 MAX_MODULES = 310  # of trxds; 298 in November 2026
-MAX_DATACLASSES = 125  # each costs half a millisecond or more at import, ten times as much as a struct (ADR 9)
+MAX_DATACLASSES = 70  # each costs half a millisecond or more at import, ten times as much as a struct (ADR 9)
 
 DATACLASSES = """
 import sys, trxds

@@ -1,9 +1,8 @@
 """Calls that no server has processed are retried transparently (A6)."""
 
-from dataclasses import replace
-
 import pytest
 import trio
+from msgspec import structs
 from support.mesh import Mesh, ask, bidi, method
 
 from trxds import RpcError, StatusCode
@@ -134,7 +133,7 @@ async def test_a_call_that_was_never_sent_is_retried_transparently_without_limit
             for allowed in (0, 0, 0, 1):
                 await trio.sleep(1)
                 assert answers == []
-                server.options = replace(server.options, max_concurrent_streams=allowed)
+                server.options = structs.replace(server.options, max_concurrent_streams=allowed)
                 server.goaway()
             await trio.sleep(1)
             assert answers == [host]

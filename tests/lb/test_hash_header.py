@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 from support.policies import CONNECTING, FAILURE, READY, FakeHost, channel_control, endpoint_set
 from xxhash import xxh64_intdigest
 
@@ -27,7 +28,7 @@ class Ringed:
             config, {}, {name: FakeHost(name, state) for name, state in states.items()}, endpoints=endpoint_set(NAMES)
         )
         for name in states:
-            self.policy.decide(replace(self.inputs, pick_events=frozenset({name})), 0.0)
+            self.policy.decide(structs.replace(self.inputs, pick_events=frozenset({name})), 0.0)
         self.picker = self.policy.decide(self.inputs, 0.0).picker
 
     def pick(self, *metadata, **args):

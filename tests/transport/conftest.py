@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import h2.config
@@ -13,6 +12,7 @@ import h2.events
 import h2.settings
 import pytest
 import trio
+from msgspec import structs
 from support.lone_calls import asked
 
 from trxds.testing.network import memory_stream_pair
@@ -109,7 +109,7 @@ def wire(nursery: trio.Nursery, request: pytest.FixtureRequest) -> Wire:
         within: trio.Nursery = nursery,
     ) -> tuple[Connection, ScriptedServer]:
         ours, theirs = socket_pair() if sockets else memory_stream_pair(capacity)
-        chosen = replace(options or WireOptions(), lean=request.param == "lean")
+        chosen = structs.replace(options or WireOptions(), lean=request.param == "lean")
         connection = Connection(ours, peer="10.0.0.1:443", options=chosen)
         server = ScriptedServer(theirs, settings or {})
         within.start_soon(connection.run)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 from typing import Any
 
 import h2.config
@@ -14,6 +13,7 @@ import trio
 from h2.settings import SettingCodes
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trxds.core.status import Status, StatusCode
@@ -93,7 +93,7 @@ def test_every_call_ends_without_a_crash_whatever_the_server_sends(
 ) -> None:
     async def story() -> None:
         ours, theirs = memory_stream_pair()
-        connection = Connection(ours, peer="any", options=replace(OPTIONS, lean=lean))
+        connection = Connection(ours, peer="any", options=structs.replace(OPTIONS, lean=lean))
         server = AnyServer(theirs)
         with trio.fail_after(100):
             async with trio.open_nursery() as nursery:

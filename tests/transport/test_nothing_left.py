@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 
 import pytest
 import trio
+from msgspec import structs
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trxds.core.conflating_queue import ConflatingQueue
@@ -58,7 +58,7 @@ async def echo(requests, call: Call):
 
 async def client(network: MemoryNetwork, streams: list[ClientStream], lean: bool) -> None:
     """Connect, exchange two messages larger than the window, and close."""
-    pool = SubchannelPool(network, replace(SMALL, lean=lean), Random(1))
+    pool = SubchannelPool(network, structs.replace(SMALL, lean=lean), Random(1))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(pool.run)
         queue: ConflatingQueue[Subchannel] = ConflatingQueue()

@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from trxds.core import metadata as md
 from trxds.core.metadata import Headers, Value
 from trxds.core.status import RpcError, Status, StatusCode, rewrite_illegal_status, unavailable
@@ -20,8 +22,7 @@ from trxds.transport.health_watch import WatchedHost
 _log = logging.getLogger("trxds.client")
 
 
-@dataclass(frozen=True, slots=True)
-class AuthContext:
+class AuthContext(Struct, frozen=True):
     """An `AuthContext` names the call to be authorized.
 
     `service_url` is as in `https://shop.example/shop.Cart`, `method` as in `Add`.

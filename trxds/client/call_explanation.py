@@ -7,9 +7,9 @@ next ones, or end the RPC.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 import trio
+from msgspec import structs
 
 from trxds.core import metadata as md
 from trxds.core.metadata import Metadata
@@ -38,12 +38,12 @@ async def explain_call(
     sent = metadata if session is None else session.cookies.metadata.fill(metadata, path)
     explanation, call = explain(selector, tree, path, sent, trio.current_time())
     if state.client is not None and (stale := state.client.stale):
-        explanation = replace(explanation, stale=stale)
+        explanation = structs.replace(explanation, stale=stale)
     has_session = session is not None or sent.first("cookie") is not None
     # Without steps a fault ended the call before the chain did, and nothing is known of the filters behind it.
     if not has_session or call is None or call.override is not None or not explanation.steps:
         return explanation
-    return replace(explanation, unsticky=why_not_sticky(state.lifecycle.target, call))
+    return structs.replace(explanation, unsticky=why_not_sticky(state.lifecycle.target, call))
 
 
 def explain(
@@ -62,14 +62,14 @@ def explain(
     explanation = _add_filters(explanation, found.cluster.filters, call)
     if explanation.outcome:
         return explanation, call
-    return replace(explanation, steps=tuple(explain_pick(tree, call))), call
+    return structs.replace(explanation, steps=tuple(explain_pick(tree, call))), call
 
 
 def _add_filters(explanation: Explanation, chain: Iterable[Filter], call: PickArgs) -> Explanation:
     """Add the explanations of the filters, up to the one that ends the RPC."""
     for each in chain:
         if isinstance(each, ExplainableFilter):
-            explanation = replace(explanation, filters=(*explanation.filters, each.explain(call)))
+            explanation = structs.replace(explanation, filters=(*explanation.filters, each.explain(call)))
         if explanation.outcome:
             break
     return explanation

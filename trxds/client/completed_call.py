@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from trxds.core.metadata import Metadata
 from trxds.core.status import Status
 
 
-@dataclass(frozen=True, slots=True)
-class CompletedCall:
+class CompletedCall(Struct, frozen=True):
     """The call that `with_call` returns with the reply; its attributes are those of an open `Call`."""
 
     status: Status

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import TypeVar
@@ -29,8 +28,7 @@ INJECTED = "Fault injected"
 F = TypeVar("F", Delay, Abort)
 
 
-@dataclass(slots=True)
-class ActiveFaults:
+class ActiveFaults(Struct):
     """`ActiveFaults` counts the RPCs of a channel that are being delayed now, for `max_active_faults` (A33)."""
 
     count: int = 0

@@ -10,13 +10,12 @@ localities and not their rank: a locality that moves to another priority takes i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import chain, count
 from operator import attrgetter
 from typing import TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from trxds.core.resource_status import ResourceStatus
 from trxds.resolver.snapshot import AggregateConfig, ClusterConfig, ClusterEntries, ClusterEntry
@@ -201,7 +200,7 @@ def add_override_host(
     # As in a cluster: outlier detection is above override_host, so that the RPCs of sessions count for it. Not below a
     # subset: that has another seed after an idle timeout, and sessions would lose the hosts that are not in it.
     if isinstance(form, OutlierDetectionConfig):
-        return replace(form, child=add_override_host(form.child, target, statuses))
+        return structs.replace(form, child=add_override_host(form.child, target, statuses))
     return OverrideHostConfig(target, statuses, DEFAULT_IDLE_TIMEOUT, form)
 
 
@@ -217,7 +216,7 @@ def _build_policy(form: LbPolicyConfig, serving: Sequence[_Serving], note: str) 
             return _build_localities(child, serving, note)
         case RandomSubsetting() | OutlierDetectionConfig() | OverrideHostConfig():
             config, endpoints = _build_policy(form.child, serving, note)
-            return replace(form, child=config), endpoints
+            return structs.replace(form, child=config), endpoints
     weights = endpoint_weights(serving) if isinstance(form, _WEIGHTED_POLICIES) else ()
     return form, Endpoints(_all_endpoints(serving), note, weights)
 

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from msgspec import Struct
+
 from trxds.core.resource_status import ResourceStatus
 from trxds.resources.cluster import DEFAULT_MAX_REQUESTS, LoadReporting
 from trxds.resources.endpoint import DropOverload, HealthStatus
@@ -35,8 +37,7 @@ class WeightedTargetConfig(LbPolicyConfig):
     targets: Mapping[str, Target]
 
 
-@dataclass(frozen=True, slots=True)
-class PriorityConfig(LbPolicyConfig):
+class PriorityConfig(LbPolicyConfig, Struct, frozen=True):
     """The configuration of `priority` (A56): `children` by name, the most preferred one first."""
 
     policy: ClassVar[str] = "priority_experimental"
@@ -50,15 +51,13 @@ class PriorityConfig(LbPolicyConfig):
         return hash(tuple(self.children))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StickyPriorityConfig(PriorityConfig):
+class StickyPriorityConfig(PriorityConfig, frozen=True):
     """The configuration of `sticky_priority`: the leaves of an aggregate, the most preferred one first."""
 
     policy: ClassVar[str] = "sticky_priority"
 
 
-@dataclass(frozen=True, slots=True)
-class OverrideHostConfig(LbPolicyConfig):
+class OverrideHostConfig(LbPolicyConfig, Struct, frozen=True):
     """The configuration of `override_host`.
 
     Its endpoints are all of the cluster's; its child, of that name, has no DRAINING ones (A55).
@@ -72,8 +71,7 @@ class OverrideHostConfig(LbPolicyConfig):
     child: LbPolicyConfig
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterImplConfig(LbPolicyConfig):
+class ClusterImplConfig(LbPolicyConfig, Struct, frozen=True):
     """The configuration of `cluster_impl` (A32, A37).
 
     `limited_by` is the status of the resource that sets `max_requests`, `dropped_by` of the one that has `drops`.
@@ -96,8 +94,7 @@ class ClusterImplConfig(LbPolicyConfig):
     max_connections: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OutlierDetectionConfig(LbPolicyConfig):
+class OutlierDetectionConfig(LbPolicyConfig, Struct, frozen=True):
     """The configuration of outlier detection, also from a service config. Without `rules` nothing is ejected (A50)."""
 
     policy: ClassVar[str] = "outlier_detection_experimental"
@@ -105,24 +102,21 @@ class OutlierDetectionConfig(LbPolicyConfig):
     child: LbPolicyConfig
 
 
-@dataclass(frozen=True, slots=True)
-class GracefulSwitchConfig(LbPolicyConfig):
+class GracefulSwitchConfig(LbPolicyConfig, Struct, frozen=True):
     """The configuration of `graceful_switch`: that of its one child, whose policy may change."""
 
     policy: ClassVar[str] = "graceful_switch"
     child: LbPolicyConfig
 
 
-@dataclass(frozen=True, slots=True)
-class CdsConfig(LbPolicyConfig):
+class CdsConfig(LbPolicyConfig, Struct, frozen=True):
     """The configuration of `cds`: the cluster's name. Its resources travel apart (`resolver/snapshot.py`)."""
 
     policy: ClassVar[str] = "cds_experimental"
     cluster: str
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterManagerConfig(LbPolicyConfig):
+class ClusterManagerConfig(LbPolicyConfig, Struct, frozen=True):
     """The configuration of `cluster_manager` (A31): the names of the clusters."""
 
     policy: ClassVar[str] = "xds_cluster_manager_experimental"

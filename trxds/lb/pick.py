@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
+from msgspec import Struct
+
 from trxds.core.metadata import EMPTY, Metadata
 from trxds.core.random_copies import RandomCopies
 from trxds.core.status import Status
@@ -157,8 +159,7 @@ class WrapperPicker(Explainable):
     child: Picker
 
 
-@dataclass(frozen=True, slots=True)
-class TraceNote:
+class TraceNote(Struct, frozen=True):
     """One picker's entry in an explanation: what it saw, what it chose and why.
 
     `chose` is a child's name, or empty for the only child and for a result. For a queued RPC `waits_for` is what it

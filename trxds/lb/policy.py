@@ -32,8 +32,9 @@ CHILD_RETENTION = 15 * 60.0  # seconds for which a deactivated child keeps runni
 
 # One for all: each `frozenset()` is an object of 216 bytes, and a thousand clusters have six thousand decisions.
 EMPTY_SET: frozenset[Any] = frozenset()
+_NO_ITEMS: Mapping[str, Any] = MappingProxyType({})
 # A dataclass takes no unhashable default, and this yields the one empty mapping without a function of Python.
-_no_items: Callable[[], Mapping[str, Any]] = repeat(MappingProxyType({})).__next__
+_no_items: Callable[[], Mapping[str, Any]] = repeat(_NO_ITEMS).__next__
 
 
 class LbConfig(Protocol):
@@ -58,8 +59,7 @@ class PolicyState:
     in_first_pass: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyInputs:
+class PolicyInputs(Struct, frozen=True):
     """All that a decision may depend on, apart from the time and the policy's own memory.
 
     `config` is the policy's configuration; `endpoints` are those that it may send RPCs to (above the clusters, the
@@ -71,8 +71,8 @@ class PolicyInputs:
     """
 
     config: Any
-    children: Mapping[str, PolicyState] = field(default_factory=_no_items)
-    hosts: Mapping[str, SubchannelInterface] = field(default_factory=_no_items)
+    children: Mapping[str, PolicyState] = _NO_ITEMS
+    hosts: Mapping[str, SubchannelInterface] = _NO_ITEMS
     pick_events: frozenset[Hashable] = EMPTY_SET
     ejected: frozenset[str] = EMPTY_SET
     endpoints: Any = NO_ENDPOINTS

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from trxds.core.connectivity import Connectivity
 from trxds.core.status import unavailable
@@ -24,8 +25,7 @@ NO_PRIORITIES = unavailable("the cluster has no priorities")
 _USABLE = (Connectivity.READY, Connectivity.IDLE)
 
 
-@dataclass(slots=True)
-class _FailoverTimer:
+class _FailoverTimer(Struct):
     """The failover timer of one child, and when it ends if it is deactivated."""
 
     fires_at: float

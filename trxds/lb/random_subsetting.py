@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import ClassVar
 
+from msgspec import structs
 from xxhash import xxh64_intdigest
 
 from trxds.resources.endpoint import Endpoint
@@ -77,6 +78,6 @@ def narrow_config(config: LbPolicyConfig, endpoints: Endpoints) -> LbPolicyConfi
             }
             return replace(config, targets=left)
         case RandomSubsettingConfig() | OutlierDetectionConfig():
-            return replace(config, child=narrow_config(config.child, endpoints))
+            return structs.replace(config, child=narrow_config(config.child, endpoints))
         case _:
             return config

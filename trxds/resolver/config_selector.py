@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from trxds.core.metadata import Metadata
 from trxds.core.random_copies import RandomCopies
@@ -100,9 +100,9 @@ class ConfigSelector:
         drawn = iter(random.numbers)
         explanation = explain_skipped(routes, path, metadata, passed, drawn)
         if isinstance(found, RouteError):
-            return replace(explanation, refusal=found.status), None
+            return structs.replace(explanation, refusal=found.status), None
         chosen = explain_chosen(routes, path, metadata, found.route, found.cluster, found.hash, drawn)
-        return replace(explanation, chosen=chosen), found
+        return structs.replace(explanation, chosen=chosen), found
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -11,6 +11,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from msgspec import Struct
+
 from trxds.resources.address import MAX_PORT, address_text
 from trxds.resources.endpoint import Endpoint, HealthStatus
 from trxds.resources.units import UINT32_MAX
@@ -48,8 +50,7 @@ class ResolverUpdate:
         return self.endpoints
 
 
-@dataclass(frozen=True, slots=True)
-class ResolverArgs:
+class ResolverArgs(Struct, frozen=True):
     """The arguments of a resolver: the target, and a way to wait for the next resolution.
 
     `await wait_for_resolve_now()` returns when the channel wants the target to be resolved again: a connection was

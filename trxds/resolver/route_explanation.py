@@ -7,7 +7,6 @@ policies add their own steps, which `pick_outcomes.py` defines.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
 from typing import Any
 
 from msgspec import Struct
@@ -87,8 +86,7 @@ class MatchedRoute(Struct, frozen=True):
             yield f"copies: {mirror}"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Explanation:
+class Explanation(Struct, frozen=True):
     """The way of an RPC: a `chosen` route or a `refusal`. `str` shows it line by line.
 
     A refusal that `may_change` depends on the state of the configuration: an RPC that waits for ready waits for another
@@ -137,7 +135,7 @@ class Explanation:
 
     def as_data(self) -> dict[str, Any]:
         """Return the explanation in JSON's types: its fields by name, faults, sessions, the outcome and the host."""
-        data = {each.name: as_plain_data(getattr(self, each.name)) for each in fields(self)}
+        data = {name: as_plain_data(getattr(self, name)) for name in self.__struct_fields__}
         of_types = {name: as_plain_data(getattr(self, name)) for name in ("faults", "sessions")}
         return data | of_types | {"outcome": as_plain_data(self.outcome), "host": self.host}
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from types import MappingProxyType
 from urllib.parse import quote, unquote
@@ -81,8 +80,7 @@ def is_built_in(scheme: str) -> bool:
     return scheme == XDS or scheme in _KINDS
 
 
-@dataclass(frozen=True, slots=True)
-class ResolverTarget:
+class ResolverTarget(Struct, frozen=True):
     """A target of a custom resolver: `text` is `SCHEME://AUTHORITY/PATH`, and the authority is usually empty.
 
     `path` is percent-decoded and has no slash in front.

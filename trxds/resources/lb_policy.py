@@ -26,16 +26,14 @@ ParseSettings: TypeAlias = Callable[[Mapping[str, Any]], Any]
 _MAX_DEPTH = 16
 
 
-@dataclass(frozen=True, slots=True)
-class WrrLocality(LbPolicyConfig):
+class WrrLocality(LbPolicyConfig, Struct, frozen=True):
     """A policy that chooses a locality by weight, and applies `child` within it (A52)."""
 
     policy: ClassVar[str] = "xds_wrr_locality_experimental"
     child: LbPolicyConfig
 
 
-@dataclass(frozen=True, slots=True)
-class RandomSubsetting(LbPolicyConfig):
+class RandomSubsetting(LbPolicyConfig, Struct, frozen=True):
     """A policy that uses a random subset of the endpoints, so many for each client, and applies `child` to it (A68)."""
 
     policy: ClassVar[str] = "random_subsetting_experimental"

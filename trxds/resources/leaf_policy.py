@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from msgspec import Struct
+
 from . import protos
 from .experiments import Experiments
 from .extension import Extension
@@ -21,12 +23,14 @@ MAX_CHOICE_COUNT = 10
 MIN_UPDATE_PERIOD = 0.1  # seconds between updates of the weights (A58)
 
 
-@dataclass(frozen=True, slots=True)
 class LbPolicyConfig:
     """The base class of checked policy configurations; `policy` is the policy's name in a service config.
 
-    A policy that needs no other configuration is configured by this value (`lb/config_builder.py`).
+    A policy that needs no other configuration is configured by this value (`lb/config_builder.py`). It has no fields,
+    because those that programs make are dataclasses and the others structs (docs/adr/0009-values-are-structs.md).
     """
+
+    __slots__ = ()
 
     if TYPE_CHECKING:  # a subclass has it as a constant or as a field
 
@@ -72,8 +76,7 @@ class LeastRequest(LbPolicyConfig):
     slow_start: SlowStart | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ClientSideWeightedRoundRobin(LbPolicyConfig):
+class ClientSideWeightedRoundRobin(LbPolicyConfig, Struct, frozen=True):
     """A policy that uses the endpoints in turn, weighted by their load reports (A58). Times are in seconds.
 
     A weight counts once reports have come for `blackout`, until none came for `expiration`. `error_penalty` is what a

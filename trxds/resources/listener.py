@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from . import protos
 from .config_source import is_ads_or_self
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 _CONNECTION_MANAGER = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
+class Listener(Struct, frozen=True):
     """A parsed Listener: it has `rds_name` or `route_config`. `max_stream_duration` is in seconds, 0 is no limit.
 
     `api` is False for the listener of a server, which a client cannot use. That is a valid resource; the error is

@@ -11,11 +11,11 @@ import itertools
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any, Protocol
 
 import trio
 from google.protobuf.descriptor import ServiceDescriptor
+from msgspec import structs
 
 from trxds.core.event_loop import check_in_trio
 from trxds.core.status import StatusCode
@@ -89,7 +89,7 @@ class Server:
         options = options or WireOptions(max_frame=MAX_FRAME)
         # Options that set the limit themselves keep it.
         if options.max_concurrent_streams is None:
-            options = replace(options, max_concurrent_streams=max_concurrent_streams)
+            options = structs.replace(options, max_concurrent_streams=max_concurrent_streams)
         self.options = options
         self.connections: list[ServerConnection] = []
         self._record = CallRecord(remember_calls)

@@ -12,7 +12,8 @@ import base64
 import binascii
 import math
 import re
-from dataclasses import dataclass, field
+
+from msgspec import Struct, structs
 
 from trxds.resources.address import address_text
 from trxds.resources.stateful_session import CookieConfig
@@ -22,8 +23,7 @@ MAX_HOSTS = 32  # addresses of one endpoint that a cookie can name; endpoints ha
 NO_ADDRESS = "(no address)"
 
 
-@dataclass(frozen=True, slots=True)
-class SessionCookie:
+class SessionCookie(Struct, frozen=True):
     """The contents of a session cookie: `addresses` and `cluster` as the cookie has them, or empty.
 
     Both may be any text, also another program's secret, so logs and errors show `hosts`. `expires` is in seconds on
@@ -33,16 +33,16 @@ class SessionCookie:
     addresses: str
     cluster: str = ""
     expires: float = math.inf
-    hosts: tuple[str, ...] = field(init=False, compare=False)
+    hosts: tuple[str, ...] = ()
     """The first `MAX_HOSTS` addresses, with `NO_ADDRESS`, which no endpoint has, in place of any other text."""
 
-    clusters: tuple[str, ...] = field(init=False, compare=False)
+    clusters: tuple[str, ...] = ()
     """The clusters that `cluster` may name, the likeliest first."""
 
     def __post_init__(self) -> None:
         parts = self.addresses.split(",", MAX_HOSTS)[:MAX_HOSTS] if self.addresses else ()
-        object.__setattr__(self, "hosts", tuple([each if _is_address(each) else NO_ADDRESS for each in parts]))
-        object.__setattr__(self, "clusters", _possible_names(self.cluster))
+        structs.force_setattr(self, "hosts", tuple([each if _is_address(each) else NO_ADDRESS for each in parts]))
+        structs.force_setattr(self, "clusters", _possible_names(self.cluster))
 
     @property
     def is_list_of_hosts(self) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field
+from typing import ClassVar
 
 from trxds.core.metadata import is_value
+from trxds.core.redacted_struct import RedactedStruct
 
 from .cookie import MAX_SIZE, path_matches
 from .cookie_date import parse_cookie_date
@@ -18,18 +19,18 @@ MAX_ATTRIBUTE_SIZE = 1024  # characters of an attribute's value; a longer one is
 _AGE = re.compile(r"-?[0-9]+")
 
 
-@dataclass(frozen=True, slots=True)
-class ReceivedCookie:
+class ReceivedCookie(RedactedStruct, frozen=True):
     """A cookie as a response brings it; `age` is the seconds that it lasts, 0 or less to delete it."""
 
+    redacted: ClassVar[frozenset[str]] = frozenset({"value"})
     key: CookieKey
-    value: str = field(repr=False)
+    value: str
     age: float
 
 
-@dataclass(frozen=True, slots=True)
-class _StoredCookie:
-    value: str = field(repr=False)
+class _StoredCookie(RedactedStruct, frozen=True):
+    redacted: ClassVar[frozenset[str]] = frozenset({"value"})
+    value: str
     expires: float  # in seconds on the clock of `now`
     age: float = math.inf  # the seconds that it lasts
 

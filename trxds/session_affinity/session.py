@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import trio
 from msgspec import Struct
 
 from trxds.core.determinism import wall_clock
 from trxds.core.metadata import EMPTY, Metadata
+from trxds.core.redacted_struct import RedactedStruct
 from trxds.lb.override_host.repin_reason import Repin, RepinReason, reason_of
 from trxds.lb.pick import Override, PickArgs
 
@@ -37,16 +37,16 @@ class SessionListener(Protocol):
         """The session has given up the cookie's host, and its next call chooses anew."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pin:
+class Pin(RedactedStruct, frozen=True):
     """The host that a cookie binds the session to, and the call whose pick chose it.
 
     `strict`: no other host may serve the session (Envoy's `StatefulSession.strict`).
     """
 
+    redacted: ClassVar[frozenset[str]] = frozenset({"metadata"})
     host: SessionHost
     path: str
-    metadata: Metadata = field(repr=False)  # of the request, with the session's own; a route may match it
+    metadata: Metadata  # of the request, with the session's own; a route may match it
     strict: bool = False
 
 

@@ -5,16 +5,16 @@ They are made only while somebody reads them, by `Session.events()`, an observer
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from trxds.lb.override_host.repin_reason import RepinReason
 
 from .session_hosts import CookieKey, SessionHost
 
 
-@dataclass(frozen=True, slots=True)
-class SessionPinned:
+class SessionPinned(Struct, frozen=True):
     """The session has got a host: its first one, or the same one again after `release()`.
 
     `at` is in seconds on Trio's clock; `cookie` names the host.
@@ -25,8 +25,7 @@ class SessionPinned:
     host: SessionHost
 
 
-@dataclass(frozen=True, slots=True)
-class SessionMoved:
+class SessionMoved(Struct, frozen=True):
     """The session has moved from host `old` to `new`.
 
     `change` names the version of the resource that caused the move, such as `EDS resource "cart" version 7`; it is
@@ -41,8 +40,7 @@ class SessionMoved:
     change: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionDraining:
+class SessionDraining(Struct, frozen=True):
     """The control plane has declared the session's host DRAINING; `change` is the resource's version that says so."""
 
     at: float
@@ -51,8 +49,7 @@ class SessionDraining:
     change: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionHostLost:
+class SessionHostLost(Struct, frozen=True):
     """The session's host cannot be used now, for `reason`; if nothing changes, the next call goes to another host."""
 
     at: float
@@ -62,8 +59,7 @@ class SessionHostLost:
     change: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionEventsLost:
+class SessionEventsLost(Struct, frozen=True):
     """The reader was too slow: so many events between the last one and the next one were not kept."""
 
     count: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from . import cookie
 
@@ -20,8 +21,7 @@ class CookieKey(NamedTuple):
         return cookie.path_matches(self.path, path)
 
 
-@dataclass(frozen=True, slots=True)
-class SessionHost:
+class SessionHost(Struct, frozen=True):
     """The host and the cluster that a cookie names.
 
     For a target without a control plane `cluster` is the target. It is empty if it is not known: session headers do not

@@ -15,11 +15,11 @@ import hmac
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from trxds.core import metadata as md
 from trxds.core.json_parse import parse_json
+from trxds.core.redacted_struct import RedactedStruct
 
 from . import cookie
 from .cookie_jar import MAX_ATTRIBUTE_SIZE, MAX_COOKIES
@@ -41,23 +41,23 @@ class SessionTokenError(ValueError):
     """A session token cannot be used; the message says why and what to do, and shows nothing secret of the token."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenCookie:
+class TokenCookie(RedactedStruct, frozen=True):
     """A cookie of a session filter; `expires` is in seconds since 1970, None if it has no end."""
 
+    redacted: ClassVar[frozenset[str]] = frozenset({"value"})
     name: str
     path: str
-    value: str = field(repr=False)
+    value: str
     expires: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class SessionToken:
+class SessionToken(RedactedStruct, frozen=True):
     """The contents of a token: the canonical target, and the cookies and headers of session filters."""
 
+    redacted: ClassVar[frozenset[str]] = frozenset({"headers"})
     target: str
     cookies: tuple[TokenCookie, ...] = ()
-    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 def checked_keys(key: Key | None) -> tuple[bytes, ...]:

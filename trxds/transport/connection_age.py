@@ -7,10 +7,10 @@ calls where it once was opened.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from random import Random
 
 import trio
+from msgspec import Struct
 
 from trxds.core.status import unavailable
 
@@ -19,13 +19,12 @@ from .connection import Connection
 _JITTER = 0.1  # A9: of the age, so that connections made together do not all end together
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionAge:
+class ConnectionAge(Struct, frozen=True):
     """The age at which a connection is replaced, and the time that its calls have to end after that, in seconds."""
 
     seconds: float
     grace: float
-    random: Random = field(repr=False)
+    random: Random
 
     def draw(self) -> float:
         """Return the age for one connection."""

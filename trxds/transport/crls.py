@@ -10,11 +10,13 @@ import base64
 import re
 import ssl
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import ClassVar
 
 from msgspec import Struct
+
+from trxds.core.redacted_struct import RedactedStruct
 
 from .der import CrlFacts, CrlKey, crl_facts
 from .file_content import FileContent, FileSource, as_path, origin, read_source
@@ -23,10 +25,12 @@ _PEM = re.compile(rb"-----BEGIN (X509 CRL)-----(.*?)-----END \1-----", re.DOTALL
 _MAX_SHOWN = 5  # files in one message
 
 
-@dataclass(frozen=True, slots=True)
-class Crl:
+class Crl(RedactedStruct, frozen=True):
+    """A list in DER, and what it says."""
+
+    redacted: ClassVar[frozenset[str]] = frozenset({"der"})
     facts: CrlFacts
-    der: bytes = field(repr=False)
+    der: bytes
 
 
 class Crls(Struct, frozen=True):

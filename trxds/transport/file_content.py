@@ -6,12 +6,12 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True, repr=False)
-class FileContent:
+
+class FileContent(Struct, frozen=True):
     """The content in place of a file's path. Its repr has the size only, because it may be a private key."""
 
     data: bytes

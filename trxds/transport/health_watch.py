@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
 
 import trio
+from msgspec import Struct
 
 from trxds.core.backoff import Backoff
 from trxds.core.metadata import Headers
@@ -33,8 +33,7 @@ class WatchedHost(Protocol):
     def secure(self) -> bool: ...
 
 
-@dataclass(frozen=True, slots=True)
-class HealthCheck:
+class HealthCheck(Struct, frozen=True):
     """What a channel asks each of its hosts (A17).
 
     `service` is the name in the request; empty stands for the whole server. `authority` is the channel's. `metadata`
@@ -44,7 +43,7 @@ class HealthCheck:
     service: str
     authority: str
     metadata: Callable[[WatchedHost], Awaitable[Headers | Status]]
-    random: Random = field(repr=False)
+    random: Random
 
 
 async def watch_health(

@@ -8,13 +8,14 @@ import logging
 import re
 import socket
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 import trio
 from msgspec import Struct
+
+from trxds.core.redacted_struct import RedactedStruct
 
 from .connect import Network, connect_error, split_address
 from .tls import TlsNetwork
@@ -35,12 +36,12 @@ _BYPASS_VARIABLES = ("no_grpc_proxy", "no_proxy", "NO_PROXY")
 _IpAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-@dataclass(frozen=True, slots=True)
-class HttpProxy:
+class HttpProxy(RedactedStruct, frozen=True):
     """A proxy: its address as `host:port`, and the value of `proxy-authorization`, empty for none."""
 
+    redacted: ClassVar[frozenset[str]] = frozenset({"authorization"})
     address: str
-    authorization: str = field(default="", repr=False)
+    authorization: str = ""
 
 
 FindProxy: TypeAlias = Callable[[str, int], HttpProxy | None]

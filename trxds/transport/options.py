@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from trxds.core.metadata import describe_flaw
 
@@ -14,8 +15,7 @@ _MAX_QUICK_HEADER_LIST = 80 * 1024
 _MAX_USER_AGENT = 512  # characters; it is sent on each connection
 
 
-@dataclass(frozen=True, slots=True)
-class WireOptions:
+class WireOptions(Struct, frozen=True):
     """The limits that one end of a connection sets for its peer, and for its own memory.
 
     Memory for received data is bounded by streams × `stream_window` (as far as that has grown), and by one message of

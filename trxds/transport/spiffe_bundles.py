@@ -12,10 +12,11 @@ import json
 import re
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import ClassVar
 
 from trxds.core.json_parse import parse_json
 from trxds.core.json_reader import JsonNode, Problem, kind_of
+from trxds.core.redacted_struct import RedactedStruct
 
 from .der import is_one_element
 
@@ -26,12 +27,12 @@ _USE = "x509-svid"
 _MAX_SHOWN = 5  # trust domains, or problems, in one line
 
 
-@dataclass(frozen=True, slots=True)
-class BundleMap:
+class BundleMap(RedactedStruct, frozen=True):
     """The certificates (in DER) of each trust domain's authorities; `origin` says where they are from."""
 
+    redacted: ClassVar[frozenset[str]] = frozenset({"domains"})
     origin: str
-    domains: Mapping[str, frozenset[bytes]] = field(repr=False)
+    domains: Mapping[str, frozenset[bytes]]
 
     @property
     def roots(self) -> frozenset[bytes]:

@@ -10,11 +10,10 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from trxds.core.metadata import Metadata
 from trxds.core.status import Status
@@ -27,8 +26,7 @@ from ..weighted_round_robin.endpoint_weight import REPORT_KEY
 Key: TypeAlias = tuple[Hashable, str, str]  # the server that gets the report, cluster, EDS service name
 
 
-@dataclass(slots=True)
-class LocalityStats:
+class LocalityStats(Struct):
     """The counts of RPCs to one locality; all but `in_progress` are since the last report."""
 
     in_progress: int = 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 
 from msgspec import Struct
 
@@ -28,8 +27,7 @@ class RaceRequested(Struct, frozen=True):
     addresses: tuple[str, ...]
 
 
-@dataclass(slots=True)
-class _Race:
+class _Race(Struct):
     next_at: float  # when the next host is connected too
     last_address: str = ""  # the address that was connected last; empty for the first one, which the pick connects
 

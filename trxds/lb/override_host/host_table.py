@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from trxds.core.connectivity import Connectivity
 from trxds.core.status import OK
@@ -22,8 +23,7 @@ MIN_SWEEP_INTERVAL = 5.0  # seconds between two sweeps at least
 MAX_ATTEMPT_TIME = 150.0  # seconds; an attempt may last as long as the backoff: 120 s and 20 % jitter, with a margin
 
 
-@dataclass(slots=True)
-class Entry:
+class Entry(Struct):
     """One address of an endpoint; `addresses` has all of the endpoint's, this one first, as cookies do (A61)."""
 
     address: str

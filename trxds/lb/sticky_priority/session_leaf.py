@@ -7,7 +7,6 @@ only the endpoints are known, and none of them is connected.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from msgspec import Struct
@@ -92,13 +91,12 @@ class TableHosts(Struct, frozen=True):
         return bool(self.picker.table.leased_addresses)
 
 
-@dataclass(slots=True)
-class ListedHosts:
+class ListedHosts(Struct):
     """The endpoints of a leaf that does not run."""
 
     leaf: ClusterConfig
     # Made by the first session that asks, because most updates of a leaf that does not run are of interest to none.
-    _health: dict[str, HealthStatus] | None = field(default=None, init=False)
+    _health: dict[str, HealthStatus] | None = None
 
     def preference(self, addresses: tuple[str, ...]) -> HostPreference:
         health, statuses = self._health_by_address(), self.leaf.cluster.override_statuses
