@@ -9,6 +9,7 @@ program whose loop has other work when it opens its first xDS channel imports th
 """
 
 from trxds.client import shared_xds_client
+from trxds.lb import built_in_policies
 from trxds.resources import generated_messages
 
-del shared_xds_client, generated_messages
+del built_in_policies, generated_messages, shared_xds_client

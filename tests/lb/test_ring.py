@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from xxhash import xxh64_intdigest
 
-from trxds.lb.ring_hash.ring import SIZE_CAP, build_ring, read_size_cap
+from trxds.lb.policy_options import RING_SIZE_CAP, read_ring_size_cap
+from trxds.lb.ring_hash.ring import build_ring
 
 KEYS = ("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80")
 
@@ -31,7 +32,7 @@ def test_a_ring_has_entries_by_weight(weights, min_size, entries):
     assert [counted[owner] for owner in range(len(weights))] == pytest.approx(entries, abs=1)
 
 
-@pytest.mark.parametrize(("min_size", "max_size", "size"), [(8, 8, 8), (1, 8, 4), (100_000, 8_000_000, SIZE_CAP)])
+@pytest.mark.parametrize(("min_size", "max_size", "size"), [(8, 8, 8), (1, 8, 4), (100_000, 8_000_000, RING_SIZE_CAP)])
 def test_a_rings_size_is_between_its_limits_and_below_the_clients_cap(min_size, max_size, size):
     assert len(ring((1, 1, 1, 1), min_size, max_size).owners) == size
 
@@ -43,18 +44,18 @@ def test_the_clients_cap_on_ring_sizes_is_configurable(cap, size):
 
 @pytest.mark.parametrize(("text", "cap"), [(None, 4096), ("", 4096), ("1", 1), ("10000", 10_000), ("8388608", 8388608)])
 def test_an_environment_variable_sets_the_ring_size_cap(text, cap):
-    assert read_size_cap({} if text is None else {"GRPC_RING_HASH_CAP": text}) == cap
+    assert read_ring_size_cap({} if text is None else {"GRPC_RING_HASH_CAP": text}) == cap
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "8388609", "9" * 5000, "many", "1e3", "\u0661"])
 def test_an_invalid_ring_size_cap_is_refused_with_the_remedy(text):
     with pytest.raises(ValueError, match=r"GRPC_RING_HASH_CAP is .*; write a whole number from 1 to 8388608"):
-        read_size_cap({"GRPC_RING_HASH_CAP": text})
+        read_ring_size_cap({"GRPC_RING_HASH_CAP": text})
 
 
 def test_more_endpoints_than_entries_share_the_ring():
     keys = [f"10.0.{n // 250}.{n % 250}:80" for n in range(10_000)]
-    assert len(build_ring(keys, [1] * 10_000, 1024, 8_000_000).owners) == SIZE_CAP
+    assert len(build_ring(keys, [1] * 10_000, 1024, 8_000_000).owners) == RING_SIZE_CAP
 
 
 def test_a_ring_entry_is_the_hash_of_the_key_and_a_number():

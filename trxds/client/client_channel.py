@@ -11,30 +11,23 @@ from __future__ import annotations
 import logging
 import math
 import os
-from functools import partial
 from typing import Any
 
 import trio
 
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.policy_names import short_policy_name
-from trxds.lb.cds import Cds
 from trxds.lb.child_policy import Configure
-from trxds.lb.configs import CdsConfig, OverrideHostConfig
 from trxds.lb.custom_policy import make_checked_factory
 from trxds.lb.first_pass import SPREAD_WITHIN
-from trxds.lb.override_host.policy import OverrideHost
 from trxds.lb.pick import Picker
-from trxds.lb.policy import PolicyFactory
 from trxds.lb.policy_node import Node, PolicyContext
+from trxds.lb.policy_options import PolicyOptions, read_ring_size_cap
 from trxds.lb.registry import Registry
-from trxds.lb.ring_hash.policy import RingHash
-from trxds.lb.ring_hash.ring import read_size_cap
 from trxds.resolver.config_log import ConfigLog
 from trxds.resolver.config_selector import Selector
 from trxds.resolver.resolver_result_handler import ResolverResultHandler
 from trxds.resolver.service_config import ServiceConfig
-from trxds.resources.leaf_policy import RingHash as RingHashConfig
 from trxds.transport.pool import SubchannelPool
 
 from .channel_state import ChannelState
@@ -85,12 +78,8 @@ class ClientChannel:
         state.sessions.pinned.watch_hosts(lambda: pool.hosts)
         self._make_chain = FilterRegistry(state.lifecycle.target, state.random, setup.http_filters).make_chain
         custom = {name: make_checked_factory(kind.make) for name, kind in setup.policies.items()}
-        ring_hash = partial(RingHash, size_cap=read_size_cap(os.environ))
-        override_host = partial(OverrideHost, spread_within=spread_within)
-        own: dict[str, PolicyFactory] = {OverrideHostConfig.policy: override_host, RingHashConfig.policy: ring_hash}
-        if setup.sticky_aggregates:
-            own[CdsConfig.policy] = partial(Cds, sticky_aggregates=True)
-        self._registry = Registry({**custom, **own})
+        options = PolicyOptions(read_ring_size_cap(os.environ), spread_within, setup.sticky_aggregates)
+        self._registry = Registry(custom, options)
         self._root_queue: ConflatingQueue[Any] = ConflatingQueue()  # of the tree's root
 
     async def run(self) -> None:

@@ -10,10 +10,9 @@ from msgspec import Struct, field
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.lb.circuit_breakers import CircuitBreakers
 from trxds.lb.config_builder import Update
-from trxds.lb.configs import OverrideHostConfig
 from trxds.lb.custom_policy import PolicyType
 from trxds.lb.load_report.load_store import LoadStore
-from trxds.lb.registry import BUILT_IN
+from trxds.lb.registry import is_built_in
 from trxds.resolver.resolver_result_handler import ResolverResultHandler
 from trxds.resolver.service_config import RetryThrottling
 from trxds.transport.certificates import CertificateFiles
@@ -97,7 +96,7 @@ def check_policies(policies: Policies) -> None:
     """Raise `ValueError` for the name of a built-in policy, `TypeError` for another value than a `PolicyType`."""
     for name, kind in policies.items():
         # A custom policy of that name would replace the built-in one in every cluster.
-        if name in BUILT_IN or name == OverrideHostConfig.policy:
+        if is_built_in(name):
             raise ValueError(f"trxds has a load balancing policy {name!r} of its own; choose another name")
         if not isinstance(kind, PolicyType):
             raise TypeError(f"policies[{name!r}] is a PolicyType, as in PolicyType(MyPolicy), not {kind!r}")

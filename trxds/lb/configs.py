@@ -1,7 +1,7 @@
 """The configurations of the policies above the endpoints are frozen values, compared to skip unchanged subtrees (A75).
 
 Parents hold their children's configuration, so one value is a whole subtree. `policy` is the name under which
-`lb/registry.py` knows the policy. All other policies are configured by the values that resources are parsed to
+`lb/built_in_policies.py` has the policy. All other policies are configured by the values that resources are parsed to
 (`resources/leaf_policy.py` and `resources/lb_policy.py`). Endpoints travel apart (`lb/endpoint_set.py`).
 """
 

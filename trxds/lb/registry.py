@@ -1,49 +1,41 @@
-"""The registry finds a policy by its name (A24). `client/channel.py` adds override_host and the user's own."""
+"""The registry finds a policy by its name (A24): one of trxds's own, or of the program's."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .cds import Cds
-from .cluster_impl import ClusterImpl
-from .cluster_manager import ClusterManager
 from .graceful_switch import GracefulSwitch
-from .least_request import LeastRequest
-from .outlier_detection.policy import OutlierDetection
 from .pick_first import PickFirst
 from .policy import ChannelControl, Policy, PolicyFactory
-from .priority import Priority
-from .random_subsetting import RandomSubsetting
-from .ring_hash.policy import RingHash
+from .policy_options import PolicyOptions
 from .round_robin import RoundRobin
-from .sticky_priority.policy import StickyPriority
-from .weighted_round_robin.policy import WeightedRoundRobin
-from .weighted_target import WeightedTarget
 
-# The names are those that the gRFCs gave to the policies' configurations.
-BUILT_IN: Mapping[str, PolicyFactory] = {
-    "xds_cluster_manager_experimental": ClusterManager,
-    "cds_experimental": Cds,
+# Those of most channels without a control plane.
+_COMMON: Mapping[str, PolicyFactory] = {
     "graceful_switch": GracefulSwitch,
-    "outlier_detection_experimental": OutlierDetection,
-    "xds_cluster_impl_experimental": ClusterImpl,
-    "priority_experimental": Priority,
-    "sticky_priority": StickyPriority,
-    "weighted_target_experimental": WeightedTarget,
-    "random_subsetting_experimental": RandomSubsetting,
-    "round_robin": RoundRobin,
     "pick_first": PickFirst,
-    "ring_hash_experimental": RingHash,
-    "least_request_experimental": LeastRequest,
-    "weighted_round_robin": WeightedRoundRobin,
+    "round_robin": RoundRobin,
 }
 
 
 class Registry:
-    """The policies of one channel by name."""
+    """The policies of one channel by name; `more` are the program's."""
 
-    def __init__(self, more: Mapping[str, PolicyFactory] | None = None) -> None:
-        self._factories = {**BUILT_IN, **(more or {})}
+    def __init__(self, more: Mapping[str, PolicyFactory] | None = None, options: PolicyOptions | None = None) -> None:
+        self._factories = {**_COMMON, **(more or {})}
+        self._options = options or PolicyOptions()
 
     def make(self, name: str, channel_control: ChannelControl) -> Policy:
+        if name not in self._factories:
+            # Imported late: the others are a third of the package `lb` (see `trxds.preload`).
+            from .built_in_policies import with_options
+
+            self._factories = {**with_options(self._options), **self._factories}
         return self._factories[name](channel_control)
+
+
+def is_built_in(name: str) -> bool:
+    """Return whether trxds has a policy of this name."""
+    from .built_in_policies import BUILT_IN
+
+    return name in BUILT_IN

@@ -17,9 +17,10 @@ from ..endpoint_list import EndpointState, Key, earliest_wake_up, key_of, no_end
 from ..endpoint_set import Endpoints
 from ..pick import Picker
 from ..policy import ChannelControl, Decision, PolicyInputs
+from ..policy_options import RING_SIZE_CAP
 from .hash_header import HeaderHashPicker
 from .picker import RingPicker, describe_endpoints
-from .ring import SIZE_CAP, Ring, build_ring
+from .ring import Ring, build_ring
 
 IDLE = Connectivity.IDLE
 CONNECTING = Connectivity.CONNECTING
@@ -32,7 +33,7 @@ _RingArgs: TypeAlias = tuple[tuple[str, ...], tuple[int, ...], int, int]
 class RingHash:
     """The ring_hash policy; `size_cap` is the client's own limit on the size of a ring, in entries (A42)."""
 
-    def __init__(self, channel_control: ChannelControl, size_cap: int = SIZE_CAP) -> None:
+    def __init__(self, channel_control: ChannelControl, size_cap: int = RING_SIZE_CAP) -> None:
         self._channel_control = channel_control
         self._size_cap = size_cap
         self._config: RingHashConfig | None = None

@@ -6,17 +6,14 @@ It is entry for entry the ring of Envoy and of the C++ client, so all clients se
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, islice
 from math import ceil
 
 from msgspec import Struct
 from xxhash import xxh64_intdigest
 
-# A42: the control plane must not decide how much memory a client uses for its rings.
-SIZE_CAP = 4096
-_CAP_VARIABLE = "GRPC_RING_HASH_CAP"
-_MAX_SIZE_CAP = 8 * 1024 * 1024
+from ..policy_options import RING_SIZE_CAP
 
 
 class Ring(Struct, frozen=True, eq=False):
@@ -35,19 +32,9 @@ class Ring(Struct, frozen=True, eq=False):
         return chain(islice(self.owners, first, None), islice(self.owners, first))
 
 
-def read_size_cap(environ: Mapping[str, str]) -> int:
-    """Return the client's own limit on the size of a ring (A42), from gRPC-Go's environment variable."""
-    text = environ.get(_CAP_VARIABLE, "")
-    if not text:
-        return SIZE_CAP
-    if text.isascii() and text.isdigit() and len(text) < 9 and 1 <= int(text) <= _MAX_SIZE_CAP:
-        return int(text)
-    raise ValueError(
-        f"the environment variable {_CAP_VARIABLE} is {text!r}; write a whole number from 1 to {_MAX_SIZE_CAP}"
-    )
-
-
-def build_ring(keys: Sequence[str], weights: Sequence[int], min_size: int, max_size: int, cap: int = SIZE_CAP) -> Ring:
+def build_ring(
+    keys: Sequence[str], weights: Sequence[int], min_size: int, max_size: int, cap: int = RING_SIZE_CAP
+) -> Ring:
     """Build the ring; the lightest endpoint has a whole number of entries if the limits allow it (A42)."""
     if not keys:
         return Ring((), ())
