@@ -3,6 +3,7 @@
 from random import Random
 
 import pytest
+from msgspec import structs
 from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost, channel_control, endpoint_set, report
 
 from trxds.core.status import unavailable
@@ -234,7 +235,7 @@ def test_an_explanation_does_not_call_an_opaque_picker_below_override_host(overr
     picker = its.policy.decide(
         PolicyInputs(its.inputs.config, {"everybody": report(READY)}, endpoints=its.inputs.endpoints), 0.0
     ).picker
-    object.__setattr__(picker, "child", Opaque())
+    structs.force_setattr(picker, "child", Opaque())
     picker.pick(PickArgs("/s/m", override=None if override is None else Override(override), trace=trace))
     assert trace.is_opaque
 

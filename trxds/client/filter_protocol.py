@@ -7,9 +7,11 @@ its route and cluster are chosen and before its first pick, however many attempt
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from msgspec import Struct, field
 
 from trxds.core.metadata import Metadata, Value
 from trxds.core.status import Status
@@ -85,8 +87,7 @@ class ExplainableFilter(Filter, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class FilterContext:
+class FilterContext(Struct, frozen=True):
     """The surroundings of a filter: its `name` in the listener, and the channel's `target` and source of chance.
 
     A filter is made again when the routes change. `shared` belongs to all filters of one type in one channel, and stays

@@ -14,6 +14,7 @@ from functools import partial
 from typing import ClassVar, TypeVar
 
 import trio
+from msgspec import structs
 
 from trxds.core.metadata import EMPTY, Metadata
 from trxds.core.observe import CallStarted
@@ -290,7 +291,7 @@ class Rpc:
         attempt = self._new_attempt(number) if refused is None else self._transparent_retry(refused)
         # A55: a pick notes its host in the override, and the cookie must name the host of the chosen attempt.
         args = attempt.args
-        attempt.args = replace(args, override=args.override and replace(args.override))
+        attempt.args = structs.replace(args, override=args.override and replace(args.override))
         return attempt
 
     def commit(self, attempt: Attempt) -> None:

@@ -5,11 +5,11 @@ An aggregate becomes a failover over its clusters, and each of those has a `cds`
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import ClassVar, TypeAlias, assert_never
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from trxds.core.connectivity import Connectivity
 from trxds.core.plural import plural
@@ -135,8 +135,7 @@ def add_unrouted_note(status: Status, cluster: str) -> Status:
     return replace(status, message=f"{status.message}; no route names cluster {cluster} any more")
 
 
-@dataclass(frozen=True, slots=True)
-class AggregateErrorPicker(Explainable):
+class AggregateErrorPicker(Explainable, Struct, frozen=True):
     """A picker that adds to failures which clusters of the aggregate had to be left out."""
 
     child: Picker
@@ -149,8 +148,7 @@ class AggregateErrorPicker(Explainable):
         return Fail(replace(result.status, message=f"{result.status.message}; left out: {self.note}"))
 
 
-@dataclass(frozen=True, slots=True)
-class UnroutedPicker(Explainable):
+class UnroutedPicker(Explainable, Struct, frozen=True):
     """A picker that drops the RPCs which fail in a cluster that no route names any more (A31).
 
     Only the control plane could end their wait, and an RPC that waits for ready would keep the cluster and its

@@ -7,9 +7,11 @@ they protect an overloaded cluster.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 from typing import ClassVar
+
+from msgspec import Struct
 
 from trxds.core.connectivity import Connectivity
 from trxds.core.plural import plural
@@ -138,8 +140,7 @@ def _ignore(category: str) -> None:
     """Ignore a drop: the cluster's load is not reported."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterImplPicker(WrapperPicker):
+class ClusterImplPicker(WrapperPicker, Struct, frozen=True):
     """A picker that drops RPCs by share and above the limit, and counts the others as in flight.
 
     If their route asks for it, their `:authority` is the picked host's name among `hostnames` (A81).

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from trxds.core.connectivity import Connectivity
 from trxds.core.status import Status, StatusCode
@@ -44,8 +45,7 @@ class ClusterManager:
         return f"{len(inputs.config.clusters)} clusters"
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterManagerPicker(Explainable):
+class ClusterManagerPicker(Explainable, Struct, frozen=True):
     """A picker that finds the picker of the RPC's cluster."""
 
     pickers: Mapping[str, Picker]

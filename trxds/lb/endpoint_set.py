@@ -7,18 +7,18 @@ So a change of one does not look like a change of the other.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import compress
 from types import MappingProxyType
 from typing import overload
+
+from msgspec import Struct, field
 
 from trxds.resources.endpoint import Endpoint, Locality
 
 _UNDIVIDED: Mapping[str, Endpoints] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoints:
+class Endpoints(Struct, frozen=True):
     """A sequence of endpoints that a policy may send RPCs to.
 
     `note` says why there are none, for the message of failed RPCs. `weights` are the endpoints' shares of the traffic,

@@ -7,9 +7,11 @@ They outlive the pickers: an RPC that began under an old picker still counts und
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from random import Random
+
+from msgspec import Struct
 
 from trxds.core.connectivity import Connectivity
 from trxds.resources.leaf_policy import LeastRequest as LeastRequestConfig
@@ -87,8 +89,7 @@ class LeastRequest:
         return self._draw[1]
 
 
-@dataclass(frozen=True, slots=True)
-class LeastRequestPicker(Explainable):
+class LeastRequestPicker(Explainable, Struct, frozen=True):
     """A picker that compares `choice_count` draws by the live counts."""
 
     hosts: tuple[Complete, ...]
@@ -117,8 +118,7 @@ class LeastRequestPicker(Explainable):
         return chosen
 
 
-@dataclass(frozen=True, slots=True)
-class SlowStartLeastRequestPicker(Explainable):
+class SlowStartLeastRequestPicker(Explainable, Struct, frozen=True):
     """The same while a host starts slowly: it is drawn less often, by its share."""
 
     hosts: tuple[Complete, ...]

@@ -43,8 +43,7 @@ class Override:
     pinned: SubchannelInterface | None = None
 
 
-@dataclass(slots=True)
-class PickArgs:
+class PickArgs(Struct):
     """An RPC as filters and pickers see it.
 
     `path` is its `:path`, `now` the time of the pick in seconds on Trio's clock. A filter may switch `cluster` to
@@ -140,14 +139,19 @@ class Picker(Protocol):
         ...
 
 
-class Explainable(Picker):
+class Explainable:
     """A picker that can explain itself; other pickers are not called for an explanation.
 
     With `call.trace`, `pick` returns the same as for an RPC and notes why, but counts, leases, reports and connects
     nothing. It takes random numbers from `call.trace.random(...)` and calls children by `call.trace.pick(...)`.
     """
 
+    # No `Picker` by inheritance: structs cannot have a Protocol among their bases, which has a metaclass of its own.
     __slots__ = ()
+
+    def pick(self, call: PickArgs) -> PickResult:
+        """Choose a host for one RPC, as `Picker.pick` does."""
+        raise NotImplementedError
 
 
 class WrapperPicker(Explainable):

@@ -6,8 +6,9 @@ That connection gets all RPCs. When it is lost the policy is IDLE, and the next 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from random import Random
+
+from msgspec import Struct
 
 from trxds.core.connectivity import Connectivity
 from trxds.resources.endpoint import Endpoint
@@ -85,8 +86,7 @@ class PickFirst:
         return _CONNECTING
 
 
-@dataclass(frozen=True, slots=True)
-class ExitIdlePicker(Explainable):
+class ExitIdlePicker(Explainable, Struct, frozen=True):
     """A picker of the IDLE state: the RPC waits, and makes the policy connect."""
 
     notify_policy: Callable[[Hashable], None]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import count
 from operator import attrgetter
+
+from msgspec import Struct
 
 from .endpoint_list import EndpointList, EndpointState, Key, is_ready
 from .pick import Complete, Explainable, PickArgs, Picker, PickResult
@@ -61,8 +62,7 @@ class RoundRobin:
         return self._picker
 
 
-@dataclass(frozen=True, slots=True)
-class RoundRobinPicker(Explainable):
+class RoundRobinPicker(Explainable, Struct, frozen=True):
     """A picker over the READY hosts; `turn` is the policy's, so a new picker goes on where the old one was."""
 
     hosts: tuple[Complete, ...]

@@ -9,10 +9,12 @@ from __future__ import annotations
 import math
 from bisect import bisect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from random import Random
+
+from msgspec import Struct
 
 from trxds.core.connectivity import Connectivity
 from trxds.resources.slow_start import SlowStart
@@ -96,8 +98,7 @@ class SlowStartTurns:
         return self._warming.describe(self.rules, now)
 
 
-@dataclass(frozen=True, slots=True)
-class SlowStartPicker(Explainable):
+class SlowStartPicker(Explainable, Struct, frozen=True):
     """A picker over the READY hosts in the order of a schedule by their shares."""
 
     hosts: tuple[Complete, ...]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import accumulate
 from random import Random
+
+from msgspec import Struct
 
 from trxds.core.connectivity import Connectivity
 from trxds.core.status import unavailable
@@ -89,8 +90,7 @@ def _no_targets_picker(endpoints: Endpoints) -> Picker:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class WeightedTargetPicker(Explainable):
+class WeightedTargetPicker(Explainable, Struct, frozen=True):
     """A picker that draws one of the READY targets by weight."""
 
     names: tuple[str, ...]

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.resources import files
+from pkgutil import get_data
 
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
@@ -14,7 +14,9 @@ from google.protobuf.descriptor_pool import DescriptorPool
 
 def load_descriptor_files(package: str, name: str) -> Iterator[FileDescriptorProto]:
     """Yield the files of `name`.binpb in the package, each after those that it imports."""
-    data = (files(package) / f"{name}.binpb").read_bytes()
+    # Not importlib.resources, which takes 3 ms to import; protobuf has imported pkgutil already.
+    data = get_data(package, f"{name}.binpb")
+    assert data is not None
     yield from FileDescriptorSet.FromString(data).file
 
 

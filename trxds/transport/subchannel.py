@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import trio
+from msgspec import Struct
 
 from trxds.core.backoff import Backoff
 from trxds.core.connectivity import Connectivity
@@ -48,8 +48,7 @@ def _ignore() -> None:
     """Resolve nothing."""
 
 
-@dataclass(slots=True)
-class SubchannelContext:
+class SubchannelContext(Struct):
     """The settings that all subchannels of a pool share; `start` runs a subchannel's `run` as a task.
 
     `changed` is called when a subchannel's state, or the health of a READY one, has changed.
@@ -71,8 +70,7 @@ class SubchannelContext:
     on_stale: Callable[[], None] = _ignore
 
 
-@dataclass(slots=True)
-class _Attempt:
+class _Attempt(Struct):
     """The attempt to make a connection: IDLE if there is none, CONNECTING, or TRANSIENT_FAILURE in its backoff."""
 
     backoff: Backoff

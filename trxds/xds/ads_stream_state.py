@@ -20,8 +20,9 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from trxds.core.clock import TimeOfDay, since_1970
 from trxds.resources.cooperative_parse import Slices
@@ -42,8 +43,7 @@ from .subscription import Subscription
 log = logging.getLogger("trxds.xds")
 
 
-@dataclass(slots=True, eq=False)
-class _Stream:
+class _Stream(Struct, eq=False):
     types: dict[ResourceType, ResourceTypeState]
     pending_types: dict[ResourceType, None]  # types that may have a request to send, in the order in which it came up
     delayed_nacks: dict[ResourceType, float] = field(default_factory=dict)  # when each type's delayed NACK may go

@@ -7,7 +7,6 @@ time, so nothing has to be kept in step.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from msgspec import Struct, structs
@@ -61,8 +60,7 @@ class UpdateMetadata(Struct, frozen=True):
     stale_since: str = ""
 
 
-@dataclass(slots=True, eq=False)
-class Resource:
+class Resource(Struct, eq=False):
     """A resource by type and name, with its state. `value` is the last valid one, as long as it may be used.
 
     `failure` is the reason why `state` is not ACKED. `since` is the time of day at which the resource came to its

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from trxds.resources.types import Parsed
 
@@ -11,8 +12,7 @@ from .discovery_response import Raw
 from .resource import Resource, UpdateMetadata
 
 
-@dataclass(slots=True, eq=False)
-class Subscription:
+class Subscription(Struct, eq=False):
     """The subscribed resources by name. `unwanted` are those that nobody watches; they go when the server knows."""
 
     version: str = ""  # the last one that was accepted as a whole

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from trxds.resources.cluster import LoadReporting
 from trxds.resources.endpoint import Locality
@@ -33,8 +34,7 @@ class ClusterLoadTrackers:
         return self._rules == rules and self._localities == localities
 
 
-@dataclass(frozen=True, slots=True)
-class LoadReportingPicker(WrapperPicker):
+class LoadReportingPicker(WrapperPicker, Struct, frozen=True):
     """A picker that adds the tracker of the chosen host's locality."""
 
     trackers: Mapping[str, RpcCount]

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import chain
 from typing import ClassVar
+
+from msgspec import Struct
 
 from trxds.core.observe import OutlierEvent
 from trxds.resources.endpoint import Endpoint
@@ -149,8 +150,7 @@ class OutlierDetection:
         return self._picker
 
 
-@dataclass(frozen=True, slots=True)
-class OutlierDetectionPicker(WrapperPicker):
+class OutlierDetectionPicker(WrapperPicker, Struct, frozen=True):
     """A picker that adds the tracker of the chosen host; `records` is the policy's, by address."""
 
     child: Picker

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from random import Random
 from typing import ClassVar
+
+from msgspec import Struct
 
 from trxds.core.connectivity import Connectivity
 from trxds.core.happy_eyeballs import ATTEMPT_DELAY
@@ -127,8 +128,7 @@ class OverrideHost:
         self._table.update(usable, config.idle_timeout, now)
 
 
-@dataclass(frozen=True, slots=True)
-class OverridePicker(Explainable):
+class OverridePicker(Explainable, Struct, frozen=True):
     """A picker that prefers the hosts of the RPC's cookie, and else asks its child."""
 
     table: HostTable

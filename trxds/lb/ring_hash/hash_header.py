@@ -5,8 +5,7 @@ With xDS, the hash policies of routes do this.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from msgspec import Struct
 from xxhash import xxh64_intdigest
 
 from trxds.core.metadata import Metadata
@@ -23,8 +22,7 @@ def hash_header(metadata: Metadata, name: str) -> int | None:
     return xxh64_intdigest(value.encode()) if value else None
 
 
-@dataclass(frozen=True, slots=True)
-class HeaderHashPicker(Explainable):
+class HeaderHashPicker(Explainable, Struct, frozen=True):
     """A picker by a header's hash; an RPC without the header goes to any READY host and connects at most one (A76).
 
     `is_connecting` says that an endpoint is CONNECTING already, so it does not even connect one.

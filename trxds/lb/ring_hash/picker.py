@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from random import Random
+
+from msgspec import Struct
 
 from trxds.core.connectivity import Connectivity
 from trxds.resources.endpoint import Endpoint
@@ -15,8 +16,7 @@ from ..pick_explanation import count_states
 from .ring import Ring
 
 
-@dataclass(frozen=True, slots=True)
-class RingPicker(Explainable):
+class RingPicker(Explainable, Struct, frozen=True):
     """A picker over the ring; `states` is the policy's own table: a pick reads the endpoints' states live (A42).
 
     `header` is the header that hashes are made of, if the policy's own configuration names one (A76).

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 
 from msgspec import Struct
 
@@ -18,8 +17,7 @@ class LeafRequested(Struct, frozen=True):
     leaf: str
 
 
-@dataclass(frozen=True, slots=True)
-class StickyPriorityPicker(Explainable):
+class StickyPriorityPicker(Explainable, Struct, frozen=True):
     """A picker that prefers the leaf with the host of the RPC's cookie; `preferred` picks for all other RPCs.
 
     `note` says why `preferred` is the picker of priority; `leaves` are in the order of the aggregate.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from trxds.core.connectivity import Connectivity
 from trxds.core.observe import WrrUpdate
@@ -114,8 +116,7 @@ class WeightedRoundRobin:
         return name, before if before is not None and before.args == task.args else task
 
 
-@dataclass(frozen=True, slots=True)
-class WrrPicker(Explainable):
+class WrrPicker(Explainable, Struct, frozen=True):
     """A picker over the READY hosts in the order of the schedule."""
 
     hosts: tuple[Complete, ...]
