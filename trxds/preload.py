@@ -1,4 +1,4 @@
-"""Import this module to have what channels to `xds:` targets need, the xDS client and the messages of its API.
+"""Import this module to have what channels to `xds:` targets need: the xDS client, the messages of its API, policies.
 
     import trxds
     import trxds.preload

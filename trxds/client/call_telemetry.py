@@ -6,8 +6,9 @@ it is closed: it may have ended by the caller's own exception, or by `Cancelled`
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import trio
-from msgspec import Struct
 
 from trxds.core.metadata import Headers, Metadata, encode
 from trxds.core.observe import Pick, SessionHostChanged, SessionPick
@@ -24,7 +25,8 @@ _NO_SESSION_PICK = SessionPick("")
 _OF_MESSAGES = frozenset({"sent", "received"})
 
 
-class CallTelemetry(Struct, eq=False):
+@dataclass(slots=True, eq=False, repr=False)
+class CallTelemetry:
     """`CallTelemetry` reports one call. `failure` is the status of the exception that its caller gets, if any."""
 
     _observers: CallObservers
@@ -100,7 +102,8 @@ class CallTelemetry(Struct, eq=False):
         return self.failure or status
 
 
-class AttemptTelemetry(Struct, eq=False):
+@dataclass(slots=True, eq=False, repr=False)
+class AttemptTelemetry:
     """`AttemptTelemetry` reports one attempt of a call."""
 
     observers: AttemptObservers

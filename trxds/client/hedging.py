@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 import trio
-from msgspec import Struct
 
 from trxds.core.status import Status, TrxdsInternalError
 from trxds.resolver.method_config import HedgingPolicy
@@ -42,7 +42,8 @@ class HedgedCall(Protocol):
         """Handle the response headers of the chosen attempt."""
 
 
-class HedgedAttempt(Struct, eq=False):
+@dataclass(slots=True, eq=False, repr=False)
+class HedgedAttempt:
     """One hedged attempt, run by a task of its own. `has_all`: its stream has got every message sent so far."""
 
     attempt: Attempt

@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Literal
 
 import trio
-from msgspec import Struct, field
+from msgspec import Struct
 
 from trxds.core.status import RpcError, Status, StatusCode, TrxdsInternalError
 from trxds.session_affinity.session import SessionCookies
@@ -60,14 +61,16 @@ def checked_pool_options(
     )
 
 
-class _PooledSession(Struct, eq=False):
+@dataclass(slots=True, eq=False, repr=False)
+class _PooledSession:
     user: Hashable
     cookies: SessionCookies
     blocks: int = 0  # that have it, or were promised it
     last_used: float = 0.0  # on Trio's clock: the end of its last block
 
 
-class _Waiting(Struct, eq=False):
+@dataclass(slots=True, eq=False, repr=False)
+class _Waiting:
     """The tasks that wait for the session of one user, for which there is no room yet."""
 
     token: SessionToken | None

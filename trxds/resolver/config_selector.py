@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from random import Random
-from typing import Protocol, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias
 
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from trxds.core.metadata import Metadata
 from trxds.core.random_copies import RandomCopies
+from trxds.core.redacted_struct import RedactedStruct
 from trxds.core.status import Status
 from trxds.resources.matchers import header_value
 from trxds.resources.route_match import RouteMatch
@@ -47,19 +47,19 @@ class RouteError(Struct, frozen=True):
 Explained: TypeAlias = tuple[Explanation, Selection | None]  # without a selection the RPC ends there
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigSelector:
+class ConfigSelector(RedactedStruct, frozen=True, eq=False):
     """One version of the routes; `channel_id` is the hash of policies that hash by channel (A42).
 
     `path_cache` has the paths for which nothing is left to choose: their first route has no condition but the path, one
     cluster and no hash policy.
     """
 
+    redacted: ClassVar[frozenset[str]] = frozenset({"path_cache"})
     routes: BoundRoutes
     table: RouteTable
     random: Random
     channel_id: int = 0
-    path_cache: dict[str, Selection] = field(default_factory=dict, init=False, repr=False, compare=False)
+    path_cache: dict[str, Selection] = field(default_factory=dict)
 
     def choose(self, path: str, metadata: Metadata) -> Selection | RouteError:
         cached = self.path_cache.get(path)
