@@ -71,7 +71,7 @@ def unwrap(resource: Any) -> UnwrappedResource:
     return UnwrappedResource(wrapper.resource.type_url, wrapper.resource.value, name)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # there is one of each, and a hash of all fields is slow in every look-up
 class ResourceType:
     """A type of resource. With `full_state` a response has every resource of the type: others were deleted."""
 
