@@ -16,6 +16,8 @@ from .policy import Decision, ExitIdle, Policy, PolicyInputs
 
 _log = logging.getLogger("trxds.lb")
 
+_UNDECIDED = Decision(Connectivity.CONNECTING, QUEUE_PICKER)  # before the first one
+
 
 class GuardedPolicy:
     """A policy, made at its first decision, whose exceptions fail the RPCs of its subtree and not the channel."""
@@ -23,7 +25,7 @@ class GuardedPolicy:
     __slots__ = ("_make", "_path", "_policy", "decision", "must_decide", "reads_endpoints", "wake_at")
 
     def __init__(self, path: str, make: Callable[[], Policy]) -> None:
-        self.decision = Decision(Connectivity.CONNECTING, QUEUE_PICKER)  # the last one
+        self.decision = _UNDECIDED  # the last one
         self.must_decide = True  # it has not decided yet, or has raised
         self.reads_endpoints = True
         self.wake_at = math.inf  # when it has to decide even if nothing happens

@@ -117,9 +117,7 @@ class Node:
         self._policy = GuardedPolicy(path, self._make_policy)
         self._subtree = Subtree(context.hosts, ejections, trackers)
         self._children = Children(context.hosts, queue)
-        self._leases = Leases(context.hosts, queue)
-        # The live dict and not a copy: an ejection is compared with what is leased when it happens.
-        self._subtree.subscribe(queue, self._leases.of_decision)
+        self._leases = Leases(context.hosts, queue, self._subtree.ejections)
         self._tasks: NodeTasks | None = None  # while there are tasks to start, or of the policy: most nodes have none
         self._pick_events: set[Hashable] | None = None
         self._hosts_with_news: frozenset[str] = EMPTY_SET  # in the last messages
@@ -247,7 +245,8 @@ class Node:
             elif isinstance(message, Configure):
                 before, self._update = self._update, message
                 reads = message.endpoints is not before.endpoints and self._policy.reads_endpoints
-                news |= reads or message.config != before.config
+                # By identity first: most messages have other endpoints and the configuration of the last one.
+                news |= reads or (message.config is not before.config and message.config != before.config)
             else:
                 news = True
                 if isinstance(sender, tuple):  # ("host", address)

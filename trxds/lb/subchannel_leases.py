@@ -9,24 +9,32 @@ from trxds.core.conflating_queue import ConflatingQueue
 from trxds.resources.cooperative_parse import Slices
 
 from .interfaces import Lease, SubchannelInterface, SubchannelPoolInterface
+from .subtree import Ejections
 
 _SLICE_SIZE = 256  # hosts, at 10 µs each
 
+# One for all nodes that lease nothing, which are most; replaced by a dict of its own with a node's first lease.
+_NO_LEASES: dict[str, Lease] = {}
+_NO_HOSTS: Mapping[str, SubchannelInterface] = {}
+
 
 class Leases:
-    """The leases of one node. Each change of a leased host's state is a message in `queue`."""
+    """The leases of one node. Each change of a leased host's state is a message in `queue`.
 
-    __slots__ = ("_hosts", "_is_closed", "_of_picks", "_queue", "hosts", "of_decision", "wanted")
+    From the first decision that leases, the queue also gets a message when `ejections` of a leased address change.
+    """
 
-    def __init__(self, hosts: SubchannelPoolInterface, queue: ConflatingQueue[Any]) -> None:
-        # Never replaced by another dict: `Ejections` looks into this one.
-        self.of_decision: dict[str, Lease] = {}
+    __slots__ = ("_ejections", "_hosts", "_is_closed", "_of_picks", "_queue", "hosts", "of_decision", "wanted")
+
+    def __init__(self, hosts: SubchannelPoolInterface, queue: ConflatingQueue[Any], ejections: Ejections) -> None:
+        self.of_decision = _NO_LEASES
         # Apart, because a decision releases every lease that it does not name.
-        self._of_picks: dict[str, Lease] = {}
+        self._of_picks = _NO_LEASES
         self._hosts = hosts
         self._queue = queue
+        self._ejections = ejections
         self.wanted: tuple[str, ...] = ()  # the argument of the last `lease_exactly`
-        self.hosts: Mapping[str, SubchannelInterface] = {}  # of the last decision, for the next one
+        self.hosts: Mapping[str, SubchannelInterface] = _NO_HOSTS  # of the last decision, for the next one
         self._is_closed = False
 
     def all_hosts(self) -> Mapping[str, SubchannelInterface]:
@@ -38,6 +46,10 @@ class Leases:
     def lease_exactly(self, wanted: tuple[str, ...]) -> Slices[bool]:
         """Lease these addresses and release all others; return whether any is new."""
         self.wanted = wanted
+        if self.of_decision is _NO_LEASES:
+            self.of_decision = {}
+            # The live dict and not a copy: an ejection is compared with what is leased when it happens.
+            self._ejections.subscribe(self._queue, self.of_decision)
         # Without duplicates: a decision may name an address twice.
         addresses = dict.fromkeys(wanted)
         new = [address for address in addresses if address not in self.of_decision]
@@ -70,6 +82,8 @@ class Leases:
                 # The picker has outlived the node, so nothing else would release this lease.
                 lease.release()
                 return lease.subchannel
+            if self._of_picks is _NO_LEASES:
+                self._of_picks = {}
             self._of_picks[address] = lease
         return self._of_picks[address].subchannel
 

@@ -15,9 +15,7 @@ from trxds.core.connection_limit import ConnectionLimit
 from .host_trackers import HostTrackers
 from .interfaces import SubchannelPoolInterface
 from .pick import Tracker
-from .policy import EMPTY_SET, Decision
-from .proxies import Proxies
-from .security import Security
+from .policy import EMPTY_SET, NO_SETTINGS, Decision, SubtreeSettings
 
 
 class Ejections:
@@ -80,8 +78,7 @@ class Subtree:
         "_all_hosts",
         "_last_trackers",
         "_limit",
-        "_proxies",
-        "_security",
+        "_settings",
         "_trackers",
         "ejections",
         "ejections_below",
@@ -98,14 +95,9 @@ class Subtree:
         self._trackers = trackers  # our policy's are attached here, if a policy above collects them
         self._last_trackers: Mapping[str, Tracker] | None = None
         self._limit: ConnectionLimit | None = None  # made by our policy's first decision that has one
-        self._security: Security | None = None  # of the policy's last decision
-        self._proxies: Proxies | None = None
+        self._settings = NO_SETTINGS  # of the policy's last decision
         self.ejections_below = self.ejections  # another one once our policy ejects hosts itself
         self.trackers_below = trackers
-
-    def subscribe(self, queue: ConflatingQueue[Any], leased: Collection[str]) -> None:
-        """Post to `queue` when an address in `leased` is ejected or returned."""
-        self.ejections.subscribe(queue, leased)
 
     def apply(self, decision: Decision) -> None:
         """Apply the ejections, security and trackers of the policy's decision."""
@@ -114,22 +106,26 @@ class Subtree:
             if self.ejections_below is self.ejections:
                 self.ejections_below = Ejections(self.ejections)
             self.ejections_below.eject(decision.ejected)
-        settings = decision.subtree
+        if decision.subtree is not self._settings:
+            self._apply_settings(decision.subtree)
+        if decision.trackers is not self._last_trackers:
+            self._last_trackers = decision.trackers
+            if self._trackers is not None:
+                self._trackers.attach(self, decision.trackers or {})
+
+    def _apply_settings(self, settings: SubtreeSettings) -> None:
+        before, self._settings = self._settings, settings
         # Before security and proxies, whose pools are made from the limited one.
         if settings.max_connections is not None:
             self._set_limit(settings.max_connections)
-        if settings.security is not self._security or settings.proxies is not self._proxies:
-            security, proxies = self._security, self._proxies = settings.security, settings.proxies
+        security, proxies = settings.security, settings.proxies
+        if security is not before.security or proxies is not before.proxies:
             # Another pool makes the node replace its children, by a graceful switch.
             self.hosts = self._all_hosts.with_security(security.of) if security is not None else self._all_hosts
             if proxies is not None:
                 self.hosts = self.hosts.with_proxies(proxies.of)
         if settings.collects is not None:
             self.trackers_below = settings.collects
-        if decision.trackers is not self._last_trackers:
-            self._last_trackers = decision.trackers
-            if self._trackers is not None:
-                self._trackers.attach(self, decision.trackers or {})
 
     def _set_limit(self, max_connections: int) -> None:
         if self._limit is None:
