@@ -83,6 +83,11 @@ class ConflatingQueue(Generic[T]):
         return trio.lowlevel.Abort.SUCCEEDED
 
     @property
+    def has_parked_reader(self) -> bool:
+        """Return whether the reader waits for a message. Then none is unread."""
+        return self._reader is not None
+
+    @property
     def idle(self) -> bool:
         """Return whether nothing is unread, and the reader has handled its last batch."""
         return not self._messages and self._finished == self._delivered

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import trio
 from msgspec import Struct
@@ -31,6 +31,17 @@ class Configure(Struct, frozen=True):
 
     # A policy above the clusters gets entries of clusters in place of endpoints.
     endpoints: Any = NO_ENDPOINTS
+
+
+class ChildNode(TreeNode, Protocol):
+    """A node as its parent and its children see it."""
+
+    def pass_on(self, update: Configure | None = None) -> bool:
+        """Pass on, in the caller's step, what changes nothing for the policy; return whether that could be done.
+
+        It is the `update` of the endpoints, down, or the children's answer, up.
+        """
+        ...
 
 
 class Child:
@@ -82,7 +93,7 @@ class Child:
         self.endpoints: Any = None
         self.awaited: int | None = None  # the generation of that, until the child has decided by it
         self.report: PolicyState | None = None
-        self.node: TreeNode | None = None  # None until its task runs
+        self.node: ChildNode | None = None  # None until its task runs
         self.is_deactivated = False  # A56: it keeps its connections, is sent nothing and not waited for
 
     def begin(self, scope: trio.CancelScope) -> None:
@@ -111,7 +122,9 @@ class Child:
         if self.report is None or self.report.generation < generation:
             self.parent.num_awaited += self.awaited is None
             self.awaited = generation
-        self.queue.put("config", Configure(config, generation, endpoints))
+        update = Configure(config, generation, endpoints)
+        if self.node is None or not self.node.pass_on(update):
+            self.queue.put("config", update)
 
     def stop_awaiting(self) -> None:
         """Have the parent no longer wait until the child has decided by what it was sent."""
@@ -122,18 +135,28 @@ class Child:
     def post_report(self, report: PolicyState) -> None:
         """Post the child's decision to its parent, unless the parent has ended the child."""
         # A cancelled task runs on to its next checkpoint, and may report until then.
-        if not self._is_cancelled:
-            self.parent.queue.put(self, report)
+        if self._is_cancelled:
+            return
+        parent = self.parent
+        if not self.is_news(report):
+            self.record_report(report)
+            if parent.node is not None and parent.node.pass_on():
+                return
+        parent.queue.put(self, report)
 
     def on_exit(self) -> None:
         """Have the parent forget the child: its task has ended, perhaps because its time is over."""
         self.parent.forget(self)
 
-    def record_report(self, report: PolicyState) -> bool:
-        """Record a report of the child; return whether its parent has to decide again."""
-        before, self.report = self.report, report
+    def record_report(self, report: PolicyState) -> None:
+        """Record a report of the child, and whether it is the answer that its parent waits for."""
+        self.report = report
         if self.awaited is not None and report.generation >= self.awaited:
             self.stop_awaiting()
+
+    def is_news(self, report: PolicyState) -> bool:
+        """Return whether the parent has to decide again because of this report."""
+        before = self.report
         if self.is_deactivated:
             return False  # no decision depends on a deactivated child
         # While this child replaces another one, any report may be the one that ends the switch.
@@ -190,9 +213,12 @@ class Child:
 class Children:
     """All children of a node by name, deactivated ones too. New children lease from `hosts`."""
 
-    __slots__ = ("_last_wanted", "by_name", "endpoints", "hosts", "may_be_switching", "num_awaited", "queue")
+    __slots__ = ("_last_wanted", "by_name", "endpoints", "hosts", "may_be_switching", "node", "num_awaited", "queue")
 
-    def __init__(self, hosts: SubchannelPoolInterface, queue: ConflatingQueue[Any]) -> None:
+    def __init__(
+        self, hosts: SubchannelPoolInterface, queue: ConflatingQueue[Any], node: ChildNode | None = None
+    ) -> None:
+        self.node = node  # whose children they are
         self.hosts = hosts
         self.queue = queue  # for the reports of the children
         self.by_name: dict[str, Child] = {}

@@ -116,7 +116,7 @@ class Node:
         self._update = _NO_CONFIG  # what is in force
         self._policy = GuardedPolicy(path, self._make_policy)
         self._subtree = Subtree(context.hosts, ejections, trackers)
-        self._children = Children(context.hosts, queue)
+        self._children = Children(context.hosts, queue, self)
         self._leases = Leases(context.hosts, queue, self._subtree.ejections)
         self._tasks: NodeTasks | None = None  # while there are tasks to start, or of the policy: most nodes have none
         self._pick_events: set[Hashable] | None = None
@@ -192,14 +192,33 @@ class Node:
 
     # -- one step: synchronous, so that nothing can change during a decision
 
-    def _pass_on(self) -> None:
-        """Pass up a report that changes nothing, and down endpoints that the policy does not read.
+    def pass_on(self, update: Configure | None = None) -> bool:
+        """Pass on, in the sender's step, what changes nothing for the policy; return whether that could be done.
 
-        So of the eight nodes between a cluster and its endpoints only three decide when an endpoint is added.
+        It is the `update` of endpoints that the policy does not read, or without it the children's answer. The node's
+        own task must wait for a message, or it may be in the middle of a step. So of the eight nodes between a cluster
+        and its endpoints only three run when an endpoint is added.
         """
-        decision, update = self._policy.decision, self._update
-        if self._children.endpoints is not update.endpoints:
-            self._children.reconcile(decision, update.endpoints, update.generation, trio.current_time(), self._start)
+        if not self._queue.has_parked_reader or self._policy.must_decide:
+            return False
+        if update is not None:
+            if self._policy.reads_endpoints or update.config is not self._update.config:
+                return False
+            self._update = update
+        self._pass_on()
+        if self._tasks is not None and self._tasks.pending:
+            # A child is new, because the time of the one before had just run out. Only our own task starts tasks.
+            self._queue.put("new child", None)
+        return True
+
+    def _pass_on(self) -> None:
+        """Pass up a report that changes nothing, and down endpoints that the policy does not read."""
+        decision, update, children = self._policy.decision, self._update, self._children
+        if children.endpoints is not update.endpoints:
+            # A child may answer at once, and must not pass for all while the others have not been sent anything.
+            children.num_awaited += 1
+            children.reconcile(decision, update.endpoints, update.generation, trio.current_time(), self._start)
+            children.num_awaited -= 1
         self._publish(decision)
 
     def _step(self) -> Slices[None]:
@@ -241,7 +260,8 @@ class Node:
         news, hosts = not messages, []
         for sender, message in messages.items():
             if isinstance(sender, Child):
-                news |= sender.record_report(message)
+                news |= sender.is_news(message)
+                sender.record_report(message)
             elif isinstance(message, Configure):
                 before, self._update = self._update, message
                 reads = message.endpoints is not before.endpoints and self._policy.reads_endpoints
