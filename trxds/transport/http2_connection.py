@@ -95,9 +95,10 @@ class Http2Connection:
         self.counts = ConnectionCounts(now)
         self.tasks = ConnectionTasks(peer)
         self.flow = FlowControl(engine, options)
-        self.writer = Writer(engine.outgoing, raw, self.tasks, role, streams, self.on_transport_lost)
-        self.reader = Reader(engine, raw, self.writer, role, options, now, self.on_transport_lost, self.on_flood)
-        self.send_queue = SendQueue(engine, options.unsent_bound, self.writer.continue_later)
+        on_lost = self.on_transport_lost
+        self.writer = Writer(engine.outgoing, raw, self.tasks, role, streams, on_lost)
+        self.reader = Reader(engine, raw, self.writer, role, options, now, on_lost, self.on_flood)
+        self.send_queue = SendQueue(engine, options.unsent_bound, self.writer)
 
     async def run(self, begin: Callable[[], None] | None = None) -> None:
         """Read and write until the connection ends for any reason; `begin` starts further tasks."""

@@ -44,7 +44,8 @@ class Reader:
         self._on_lost = on_lost  # called when the transport is gone; without an error the peer has closed it
         self._on_flood = on_flood  # called when the peer floods the connection
         self._control_bound = options.control_bound
-        self._flood_guard = FloodGuard(options.overhead_rate)
+        self._overhead_rate = options.overhead_rate
+        self._flood_guard: FloodGuard | None = None  # made for the first overhead, which few connections ever have
         self._now = now
         self._is_closed = False
 
@@ -110,6 +111,8 @@ class Reader:
     def _check_overhead(self) -> None:
         engine = self._engine
         overhead, engine.overhead = engine.overhead, 0
+        if self._flood_guard is None:
+            self._flood_guard = FloodGuard(self._overhead_rate)
         # A connection that has ended by now keeps its first reason.
         if not self._flood_guard.admits(overhead, engine.outgoing.frames_sent, self.last_read) and not self._is_closed:
             self._on_flood()

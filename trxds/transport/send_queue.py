@@ -9,10 +9,10 @@ however many streams are blocked. So they are only noted, and the streams are ch
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
 from typing import Protocol
 
 from .engine import Http2Engine
+from .writer import Writer
 
 MAX_STREAMS_PER_STEP = 64
 """The streams that one step may serve or open."""
@@ -35,18 +35,18 @@ class Sender(Protocol):
 
 
 class SendQueue:
-    """The streams that wait to send. `continue_later` is called when a step left work for the next `drain`."""
+    """The streams that wait to send. The writer is asked to go on when a step left work for the next `drain`."""
 
-    __slots__ = ("_continue_later", "_engine", "_unchecked", "_unsent_bound", "blocked", "queued")
+    __slots__ = ("_engine", "_unchecked", "_unsent_bound", "_writer", "blocked", "queued")
 
-    def __init__(self, engine: Http2Engine, unsent_bound: int, continue_later: Callable[[], None]) -> None:
+    def __init__(self, engine: Http2Engine, unsent_bound: int, writer: Writer) -> None:
         self.queued: OrderedDict[Sender, None] = OrderedDict()  # an empty deque takes five times its memory
         self.blocked: OrderedDict[Sender, None] = OrderedDict()
         """Streams that have something to send and whose own window is closed."""
         self._unchecked = 0  # the number of blocked streams still to check, from the first one
         self._engine = engine
         self._unsent_bound = unsent_bound
-        self._continue_later = continue_later
+        self._writer = writer
 
     def send(self, stream: Sender) -> None:
         """Let a stream send: at once if no other stream is queued and there is room."""
@@ -67,7 +67,7 @@ class SendQueue:
         """Check all blocked streams again, because their windows may have opened."""
         if self.blocked:
             self._unchecked = len(self.blocked)
-            self._continue_later()
+            self._writer.continue_later()
 
     def drain(self) -> None:
         """Let queued streams send in turn, as far as buffer and windows have room."""
@@ -76,7 +76,7 @@ class SendQueue:
         engine, turns = self._engine, MAX_STREAMS_PER_STEP
         while self.queued and engine.outgoing.unsent < self._unsent_bound and engine.connection_window > 0:
             if not turns:
-                return self._continue_later()
+                return self._writer.continue_later()
             turns -= 1
             self._serve_one(self.queued.popitem(last=False)[0])
 
@@ -92,7 +92,7 @@ class SendQueue:
             else:
                 self.blocked[stream] = None
         if self._unchecked:
-            self._continue_later()
+            self._writer.continue_later()
 
     def _serve_one(self, stream: Sender) -> None:
         # A bounded part if others wait, so that a large message does not hold up the small ones behind it.
