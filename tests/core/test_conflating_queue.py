@@ -52,6 +52,24 @@ async def test_a_cancelled_reader_of_a_conflating_queue_loses_no_message(autojum
     assert await queue.next() == {"a": 1}
 
 
+async def test_a_reader_that_begins_takes_what_is_there_before_others_run(nursery):
+    queue = ConflatingQueue[int]()
+    queue.put("a", 1)
+    nursery.start_soon(_put_after, queue, 0)
+    assert await queue.next() == {"a": 1}
+    assert await queue.next() == {"late": 1}
+
+
+async def test_a_reader_that_begins_cancelled_takes_nothing():
+    queue = ConflatingQueue[int]()
+    queue.put("a", 1)
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await queue.next()
+    assert scope.cancelled_caught
+    assert await queue.next() == {"a": 1}
+
+
 async def test_a_discarded_message_is_not_read(autojump_clock):
     queue = ConflatingQueue[int]()
     queue.put("dead", 1)

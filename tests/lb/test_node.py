@@ -25,6 +25,17 @@ def parent(text="root", deactivate=(), **children):
     return Wants(text, children, frozenset(deactivate))
 
 
+class Runs(trio.abc.Instrument):
+    """Record the nodes whose tasks run, in order."""
+
+    def __init__(self):
+        self.nodes = []
+
+    def before_task_step(self, task):
+        if task.name.startswith("lb/"):
+            self.nodes.append(task.name)
+
+
 class TestGenerations:
     async def test_a_policy_does_not_decide_before_its_first_configuration(self, tree):
         await wait_all_tasks_blocked()
@@ -134,6 +145,28 @@ class TestEndpoints:
         await tree.configure(root, endpoint_set("xy"))
         assert len(tree.policy("root").decisions) == decided
         assert (tree.reports[-1].generation, tree.reports[-1].picker) == (2, reported.picker)
+
+    async def test_nodes_that_only_pass_endpoints_and_answers_on_do_not_run(self, tree):
+        leaf = Wants("leaf", picker=QUEUE_PICKER)
+        middle = Wants("middle", {"leaf": leaf}, reads_endpoints=False)
+        root = Wants("root", {"middle": middle}, reads_endpoints=False)
+        await tree.configure(root, endpoint_set("x"))
+        runs = Runs()
+        trio.lowlevel.add_instrument(runs)
+        await tree.configure(root, endpoint_set("xy"))
+        trio.lowlevel.remove_instrument(runs)
+        assert runs.nodes == ["lb/root", "lb/root/middle/leaf"]
+        assert (self.seen(tree, "leaf"), tree.generations) == (endpoint_set("xy"), [1, 2])
+
+    async def test_a_child_that_answers_at_once_does_not_answer_for_its_siblings(self, tree):
+        own = {"end": endpoint_set("z")}
+        quick = Wants("quick", {"end": Wants("end")}, reads_endpoints=False, endpoints=own)
+        middle = Wants("middle", {"quick": quick, "slow": Wants("slow")}, reads_endpoints=False)
+        root = Wants("root", {"middle": middle}, reads_endpoints=False)
+        await tree.configure(root, endpoint_set("x"))
+        await tree.configure(root, endpoint_set("xy"))
+        assert self.seen(tree, "slow") == endpoint_set("xy")
+        assert tree.generations == [1, 2]
 
     async def test_a_policy_that_raised_decides_again_at_any_message(self, tree):
         root = Wants("root", {"a": Wants("a", picker=QUEUE_PICKER)}, reads_endpoints=False)
