@@ -78,12 +78,19 @@ class Deframer:
 
     def feed(self, data: Octets) -> Status | None:
         """Take in received bytes, and keep only copies; a `Status` means that the stream cannot go on."""
-        self.buffered += len(data)
+        size = len(data)
+        self.buffered += size
         if self._missing:
             data = self._complete(data)
         # A prefix may be cut anywhere: DATA frames know nothing of messages.
         elif self._partial_prefix:
             data, self._partial_prefix = self._partial_prefix + data, b""
+        elif size >= PREFIX_SIZE:
+            flag, length = _PREFIX.unpack_from(data)
+            # Most servers send each message of a stream in a DATA frame of its own.
+            if not flag and length + PREFIX_SIZE == size and length <= self.max_size:
+                self.messages.append(bytes(data[PREFIX_SIZE:]))
+                return None
         return self._split(data)
 
     def take(self) -> bytes | None:

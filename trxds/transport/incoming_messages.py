@@ -44,15 +44,19 @@ class IncomingMessages:
 
         Never a checkpoint.
         """
-        message = self.deframer.take()
-        if message is not None:
-            counts = self._http2.counts
-            counts.messages_received += 1
-            counts.last_received = self._http2.reader.last_read  # cheaper than the clock
-            if self.is_open:
-                self._open_window()
-            if message.__class__ is Compressed:
-                return self._decompress(message)
+        deframer = self.deframer
+        message = deframer.take()
+        if message is None:
+            return None
+        http2 = self._http2
+        counts = http2.counts
+        counts.messages_received += 1
+        counts.last_received = http2.reader.last_read  # cheaper than the clock
+        # With less to give back the window stays as it is, so most messages need not ask.
+        if self._buffered + self._unacked_bytes - deframer.buffered >= http2.flow.stream_threshold:
+            self._open_window()
+        if message.__class__ is Compressed:
+            return self._decompress(message)
         return message
 
     def _decompress(self, message: bytes) -> bytes | Status:
@@ -91,7 +95,7 @@ class IncomingMessages:
     def read_on(self) -> None:
         """Note that the application waits for a message, and open the window for the rest of it."""
         self.is_reading = True
-        if self._buffered:
+        if self._buffered + self._unacked_bytes >= self._http2.flow.stream_threshold:
             self._open_window()
 
     def _has_message_or_end(self) -> bool:
