@@ -65,6 +65,8 @@ SHELLS = frozenset(
         "lb/policy_node_tasks.py",
         "portal/entry_queue.py",
         "portal/hand_over.py",
+        "portal/receive_buffer.py",
+        "portal/send_buffer.py",
         "portal/trio_thread.py",
         "portal/worker_tasks.py",
         "transport/run_in_thread.py",

@@ -6,6 +6,7 @@ import gc
 import time
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import trio
@@ -245,6 +246,104 @@ async def test_a_cancelled_receive_loses_no_message(world):
                     assert await receiving == b"%d" % number
                     continue
                 assert await call.receive() == b"%d" % number
+
+
+def joined(names):
+    return ",".join(names).encode()
+
+
+def bidi(channel, name, *types):
+    return channel.method(f"/shop.Cart/{name}", *types, client_streaming=True, server_streaming=True)
+
+
+@in_asyncio
+async def test_a_message_is_sent_as_it_was_when_a_task_sent_it(world):
+    async with world.channel() as channel, bidi(channel, "Echo", joined, bytes).open() as call:
+        names = ["anna", "ben"]
+        for _ in range(2):
+            await call.send(names)
+            names.append("carla")
+        call.done_sending()
+        assert [each async for each in call] == [b"anna,ben", b"anna,ben,carla"]
+
+
+async def turns_while(step):
+    """Return the turns of another task in each run of 65 steps."""
+    turns, counts = 0, []
+
+    async def other():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    await asyncio.sleep(0)
+    for _ in range(5):
+        before = turns
+        for _ in range(65):
+            await step()
+        counts.append(turns - before)
+    task.cancel()
+    return counts
+
+
+@in_asyncio
+async def test_sending_many_messages_lets_other_tasks_run(world):
+    async with world.channel() as channel, bidi(channel, "Echo").open() as call:
+        assert all(await turns_while(lambda: call.send(b"x")))
+
+
+@in_asyncio
+async def test_receiving_many_messages_lets_other_tasks_run(world):
+    async with world.channel() as channel, bidi(channel, "Echo").open() as call:
+        for _ in range(5 * 65):
+            await call.send(b"x")
+        assert all(await turns_while(call.receive))
+
+
+@in_asyncio
+async def test_a_server_that_does_not_read_stops_a_sending_task_until_its_timeout(world):
+    sent = 0
+    async with world.channel() as channel, bidi(channel, "Hang").open(timeout=0.3) as call:
+        with pytest.raises(RpcError, match="DEADLINE_EXCEEDED"):
+            while await call.send(bytes(1000)):
+                sent += 1
+    assert sent < 2000
+
+
+@in_asyncio
+async def test_a_task_sends_nothing_after_done_sending(world):
+    async with world.channel() as channel, bidi(channel, "Echo").open() as call:
+        call.done_sending()
+        with pytest.raises(trio.ClosedResourceError, match="done_sending was called"):
+            await call.send(b"x")
+
+
+@in_asyncio
+async def test_a_sending_task_learns_that_the_server_has_ended_the_call(world):
+    async with world.channel() as channel, bidi(channel, "Metadata").open() as call:
+        assert (await call.receive(), await call.receive()) == (b"None", None)
+        assert not await call.send(b"x")
+
+
+@in_asyncio
+async def test_an_open_call_of_a_closed_channel_raises_closed_resource_error(world):
+    async with world.channel() as channel:
+        block = bidi(channel, "Echo").open()
+        call = await block.__aenter__()
+    for step in (call.receive, call.receive, partial(call.send, b"x")):
+        with pytest.raises(trio.ClosedResourceError):
+            await step()
+    await block.__aexit__(None, None, None)
+
+
+@in_asyncio
+async def test_a_task_sends_nothing_after_it_cancelled_the_call(world):
+    async with world.channel() as channel, bidi(channel, "Echo").open() as call:
+        assert call.cancel()
+        with pytest.raises(RpcError, match="cancelled by the client"):
+            await call.send(b"x")
 
 
 @in_asyncio

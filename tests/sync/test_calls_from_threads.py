@@ -60,6 +60,23 @@ def test_a_failed_call_of_a_thread_leaves_no_cycle(channel):
         gc.enable()
 
 
+def test_a_failed_stream_of_a_thread_leaves_no_cycle(channel):
+    fail = channel.method("/shop.Cart/FailLater", server_streaming=True)
+
+    def failed():
+        with pytest.raises(RpcError), fail.open(b"") as call:
+            list(call)
+
+    failed()
+    gc.collect()
+    gc.disable()
+    try:
+        failed()
+        assert [each for each in gc.get_objects() if isinstance(each, RpcError)] == []
+    finally:
+        gc.enable()
+
+
 def test_a_channel_for_threads_has_the_programs_filters(world):
     world.put(xds.listener("shop", routes="r", filters=[xds.custom_filter("tenant", TENANT, header="user")]))
     with world.channel(http_filters={TENANT: FilterType(Tenant)}) as channel:
@@ -360,3 +377,87 @@ def test_a_thread_cancels_a_call_that_another_thread_waits_for(world, channel):
             received.result(10)
         assert call.status.code is StatusCode.CANCELLED
         world.wait(world.ended)
+
+
+def bidi(channel, name, *types):
+    return channel.method(f"/shop.Cart/{name}", *types, client_streaming=True, server_streaming=True)
+
+
+def test_a_message_is_sent_as_it_was_when_a_thread_sent_it(channel):
+    threads = set()
+
+    def serialize(numbers):
+        threads.add(threading.get_ident())
+        return bytes(numbers)
+
+    with bidi(channel, "Echo", serialize, bytes).open() as call:
+        numbers = [1, 2]
+        for _ in range(3):
+            call.send(numbers)
+            numbers.append(0)
+        call.done_sending()
+        assert list(call) == [bytes([1, 2]), bytes([1, 2, 0]), bytes([1, 2, 0, 0])]
+    assert threads == {threading.get_ident()}
+
+
+def test_many_small_messages_of_a_thread_arrive_in_order(channel):
+    numbers = [b"%d" % number for number in range(1000)]
+    with bidi(channel, "Echo").open() as call, ThreadPoolExecutor(1) as threads:
+        received = threads.submit(list, call)
+        assert all(call.send(number) for number in numbers)
+        call.done_sending()
+        assert received.result(20) == numbers
+
+
+def test_a_server_that_does_not_read_stops_a_sending_thread_until_its_timeout(channel):
+    sent = 0
+    with bidi(channel, "Hang").open(timeout=0.3) as call, pytest.raises(RpcError, match="DEADLINE_EXCEEDED"):
+        while call.send(bytes(1000)):
+            sent += 1
+    assert sent < 2000
+
+
+def test_a_thread_sends_nothing_after_done_sending(channel):
+    with bidi(channel, "Echo").open() as call:
+        call.done_sending()
+        with pytest.raises(trio.ClosedResourceError, match="done_sending was called"):
+            call.send(b"x")
+        assert list(call) == []
+
+
+def test_a_sending_thread_learns_that_the_server_has_ended_the_call(channel):
+    with bidi(channel, "Metadata").open() as call:
+        assert (call.receive(), call.receive()) == (b"None", None)
+        assert not call.send(b"x")
+
+
+def test_a_sending_thread_learns_that_the_server_has_failed_the_call(channel):
+    with bidi(channel, "FailLater").open() as call:
+        with pytest.raises(RpcError, match="the rest is gone"):
+            list(call)
+        with pytest.raises(RpcError, match="the rest is gone"):
+            call.send(b"x")
+
+
+def test_an_interceptors_call_gets_each_message_of_a_thread_as_it_was_sent(world):
+    sent = []
+
+    class Noting(trxds.ForwardingCall):
+        async def send(self, request, *, compress=True):
+            sent.append((request, compress))
+            return await super().send(request, compress=compress)
+
+    @asynccontextmanager
+    async def noting(call, next):
+        async with next(call) as inner:
+            yield Noting(inner)
+
+    with (
+        world.channel(interceptors=[noting]) as channel,
+        bidi(channel, "Echo", str.encode, bytes.decode).open() as call,
+    ):
+        call.send("one")
+        call.send("two", compress=False)
+        call.done_sending()
+        assert list(call) == ["one", "two"]
+    assert sent == [("one", True), ("two", False)]

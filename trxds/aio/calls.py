@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar, Unpack, cast
 
@@ -11,10 +11,11 @@ import trxds
 from trxds.client.call_protocol import CallOptions
 from trxds.client.method import receive_only_reply, send_all, streams_replies_error, swallowed_error
 from trxds.core.status import CANCELLED
-from trxds.portal.receive_buffer import ReceiveBuffer, receive_batch
+from trxds.portal.receive_buffer import MAX_MESSAGES, ReceiveBuffer
+from trxds.portal.send_buffer import SendBuffer, send_buffer
 from trxds.portal.views import CallView, View
 
-from .hand_over import ContextBridge, HandOver, NextValue
+from .hand_over import ContextBridge, HandOver, let_others_run
 
 Req = TypeVar("Req")
 Res = TypeVar("Res")
@@ -30,26 +31,54 @@ class Call(CallView, trxds.CallProtocol[Req, Res]):
         super().__init__(call)
         self._hand_over = hand_over
         self._call = call
-        self._received: ReceiveBuffer[Res] = ReceiveBuffer()
-        self._next_batch = NextValue(hand_over, partial(receive_batch, call))
+        self._received: ReceiveBuffer[Res] = ReceiveBuffer(call)
+        self._quick_receives = MAX_MESSAGES  # that may follow before other tasks have to run
+        self._outgoing: SendBuffer[Req] | None = send_buffer(call)
         self._is_cancelled = False
 
     async def send(self, request: Req, *, compress: bool = True) -> bool:
-        """Send one message; return False if the server has ended the call; see `trxds.Call.send`."""
-        return await self._hand_over.wait(partial(self._call.send, request, compress=compress))
+        """Send one message; return False if the server has ended the call; see `trxds.Call.send`.
+
+        It waits while flow control or the socket's buffer has no room. While they have, up to 64 small messages go to
+        Trio's thread together, at the next turn of the event loop.
+        """
+        outgoing = self._outgoing
+        if outgoing is None:
+            return await self._hand_over.wait(partial(self._call.send, request, compress=compress))
+        self._hand_over.check_can_wait()
+        # In this task, because the caller may change the message after this.
+        serialized = outgoing.serialize(request)
+        if self._is_cancelled or not outgoing.put(serialized, compress=compress):
+            return await self._hand_over.wait(partial(outgoing.send, serialized, compress=compress))
+        outgoing.call(self._hand_over.start_task)
+        return True
 
     def done_sending(self) -> None:
         """Close this side of the call: no more messages follow."""
-        self._hand_over.call_soon(self._call.done_sending)
+        if self._outgoing is None:
+            return self._hand_over.call_soon(self._call.done_sending)
+        self._hand_over.check_can_wait()
+        self._outgoing.end()
+        self._outgoing.call(self._hand_over.start_task)
+
+    async def _wait_sent(self) -> None:
+        """Wait until windows and buffer have taken all messages, before the call's block is left."""
+        if self._outgoing is not None and not self._outgoing.is_empty:
+            with suppress(Exception):  # the channel's end: the block is left as it is without messages
+                await self._hand_over.wait(self._outgoing.wait_taken)
 
     async def receive(self) -> Res | None:
         """Return the next message; None when the server has ended the call with OK; see `trxds.Call.receive`."""
-        if self._received.is_empty:
-            batch = await self._next_batch.take()
-            if batch is None:
-                return None
-            self._received.put(batch)
-        return self._received.take()
+        received = self._received
+        self._quick_receives -= 1
+        if not self._quick_receives or received.is_empty:
+            self._quick_receives = MAX_MESSAGES
+            if not received.is_empty:
+                await let_others_run()
+            while received.is_empty:
+                received.ask(self._hand_over.start)
+                await self._hand_over.wait_for(received)
+        return received.take()
 
     async def wait_initial_metadata(self) -> trxds.Metadata:
         """Wait for the server's initial metadata; empty for a trailers-only response."""
@@ -63,8 +92,7 @@ class Call(CallView, trxds.CallProtocol[Req, Res]):
         if self._is_cancelled or self._call.status is not None:
             return False
         self._is_cancelled = True
-        self._next_batch.discard()
-        self._received.discard()
+        self._received.cancel()
         self._hand_over.call_soon(self._call.cancel)
         return True
 
@@ -115,8 +143,10 @@ class Method(View[trxds.Method[Req, Res]]):
     ) -> AsyncIterator[trxds.Call[Req, Res]]:
         """Open a call of any kind; see `trxds.Method.open`."""
         async with ContextBridge(self._hand_over, partial(self._method.open, request, **options)) as call:
+            opened = Call(self._hand_over, call)
             # It has all public methods of a `trxds.Call`.
-            yield cast(trxds.Call[Req, Res], Call(self._hand_over, call))
+            yield cast(trxds.Call[Req, Res], opened)
+            await opened._wait_sent()
 
 
 class MethodFactory(trxds.MethodFactory):

@@ -19,10 +19,11 @@ from contextlib import AbstractAsyncContextManager, suppress
 from contextvars import copy_context
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from trxds.portal import hand_over
-from trxds.portal.hand_over import HeldBlock
+from trxds.portal.hand_over import HeldBlock, Outcome
+from trxds.portal.receive_buffer import ReceiveBuffer
 from trxds.portal.result import Result
 from trxds.portal.trio_thread import TrioThread
 
@@ -73,20 +74,27 @@ class TaskResult(Result[T]):
         self._bridge.post(self)
 
 
+class Failing(Outcome, Protocol):
+    """The outcome of a function that a `LoopBridge` sends."""
+
+    def fail(self, error: BaseException) -> None:
+        """Note that the function did not begin. In the loop's thread."""
+
+
 class LoopBridge:
     """What goes between one event loop and Trio's thread, in both directions and in order."""
 
     def __init__(self, trio: hand_over.HandOver, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._trio = trio
-        self._outgoing: deque[tuple[Callable[..., object], TaskResult[Any] | None]] = deque()
+        self._outgoing: deque[tuple[Callable[..., object], Failing | None]] = deque()
         self._is_sending = False
         self._incoming: deque[TaskResult[Any]] = deque()
         self._is_waking = False
 
     # -- in the loop's thread
 
-    def send(self, function: Callable[[], object], result: TaskResult[Any] | None = None) -> None:
+    def send(self, function: Callable[[], object], result: Failing | None = None) -> None:
         """Call a function that does not raise in Trio's thread; `result` gets the error if Trio has ended."""
         self._outgoing.append((function, result))
         if not self._is_sending:
@@ -164,6 +172,28 @@ class HandOver:
         """Call a synchronous function in Trio's thread, before anything that is handed over later begins."""
         self._bridge().send(function)
 
+    def start(self, outcome: Failing, function: Callable[[], Awaitable[Any]]) -> None:
+        """Run `function` in Trio, in this task's context, and let `outcome` know of its end."""
+        self._bridge().send(partial(copy_context().run, self.trio.begin, outcome, function), outcome)
+
+    async def wait_for(self, received: ReceiveBuffer[Any]) -> None:
+        """Wait until there is something in the buffer, or Trio's thread hands over no more."""
+        result: TaskResult[None] = TaskResult(self._bridge())
+        if received.must_wait(result):
+            try:
+                await result.wait()
+            except BaseException:
+                received.stop_waiting()
+                raise
+
+    def start_task(self, function: Callable[[], Awaitable[None]]) -> None:
+        """Start a task in Trio for a function that raises nothing but `trio.Cancelled`, in this task's context."""
+        self._bridge().send(partial(copy_context().run, self.trio.begin_task, function))
+
+    def check_can_wait(self) -> None:
+        """Raise if a wait for Trio's thread would never end, or no event loop runs here."""
+        self._bridge()
+
     def future(self) -> TaskResult[Any]:
         """Return a result that Trio's thread will set."""
         return TaskResult(self._bridge())
@@ -207,10 +237,6 @@ class NextValue(Generic[T]):
             self._left = result
             raise
 
-    def discard(self) -> None:
-        """Forget the value that a cancelled task has left."""
-        self._left = None
-
 
 class ContextBridge(AbstractAsyncContextManager[T], Generic[T]):
     """A `ContextBridge` enters an `async with` block for an asyncio task. A Trio task holds it: Trio's rule."""
@@ -242,6 +268,11 @@ class ContextBridge(AbstractAsyncContextManager[T], Generic[T]):
 
     def _cancel(self) -> None:
         self._hand_over.call_soon(self._held.cancel)
+
+
+async def let_others_run() -> None:
+    """Let the other tasks of the event loop run."""
+    await asyncio.sleep(0)
 
 
 async def finish(wait: Callable[[], Awaitable[T]], on_cancel: Callable[[], object]) -> T:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import trio
 from trio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from trxds.core.metadata import EMPTY, Metadata
 from trxds.core.status import CANCELLED, Status
-from trxds.transport.client_stream import ClientStream
+from trxds.transport.client_stream import (
+    ClientStream,
+    has_message,
+    send_together,
+    takes_messages_now,
+    wait_message,
+)
 
 from .attempt import Attempt
-from .call_protocol import CallProtocol, ResponseStream
+from .call_protocol import ResponseStream
 from .hedging import HedgingState
 from .replay_buffer import ReplayBuffer
-from .rpc import Rpc
+from .rpc import Rpc, only_compresses
 
 Req = TypeVar("Req")
 Res = TypeVar("Res")
@@ -50,9 +56,7 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         self._now = now
         self._quick_receives = 0  # messages that `receive` may still take before its next full checkpoint
         self._checkpoint_due = 0.0  # the time by which that checkpoint is due
-        # The quick way of `receive` would skip the wait for the choice of a hedge, and the count of a single reply.
-        if not one_reply and rpc.hedging is None:
-            self._note_checkpoint()
+        self._note_checkpoint()
         self._serialize = serialize
         self._deserialize = deserialize
         self._retrying: trio.Event | None = None  # while a task waits for another attempt, from its backoff on
@@ -66,37 +70,10 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         `compress=False` the message is sent uncompressed, whatever the call's compression. Raises
         `trio.ClosedResourceError` after `done_sending`, or after the one request of a method that takes one.
         """
-        if self._replay.ended:
-            text = "nothing more can be sent: done_sending was called, or the method takes one request only"
-            raise trio.ClosedResourceError(f"{self._rpc.scope.path}: {text}")
-        if self._status is CANCELLED:
-            raise await self._rpc.failure(CANCELLED)
-        payload = self._rpc.outgoing(self._serialize(request), compressed=compress)
+        payload = self._outgoing(self._serialize(request), compress)
         if isinstance(payload, Status):
-            self._rpc.give_up(payload)
             raise await self._rpc.failure(payload)
-        if self._rpc.hedging is not None:
-            if not self._rpc.hedging.decided.is_set():
-                return await self._send_on_all(self._rpc.hedging, payload)
-            await self._wait_decided(self._rpc.hedging)
-        # Until the next attempt has replayed the buffer, or this message would overtake those in it.
-        # The backoff before that is not waited for: a message goes into the buffer then.
-        if self._reopening is not None:
-            await self._rpc.scope.run_with_deadline(self._reopening.wait)
-        # Before the send: if the stream fails meanwhile, the next attempt has to replay this message too.
-        self._buffer_message(payload)
-        stream = self._stream
-        if stream is None:
-            await checkpoint()
-            return True  # no other attempt could begin; `receive` raises the reason
-        if await self._rpc.scope.wait_on_stream(partial(stream.send, payload)):
-            return True
-        if self._is_repeatable or stream is not self._stream:
-            return True  # the next attempt replays this message too (A6)
-        assert stream.status is not None
-        if not stream.status.ok:
-            await self._raise_if_failed(self._take_status())
-        return False
+        return await self._send(payload)
 
     def done_sending(self) -> None:
         """Close this side of the call: no more messages follow. Synchronous and idempotent."""
@@ -120,26 +97,31 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         """
         if self._status is CANCELLED:
             raise await self._rpc.failure(CANCELLED)
-        if self._quick_receives and self._now() < self._checkpoint_due:
-            self._quick_receives -= 1
-            await checkpoint_if_cancelled()
-        else:
-            if self._rpc.hedging is not None:
-                await self._wait_decided(self._rpc.hedging)
-            if self._one_reply:
-                return await self._receive_only_reply()
-            # In the call's scope: its deadline ends the call even if all of its messages are here.
-            await self._rpc.scope.wait_on_stream(checkpoint)
-            self._note_checkpoint()
-        attempt = self._rpc.attempt
-        assert attempt is not None
-        payload = attempt.stream.receive_nowait() if attempt.stream is not None else None
+        rpc = self._rpc
+        if rpc.hedging is not None:
+            await self._wait_decided(rpc.hedging)
+        if self._one_reply:
+            return await self._receive_only_reply()
+        stream = rpc.attempt.stream if rpc.attempt is not None else None
+        payload = None
+        # Without a message, the wait for one is the checkpoint.
+        if stream is not None and has_message(stream):
+            if self._quick_receives and self._now() < self._checkpoint_due:
+                self._quick_receives -= 1
+                await checkpoint_if_cancelled()
+            else:
+                # In the call's scope: its deadline ends the call even if all of its messages are here.
+                await rpc.scope.wait_on_stream(checkpoint)
+                self._note_checkpoint()
+            payload = stream.receive_nowait()
         if payload is None:
             payload = await self._receive()
             self._note_checkpoint()
         if payload is not None:
-            return self._rpc.parse(payload, self._deserialize)
-        await self._raise_if_failed(self._take_status())
+            return rpc.parse(payload, self._deserialize)
+        status = self._take_status()
+        if not status.ok:
+            raise await rpc.failure(status)
         return None
 
     async def wait_initial_metadata(self) -> Metadata:
@@ -187,14 +169,56 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         """Return the address of the host that has the call; empty while there is none, or hedging uses several."""
         return self._rpc.attempt.peer if self._rpc.attempt is not None else ""
 
+    # -- sending
+
+    def _outgoing(self, serialized: bytes, compress: bool) -> bytes | Status:
+        """Return the message as the wire has it, or the reason why it cannot be sent."""
+        if self._replay.ended:
+            text = "nothing more can be sent: done_sending was called, or the method takes one request only"
+            raise trio.ClosedResourceError(f"{self._rpc.scope.path}: {text}")
+        if self._status is CANCELLED:
+            return CANCELLED
+        payload = self._rpc.outgoing(serialized, compressed=compress)
+        if isinstance(payload, Status):
+            self._rpc.give_up(payload)
+        return payload
+
+    async def _send(self, *payloads: bytes, ahead: bool = False) -> bool:
+        """Send one message, or with `ahead` any number of small ones."""
+        if self._rpc.hedging is not None:
+            if not self._rpc.hedging.decided.is_set():
+                return await self._send_on_all(self._rpc.hedging, payloads)
+            await self._wait_decided(self._rpc.hedging)
+        # Until the next attempt has replayed the buffer, or these messages would overtake those in it.
+        # The backoff before that is not waited for: messages go into the buffer then.
+        if self._reopening is not None:
+            await self._rpc.scope.run_with_deadline(self._reopening.wait)
+        # Before the send: if the stream fails meanwhile, the next attempt has to replay these messages too.
+        for payload in payloads:
+            self._buffer_message(payload)
+        stream = self._stream
+        if stream is None:
+            await checkpoint()
+            return True  # no other attempt could begin; `receive` raises the reason
+        step = partial(send_together, stream, payloads) if ahead else partial(stream.send, *payloads)
+        if await self._rpc.scope.wait_on_stream(step):
+            return True
+        if self._is_repeatable or stream is not self._stream:
+            return True  # the next attempt replays these messages too (A6)
+        assert stream.status is not None
+        if not stream.status.ok:
+            raise await self._rpc.failure(self._take_status())
+        return False
+
     # -- hedging, receiving and the end
 
     @property
     def _stream(self) -> ClientStream | None:
         return self._rpc.attempt.stream if self._rpc.attempt is not None else None
 
-    async def _send_on_all(self, hedging: HedgingState, payload: bytes) -> bool:
-        hedging.send(payload)
+    async def _send_on_all(self, hedging: HedgingState, payloads: Sequence[bytes]) -> bool:
+        for payload in payloads:
+            hedging.send(payload)
         if self._replay.is_full:
             # A6: a call that has sent more than can be buffered is committed.
             await self._rpc.scope.run_with_deadline(hedging.choose_any)
@@ -213,7 +237,8 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         status = self._take_status()
         if payload is not None:
             return self._rpc.parse(payload, self._deserialize)
-        await self._raise_if_failed(status)
+        if not status.ok:
+            raise await self._rpc.failure(status)
         return None
 
     async def _receive(self) -> bytes | None:
@@ -245,10 +270,6 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         if self._status is None:
             self._status = self._rpc.final_status()
         return self._status
-
-    async def _raise_if_failed(self, status: Status) -> None:
-        if not status.ok:
-            raise await self._rpc.failure(status)
 
     # -- another attempt: everything sent so far is replayed (A6)
 
@@ -306,15 +327,81 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         return f"<Call {self._rpc!r}>"
 
 
-def receive_arrived(call: CallProtocol[Any, Res], limit: int) -> Iterator[Res]:
-    """Yield messages that have arrived already, at most `limit`; synchronous, after a `receive` that returned one.
+class CallSteps(Generic[Req, Res]):
+    """The steps of a call's `send` and `receive`, which `trxds.portal` divides between Trio's thread and another."""
 
-    None for a method with one reply, or if an interceptor put another object in the call's place.
-    """
-    if not isinstance(call, Call) or call._one_reply or call._status is not None:
-        return
-    attempt = call._rpc.attempt
-    stream = attempt.stream if attempt is not None else None
-    while limit and stream is not None and (payload := stream.receive_nowait()) is not None:
-        limit -= 1
-        yield call._rpc.parse(payload, call._deserialize)
+    def __init__(self, call: Call[Req, Res]) -> None:
+        self._call = call
+
+    @property
+    def deadline(self) -> float:
+        """The call's deadline, on Trio's clock."""
+        return self._call._rpc.scope.deadline
+
+    # -- in any thread
+
+    def serialize(self, request: Req) -> bytes:
+        """Return the message as bytes."""
+        return self._call._serialize(request)
+
+    @property
+    def can_send_now(self) -> bool:
+        """Whether `send` would take another message now, without waiting for room.
+
+        It may change at any moment, as everything that the server may end can.
+        """
+        call, stream = self._call, self._call._stream
+        return (
+            stream is not None
+            and takes_messages_now(stream)
+            and call._status is None
+            and not call._replay.ended
+            and call._rpc.hedging is None
+            and call._now() < self.deadline
+        )
+
+    def payload(self, serialized: bytes, *, compress: bool) -> bytes | None:
+        """Return the message as the wire has it; None if `send` may refuse it."""
+        rpc = self._call._rpc
+        if not only_compresses(rpc, len(serialized)):
+            return None
+        payload = rpc.outgoing(serialized, compressed=compress)
+        return None if isinstance(payload, Status) else payload
+
+    # -- in Trio's thread
+
+    async def send(self, serialized: bytes, *, compress: bool) -> bool:
+        """Send a message that `serialize` has returned; see `Call.send`."""
+        payload = self._call._outgoing(serialized, compress)
+        if isinstance(payload, Status):
+            raise await self._call._rpc.failure(payload)
+        return await self._call._send(payload)
+
+    async def send_ahead(self, payloads: Sequence[bytes]) -> None:
+        """Send small messages that `payload` has returned, in one piece; a checkpoint only if it waits."""
+        await self._call._send(*payloads, ahead=True)
+
+    def done_sending(self) -> None:
+        """See `Call.done_sending`."""
+        self._call.done_sending()
+
+    async def receive(self) -> Res | None:
+        """See `Call.receive`."""
+        return await self._call.receive()
+
+    async def wait_arrived(self) -> bool:
+        """Wait for a message, also beyond the deadline; False if the stream has ended, whose end `receive` takes.
+
+        Only after a `receive` that returned a message. Always a checkpoint.
+        """
+        call, stream = self._call, self._call._stream
+        if stream is None or call._one_reply or call._status is not None:
+            await checkpoint()
+            return False
+        return await wait_message(stream)
+
+    def receive_arrived(self) -> Iterator[tuple[Res, int]]:
+        """Yield messages that have arrived, each with its size in bytes. Synchronous."""
+        call, stream = self._call, self._call._stream
+        while stream is not None and (payload := stream.receive_nowait()) is not None:
+            yield call._rpc.parse(payload, call._deserialize), len(payload)

@@ -447,3 +447,8 @@ class Rpc:
     def __repr__(self) -> str:
         stream = self.attempt.stream if self.attempt is not None else None
         return f"<Rpc {self.scope.path}: {stream or self.scope.waiting_for}>"
+
+
+def only_compresses(rpc: Rpc, size: int) -> bool:
+    """Return whether `rpc.outgoing` takes any message of `size` bytes, and does no more than to compress it."""
+    return rpc._route.filters is None and size <= rpc._settings.max_send_size

@@ -116,6 +116,11 @@ class HandOver:
         else:
             _set_outcome(outcome, error=self.closed_error())
 
+    def begin_task(self, function: Callable[[], Awaitable[None]]) -> None:
+        """Start a task for a function that raises nothing but `trio.Cancelled`, unless the channel has closed."""
+        if not self.closed:
+            self._workers.run_soon(function)
+
     def call_before_io_wait(self, function: Callable[[], object]) -> None:
         """Call a function that does not raise when the tasks that can run now have run; at once if the channel closes.
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from typing import Any, Generic, Protocol, Self, TypeVar, Unpack, cast, overload
 
 import trxds
 from trxds.client.call_protocol import CallOptions
 from trxds.client.method import receive_only_reply
-from trxds.portal.receive_buffer import ReceiveBuffer, receive_batch
+from trxds.portal.receive_buffer import ReceiveBuffer
+from trxds.portal.send_buffer import SendBuffer, send_buffer
 from trxds.portal.views import CallView, View
 
 from .hand_over import ContextBridge, HandOver
@@ -27,19 +28,15 @@ class ResponseStream(CallView, Generic[Res]):
         super().__init__(call)
         self._hand_over = hand_over
         self._call = call
-        self._received: ReceiveBuffer[Res] = ReceiveBuffer()
-        self._is_cancelled = False
+        self._received: ReceiveBuffer[Res] = ReceiveBuffer(call)
 
     def receive(self) -> Res | None:
         """Wait for the next message and return it; None when the server has ended the call with OK."""
-        if self._is_cancelled:
-            self._received.discard()
-        if self._received.is_empty:
-            batch = self._hand_over.wait(partial(receive_batch, self._call))
-            if batch is None:
-                return None
-            self._received.put(batch)
-        return self._received.take()
+        received = self._received
+        while received.is_empty:
+            received.ask(self._hand_over.start)
+            self._hand_over.wait_for(received)
+        return received.take()
 
     def wait_initial_metadata(self) -> trxds.Metadata:
         """Wait for the server's initial metadata; empty for a trailers-only response."""
@@ -52,7 +49,7 @@ class ResponseStream(CallView, Generic[Res]):
         async def cancel() -> bool:
             return self._call.cancel()
 
-        self._is_cancelled = True  # so that messages which have arrived are dropped
+        self._received.cancel()
         return self._hand_over.wait(cancel)
 
     def __iter__(self) -> Iterator[Res]:
@@ -68,21 +65,42 @@ class ResponseStream(CallView, Generic[Res]):
 class Call(ResponseStream[Res], Generic[Req, Res]):
     """An open call that can send and receive. One thread may send while another receives."""
 
+    def __init__(self, hand_over: HandOver, call: trxds.Call[Req, Res]) -> None:
+        super().__init__(hand_over, call)
+        self._outgoing: SendBuffer[Req] | None = send_buffer(call)
+
     def send(self, request: Req, *, compress: bool = True) -> bool:
         """Send one message; return False if the server has ended the call with OK and reads nothing any more.
 
-        With `compress=False` the message is sent uncompressed, whatever the call's compression.
+        It waits while flow control or the socket's buffer has no room. While they have, up to 64 small messages are on
+        their way to Trio's thread, where they leave together. With `compress=False` the message is sent uncompressed,
+        whatever the call's compression.
         """
-        return self._hand_over.wait(partial(self._call.send, request, compress=compress))
+        outgoing = self._outgoing
+        if outgoing is None:
+            return self._hand_over.wait(partial(self._call.send, request, compress=compress))
+        self._hand_over.check_can_wait()
+        # In this thread, because the caller may change the message after this.
+        serialized = outgoing.serialize(request)
+        if not outgoing.put(serialized, compress=compress):
+            return self._hand_over.wait(partial(outgoing.send, serialized, compress=compress))
+        outgoing.call(self._hand_over.start_task)
+        return True
 
     def done_sending(self) -> None:
         """Close this side of the call: no more messages follow."""
+        self._hand_over.check_can_wait()
+        if self._outgoing is None:
+            # In Trio's thread, because a call is not safe for threads.
+            return self._hand_over.call_soon(self._call.done_sending)
+        self._outgoing.end()
+        self._outgoing.call(self._hand_over.start_task)
 
-        # In Trio's thread, because a call is not safe for threads.
-        async def done() -> None:
-            self._call.done_sending()
-
-        self._hand_over.wait(done)
+    def _wait_sent(self) -> None:
+        """Wait until windows and buffer have taken all messages, before the call's block is left."""
+        if self._outgoing is not None and not self._outgoing.is_empty:
+            with suppress(Exception):  # the channel's end: the block is left as it is without messages
+                self._hand_over.wait(self._outgoing.wait_taken)
 
     def _receive_only_reply(self) -> tuple[Res, trxds.CompletedCall]:
         return self._hand_over.wait(partial(receive_only_reply, self._call))
@@ -131,7 +149,9 @@ class Method(View[trxds.Method[Req, Res]]):
     def open(self, request: Req | None = None, **options: Unpack[CallOptions]) -> Iterator[Call[Req, Res]]:
         """Open a call of any kind; see `trxds.Method.open`."""
         with ContextBridge(self._hand_over, partial(self._method.open, request, **options)) as call:
-            yield Call(self._hand_over, call)
+            opened: Call[Req, Res] = Call(self._hand_over, call)
+            yield opened
+            opened._wait_sent()
 
     def _check_one_reply(self) -> None:
         if self._method.server_streaming:

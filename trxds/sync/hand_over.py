@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from trxds.portal import hand_over
 from trxds.portal.hand_over import HeldBlock, Outcome
+from trxds.portal.receive_buffer import ReceiveBuffer
 from trxds.portal.result import Result
 
 T = TypeVar("T")
@@ -37,6 +38,21 @@ class HandOver(hand_over.HandOver):
         """Run `function` in Trio, in this thread's context; cancelling its outcome, a future, cancels it."""
         self.check_can_wait()
         self.call_soon(copy_context().run, self.begin, outcome, function)
+
+    def wait_for(self, received: ReceiveBuffer[Any]) -> None:
+        """Wait until there is something in the buffer, or Trio's thread hands over no more."""
+        self.check_can_wait()
+        result: ThreadResult[None] = ThreadResult(self)
+        if received.must_wait(result):
+            try:
+                result.wait()
+            except BaseException:
+                received.stop_waiting()
+                raise
+
+    def start_task(self, function: Callable[[], Awaitable[None]]) -> None:
+        """Start a task for a function that raises nothing but `trio.Cancelled`, in this thread's context."""
+        self.call_soon(copy_context().run, self.begin_task, function)
 
 
 class ThreadResult(Result[T]):

@@ -164,11 +164,16 @@ class ClientStream:
             _notify_sent(self.request.observer, message)
         return taken
 
-    def send_many(self, messages: Sequence[bytes]) -> None:
-        """Send messages of bounded size behind those that wait, without waiting; later messages wait for them."""
-        if self.outgoing is not None and self.outgoing.send_many(messages) and self.request.observer is not None:
+    def send_many(self, messages: Sequence[bytes]) -> bool:
+        """Send messages of bounded size behind those that wait, without waiting; later messages wait for them.
+
+        False if the stream has ended for sending.
+        """
+        taken = self.outgoing is not None and self.outgoing.send_many(messages)
+        if taken and self.request.observer is not None:
             for message in messages:
                 _notify_sent(self.request.observer, message)
+        return taken
 
     async def send(self, message: bytes, *, end: bool = False) -> bool:
         """Send a message; return when windows and buffer have taken all of it. Always a checkpoint.
@@ -177,11 +182,11 @@ class ClientStream:
         unless the stream is cancelled too: half a message would be no use to anyone.
         """
         outgoing = self.outgoing
-        if outgoing is None:
+        if outgoing is not None and outgoing.waits_for_room:
+            await outgoing.wait_taken()
+        else:
             await trio.lowlevel.checkpoint()
-            return False
-        await outgoing.wait_taken()
-        if not self.send_nowait(message, end=end):
+        if outgoing is None or not self.send_nowait(message, end=end):
             return False
         if outgoing.waits_for_room:
             await outgoing.wait_taken()
@@ -382,6 +387,40 @@ class ClientStream:
         if self._headers_lot is not None:
             self._headers_lot.unpark_all()
         self._connection.forget(self, broken=broken)
+
+
+# -- several messages of a stream
+
+
+def takes_messages_now(stream: ClientStream) -> bool:
+    """Return whether the stream takes messages, and none waits for windows or buffer. Any thread may call it."""
+    outgoing = stream.outgoing
+    return stream.status is None and outgoing is not None and outgoing.is_open and not outgoing.waits_for_room
+
+
+async def send_together(stream: ClientStream, messages: Sequence[bytes]) -> bool:
+    """Send messages of bounded size in one piece; as `send`, but a checkpoint only if it waits for room."""
+    outgoing = stream.outgoing
+    if outgoing is None:
+        return False
+    if outgoing.waits_for_room:
+        await outgoing.wait_taken()
+    if not stream.send_many(messages):
+        return False
+    if outgoing.waits_for_room:
+        await outgoing.wait_taken()
+    return outgoing.has_ended_well
+
+
+def has_message(stream: ClientStream) -> bool:
+    """Return whether a complete message waits."""
+    return stream._incoming is not None and bool(stream._incoming.deframer.messages)
+
+
+async def wait_message(stream: ClientStream) -> bool:
+    """Wait for a message; False if no more will come. Always a checkpoint."""
+    await (stream._incoming or stream._make_incoming()).wait()
+    return has_message(stream)
 
 
 def _notify_sent(observer: AttemptObserver, message: bytes) -> None:
