@@ -28,6 +28,7 @@ from scale import SMALL, print_scale
 from scale_runs import Sizes
 from selection import print_selection
 from servers import print_servers
+from streams import print_streams
 from through_xds import print_through_xds
 
 QUIET = 0.5
@@ -53,6 +54,7 @@ PARTS: dict[str, Callable[[Effort], Any]] = {
     "xds": lambda its: print_through_xds(its.rounds, its.count, (50,) if its.quick else (1, 50, 1000)),
     "selection": lambda its: print_selection(its.rounds),
     "flow": lambda its: print_flow(its.rounds, small=its.quick),
+    "streams": lambda its: print_streams(its.rounds, small=its.quick),
     "scale": lambda its: print_scale(its.rounds, its.sizes),
     "memory": lambda its: print_memory(min(its.rounds, 3), small=its.quick),  # other processes do not change it
     "protocols": lambda its: print_protocols(its.rounds, its.sizes),

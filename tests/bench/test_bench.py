@@ -230,6 +230,14 @@ def test_the_flow_runs_print_both_clients_near_and_far(tmp_path: Path) -> None:
     assert [line[:34].strip() for line in lines[::4]] == ["1 MiB both ways, 0 ms away", "1 MiB both ways, 10 ms away"]
 
 
+def test_the_streams_print_every_client_and_kind(tmp_path: Path) -> None:
+    printed, measured = quick("streams", tmp_path)
+    assert list(measured) == ["receive", "send", "echo"]
+    lines = [line.split()[:2] for line in printed.splitlines() if " x " in line]
+    assert lines[:5] == [["receive", name] for name in ("trxds", "trxds.sync", "trxds.aio", "grpcio", "grpc.aio")]
+    assert len(lines) == 15
+
+
 def test_the_hostile_runs_print_both_engines() -> None:
     lines = [line.split() for line in output("hostile.py", "--calls", "10", "PING").splitlines()]
     assert [line[0] for line in lines if line[:1] in (["lean"], ["h2"], ["PING"])] == ["lean", "PING", "h2", "PING"]
