@@ -39,9 +39,15 @@ def test_a_coalescing_pause_has_an_upper_limit() -> None:
     assert pause(every=0.000_25, took=10, most=0) == 0
 
 
-def test_a_coalescing_pause_is_at_most_a_quarter_of_the_calls_time_in_whole_milliseconds() -> None:
-    assert pause(every=0.000_1, took=0.007) == pytest.approx(0.001)
-    assert pause(every=0.000_1, took=0.003_9) == 0
+@pytest.mark.parametrize(("took", "expected"), [(0.001_9, 0), (0.002_1, 0.001), (0.005_9, 0.001), (0.006_1, 0.002)])
+def test_a_coalescing_pause_is_a_quarter_of_the_calls_time_in_the_nearest_whole_milliseconds(
+    took: float, expected: float
+) -> None:
+    assert pause(every=0.000_1, took=took) == pytest.approx(expected)
+
+
+def test_a_coalescing_pause_is_not_rounded_above_its_upper_limit() -> None:
+    assert pause(every=0.000_1, took=0.012, most=0.001_9) == pytest.approx(0.001)
 
 
 def test_read_coalescing_makes_no_pause_for_few_answers() -> None:
