@@ -204,6 +204,24 @@ async def test_messages_before_an_error_are_received_first(autojump_clock):
         assert received == [b"one", b"two"]
 
 
+@pytest.mark.parametrize("replies", [1, 0])
+async def test_messages_come_before_the_failure_of_a_server_that_does_not_wait_for_the_request(autojump_clock, replies):
+    async def refuse(requests, call):
+        for _ in range(replies):
+            yield b"the limit is 64 KiB"
+        call.abort(StatusCode.ABORTED, "too large")
+
+    received = []
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        mesh.servers[mesh.hosts[0]].handlers["/shop.Cart/Some"] = bidi_streaming(refuse)
+        some = channel.method("/shop.Cart/Some", server_streaming=True)
+        with pytest.raises(RpcError, match="ABORTED: too large"):
+            async with some.open(bytes(1024 * 1024)) as call:  # which waits for a window that the server never opens
+                async for message in call:
+                    received.append(message)
+    assert received == [b"the limit is 64 KiB"] * replies
+
+
 async def test_a_server_that_ends_early_stops_the_sender(autojump_clock):
     async def first_only(requests, call):
         async for request in requests:

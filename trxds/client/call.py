@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import trio
 from trio.lowlevel import checkpoint, checkpoint_if_cancelled
@@ -325,6 +325,12 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
 
     def __repr__(self) -> str:
         return f"<Call {self._rpc!r}>"
+
+
+def has_arrived_message(call: Call[Any, Any]) -> bool:
+    """Return whether a message waits to be received."""
+    stream = call._stream
+    return stream is not None and has_message(stream)
 
 
 class CallSteps(Generic[Req, Res]):

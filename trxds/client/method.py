@@ -17,7 +17,7 @@ from trxds.core.status import OK, RpcError, Status
 from trxds.transport.client_stream import NO_REPLY, SECOND_REPLY
 from trxds.transport.compression import Compression, parse_encoding
 
-from .call import Call
+from .call import Call, has_arrived_message
 from .call_credentials import CallCredentials
 from .call_protocol import CallOptions, CallProtocol, Pairs
 from .channel_state import ChannelState
@@ -157,9 +157,9 @@ class Method(Generic[Req, Res]):
     ) -> AbstractAsyncContextManager[Call[Req, Res]]:
         """Open a call of any kind. A `request` is sent as the first message; if requests do not stream, it is the last.
 
-        Entering waits until the call has a stream; it raises `RpcError` if the call cannot have one. Entering is
-        always a checkpoint, and leaving is none (that of a hedged call is). The options are those of calling the
-        method.
+        Entering waits until the call has a stream and the `request` is sent. It raises `RpcError` if the call cannot
+        have a stream, or fails before that and no message has come. Entering is always a checkpoint, and leaving is
+        none (that of a hedged call is). The options are those of calling the method.
         """
         return self._open(
             partial(self._begin, request=request),
@@ -237,7 +237,12 @@ class Method(Generic[Req, Res]):
     async def _begin(self, call: Call[Req, Res], request: Req | None) -> None:
         """Send the request, if any; if the method's requests do not stream, it is the last."""
         if request is not None:
-            await call.send(request)
+            try:
+                await call.send(request)
+            except RpcError:
+                # A server need not wait for the request. What it has sent comes before its status, which follows then.
+                if not has_arrived_message(call):
+                    raise
             if not self.client_streaming:
                 call.done_sending()
         else:
