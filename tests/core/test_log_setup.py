@@ -14,8 +14,8 @@ from trxds.core.log_setup import LOGGERS, parse
 HOUSE = Path(trxds.__file__).parent
 LINE = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} %s trxds.%s: %s\n"
 UNKNOWN = (
-    "TRXDS_LOG has no effect for 'ads', 'xds=loud'; it knows all, admin, aio, client, lb, observers, resolver, server, "
-    "session_affinity, transport, xds; a level follows after '=': debug, info, warning, error"
+    "TRXDS_LOG has no effect for 'ads', 'xds=loud'; it knows all, admin, aio, client, lb, observers, portal, resolver, "
+    "server, session_affinity, transport, xds; a level follows after '=': debug, info, warning, error"
 )
 
 

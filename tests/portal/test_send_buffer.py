@@ -176,6 +176,19 @@ async def test_messages_ahead_of_a_failure_are_dropped_and_their_task_raises_not
         assert buffer.is_empty and not host.received
 
 
+async def test_a_bug_while_messages_go_ahead_is_logged(autojump_clock, monkeypatch, caplog):
+    async def broken(*payloads, ahead):
+        raise AssertionError("a bug")
+
+    async with sending() as (call, _, buffer, start):
+        monkeypatch.setattr(call, "_send", broken)
+        assert put(buffer, b"lost")
+        buffer.call(start)
+        await wait_all_tasks_blocked()
+        assert buffer.is_empty
+    assert [record.name for record in caplog.records if record.exc_info] == ["trxds.portal"]
+
+
 async def test_no_message_goes_ahead_after_the_calls_deadline(autojump_clock):
     async with sending(timeout=5) as (_, _, buffer, _):
         assert put(buffer, b"x")

@@ -17,6 +17,7 @@ LOGGERS = (
     "client",
     "lb",
     "observers",
+    "portal",
     "resolver",
     "server",
     "session_affinity",

@@ -8,6 +8,7 @@ and back-pressure come where they come in Trio.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Generic, TypeVar
@@ -16,6 +17,8 @@ import trio
 
 import trxds
 from trxds.client.call import Call, CallSteps
+
+_log = logging.getLogger("trxds.portal")
 
 Req = TypeVar("Req")
 
@@ -94,8 +97,10 @@ class SendBuffer(Generic[Req]):
         try:
             while self._ahead:
                 await self._send_together()
-        except Exception:
+        except Exception as error:
             # The call has failed or is over, and takes nothing any more.
+            if not isinstance(error, trxds.RpcError | trio.ClosedResourceError | trxds.TrxdsInternalError):
+                _log.exception("a bug: sending the messages of another thread raised, and they are lost")
             self._ahead.clear()
             if self._is_ended:
                 self._call.done_sending()
