@@ -391,10 +391,6 @@ class CallSteps(Generic[Req, Res]):
         """See `Call.done_sending`."""
         self._call.done_sending()
 
-    async def receive(self) -> Res | None:
-        """See `Call.receive`."""
-        return await self._call.receive()
-
     async def wait_arrived(self) -> bool:
         """Wait for a message, also beyond the deadline; False if the stream has ended, whose end `receive` takes.
 

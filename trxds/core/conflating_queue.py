@@ -60,7 +60,7 @@ class ConflatingQueue(Generic[T]):
         if self._messages:
             if self._delivered:
                 await trio.lowlevel.checkpoint()
-            else:  # a reader that has just begun has let the others run already; a thousand clusters have six thousand
+            else:  # a task that has just begun has let the others run already, and a cluster begins six
                 await trio.lowlevel.checkpoint_if_cancelled()
         if not self._messages and self._reader is not None:
             raise trio.BusyResourceError("another task reads this queue")

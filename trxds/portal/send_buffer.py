@@ -1,9 +1,9 @@
 """This file sends the messages of a stream for another thread: those that are due together go to Trio together.
 
-Else every message would cost two changes of threads. A message *goes ahead*, and the other thread goes on at once, if
-its `send` could neither fail nor wait by what Trio's thread knows: the call is open, and windows and buffer have taken
-the earlier messages. Any other message waits for Trio's thread, behind those that went ahead. So return values, errors
-and back-pressure come where they come in Trio.
+Otherwise each message would cost two changes of threads. A message *goes ahead*, and the other thread goes on at once,
+if its `send` could neither fail nor wait by what Trio's thread knows: the call is open, and windows and buffer have
+taken the earlier messages. Any other message waits for Trio's thread, behind those that went ahead. So return values,
+errors and back-pressure come where they come in Trio.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ behind.
 
 Callers whose answers came with one read go on in the same pass, and most of them call again. If the server has nothing
 to do meanwhile, the first half of their requests leaves at once and the other half with the task (`flush_first_half`):
-so the server works while they call, and its answers to each half come together again. One request at once and seven in
-the next pass would be answered by two reads as well, but the first of them for a single call.
+so the server works while they call, and its answers to each half come together again. If one of eight requests left at
+once and seven in the next pass, their answers would take two reads as well, and the first would bring a single one.
 """
 
 from __future__ import annotations
