@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Awaitable, Callable
+from random import Random
 from typing import Any, TypeVar
 
 import h2.config
@@ -16,6 +17,8 @@ from msgspec import structs
 from support.lone_calls import asked
 
 from trxds.testing.network import memory_stream_pair
+from trxds.testing.simulation.links import Link, SimulatedStream, Wire
+from trxds.testing.simulation.timeline import Timeline
 from trxds.transport.connection import Connection
 from trxds.transport.options import WireOptions
 from trxds.transport.request import Request
@@ -88,16 +91,25 @@ def socket_pair() -> tuple[trio.abc.Stream, trio.abc.Stream]:
     return trio.SocketStream(ours), trio.SocketStream(theirs)
 
 
+def simulated_pair() -> tuple[trio.abc.Stream, trio.abc.Stream]:
+    """Return two ends that know how many bytes make them readable, as sockets of TCP do; bytes arrive at once."""
+    wires = [Wire(Link(), Timeline(), Random(), lambda _: None) for _ in range(2)]
+    ends = [SimulatedStream(wire) for wire in wires]
+    wires[0].receiver, wires[1].receiver = ends[1], ends[0]
+    ends[0].peer, ends[1].peer = ends[1], ends[0]
+    return ends[0], ends[1]
+
+
 async def closed_at_the_end(end: trio.socket.SocketType) -> None:
     with end:
         await trio.sleep_forever()
 
 
-Wire = Callable[..., Awaitable[tuple[Connection, ScriptedServer]]]
+MakeWire = Callable[..., Awaitable[tuple[Connection, ScriptedServer]]]
 
 
 @pytest.fixture(params=["lean", "h2"])
-def wire(nursery: trio.Nursery, request: pytest.FixtureRequest) -> Wire:
+def wire(nursery: trio.Nursery, request: pytest.FixtureRequest) -> MakeWire:
     """`await wire(settings, options=...)` returns a running connection, on each engine, and its server."""
 
     async def make(
@@ -106,9 +118,10 @@ def wire(nursery: trio.Nursery, request: pytest.FixtureRequest) -> Wire:
         options: WireOptions | None = None,
         capacity: int = 1 << 16,
         sockets: bool = False,
+        simulated: bool = False,
         within: trio.Nursery = nursery,
     ) -> tuple[Connection, ScriptedServer]:
-        ours, theirs = socket_pair() if sockets else memory_stream_pair(capacity)
+        ours, theirs = socket_pair() if sockets else simulated_pair() if simulated else memory_stream_pair(capacity)
         chosen = structs.replace(options or WireOptions(), lean=request.param == "lean")
         connection = Connection(ours, peer="10.0.0.1:443", options=chosen)
         server = ScriptedServer(theirs, settings or {})

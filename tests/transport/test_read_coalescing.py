@@ -1,4 +1,7 @@
-"""Read coalescing lets answers gather where that saves wake-ups and delays no call, and nowhere else."""
+"""Read coalescing lets answers gather where that saves wake-ups and delays no call, and nowhere else.
+
+Over a stream that cannot say when enough bytes have come; `test_gathering.py` has the others.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +16,21 @@ from trxds.core.status import OK, unavailable
 from trxds.transport.connection import Connection
 from trxds.transport.framing import frame
 from trxds.transport.options import WireOptions
-from trxds.transport.read_coalescing import MIN_STREAMS_TO_COALESCE, ReadCoalescing
+from trxds.transport.read_coalescing import MIN_CALLS_TO_PAUSE, ReadCoalescing
 
 pytestmark = pytest.mark.slow
 
 # -- the rule
 
+SIZE = 130  # bytes of an answer
+
 
 def pause(*, every: float, took: float, under_way: int = 50, at_once: int = 1, most: float = 0.002) -> float:
     """Return the pause when reads bring `at_once` answers, `every` so many seconds."""
-    moderation, result = ReadCoalescing(most), 0.0
+    coalescing, result = ReadCoalescing(most), 0.0
     for read in range(1, 200):
-        for _ in range(at_once):
-            moderation.count_answer(took, 100 + read * every)
-        result = moderation.pause(under_way, 100 + read * every)
+        coalescing.count_answers(at_once, took, at_once * SIZE, 100 + read * every)
+        result = coalescing.pause(range(under_way), 100 + read * every)
     return result
 
 
@@ -59,11 +63,11 @@ def test_read_coalescing_makes_no_pause_if_most_answers_come_in_one_read() -> No
 
 
 def test_read_coalescing_makes_no_pause_after_a_long_silence_and_resumes_soon() -> None:
-    moderation = ReadCoalescing(0.002)
+    coalescing = ReadCoalescing(0.002)
     pauses = []
     for now in [*range(100), *(1000 + read * 0.000_25 for read in range(300))]:
-        moderation.count_answer(0.012, now)
-        pauses.append(moderation.pause(50, now))
+        coalescing.count_answers(1, 0.012, SIZE, now)
+        pauses.append(coalescing.pause(range(50), now))
     assert not any(pauses[:120]) and all(pauses[-200:])
 
 
@@ -71,7 +75,7 @@ class Steady:
     """One answer each quarter of a millisecond, after 12 ms each; `pauses` is whether the last read caused a pause."""
 
     def __init__(self) -> None:
-        self.moderation = ReadCoalescing(0.002)
+        self.coalescing = ReadCoalescing(0.002)
         self.now = 100.0
         self.pauses = False
         self.go_on(200)
@@ -79,8 +83,8 @@ class Steady:
 
     def answer(self, took: float) -> None:
         self.now += 0.000_25
-        self.moderation.count_answer(took, self.now)
-        self.pauses = self.moderation.pause(50, self.now) > 0
+        self.coalescing.count_answers(1, took, SIZE, self.now)
+        self.pauses = self.coalescing.pause(range(50), self.now) > 0
 
     def go_on(self, answers: int) -> None:
         for _ in range(answers):
@@ -106,7 +110,7 @@ def test_a_call_half_as_long_as_the_others_does_not_end_coalescing() -> None:
 
 def test_stream_activity_ends_coalescing_for_a_second() -> None:
     steady = Steady()
-    steady.moderation.stream_activity(steady.now)
+    steady.coalescing.stream_activity(steady.now)
     steady.go_on(3900)
     assert not steady.pauses
     steady.go_on(200)
@@ -116,15 +120,15 @@ def test_stream_activity_ends_coalescing_for_a_second() -> None:
 def test_read_coalescing_makes_no_pause_on_a_clock_that_stands_still() -> None:
     steady = Steady()
     for _ in range(100):
-        steady.moderation.count_answer(0.012, steady.now)
-        assert not steady.moderation.pause(50, steady.now)
+        steady.coalescing.count_answers(1, 0.012, SIZE, steady.now)
+        assert not steady.coalescing.pause(range(50), steady.now)
 
 
 def test_read_coalescing_does_not_count_answers_of_reads_with_few_calls() -> None:
     steady = Steady()
     for second in range(200):
-        steady.moderation.count_answer(0.012, 200.0 + second)
-    assert not steady.moderation.pause(50, 400.0) and not steady.moderation.pause(50, 400.02)
+        steady.coalescing.count_answers(1, 0.012, SIZE, 200.0 + second)
+    assert not steady.coalescing.pause(range(50), 400.0) and not steady.coalescing.pause(range(50), 400.02)
 
 
 def test_the_longest_coalescing_pause_may_be_any_number_of_milliseconds() -> None:
@@ -182,7 +186,7 @@ async def test_a_quick_call_among_many_long_ones_is_not_delayed_by_coalescing(
     wire, request_, nursery, autojump_clock
 ) -> None:
     connection, server = await wire()
-    for _ in range(2 * MIN_STREAMS_TO_COALESCE):
+    for _ in range(2 * MIN_CALLS_TO_PAUSE):
         connection.open_stream(request_(message=b"long"))
         await server.request()
     took = []
@@ -274,7 +278,7 @@ async def test_quick_calls_among_forty_slow_ones_are_delayed_by_coalescing_once(
 
 async def test_a_connection_closed_in_a_coalescing_pause_ends_at_once(wire, request_, nursery, autojump_clock) -> None:
     connection, server = await wire(options=WireOptions(max_read_delay=1000))
-    streams = [connection.open_stream(request_(message=b"x")) for _ in range(2 * MIN_STREAMS_TO_COALESCE)]
+    streams = [connection.open_stream(request_(message=b"x")) for _ in range(2 * MIN_CALLS_TO_PAUSE)]
     await trio.sleep(1000)
     for _ in range(10):
         await server.answer(await server.request())
@@ -283,7 +287,7 @@ async def test_a_connection_closed_in_a_coalescing_pause_ends_at_once(wire, requ
     assert streams[9].status is None  # its answer is there, and gathers
     began = trio.current_time()
     connection.close(unavailable("closed"))
-    for stream in streams[-MIN_STREAMS_TO_COALESCE:]:
+    for stream in streams[-MIN_CALLS_TO_PAUSE:]:
         await stream.receive_unary()
     while nursery.child_tasks:
         await trio.lowlevel.checkpoint()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import AsyncIterator
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from trxds.core.status import OK
 from trxds.testing import Call, bidi_streaming, serve, unary
@@ -171,3 +173,100 @@ async def test_bytes_that_the_socket_does_not_take_follow_in_order(counted) -> N
             assert await stream.receive() == message
         assert await stream.receive() is None
     assert stream.status == OK
+
+
+# -- bytes that gather
+
+
+async def tcp_sockets() -> tuple[trio.SocketStream, socket.socket]:
+    """Return our stream and the platform's socket at the other end, over loopback."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = socket.create_connection(listener.getsockname())
+        theirs, _ = listener.accept()
+    theirs.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return trio.SocketStream(trio.socket.from_stdlib_socket(ours)), theirs
+
+
+async def test_a_socket_wakes_its_reader_when_so_many_bytes_have_come() -> None:
+    stream, theirs = await tcp_sockets()
+    with theirs:
+        transport = transport_of(stream)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(transport.gather, 10, 60)
+            for _ in range(10):
+                await wait_all_tasks_blocked(0.001)
+                assert nursery.child_tasks
+                theirs.sendall(b"x")
+        assert await transport.receive() == b"x" * 10
+        await stream.aclose()
+
+
+async def test_a_socket_gathers_bytes_for_a_limited_time() -> None:
+    stream, theirs = await tcp_sockets()
+    with theirs:
+        transport = transport_of(stream)
+        theirs.sendall(b"x")
+        await transport.gather(10, 0.001)
+        assert await transport.receive() == b"x"
+        await stream.aclose()
+
+
+async def test_a_socket_is_readable_from_the_first_byte_after_bytes_have_gathered() -> None:
+    stream, theirs = await tcp_sockets()
+    with theirs:
+        transport = transport_of(stream)
+        await transport.gather(10, 0.001)
+        theirs.sendall(b"x")
+        assert await transport.receive() == b"x"
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(transport.receive)
+            await wait_all_tasks_blocked(0.001)
+            theirs.sendall(b"y")
+        await stream.aclose()
+
+
+async def test_a_leader_is_woken_by_the_first_byte_after_bytes_have_gathered() -> None:
+    stream, theirs = await tcp_sockets()
+    with theirs:
+        transport = transport_of(stream)
+        theirs.sendall(b"x" * 10)
+        await transport.gather(10, 60)
+        await transport.receive()
+        assert transport.enable_interrupt()
+        theirs.sendall(b"x")
+        with trio.fail_after(10):
+            await transport.readable()
+        await transport.close()
+
+
+async def test_the_peers_end_ends_the_wait_for_bytes() -> None:
+    stream, theirs = await tcp_sockets()
+    transport = transport_of(stream)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(transport.gather, 10, 60)
+        await wait_all_tasks_blocked(0.001)
+        theirs.close()
+    assert await transport.receive() == b""
+    await stream.aclose()
+
+
+async def test_a_unix_socket_and_other_streams_cannot_wait_for_several_bytes() -> None:
+    stream, theirs = await sockets()
+    with theirs:
+        assert not transport_of(stream).can_gather and not transport_of(memory_stream_pair()[0]).can_gather
+        await stream.aclose()
+
+
+async def test_a_system_without_low_water_marks_does_not_gather_again(monkeypatch) -> None:
+    stream, theirs = await tcp_sockets()
+    with theirs:
+        transport = transport_of(stream)
+        monkeypatch.setattr(type(stream.socket), "setsockopt", refuse_option)
+        theirs.sendall(b"x")
+        await transport.gather(10, 60)
+        assert await transport.receive() == b"x" and not transport.can_gather
+        await stream.aclose()
+
+
+def refuse_option(*_: object) -> None:
+    raise OSError(errno.ENOPROTOOPT, "Protocol not available")

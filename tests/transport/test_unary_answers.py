@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from trxds.transport.client_stream import SECOND_REPLY
-from trxds.transport.read_coalescing import MIN_STREAMS_TO_COALESCE
+from trxds.transport.read_coalescing import MIN_CALLS_TO_PAUSE
 
 
 @pytest.mark.parametrize("code", ["0", "5"])
@@ -36,7 +36,7 @@ async def test_a_second_message_in_an_answer_of_one_read_is_an_error_too(
 
 async def test_data_of_ended_calls_leaves_no_trace_in_read_coalescing(wire, request_, nursery, autojump_clock) -> None:
     connection, server = await wire()
-    streams = [connection.open_stream(request_(message=b"x")) for _ in range(MIN_STREAMS_TO_COALESCE)]
+    streams = [connection.open_stream(request_(message=b"x")) for _ in range(MIN_CALLS_TO_PAUSE)]
     for number in range(100):
         await trio.sleep(0.001)
         # Headers that differ are read frame by frame; with the answer there is one call less than many.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Protocol
@@ -30,7 +31,7 @@ from .http2_connection import Http2Connection
 from .inline_read import READ_FRESHNESS, InlineReads
 from .keepalive import Keepalive
 from .options import WireOptions
-from .read_coalescing import MIN_STREAMS_TO_COALESCE, ReadCoalescing
+from .read_coalescing import MIN_CALLS_TO_COALESCE, MIN_CALLS_TO_PAUSE, ReadCoalescing
 from .request import Request, RequestHeaders
 from .response import ResponseHeaderParser
 from .stream_table import StreamTable
@@ -221,27 +222,30 @@ class Connection:
     def handle(self, events: Iterable[Event]) -> None:
         http2, streams, read_at = self.http2, self.streams.open, self.http2.reader.last_read
         was_settled = self._has_settings
+        calls = len(streams)
+        coalesces = calls >= MIN_CALLS_TO_COALESCE
+        newest = -math.inf  # when the newest of the calls began that this read answers
         for event in events:
             match event:
                 case UnaryResponse():
                     http2.flow.count_received(len(event.data))
                     stream = streams.get(event.stream_id)
                     if stream is not None:
-                        if len(streams) >= MIN_STREAMS_TO_COALESCE:
-                            self._coalescing.count_answer(read_at - stream.opened_at, read_at)
+                        if stream.opened_at > newest:
+                            newest = stream.opened_at
                         stream.accept_answer(event)
                 case HeadersReceived():
                     stream = streams.get(event.stream_id)
                     if stream is not None:
-                        if event.end and len(streams) >= MIN_STREAMS_TO_COALESCE:
-                            self._coalescing.count_answer(read_at - stream.opened_at, read_at)
+                        if event.end and stream.opened_at > newest:
+                            newest = stream.opened_at
                         stream.accept_headers(event)
                 case DataReceived():
                     http2.flow.count_received(event.flow_length)
                     stream = streams.get(event.stream_id)
                     if stream is not None:
                         stream.accept(event)
-                    if len(streams) >= MIN_STREAMS_TO_COALESCE:
+                    if coalesces:
                         self._coalescing.note_data(event.stream_id, read_at)
                 case SettingsReceived():
                     self._handle_settings(event)
@@ -252,17 +256,23 @@ class Connection:
                     self._coalescing.stream_activity(read_at)
                 case _:
                     http2.handle(event)
+        if coalesces and newest > -math.inf and calls > len(streams):
+            self._coalescing.count_answers(calls - len(streams), read_at - newest, http2.reader.last_size, read_at)
         # Only after the whole read: a server may send SETTINGS and GOAWAY together, and is not ready then.
         if self._has_settings and not was_settled and self.owner is not None and self.error is None:
             self.owner.on_ready(self)
 
     def before_read(self) -> Callable[[], Awaitable[None]] | None:
         """Return a pause in which answers gather, a wait while callers read for themselves, or None."""
-        streams, moderation, read_at = self.streams, self._coalescing, self.http2.reader.last_read
-        if len(streams.open) >= MIN_STREAMS_TO_COALESCE:
-            moderation.check_streaming(streams.open.keys(), read_at)
-            pause = moderation.pause(len(streams.open), read_at)
-            return partial(trio.sleep, pause) if pause else None
+        streams, coalescing, read_at = self.streams, self._coalescing, self.http2.reader.last_read
+        transport = self.http2.reader.transport
+        if len(streams.open) >= MIN_CALLS_TO_COALESCE - 1:  # one more may have been answered
+            if transport.can_gather:
+                size, seconds = coalescing.gather(streams.open.keys(), read_at)
+                return partial(transport.gather, size, seconds) if size else None
+            if len(streams.open) >= MIN_CALLS_TO_PAUSE and (pause := coalescing.pause(streams.open.keys(), read_at)):
+                return partial(trio.sleep, pause)
+            return None
         if not streams.open and self.inline_reads.may_delegate(streams.last_opened):
             return self.inline_reads.delegate
         return None

@@ -1,12 +1,13 @@
-"""A reader with many open calls pauses before it reads on, as network cards do before they interrupt.
+"""A reader with several open calls waits before it reads on, as network cards do before they interrupt.
 
-Where many calls are open and their answers come one by one, each answer wakes the reader, and then its caller: that is
-most of the cost of such a call. A moment later several answers are there, and one wake-up serves them all.
+Where answers come one by one, each wakes the reader, and then its caller: that is most of the cost of such a call. A
+moment later several answers are there, and one wake-up serves them all. Over a socket the reader waits until they are
+there, and no longer (`Transport.gather`); over TLS, say, it can only pause and then look.
 
-No call should be slower for it. So a pause is a small part of the time that calls take anyway, and is made only if
-enough answers can be expected in it. There is none where a call on this connection would feel it: for the next answers
-after a call that took much less time than the others, and for a second after data for a stream that goes on, or after a
-window that opened.
+No call should be slower for it. So a wait is a small part of the time that calls take anyway, unless callers gain by a
+longer one (`patience.py`), and is made only if enough answers can be expected in it. There is none where a call on this
+connection would feel it: for the next answers after a call that took much less time than the others, and for a second
+after data for a stream that goes on, or after a window that opened.
 """
 
 from __future__ import annotations
@@ -14,87 +15,120 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
-# The part of a quick call's time that a pause takes, before it is rounded; on average an answer waits for half of it.
-_PAUSE_FRACTION = 1 / 4
-# Answers that have to be expected in a pause, or it is not worth it.
+from .answer_statistics import AnswerStatistics
+from .patience import IMPATIENT, PATIENT, Patience
+from .transport import READ_SIZE
+
+# Answers that have to be expected, or the wait is not worth it; fewer for a patient reader, whose callers gain.
 _MIN_ANSWERS = 4
-# A pause is in whole milliseconds: Python's epoll counts in those, and rounds up. It is rounded to the nearest, so one
-# of 1 ms is made for calls of 2 ms or more, and takes no more than half of their time.
+_MIN_PATIENT_ANSWERS = 2
+# Python's epoll counts in whole milliseconds, and rounds up. A pause is rounded to the nearest, so one of 1 ms is made
+# for calls of 2 ms or more, and takes no more than half of their time.
 _TICKS_PER_SECOND = 1000
-# If a read answers more than this part of all calls, the server waits for us, and a pause would be idle time.
-_MAX_ANSWERED_FRACTION = 1 / 2
-# The counts of earlier reads decay by this factor with each read.
-_DECAY = 7 / 8
-# Seconds: a longer gap between reads says nothing about how fast answers come.
-_MAX_GAP = 0.1
-# Seconds without pauses for streams that would feel them.
+# Seconds of a quick call: where they are shorter, a wait for answers that do not come would be as long as two of them.
+_MIN_CALL = 0.000_5
+# If reads have as great a part of these answers without a wait, it is not worth it either.
+_MAX_TOGETHER = 3 / 4
+# One read in so many does not wait, to see how many answers come together by themselves.
+_READS_PER_LOOK = 16
+# Seconds without waits for streams that would feel them.
 _QUIET_SECONDS = 1.0
-# Answers without pauses after a quick one: if one call in a hundred is quick, there are hardly any pauses.
+# Answers without waits after a quick one: if one call in a hundred is quick, there are hardly any waits.
 _QUIET_ANSWERS = 128
 
-MIN_STREAMS_TO_COALESCE = 16
-"""By Little's law, fewer open calls than `_MIN_ANSWERS / _PAUSE_FRACTION` do not have enough answers in a pause."""
+MIN_CALLS_TO_COALESCE = 4
+"""With fewer open calls the reader waits for nothing."""
+
+MIN_CALLS_TO_PAUSE = 16
+"""By Little's law, fewer open calls than `_MIN_ANSWERS / IMPATIENT` do not have enough answers in a pause."""
 
 
 class ReadCoalescing:
-    """Decides on the pauses of one reader.
+    """Decides on the waits of one reader.
 
-    `max_pause` is the longest one in seconds, 0 for none; `now` is the time of the read.
+    `max_delay` is the longest one in seconds, 0 for none; `now` is the time of the read.
     """
 
-    def __init__(self, max_pause: float) -> None:
-        self.max_pause = max_pause
-        self._quick_call = 0.0  # seconds that a quick call takes: it falls at once and rises slowly
-        self._last_read = 0.0  # the time of the last read,
-        self._new_answers = 0  # ... and the answers in it
-        self._answers = 0.0  # the decayed number of answers,
-        self._seconds = 0.0  # ... and the decayed seconds in which they came
-        self._last_pause_check = 0.0
-        self._quiet_until = 0.0  # no pause before this time,
+    def __init__(self, max_delay: float) -> None:
+        self.max_delay = max_delay
+        self._answers = AnswerStatistics()
+        self._patience = Patience()
+        self._has_waited = False  # whether the last read came after a wait for answers
+        self._together = 0.0  # the decayed number of answers in reads that did not
+        self._reads = 0  # since the last look
+        self._quiet_until = 0.0  # no wait before this time,
         self._quiet_answers = 0  # ... nor before this many answers
         self._streaming: set[int] | None = None  # the streams with data in one read,
         self._streaming_at = -math.inf  # ... and the time of that read
 
-    def count_answer(self, took: float, now: float) -> None:
-        """Count a call that this read ended, after the server had it for `took` seconds."""
-        if now != self._last_read:
-            self._last_read, self._new_answers = now, 0
-        self._new_answers += 1
-        if took < self._quick_call * _PAUSE_FRACTION:
+    def count_answers(self, answers: int, took: float, size: int, now: float) -> None:
+        """Count the calls that a read of `size` bytes ended; the server had the quickest one for `took` seconds."""
+        if took < _MIN_CALL and self._answers.quick_call < _MIN_CALL:
+            return  # there is no wait, and these calls are the ones that counting would cost most
+        if took < self._answers.quick_call * IMPATIENT:
             self._quiet_answers = _QUIET_ANSWERS
         elif self._quiet_answers:
-            self._quiet_answers -= 1
-        self._quick_call = min(took, self._quick_call + (took - self._quick_call) / 8)
+            self._quiet_answers = max(self._quiet_answers - answers, 0)
+        self._answers.count(answers, took, size, now)
 
     def stream_activity(self, now: float) -> None:
-        """Make no pauses for a second, because this read brought something that a stream should not wait for."""
+        """Make no waits for a second, because this read brought something that a stream should not wait for."""
         self._quiet_until = now + _QUIET_SECONDS
 
     def note_data(self, stream_id: int, now: float) -> None:
         """Note that this read brought data: a part of an answer, or a message of a stream that goes on."""
-        if self._streaming_at != now:  # `check_streaming` was not called after that read, with fewer calls open
+        if self._streaming_at != now:  # a wait was not asked for after that read
             self._streaming, self._streaming_at = None, now
         self._streaming = self._streaming or set()
         self._streaming.add(stream_id)
 
-    def check_streaming(self, streams: Collection[int], now: float) -> None:
-        """After a read, make no pauses if any of these open `streams` had data in it."""
-        if self._streaming_at == now and self._streaming and not self._streaming.isdisjoint(streams):
-            self.stream_activity(now)
+    def gather(self, streams: Collection[int], now: float) -> tuple[int, float]:
+        """Return the bytes to wait for before the next read, often none, and the seconds to wait for them at most.
 
-    def pause(self, open_calls: int, now: float) -> float:
-        """Return the seconds to wait before the next read, often 0. Called once for each read with many open calls."""
-        new = self._new_answers if now == self._last_read else 0
-        passed, self._last_pause_check = now - self._last_pause_check, now
-        self._answers = self._answers * _DECAY + new
-        self._seconds = self._seconds * _DECAY + min(passed, _MAX_GAP)
-        if (
-            passed <= 0
-            or now < self._quiet_until
-            or self._quiet_answers
-            or new > (open_calls + new) * _MAX_ANSWERED_FRACTION
-        ):
-            return 0.0  # `passed` is 0 on a test's clock, where a pause would never end
-        most = int(self.max_pause * _TICKS_PER_SECOND + 1e-6)
-        pause = min(most, int(self._quick_call * _PAUSE_FRACTION * _TICKS_PER_SECOND + 0.5)) / _TICKS_PER_SECOND
-        return pause if self._answers * pause >= _MIN_ANSWERS * self._seconds else 0.0
+        Called once for each read that leaves several `streams` open.
+        """
+        if self._answers.quick_call < _MIN_CALL:
+            return 0, 0.0
+        open_calls = len(streams)
+        answered = self._answers.check(now)
+        self._patience.count_answers(answered, open_calls + answered, now)
+        if not self._has_waited:
+            self._together += (answered - self._together) / 8
+        self._has_waited = False
+        self._reads += 1
+        if self._reads >= _READS_PER_LOOK:
+            self._reads = 0
+            return 0, 0.0
+        if self._must_not_wait(streams, now):
+            return 0, 0.0
+        is_patient = self._patience.fraction == PATIENT
+        seconds = min(self.max_delay, self._answers.quick_call * self._patience.fraction)
+        # Half of all calls, because the server then works on the other half. Those that are open suffice for it: calls
+        # that are still to be made are not waited for.
+        half = min(open_calls, (open_calls + answered + 1) // 2)
+        answers = min(half, int(self._answers.expected(seconds) + (0.5 if is_patient else 0.0)))
+        least = _MIN_PATIENT_ANSWERS if is_patient else _MIN_ANSWERS
+        if answers < least or self._together >= min(answers, _MIN_ANSWERS) * _MAX_TOGETHER:
+            return 0, 0.0
+        self._has_waited = True
+        # The last answer may be a little smaller. More than one read takes is not waited for.
+        return min(int((answers - 0.5) * self._answers.size), READ_SIZE), seconds
+
+    def pause(self, streams: Collection[int], now: float) -> float:
+        """Return the seconds to wait before the next read, often 0.
+
+        Called once for each read that leaves many `streams` open.
+        """
+        answered = self._answers.check(now)
+        # If a read answers more than half of all calls, the server waits for us, and a pause would be idle time.
+        if answered > len(streams) or self._must_not_wait(streams, now):
+            return 0.0
+        most = int(self.max_delay * _TICKS_PER_SECOND + 1e-6)
+        pause = min(most, int(self._answers.quick_call * IMPATIENT * _TICKS_PER_SECOND + 0.5)) / _TICKS_PER_SECOND
+        return pause if self._answers.expected(pause) >= _MIN_ANSWERS else 0.0
+
+    def _must_not_wait(self, streams: Collection[int], now: float) -> bool:
+        if self._streaming_at == now and self._streaming and not self._streaming.isdisjoint(streams):
+            self.stream_activity(now)  # one of them goes on
+        # On a test's clock no time passes between reads, and a wait would never end.
+        return self._answers.passed <= 0 or now < self._quiet_until or self._quiet_answers > 0

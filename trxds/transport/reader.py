@@ -38,6 +38,8 @@ class Reader:
         self.transport = transport
         self.last_read = 0.0
         """The time when a byte last came, on Trio's clock."""
+        self.last_size = 0
+        """The number of bytes that came then."""
         self._engine = engine
         self._writer = writer
         self._role = role
@@ -75,6 +77,7 @@ class Reader:
         # The clock is read once for the whole read, which is precise enough for keepalive and pauses.
         if data:
             self.last_read = self._now()
+            self.last_size = len(data)
         elif not engine.unread:
             return self._on_lost(None)
         self._writer.note_read()

@@ -8,6 +8,7 @@ there are. The writer sends the bytes that the socket does not take. Plain funct
 from __future__ import annotations
 
 import os
+import socket
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -30,6 +31,9 @@ class Transport:
     at_once = False
     """Whether `send_nowait` and `receive_nowait` can do anything."""
 
+    can_gather = False
+    """Whether `gather` can wait for several bytes."""
+
     def __init__(self, stream: trio.abc.Stream) -> None:
         self.stream = stream
 
@@ -40,6 +44,13 @@ class Transport:
     def receive_nowait(self) -> bytes | None:
         """Return the bytes that have come, or None; no bytes at the end."""
         return None
+
+    async def gather(self, size: int, seconds: float) -> None:
+        """Wait until so many bytes have come, or the peer's end, but no longer than so many seconds.
+
+        Only where `can_gather` is true. `receive` then returns at once what has come.
+        """
+        raise NotImplementedError
 
     def enable_interrupt(self) -> bool:
         """Return whether `interrupt` may be called from now on. Not to be called while a task waits in `readable`."""
@@ -66,27 +77,62 @@ class Transport:
         await trio.aclose_forcefully(self.stream)
 
 
-class SocketTransport(Transport):
+class _AtOnceTransport(Transport):
+    """A transport with `send_nowait` and `receive_nowait`, and with a mark for `gather`."""
+
+    __slots__ = ("_has_gathered", "_low_water", "can_gather")
+
+    at_once = True
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        super().__init__(stream)
+        self.can_gather = True
+        self._has_gathered = False
+        self._low_water = 1  # the bytes that have to come before `readable` returns
+
+    async def receive(self) -> bytes:
+        if self._has_gathered:
+            self._has_gathered = False
+            data = self.receive_nowait()
+            if data is not None:
+                return data
+        self._be_readable_from(1)
+        while True:
+            await self.readable()
+            data = self.receive_nowait()
+            if data is not None:
+                return data
+
+    async def gather(self, size: int, seconds: float) -> None:
+        self._be_readable_from(size)
+        self._has_gathered = True
+        # If somebody else has closed the stream, `receive` says so.
+        with trio.move_on_after(seconds), suppress(trio.ClosedResourceError):
+            await self.readable()
+
+    def _be_readable_from(self, size: int) -> None:
+        if size != self._low_water:
+            self._low_water = size
+            self._set_low_water(size)
+
+    @abstractmethod
+    def _set_low_water(self, size: int) -> None: ...
+
+
+class SocketTransport(_AtOnceTransport):
     """A TCP or Unix socket: it never reads before there are bytes, and takes no scheduler step after a read."""
 
     __slots__ = ("_fd", "_read_fd", "_read_size")
 
     stream: trio.SocketStream
 
-    at_once = True
-
     def __init__(self, stream: trio.SocketStream) -> None:
         super().__init__(stream)
         self._fd = self._read_fd = stream.socket.fileno()
         self.readable = partial(trio.lowlevel.wait_readable, self._fd)  # one coroutine less for each wait
         self._read_size = READ_SIZE
-
-    async def receive(self) -> bytes:
-        while True:
-            await self.readable()
-            data = self.receive_nowait()
-            if data is not None:
-                return data
+        # A Unix socket is readable from the first byte, whatever its low water mark.
+        self.can_gather = stream.socket.family in (socket.AF_INET, socket.AF_INET6)
 
     def receive_nowait(self) -> bytes | None:
         try:
@@ -102,6 +148,7 @@ class SocketTransport(Transport):
     def enable_interrupt(self) -> bool:
         # `notify_closing` wakes the reader and the writer of a descriptor. With a second descriptor of the socket
         # for reading, the writer is not woken.
+        self._be_readable_from(1)
         if self._read_fd == self._fd:
             try:
                 self._read_fd = os.dup(self._fd)
@@ -132,6 +179,12 @@ class SocketTransport(Transport):
         except OSError:  # BlockingIOError, or an error that the writer's next send shows
             return 0
 
+    def _set_low_water(self, size: int) -> None:
+        try:
+            self.stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
+        except OSError:  # not every system has it
+            self.can_gather = False
+
 
 class DirectStream(trio.abc.HalfCloseableStream):
     """A stream that is no socket, but can be used by plain functions as one: a simulated one, say."""
@@ -146,37 +199,33 @@ class DirectStream(trio.abc.HalfCloseableStream):
 
     @abstractmethod
     async def readable(self) -> None:
-        """Wait until `receive_nowait` does not return None."""
+        """Wait until `receive_nowait` does not return None, or as `set_low_water` has said."""
+
+    @abstractmethod
+    def set_low_water(self, size: int) -> None:
+        """From now on `readable` waits for so many bytes, or the peer's end."""
 
     @abstractmethod
     def interrupt(self) -> None:
         """Wake the task in `readable` by a `trio.ClosedResourceError`."""
 
 
-class DirectTransport(Transport):
+class DirectTransport(_AtOnceTransport):
     """A transport with the scheduler steps of a socket's."""
 
     __slots__ = ()
 
     stream: DirectStream
 
-    at_once = True
-
     def __init__(self, stream: DirectStream) -> None:
         super().__init__(stream)
         self.readable = stream.readable
-
-    async def receive(self) -> bytes:
-        while True:
-            await self.readable()
-            data = self.stream.receive_nowait()
-            if data is not None:
-                return data
 
     def receive_nowait(self) -> bytes | None:
         return self.stream.receive_nowait()
 
     def enable_interrupt(self) -> bool:
+        self._be_readable_from(1)
         return True
 
     def interrupt(self) -> None:
@@ -184,6 +233,9 @@ class DirectTransport(Transport):
 
     def send_nowait(self, data: bytes) -> int:
         return self.stream.send_nowait(data)
+
+    def _set_low_water(self, size: int) -> None:
+        self.stream.set_low_water(size)
 
 
 def transport_of(stream: trio.abc.Stream) -> Transport:

@@ -127,6 +127,7 @@ class SimulatedStream(DirectStream):
         self.on_closed: Callable[[], object] = lambda: None
         self._outgoing = outgoing
         self._received: list[bytes] = []
+        self._low_water = 1  # the bytes that make this end readable
         self._has_ended = False
         self._is_interrupted = False
         self._reader: trio.lowlevel.Task | None = None
@@ -174,7 +175,8 @@ class SimulatedStream(DirectStream):
         """Take in bytes from the other end."""
         if not (self.is_closed or self.is_reset):
             self._received.append(data)
-            self._wake_reader()
+            if self._is_readable():
+                self._wake_reader()
 
     def peer_closed(self) -> None:
         """Note that the other end has closed."""
@@ -193,7 +195,7 @@ class SimulatedStream(DirectStream):
         return data
 
     async def readable(self) -> None:
-        if self._received or self._has_ended or self.is_reset or self.is_closed:
+        if self._is_readable():
             await trio.lowlevel.checkpoint()
             return
         if self._reader is not None:
@@ -214,6 +216,13 @@ class SimulatedStream(DirectStream):
                     if self.peer is not None:
                         self.peer.unread += len(data) - max_bytes
                 return data[:max_bytes]
+
+    def set_low_water(self, size: int) -> None:
+        self._low_water = size
+
+    def _is_readable(self) -> bool:
+        has_enough = sum(map(len, self._received)) >= self._low_water
+        return has_enough or self._has_ended or self.is_reset or self.is_closed
 
     def interrupt(self) -> None:
         self._is_interrupted = self._reader is not None
