@@ -71,7 +71,7 @@ def test_a_reader_that_must_not_wait_does_not() -> None:
 
 
 def test_a_reader_does_not_wait_for_the_answers_of_very_quick_calls() -> None:
-    assert set(Reads().gathered(every=0.000_05, took=0.000_4)) == {1}
+    assert set(Reads().gathered(every=0.000_04, took=0.000_3)) == {1}
 
 
 def test_a_reader_does_not_wait_where_answers_come_together_anyway() -> None:

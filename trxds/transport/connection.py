@@ -34,7 +34,9 @@ from .options import WireOptions
 from .read_coalescing import MIN_CALLS_TO_COALESCE, MIN_CALLS_TO_PAUSE, ReadCoalescing
 from .request import Request, RequestHeaders
 from .response import ResponseHeaderParser
+from .stream_gathering import StreamGathering
 from .stream_table import StreamTable
+from .transport import Transport
 from .user_timeout import set_user_timeout
 
 
@@ -98,7 +100,9 @@ class Connection:
         if keepalive is not None:
             # A18: a PING that the socket cannot send would wait for as long as the kernel tries.
             set_user_timeout(transport, keepalive.timeout)
-        self._coalescing = ReadCoalescing(options.max_read_delay)
+        self._coalescing: ReadCoalescing | None = None  # made for the first read that finds several calls
+        self._stream_gathering: StreamGathering | None = None  # made for the first data of a lone stream
+        self._has_data = False  # whether the last read had data of a stream
         self._settings_event: trio.Event | None = None  # made when the first task waits
         self._has_settings = False  # the server's SETTINGS have come
 
@@ -223,7 +227,10 @@ class Connection:
         http2, streams, read_at = self.http2, self.streams.open, self.http2.reader.last_read
         was_settled = self._has_settings
         calls = len(streams)
-        coalesces = calls >= MIN_CALLS_TO_COALESCE
+        coalescing = self._coalescing
+        if calls >= MIN_CALLS_TO_COALESCE and coalescing is None:
+            coalescing = self._coalescing = ReadCoalescing(http2.options.max_read_delay)
+        has_data = False
         newest = -math.inf  # when the newest of the calls began that this read answers
         for event in events:
             match event:
@@ -245,35 +252,40 @@ class Connection:
                     stream = streams.get(event.stream_id)
                     if stream is not None:
                         stream.accept(event)
-                    if coalesces:
-                        self._coalescing.note_data(event.stream_id, read_at)
+                    has_data = True
+                    if calls >= MIN_CALLS_TO_COALESCE and coalescing is not None:
+                        coalescing.note_data(event.stream_id, read_at)
                 case SettingsReceived():
                     self._handle_settings(event)
                 case GoAwayReceived():
                     self._handle_goaway(event)
                 case WindowUpdated():
                     http2.handle(event)
-                    self._coalescing.stream_activity(read_at)
+                    if coalescing is not None:
+                        coalescing.stream_activity(read_at)
                 case _:
                     http2.handle(event)
-        if coalesces and newest > -math.inf and calls > len(streams):
-            self._coalescing.count_answers(calls - len(streams), read_at - newest, http2.reader.last_size, read_at)
+        self._has_data = has_data
+        if calls >= MIN_CALLS_TO_COALESCE and coalescing is not None and newest > -math.inf and calls > len(streams):
+            coalescing.count_answers(calls - len(streams), read_at - newest, http2.reader.last_size, read_at)
         # Only after the whole read: a server may send SETTINGS and GOAWAY together, and is not ready then.
         if self._has_settings and not was_settled and self.owner is not None and self.error is None:
             self.owner.on_ready(self)
 
     def before_read(self) -> Callable[[], Awaitable[None]] | None:
         """Return a pause in which answers gather, a wait while callers read for themselves, or None."""
-        streams, coalescing, read_at = self.streams, self._coalescing, self.http2.reader.last_read
-        transport = self.http2.reader.transport
-        if len(streams.open) >= MIN_CALLS_TO_COALESCE - 1:  # one more may have been answered
+        streams, reader = self.streams.open, self.http2.reader
+        coalescing, transport = self._coalescing, reader.transport
+        if coalescing is not None and len(streams) > 1:  # others may have been answered
             if transport.can_gather:
-                size, seconds = coalescing.gather(streams.open.keys(), read_at)
-                return partial(transport.gather, size, seconds) if size else None
-            if len(streams.open) >= MIN_CALLS_TO_PAUSE and (pause := coalescing.pause(streams.open.keys(), read_at)):
-                return partial(trio.sleep, pause)
-            return None
-        if not streams.open and self.inline_reads.may_delegate(streams.last_opened):
+                return _gather(transport, *coalescing.gather(streams.keys(), reader.last_read))
+            pause = coalescing.pause(streams.keys(), reader.last_read) if len(streams) >= MIN_CALLS_TO_PAUSE else 0.0
+            return partial(trio.sleep, pause) if pause else None
+        if len(streams) == 1 and self._has_data and transport.can_gather:
+            if self._stream_gathering is None:
+                self._stream_gathering = StreamGathering(self.http2.options.max_read_delay)
+            return _gather(transport, *self._stream_gathering.gather(reader.last_size, reader.last_read))
+        if not streams and self.inline_reads.may_delegate(self.streams.last_opened):
             return self.inline_reads.delegate
         return None
 
@@ -360,3 +372,7 @@ def _engine(options: WireOptions) -> Http2Engine:
     from .h2_engine import H2LibraryEngine
 
     return H2LibraryEngine(client=True, options=options)
+
+
+def _gather(transport: Transport, size: int, seconds: float) -> Callable[[], Awaitable[None]] | None:
+    return partial(transport.gather, size, seconds) if size else None

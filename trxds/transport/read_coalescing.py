@@ -25,8 +25,8 @@ _MIN_PATIENT_ANSWERS = 2
 # Python's epoll counts in whole milliseconds, and rounds up. A pause is rounded to the nearest, so one of 1 ms is made
 # for calls of 2 ms or more, and takes no more than half of their time.
 _TICKS_PER_SECOND = 1000
-# Seconds of a quick call: where they are shorter, a wait for answers that do not come would be as long as two of them.
-_MIN_CALL = 0.000_5
+# Seconds of a quick call: a wait for answers that do not come, which takes a millisecond, would be too long for less.
+_MIN_CALL = 0.000_4
 # If reads have as great a part of these answers without a wait, it is not worth it either.
 _MAX_TOGETHER = 3 / 4
 # One read in so many does not wait, to see how many answers come together by themselves.
