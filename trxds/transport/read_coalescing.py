@@ -101,6 +101,8 @@ class ReadCoalescing:
             return 0, 0.0
         if self._must_not_wait(streams, now):
             return 0, 0.0
+        if open_calls + answered < MIN_CALLS_TO_COALESCE:
+            return 0, 0.0  # streams, perhaps, whose data is not noted with so few
         is_patient = self._patience.fraction == PATIENT
         seconds = min(self.max_delay, self._answers.quick_call * self._patience.fraction)
         # Half of all calls, because the server then works on the other half. Those that are open suffice for it: calls
