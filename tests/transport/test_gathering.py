@@ -7,9 +7,11 @@ from random import Random
 
 import pytest
 import trio
+from h2.settings import SettingCodes
 from trio.testing import wait_all_tasks_blocked
 
 from trxds.core.status import OK, unavailable
+from trxds.transport.answer_statistics import AnswerStatistics
 from trxds.transport.options import WireOptions
 from trxds.transport.read_coalescing import ReadCoalescing
 
@@ -96,6 +98,13 @@ def test_a_reader_waits_for_no_more_than_one_read_takes() -> None:
     assert largest == 64 * 1024
 
 
+def test_a_read_in_several_steps_counts_as_one() -> None:
+    statistics = AnswerStatistics()
+    for answers in (8, 8, 4):
+        statistics.count(answers, 0.04, 20 * SIZE, 100)
+    assert statistics.check(100) == 20 and statistics.size == SIZE
+
+
 def test_a_quick_call_ends_waiting_for_the_next_hundred_answers() -> None:
     reads = Reads()
     reads.gathered(every=0.000_5, took=0.004)
@@ -131,12 +140,15 @@ CALLERS = 8
 CALLS = 4000
 
 
-async def answered(wire, request_, nursery, *, took, most: float = 0.003, calls: int = CALLS) -> list[float]:
+async def answered(
+    wire, request_, nursery, *, took, most: float = 0.003, calls: int = CALLS, streams: int = 0
+) -> list[float]:
     """Return when each answer reached one of eight callers, each of which calls again at once.
 
     `took` gives the seconds of each call. A server of `took=None` works for one call at a time, 0.3 ms for each.
     """
-    connection, server = await wire(simulated=True, options=WireOptions(max_read_delay=most))
+    settings = {SettingCodes.MAX_CONCURRENT_STREAMS: streams} if streams else {}
+    connection, server = await wire(settings, simulated=True, options=WireOptions(max_read_delay=most))
     came: list[float] = []
 
     async def caller() -> None:
@@ -168,6 +180,14 @@ async def test_callers_of_a_busy_server_wake_several_at_a_time(wire, request_, n
     came = await answered(wire, request_, nursery, took=None)
     last = came[-CALLS // 2 :]
     assert len(last) / len(set(last)) > 3
+
+
+async def test_callers_of_a_busy_server_wake_several_at_a_time_also_if_some_wait_for_a_stream(
+    wire, request_, nursery, autojump_clock
+) -> None:
+    came = await answered(wire, request_, nursery, took=None, streams=CALLERS - 1)
+    last = came[-CALLS // 2 :]
+    assert len(last) / len(set(last)) > 2
 
 
 async def test_callers_of_a_busy_server_lose_no_time_by_waiting_together(

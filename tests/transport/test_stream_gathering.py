@@ -97,6 +97,22 @@ def test_a_stream_in_bursts_is_waited_for_in_vain_hardly_more_than_once_a_second
 # -- a connection
 
 
+async def test_streams_one_after_the_other_are_read_as_one_long_stream_is(wire, request_, autojump_clock) -> None:
+    connection, server = await wire(simulated=True)
+    wakings = 0
+    for _ in range(20):
+        stream = connection.open_stream(request_(message=b"x"))
+        stream_id = await server.request()
+        server.h2.send_headers(stream_id, [(":status", "200"), ("content-type", "application/grpc")])
+        arrived = set()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send_messages, server, stream_id, 300, True)
+            while await stream.receive() is not None:
+                arrived.add(trio.current_time())
+        wakings += len(arrived)
+    assert wakings < 20 * 300 / 4
+
+
 async def test_messages_that_come_fast_wake_their_reader_together(wire, request_, autojump_clock) -> None:
     connection, server = await wire(simulated=True)
     stream = connection.open_stream(request_(message=b"x"))
@@ -138,9 +154,12 @@ async def test_messages_come_one_by_one_where_the_reader_must_not_wait(wire, req
     assert len(arrived) == 200
 
 
-async def send_messages(server, stream_id: int, count: int) -> None:
+async def send_messages(server, stream_id: int, count: int, end: bool = False) -> None:
     for _ in range(count):
         await trio.sleep(0.000_05)
         server.sent_at = trio.current_time()
         server.h2.send_data(stream_id, frame(b"news"))
+        await server.flush()
+    if end:
+        server.h2.send_headers(stream_id, [("grpc-status", "0")], end_stream=True)
         await server.flush()

@@ -342,9 +342,9 @@ async def open_channel(
         max_metadata_size: The largest headers, or trailers, of a response, in bytes as HTTP/2 counts them (name, value
             and 32 for each field); 64 KiB by default. Larger ones end their call with RESOURCE_EXHAUSTED.
         max_read_delay: Where several calls are in flight on a connection and their responses come one by one, or the
-            messages of a stream do and fast, it is read when several are there, so many seconds later at most; 0.003 by
-            default. That saves half of their CPU or more, and delays them little (`docs/concurrency.md`). 0 reads each
-            at once.
+            messages of a stream do and fast, it is read when several are there, so many seconds later at most (rounded
+            up to whole milliseconds); 0.003 by default. That saves half of their CPU or more, and delays them little
+            (`docs/concurrency.md`). 0 reads each at once.
         keepalive_time: After so many seconds (10 or more) without a byte from the host, a connection with calls sends a
             PING (A8). None sends no PING; choose a time that your servers allow.
         keepalive_timeout: If nothing comes within so many seconds after a PING, the connection is closed and its calls

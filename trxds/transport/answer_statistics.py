@@ -30,10 +30,14 @@ class AnswerStatistics:
         self._seconds = 0.0  # ... and the decayed time in which they came
 
     def count(self, answers: int, took: float, size: int, now: float) -> None:
-        """Count the answers of a read of `size` bytes; the server had the quickest call for `took` seconds."""
-        self._latest, self._read_at = answers, now
+        """Count answers of a read of `size` bytes; the server had the quickest call for `took` seconds.
+
+        Called for each step of a read.
+        """
+        self._latest = self._latest + answers if now == self._read_at else answers
+        self._read_at = now
         self.quick_call = _fall_or_rise_slowly(self.quick_call, took)
-        self.size = _fall_or_rise_slowly(self.size or size, size / answers)
+        self.size = _fall_or_rise_slowly(self.size or size, size / self._latest)
 
     def check(self, now: float) -> int:
         """Return the number of answers in the read at `now`. Called once for each read."""

@@ -231,21 +231,23 @@ class Connection:
         if calls >= MIN_CALLS_TO_COALESCE and coalescing is None:
             coalescing = self._coalescing = ReadCoalescing(http2.options.max_read_delay)
         has_data = False
-        newest = -math.inf  # when the newest of the calls began that this read answers
+        answers, newest = 0, -math.inf  # the calls that this read answers, and when the newest of them began
         for event in events:
             match event:
                 case UnaryResponse():
                     http2.flow.count_received(len(event.data))
                     stream = streams.get(event.stream_id)
                     if stream is not None:
+                        answers += 1
                         if stream.opened_at > newest:
                             newest = stream.opened_at
                         stream.accept_answer(event)
                 case HeadersReceived():
                     stream = streams.get(event.stream_id)
                     if stream is not None:
-                        if event.end and stream.opened_at > newest:
-                            newest = stream.opened_at
+                        if event.end:
+                            answers += 1
+                            newest = max(newest, stream.opened_at)
                         stream.accept_headers(event)
                 case DataReceived():
                     http2.flow.count_received(event.flow_length)
@@ -266,8 +268,8 @@ class Connection:
                 case _:
                     http2.handle(event)
         self._has_data = has_data
-        if calls >= MIN_CALLS_TO_COALESCE and coalescing is not None and newest > -math.inf and calls > len(streams):
-            coalescing.count_answers(calls - len(streams), read_at - newest, http2.reader.last_size, read_at)
+        if answers and calls >= MIN_CALLS_TO_COALESCE and coalescing is not None:
+            coalescing.count_answers(answers, read_at - newest, http2.reader.last_size, read_at)
         # Only after the whole read: a server may send SETTINGS and GOAWAY together, and is not ready then.
         if self._has_settings and not was_settled and self.owner is not None and self.error is None:
             self.owner.on_ready(self)
@@ -276,12 +278,15 @@ class Connection:
         """Return a pause in which answers gather, a wait while callers read for themselves, or None."""
         streams, reader = self.streams.open, self.http2.reader
         coalescing, transport = self._coalescing, reader.transport
+        is_lone_stream = len(streams) == 1 and self._has_data and transport.can_gather
+        if self._stream_gathering is not None and not is_lone_stream:
+            self._stream_gathering.forget_wait()
         if coalescing is not None and len(streams) > 1:  # others may have been answered
             if transport.can_gather:
                 return _gather(transport, *coalescing.gather(streams.keys(), reader.last_read))
             pause = coalescing.pause(streams.keys(), reader.last_read) if len(streams) >= MIN_CALLS_TO_PAUSE else 0.0
             return partial(trio.sleep, pause) if pause else None
-        if len(streams) == 1 and self._has_data and transport.can_gather:
+        if is_lone_stream:
             if self._stream_gathering is None:
                 self._stream_gathering = StreamGathering(self.http2.options.max_read_delay)
             return _gather(transport, *self._stream_gathering.gather(reader.last_size, reader.last_read))

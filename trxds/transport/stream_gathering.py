@@ -52,6 +52,10 @@ class StreamGathering:
         self._bytes = 0.0  # a decayed sum,
         self._seconds = 0.0  # ... and the decayed time in which they came
 
+    def forget_wait(self) -> None:
+        """Do not judge the last wait, because the read after it had something else than the stream's data."""
+        self._asked = 0
+
     def gather(self, size: int, now: float) -> tuple[int, float]:
         """Return the bytes to wait for after a read of `size` bytes, often none, and the seconds to wait at most."""
         asked, self._asked = self._asked, 0

@@ -105,10 +105,12 @@ class _AtOnceTransport(Transport):
 
     async def gather(self, size: int, seconds: float) -> None:
         self._be_readable_from(size)
+        try:
+            with trio.move_on_after(seconds):
+                await self.readable()
+        except trio.ClosedResourceError:
+            return  # `receive` raises it, too
         self._has_gathered = True
-        # If somebody else has closed the stream, `receive` says so.
-        with trio.move_on_after(seconds), suppress(trio.ClosedResourceError):
-            await self.readable()
 
     def _be_readable_from(self, size: int) -> None:
         if size != self._low_water:
