@@ -132,12 +132,14 @@ async def test_the_last_messages_of_a_stream_wait_a_millisecond_at_most(wire, re
     stream = connection.open_stream(request_(message=b"x"))
     stream_id = await server.request()
     server.h2.send_headers(stream_id, [(":status", "200"), ("content-type", "application/grpc")])
+    waited = []
     for count in range(100, 120):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(send_messages, server, stream_id, count)
             for _ in range(count):
                 await stream.receive()
-        assert trio.current_time() - server.sent_at < 0.001_01
+        waited.append(trio.current_time() - server.sent_at)
+    assert 0 < max(waited) < 0.001_01
 
 
 async def test_messages_come_one_by_one_where_the_reader_must_not_wait(wire, request_, autojump_clock) -> None:

@@ -275,7 +275,7 @@ class Connection:
             self.owner.on_ready(self)
 
     def before_read(self) -> Callable[[], Awaitable[None]] | None:
-        """Return a pause in which answers gather, a wait while callers read for themselves, or None."""
+        """Return a wait in which answers or messages gather, or in which callers read for themselves, or None."""
         streams, reader = self.streams.open, self.http2.reader
         coalescing, transport = self._coalescing, reader.transport
         is_lone_stream = len(streams) == 1 and self._has_data and transport.can_gather

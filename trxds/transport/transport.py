@@ -87,7 +87,7 @@ class _AtOnceTransport(Transport):
     def __init__(self, stream: trio.abc.Stream) -> None:
         super().__init__(stream)
         self.can_gather = True
-        self._has_gathered = False
+        self._has_gathered = False  # whether `receive` has to look first, and not to wait
         self._low_water = 1  # the bytes that have to come before `readable` returns
 
     async def receive(self) -> bytes:
@@ -148,9 +148,9 @@ class SocketTransport(_AtOnceTransport):
         return data
 
     def enable_interrupt(self) -> bool:
+        self._be_readable_from(1)
         # `notify_closing` wakes the reader and the writer of a descriptor. With a second descriptor of the socket
         # for reading, the writer is not woken.
-        self._be_readable_from(1)
         if self._read_fd == self._fd:
             try:
                 self._read_fd = os.dup(self._fd)
