@@ -143,6 +143,25 @@ def test_the_tables_replace_those_of_the_document(every_part: Path, tmp_path: Pa
     assert "| grpclib | 300 [300..300] | |" in written
 
 
+def test_a_goal_that_the_floor_misses_too_says_so(every_part: Path, tmp_path: Path) -> None:
+    measured = json.loads(every_part.read_text("utf-8"))
+    beside_go = {"trxds": 80.0, "Trio by hand": 50.0, "grpc.aio": 100.0}
+    runs = {name: [{"cpu": cpu}] for name, cpu in beside_go.items()}
+    measured["servers"] = [
+        {"server": "grpc-go", "concurrency": at_a_time, "runs": runs, "sent": {}} for at_a_time in (1, 8)
+    ]
+    runs_of_50 = {**runs, "Trio by hand": [{"cpu": 20.0}]}
+    measured["servers"].append({"server": "grpc-go", "concurrency": 50, "runs": runs_of_50, "sent": {}})
+    every_part.write_text(json.dumps(measured), "utf-8")
+    rows = output("tables.py", str(every_part)).partition("### Wins and misses")[2].splitlines()
+    of_aio = [row for row in rows if row.startswith("| CPU") and "/ grpc.aio" in row]
+    assert [row.split(" | ", 1)[1] for row in of_aio] == [
+        "at most 0.30 | 0.80 | 0.20 | **missed** |",
+        "at most 0.35 | 0.80 | 0.50 | **missed**, and by Trio by hand too |",
+        "at most 0.35 | 0.80 | 0.50 | **missed**, and by Trio by hand too |",
+    ]
+
+
 def test_the_bench_through_xds_prints_every_client() -> None:
     printed = output("through_xds.py", "--rounds", "1", "--count", "20", "--concurrency", "2", "101")
     few, _, rest = printed.partition("2 concurrent")[2].partition("101 concurrent")
