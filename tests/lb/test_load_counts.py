@@ -13,7 +13,7 @@ from trxds.lb.cluster_impl import ClusterImpl
 from trxds.lb.config_builder import PriorityNames, build_cluster
 from trxds.lb.configs import ClusterImplConfig
 from trxds.lb.endpoint_set import Endpoints
-from trxds.lb.load_report.load_store import LoadStore
+from trxds.lb.load_report.load_store import LoadStore, LocalityStats
 from trxds.lb.pick import Complete, PickArgs
 from trxds.lb.policy import PolicyInputs, PolicyState
 from trxds.resolver.snapshot import ClusterConfig
@@ -257,6 +257,26 @@ def test_load_counts_end_with_their_last_user_once_they_are_reported():
     del load
     gc.collect()
     assert len(shared) == 0
+
+
+def test_a_locality_that_has_left_is_reported_once_more_and_then_forgotten():
+    load = Load()
+    load.rpc("a1")
+    load.picker(localities=LOCALITIES[1:])
+    assert load.take() == of_cart(LocalityLoad(A, 1, 1))
+    gc.collect()
+    kept = [each.locality for each in gc.get_objects() if isinstance(each, LocalityStats)]
+    assert kept == [B]
+
+
+def test_an_rpc_that_outlives_its_locality_is_reported_until_its_end():
+    load = Load()
+    running = load.begin("a1")
+    load.picker(localities=LOCALITIES[1:])
+    assert load.take() == of_cart(LocalityLoad(A, 1, 0, 0, 1))
+    assert load.take() == of_cart(LocalityLoad(A, 0, 0, 0, 1))
+    end(running)
+    assert load.take() == of_cart(LocalityLoad(A, 0, 1))
 
 
 # -- from the resources

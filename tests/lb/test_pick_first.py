@@ -167,6 +167,14 @@ class TestShuffling:
     def test_shuffling_may_put_any_address_first(self):
         assert {Tried(seed=seed, shuffle=True).decide().connect for seed in range(30)} == {("a",), ("b",), ("c",)}
 
+    def test_endpoints_without_weights_are_shuffled_too(self):
+        config, ab = PickFirstConfig(shuffle=True), Endpoints(tuple(endpoint_set("ab")))
+        first = {
+            PickFirst(channel_control(seed)).decide(PolicyInputs(config, endpoints=ab), 0.0).hosts[0]
+            for seed in range(30)
+        }
+        assert first == {"a", "b"}
+
     def test_shuffled_addresses_keep_their_order_until_an_update(self):
         tried = Tried(shuffle=True)
         assert len({tried.decide().connect for _ in range(20)}) == 1

@@ -87,3 +87,13 @@ def test_only_the_hashes_of_a_removed_endpoint_move():
 
 def test_an_empty_ring_can_be_made():
     assert build_ring((), (), 1024, 4096).owners == ()
+
+
+def test_endpoints_with_one_key_have_their_entries_each():
+    owners = build_ring(("pod-0", "pod-0", "pod-1"), (1, 1, 1), 1024, 8_000_000).owners
+    assert sorted(Counter(owners).values()) == [342, 342, 342]
+
+
+def test_a_walk_from_any_hash_passes_both_endpoints_of_one_key():
+    twins = build_ring(("pod-0", "pod-0"), (1, 1), 1024, 8_000_000)
+    assert {frozenset(twins.walk(hashed)) for hashed in (0, 1 << 63, (1 << 64) - 1)} == {frozenset((0, 1))}

@@ -62,6 +62,11 @@ def test_ring_hash_connects_no_host_before_an_rpc():
     assert decision.hosts == decision.connect == ()
 
 
+def test_endpoints_without_weights_have_equal_shares_of_the_ring():
+    ringed = Ringed(its_endpoints=Endpoints(tuple(endpoint_set("ab"))))
+    assert sorted(Counter(ringed.decision.picker.ring.owners).values()) == [32, 32]
+
+
 def test_a_ring_hash_pick_connects_its_host_and_waits():
     ringed = Ringed()
     first = ringed.order()[0]

@@ -306,6 +306,16 @@ class TestOutOfBand:
         assert set(after) == {"load reports of a", "load reports of c"}
         assert tasks("ac", period=20.0)["load reports of a"] is not after["load reports of a"]
 
+    def test_an_update_that_turns_out_of_band_reports_off_ends_their_tasks(self):
+        policy, its = WeightedRoundRobin(channel_control()), hosts(a=READY, b=READY)
+
+        def tasks(period):
+            config = Rules(reporting_period=period)
+            return policy.decide(PolicyInputs(config, hosts=its, endpoints=endpoint_set("ab")), 0.0).tasks
+
+        assert len(tasks(10.0)) == 2
+        assert tasks(None) == {}
+
     def test_reports_in_trailers_are_ignored_with_out_of_band_reports(self):
         picker = self.decided()(hosts(a=READY, b=READY)).picker
         assert picker.pick(PickArgs("/s/m")).trackers == ()

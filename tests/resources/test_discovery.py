@@ -108,3 +108,10 @@ def test_the_policy_of_an_aggregate_is_not_validated(read: Any, policy: str) -> 
 def test_an_aggregates_policy_is_read_with_the_behaviour_before_a75(read: Any, policy: str, imposed: Any) -> None:
     found = cluster(read, xds.aggregate("a", "b", lb_policy=policy), experiments=Experiments(aggregate_lb_policy=True))
     assert found.discovery == Aggregate(("b",), imposed)
+
+
+def test_an_aggregates_policy_that_is_used_has_to_be_valid(read: Any) -> None:
+    ring = {"lb_policy": "RING_HASH", "ring_hash_lb_config": {"minimum_ring_size": 0}}
+    context = ParseContext(experiments=Experiments(aggregate_lb_policy=True))
+    (error,) = read(CDS, xds.aggregate("a", "b") | ring, context).errors
+    assert error.startswith("field:ring_hash_lb_config.minimum_ring_size error:value must be in the range")

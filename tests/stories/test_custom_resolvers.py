@@ -53,6 +53,15 @@ async def test_calls_wait_for_the_first_update_and_their_deadline_error_names_it
     assert "waiting for the first update of the resolver of my:///cart" in status.message
 
 
+async def test_an_endpoint_that_names_its_one_address_twice_fails_with_it(autojump_clock):
+    feed = Feed()
+    async with resolved(feed) as (_, channel):
+        feed.push(Endpoint(("10.0.9.9:1", "10.0.9.9:1")))
+        status = await failure(channel, timeout=300)
+        assert trio.current_time() < 1
+    assert status.code is StatusCode.UNAVAILABLE
+
+
 async def test_a_later_update_replaces_the_list_and_keeps_the_connections_of_hosts_that_stay(autojump_clock):
     feed = Feed()
     async with resolved(feed) as (mesh, channel):

@@ -176,6 +176,50 @@ async def test_weighted_round_robin_uses_the_weights_of_load_reports(autojump_cl
             assert 24 <= (await spread(channel, 100))[mesh.hosts[0]] <= 26
 
 
+def below_localities(child):
+    """What has the policy of that type choose among the endpoints of each locality."""
+    return by_type("wrr_locality.v3.WrrLocality", endpoint_picking_policy=by_type(child)["load_balancing_policy"])
+
+
+@pytest.mark.parametrize("child", ["pick_first.v3.PickFirst", "ring_hash.v3.RingHash"])
+async def test_a_locality_that_is_idle_connects_though_another_one_is_ready(autojump_clock, child):
+    async with Mesh.run(2) as mesh:
+        near, far = mesh.hosts
+        mesh.endpoints("cart", xds.locality(near, zone="near"), xds.locality(far, zone="far"))
+        balance(mesh, **below_localities(child))
+        async with mesh.channel() as channel:
+            await ask(channel)
+            await trio.sleep(1)
+            mesh.network.cut(near)
+            await trio.sleep(1)
+            assert 30 <= (await spread(channel, 100))[near] <= 70
+
+
+async def test_hosts_keep_their_connections_while_none_is_healthy_for_a_moment(autojump_clock):
+    async with Mesh.run(2) as mesh:
+        mesh.endpoints("cart", xds.locality(*mesh.hosts))
+        async with mesh.channel() as channel:
+            await spread(channel, 10)
+            before = {address: list(server.connections) for address, server in mesh.servers.items()}
+            mesh.endpoints("cart", xds.locality(*mesh.hosts, health=dict.fromkeys(mesh.hosts, "UNHEALTHY")))
+            await trio.sleep(1)
+            mesh.endpoints("cart", xds.locality(*mesh.hosts))
+            await trio.sleep(1)
+            assert {address: list(server.connections) for address, server in mesh.servers.items()} == before
+
+
+async def test_an_rpc_goes_to_the_other_endpoint_of_its_hash_key_while_one_is_down(autojump_clock):
+    async with Mesh.run(2) as mesh:
+        twins = xds.locality(*mesh.hosts)
+        for each in twins["lb_endpoints"]:
+            each["metadata"] = {"filter_metadata": {"envoy.lb": {"hash_key": "pod-0"}}}
+        mesh.endpoints("cart", twins)
+        balance(mesh, lb_policy="RING_HASH")
+        mesh.network.refuse(mesh.hosts[1])
+        async with mesh.channel() as channel:
+            assert await spread(channel, 10) == {mesh.hosts[0]: 10}
+
+
 ORCA = "/xds.service.orca.v3.OpenRcaService/StreamCoreMetrics"
 
 
@@ -248,6 +292,29 @@ class TestReportsOutOfBand:
                 await trio.sleep(600)
                 assert [call.path for call in server.calls].count(ORCA) == 1
         assert "sends no load reports" in caplog.text
+
+    async def test_the_streams_end_with_an_update_that_turns_out_of_band_reports_off(self, autojump_clock):
+        open_streams = set()
+
+        async def endless(call):
+            open_streams.add(call)
+            try:
+                await trio.sleep_forever()
+            finally:
+                open_streams.remove(call)
+
+        async with Mesh.run(2) as mesh:
+            self.balance(mesh)
+            for server in mesh.servers.values():
+                server.handlers[ORCA] = endless
+            async with mesh.channel() as channel:
+                await ask(channel)
+                await trio.sleep(1)
+                assert len(open_streams) == 2
+                wrr = "client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin"
+                balance(mesh, **by_type(wrr, enable_oob_load_report=False))
+                await trio.sleep(1)
+                assert not open_streams
 
     async def test_an_ended_out_of_band_stream_is_reopened(self, autojump_clock):
         async def once(call):

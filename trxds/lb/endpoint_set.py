@@ -45,6 +45,11 @@ class Endpoints(Struct, frozen=True):
     def __getitem__(self, at: int | slice) -> Endpoint | tuple[Endpoint, ...]:
         return self.all[at]
 
+    @property
+    def shares(self) -> tuple[int, ...]:
+        """The weight of each endpoint, which is 1 if there are no `weights`."""
+        return self.weights or (1,) * len(self.all)
+
     def part(self, name: str) -> Endpoints:
         """Return the endpoints of the child `name`: its part, or all if it has none of its own."""
         return self.parts.get(name, self)

@@ -102,5 +102,5 @@ class ExitIdlePicker(Explainable, Struct, frozen=True):
 
 def _shuffle(endpoints: Endpoints, random: Random) -> list[Endpoint]:
     """Draw all endpoints by weight without replacement (A113): each arrives after a random time, a heavy one sooner."""
-    times = [random.expovariate(weight) for weight in endpoints.weights]
+    times = [random.expovariate(weight) for weight in endpoints.shares]
     return [endpoints[at] for at in sorted(range(len(times)), key=times.__getitem__)]

@@ -113,7 +113,8 @@ class Decision:
     `trackers`, by address, are called for RPCs that another policy of the cluster sends there: those of sessions, by
     their cookies (A55). Trackers of the policy's own picks are part of the picks. `handed_on` says for explanations
     that the picker is a child's, of which and why. `in_first_pass` says that a host which the picker will have, once it
-    is READY, connects for the first time: the first calls of sessions wait for it (`first_pass.py`).
+    is READY, connects for the first time: the first calls of sessions wait for it (`first_pass.py`). The children in
+    `exit_idle` are to connect, where they are IDLE, without waiting for an RPC.
     """
 
     state: Connectivity
@@ -131,6 +132,7 @@ class Decision:
     endpoints: Mapping[str, Any] | None = None
     handed_on: TraceNote | None = None
     in_first_pass: bool = False
+    exit_idle: frozenset[str] = EMPTY_SET
 
 
 @dataclass(frozen=True, slots=True)

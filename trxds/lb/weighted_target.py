@@ -40,8 +40,11 @@ class WeightedTarget:
         weights, reports = self._weights, {name: inputs.children.get(name, CONNECTING) for name in self._children}
         self._states = states = self._failures.states(weights, reports)
         self.reads_endpoints = not weights  # only for the reason why there are none
+        # A28: a removed locality keeps its connections for 15 minutes.
+        deactivate = frozenset(inputs.children.keys() - self._children.keys()) or EMPTY_SET
         if not weights:
-            return Decision(Connectivity.TRANSIENT_FAILURE, _no_targets_picker(inputs.endpoints))
+            no_targets = _no_targets_picker(inputs.endpoints)
+            return Decision(Connectivity.TRANSIENT_FAILURE, no_targets, children=self._children, deactivate=deactivate)
         state = aggregate(states.values())
         picker, handed_on = self._picker(state, states, reports, weights)
         return Decision(
@@ -49,8 +52,9 @@ class WeightedTarget:
             picker,
             handed_on=handed_on,
             children=self._children,
-            # A28: a removed locality keeps its connections for 15 minutes.
-            deactivate=frozenset(inputs.children.keys() - self._children.keys()) or EMPTY_SET,
+            deactivate=deactivate,
+            # RPCs are drawn among the READY ones, so an IDLE one would never get one that makes it connect.
+            exit_idle=frozenset(name for name, each in reports.items() if each.state is Connectivity.IDLE) or EMPTY_SET,
             in_first_pass=any(reports[name].in_first_pass for name in weights),
         )
 

@@ -97,7 +97,8 @@ def _checked_endpoint(endpoint: Endpoint | str) -> Endpoint:
 def _checked_addresses(addresses: object) -> tuple[str, ...]:
     if not isinstance(addresses, tuple | list) or not addresses:
         raise TypeError(f'addresses is a tuple such as ("10.0.0.1:443",), not {addresses!r}')
-    return tuple(map(_checked_address, addresses))
+    # An endpoint fails when each of its addresses has failed (A62), and one that is there twice would fail only once.
+    return tuple(dict.fromkeys(map(_checked_address, addresses)))
 
 
 def _check_fields(address: str, health: object, weight: object) -> None:

@@ -66,7 +66,7 @@ def parse_cluster(message: Any, context: ParseContext, problems: ValidationError
     found = parse_discovery(message, problems)
     lb_policy: LbPolicyConfig | None = WRR_LOCALITY
     if isinstance(found, Aggregate):
-        found = structs.replace(found, lb_policy=_aggregate_lb_policy(message, context))
+        found = structs.replace(found, lb_policy=_aggregate_lb_policy(message, context, problems))
     else:
         lb_policy = _lb_policy(message, context, problems)
     tls, http_connect = parse_transport_socket(message, context, problems)
@@ -114,12 +114,14 @@ def _lb_policy(message: Any, context: ParseContext, problems: ValidationErrors) 
     return None
 
 
-def _aggregate_lb_policy(message: Any, context: ParseContext) -> LbPolicyConfig | None:
-    """Return the policy of an aggregate, if the context asks for it.
-
-    Without that the field is not read: Envoy demands CLUSTER_PROVIDED there, which has no meaning in gRPC (A75).
-    """
-    return _lb_policy(message, context, ValidationErrors()) if context.experiments.aggregate_lb_policy else None
+def _aggregate_lb_policy(message: Any, context: ParseContext, problems: ValidationErrors) -> LbPolicyConfig | None:
+    """Return the policy of an aggregate, if the context asks for it; without that the field is not read (A75)."""
+    if not context.experiments.aggregate_lb_policy:
+        return None
+    # Envoy demands it, and it means nothing in gRPC.
+    if message.lb_policy == protos.Cluster.CLUSTER_PROVIDED and not message.HasField("load_balancing_policy"):
+        return None
+    return _lb_policy(message, context, problems)
 
 
 def _override_statuses(common: Any, context: ParseContext) -> frozenset[HealthStatus]:

@@ -2,7 +2,8 @@
 
 Counts belong to a cluster and its EDS service, for all the channels of one xDS client. A cluster whose counts change
 enlists for the next report: so they are reported even if the cluster is gone by then, and a report does not
-read clusters without changes. Otherwise counts end with their last user.
+read clusters without changes. The same holds for the localities of a cluster. Otherwise counts end with their last
+user.
 """
 
 from __future__ import annotations
@@ -26,9 +27,11 @@ from ..weighted_round_robin.endpoint_weight import REPORT_KEY
 Key: TypeAlias = tuple[Hashable, str, str]  # the server that gets the report, cluster, EDS service name
 
 
-class LocalityStats(Struct):
+class LocalityStats(Struct, weakref=True):
     """The counts of RPCs to one locality; all but `in_progress` are since the last report."""
 
+    locality: LocalityId
+    is_enlisted: bool = False  # for the next report
     in_progress: int = 0
     issued: int = 0
     succeeded: int = 0
@@ -42,12 +45,9 @@ class LocalityStats(Struct):
         if math.isfinite(total):  # one host's 1e308 must not turn the others' numbers into infinity
             self.metrics[name] = MetricLoad(metric.rpcs + rpcs, total)
 
-    @property
-    def is_idle(self) -> bool:
-        return not (self.in_progress or self.issued or self.succeeded or self.failed)
-
-    def take(self, locality: LocalityId) -> LocalityLoad:
-        load = LocalityLoad(locality, self.issued, self.succeeded, self.failed, self.in_progress, self.metrics)
+    def take(self) -> LocalityLoad:
+        load = LocalityLoad(self.locality, self.issued, self.succeeded, self.failed, self.in_progress, self.metrics)
+        self.is_enlisted = False
         self.issued = self.succeeded = self.failed = 0
         self.metrics = {}
         return load
@@ -68,7 +68,8 @@ class ClusterCounts:
         _, self._cluster, self._service = key
         self._unreported = unreported
         self._is_enlisted = False  # for the next report
-        self._rpcs: dict[LocalityId, LocalityStats] = defaultdict(LocalityStats)
+        self._rpcs: WeakValueDictionary[LocalityId, LocalityStats] = WeakValueDictionary()
+        self._enlisted_rpcs: list[LocalityStats] = []  # a locality that is gone by then is reported too
         self._drops: Counter[str] = Counter()
 
     def __repr__(self) -> str:
@@ -82,24 +83,28 @@ class ClusterCounts:
 
     def tracker(self, locality: LocalityId, metrics: frozenset[str]) -> RpcCount:
         """Return a tracker of the RPCs to a locality, with these metrics of its hosts' load reports (A85)."""
-        return RpcCount(self, self._rpcs[locality], metrics)
+        return RpcCount(self, self._of(locality), metrics)
 
     def take(self) -> ClusterLoad:
         """Return the load since the last call; RPCs in progress enlist the cluster for the next report too."""
-        localities = tuple(rpcs.take(locality) for locality, rpcs in self._rpcs.items() if not rpcs.is_idle)
+        enlisted, self._enlisted_rpcs = self._enlisted_rpcs, []
+        localities = tuple(rpcs.take() for rpcs in enlisted)
         drops, self._drops = dict(self._drops), Counter()
         self._is_enlisted = False
         # A long stream without events has to stay visible in each report.
-        if any(load.in_progress for load in localities):
-            self.enlist()
+        for rpcs in enlisted:
+            if rpcs.in_progress:
+                self.enlist_rpcs(rpcs)
         # `pop` takes the drops without a category out of `drops` before the call, so they are not reported twice.
         return ClusterLoad(self._cluster, self._service, localities, drops, drops.pop("", 0))
 
     def restore(self, load: ClusterLoad) -> None:
         """Add a load that was taken and did not reach the server."""
         self.enlist()
-        for locality in load.localities:
-            self._rpcs[locality.locality].restore(locality)
+        for taken in load.localities:
+            rpcs = self._of(taken.locality)
+            rpcs.restore(taken)
+            self.enlist_rpcs(rpcs)
         self._drops.update(load.drops)
         self._drops[""] += load.uncategorised
 
@@ -107,6 +112,16 @@ class ClusterCounts:
         if not self._is_enlisted:
             self._is_enlisted = True
             self._unreported.append(self)
+
+    def enlist_rpcs(self, rpcs: LocalityStats) -> None:
+        """Report the counts of this locality the next time, though it may have left the cluster by then."""
+        if not rpcs.is_enlisted:
+            rpcs.is_enlisted = True
+            self._enlisted_rpcs.append(rpcs)
+            self.enlist()
+
+    def _of(self, locality: LocalityId) -> LocalityStats:
+        return self._rpcs.setdefault(locality, LocalityStats(locality))
 
 
 class RpcCount(Struct, frozen=True, eq=False):
@@ -117,22 +132,26 @@ class RpcCount(Struct, frozen=True, eq=False):
     metrics: frozenset[str]
 
     def began(self) -> None:
-        self.cluster.enlist()
-        self.rpcs.issued += 1
-        self.rpcs.in_progress += 1
+        rpcs = self.rpcs
+        if not rpcs.is_enlisted:
+            self.cluster.enlist_rpcs(rpcs)
+        rpcs.issued += 1
+        rpcs.in_progress += 1
 
     def ended(self, status: Status, trailing: Metadata, now: float) -> None:
-        self.cluster.enlist()
+        rpcs = self.rpcs
         # Enlisted even if the cluster has left the tree: the store is all that still knows it.
-        self.rpcs.in_progress -= 1
+        if not rpcs.is_enlisted:
+            self.cluster.enlist_rpcs(rpcs)
+        rpcs.in_progress -= 1
         if status.ok:
-            self.rpcs.succeeded += 1
+            rpcs.succeeded += 1
         else:
-            self.rpcs.failed += 1
+            rpcs.failed += 1
         value = trailing.first(REPORT_KEY) if self.metrics else None
         if isinstance(value, bytes):
             for name, number in chosen_metrics(value, self.metrics):
-                self.rpcs.add(name, number)
+                rpcs.add(name, number)
 
 
 class LoadStore:

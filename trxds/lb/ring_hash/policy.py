@@ -84,7 +84,7 @@ class RingHash:
             else:
                 del self._states[key]
         names = tuple([endpoint.hash_key or endpoint.addresses[0] for endpoint in endpoints])  # A76
-        args = (names, endpoints.weights, config.min_size, config.max_size)
+        args = (names, endpoints.shares, config.min_size, config.max_size)
         # To build a ring takes milliseconds, so a change of health alone does not do it.
         if args != self._ring_args:
             self._ring_args, self._ring = args, build_ring(*args, self._size_cap)

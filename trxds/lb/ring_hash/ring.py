@@ -41,14 +41,18 @@ def build_ring(
     total = sum(weights)
     shares = [weight / total for weight in weights]
     size = _size(min(shares), min(min_size, cap), min(max_size, cap))
-    owners: dict[int, int] = {}
+    hashes: list[int] = []
+    owners: list[int] = []
     for owner, due in enumerate(accumulate(size * share for share in shares)):
         number = 0
         while len(owners) < due:  # a fraction of an entry is carried over to the next endpoint
-            owners[xxh64_intdigest(f"{keys[owner]}_{number}".encode())] = owner
+            hashes.append(xxh64_intdigest(f"{keys[owner]}_{number}".encode()))
+            owners.append(owner)
             number += 1
-    hashes = tuple(sorted(owners))
-    return Ring(hashes, tuple(owners[hashed] for hashed in hashes))
+    # Endpoints with one key (A76) have equal hashes, and each of them keeps its own: where the first is down, RPCs walk
+    # on to the next.
+    order = sorted(range(len(hashes)), key=hashes.__getitem__)
+    return Ring(tuple(hashes[at] for at in order), tuple(owners[at] for at in order))
 
 
 def _size(smallest_share: float, min_size: int, max_size: int) -> float:

@@ -93,6 +93,7 @@ class WeightedRoundRobin:
         self._ready = tuple(ready)
         pairs = [(endpoint.host, weight) for endpoint, weight in zip(ready.values(), weights, strict=True)]
         if rules.reporting_period is None:
+            self._oob_tasks = {}  # an update may have turned them off
             return WrrPicker(tuple(Complete(host, (weight,)) for host, weight in pairs), self._schedule)
         self._oob_tasks = dict(self._oob_task(host, weight, rules.reporting_period) for host, weight in pairs)
         return WrrPicker(tuple(Complete(host) for host, _ in pairs), self._schedule)
