@@ -205,10 +205,6 @@ class TestWeightedTarget:
     def test_a_removed_target_is_deactivated(self):
         assert self.decide({"a": 1}, a=report(READY), b=report(READY)).deactivate == {"b"}
 
-    def test_an_idle_target_is_to_connect_though_rpcs_go_to_the_ready_ones(self):
-        decision = self.decide({"a": 1, "b": 1}, a=report(READY), b=report(IDLE), removed=report(IDLE))
-        assert decision.exit_idle == {"b"}
-
     def test_without_targets_the_last_ones_are_deactivated_and_not_ended(self):
         assert self.decide({}, a=report(READY), b=report(FAILURE)).deactivate == {"a", "b"}
 

@@ -247,11 +247,14 @@ class Children:
             if child.node is not None and not child.is_deactivated:
                 yield child.node
 
-    def exit_idle(self, name: str) -> None:
-        """Have that child connect without an RPC, if it runs and is IDLE."""
-        child = self.by_name.get(name)
-        if child is not None and (node := child.active.node) is not None:
-            node.exit_idle()
+    def connect_idle(self) -> None:
+        """Have the children that are IDLE connect without an RPC."""
+        for child in self.by_name.values():
+            picks = child.current or child
+            node, report = picks.node, picks.report
+            is_idle = report is not None and report.state is Connectivity.IDLE
+            if is_idle and node is not None and not child.is_deactivated:
+                node.exit_idle()
 
     def all_children(self) -> Iterator[tuple[TreeNode, bool, str]]:
         """Yield each child's node, whether it is deactivated, and " (before)" for one that is being replaced."""

@@ -22,12 +22,22 @@ _UNDECIDED = Decision(Connectivity.CONNECTING, QUEUE_PICKER)  # before the first
 class GuardedPolicy:
     """A policy, made at its first decision, whose exceptions fail the RPCs of its subtree and not the channel."""
 
-    __slots__ = ("_make", "_path", "_policy", "decision", "must_decide", "reads_endpoints", "wake_at")
+    __slots__ = (
+        "_make",
+        "_path",
+        "_policy",
+        "connects_idle_children",
+        "decision",
+        "must_decide",
+        "reads_endpoints",
+        "wake_at",
+    )
 
     def __init__(self, path: str, make: Callable[[], Policy]) -> None:
         self.decision = _UNDECIDED  # the last one
         self.must_decide = True  # it has not decided yet, or has raised
         self.reads_endpoints = True
+        self.connects_idle_children = False
         self.wake_at = math.inf  # when it has to decide even if nothing happens
         self._path = path
         self._make: Callable[[], Policy] | None = make  # until it is made
@@ -44,6 +54,7 @@ class GuardedPolicy:
                 raise TypeError(f"decide() must return a Decision, not {decision!r}")
             self.must_decide, self.decision, self.wake_at = False, decision, decision.wake_at
             self.reads_endpoints = getattr(self._policy, "reads_endpoints", True)
+            self.connects_idle_children = getattr(self._policy, "connects_idle_children", False)
             return decision
         except Exception:
             self.must_decide = True

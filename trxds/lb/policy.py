@@ -113,8 +113,7 @@ class Decision:
     `trackers`, by address, are called for RPCs that another policy of the cluster sends there: those of sessions, by
     their cookies (A55). Trackers of the policy's own picks are part of the picks. `handed_on` says for explanations
     that the picker is a child's, of which and why. `in_first_pass` says that a host which the picker will have, once it
-    is READY, connects for the first time: the first calls of sessions wait for it (`first_pass.py`). The children in
-    `exit_idle` are to connect, where they are IDLE, without waiting for an RPC.
+    is READY, connects for the first time: the first calls of sessions wait for it (`first_pass.py`).
     """
 
     state: Connectivity
@@ -132,7 +131,6 @@ class Decision:
     endpoints: Mapping[str, Any] | None = None
     handed_on: TraceNote | None = None
     in_first_pass: bool = False
-    exit_idle: frozenset[str] = EMPTY_SET
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +159,7 @@ class Policy(Protocol):
     """A load balancing policy (A24). Each node of the tree has its own instance, and only the node's task calls it.
 
     A policy whose `reads_endpoints` is False does not decide when only its endpoints have changed: its children
-    get them directly.
+    get them directly. If `connects_idle_children` is True, its children that are IDLE connect without an RPC.
     """
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:

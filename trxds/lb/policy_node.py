@@ -245,8 +245,8 @@ class Node:
         if decision.children or children.by_name:
             children.hosts = self._subtree.hosts
             children.reconcile(decision, update.endpoints, update.generation, now, self._start)
-            for name in decision.exit_idle:
-                children.exit_idle(name)
+            if self._policy.connects_idle_children:
+                children.connect_idle()
         if decision.tasks or self._tasks is not None:
             self._own_tasks().reconcile(decision.tasks)
         if decision.re_resolve:

@@ -6,6 +6,7 @@ from bisect import bisect
 from collections.abc import Mapping
 from itertools import accumulate
 from random import Random
+from typing import ClassVar
 
 from msgspec import Struct
 
@@ -24,6 +25,9 @@ _CONNECTING = FixedPicker(QUEUE, "none is READY yet", "a target to be READY")
 
 class WeightedTarget:
     """The weighted_target policy; targets that leave the configuration are deactivated (A28)."""
+
+    # RPCs are drawn among the READY ones, so an IDLE one would never get the RPC that makes it connect.
+    connects_idle_children: ClassVar[bool] = True
 
     def __init__(self, channel_control: ChannelControl) -> None:
         self._random = channel_control.random
@@ -53,8 +57,6 @@ class WeightedTarget:
             handed_on=handed_on,
             children=self._children,
             deactivate=deactivate,
-            # RPCs are drawn among the READY ones, so an IDLE one would never get one that makes it connect.
-            exit_idle=frozenset(name for name, each in reports.items() if each.state is Connectivity.IDLE) or EMPTY_SET,
             in_first_pass=any(reports[name].in_first_pass for name in weights),
         )
 
