@@ -11,6 +11,7 @@ from trxds import RpcError, StatusCode
 from trxds.client.hedging import HedgingState
 from trxds.core.status import Status
 from trxds.lb.pick import QUEUE_PICKER, transient_failure_picker
+from trxds.testing import resources as xds
 from trxds.transport.client_stream import ClientStream
 
 PATH = "/shop.Cart/Fail"
@@ -181,6 +182,31 @@ async def test_a_throttled_hedged_call_makes_one_attempt(hedged, autojump_clock)
         host = world.serve(Host(5))
         assert await world.ask() == b"0"
         assert host.times == [0]
+
+
+async def test_a_hedge_that_waits_for_a_pushback_is_throttled_too_and_the_failure_stands(hedged, autojump_clock):
+    async with hedged(throttling=THROTTLE) as world:
+        host = world.serve(Host("5000", 0.5))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(drain_tokens, world, 2)
+            status = await world.failure()
+        assert (status, host.times) == (Status(StatusCode.UNAVAILABLE, "pushed back"), [0])
+
+
+async def drain_tokens(world, delay):
+    """Have other calls of the channel fail, after a while."""
+    await trio.sleep(delay)
+    world.channel._state.throttle.tokens = 0
+
+
+async def test_a_dropped_hedged_call_fails_at_once_and_takes_no_token(hedged, autojump_clock):
+    async with hedged(throttling=THROTTLE) as world:
+        host = world.serve(Host(0))
+        drops = {"drop_overloads": [{"category": "load", "drop_percentage": {"numerator": 100}}]}
+        world.mesh.plane.put({**xds.endpoints("cart", xds.locality(*world.mesh.hosts)), "policy": drops})
+        await trio.sleep(1)
+        assert (await world.failure()).message.endswith("EDS-configured drop: load")
+        assert (host.came, world.channel._state.throttle.tokens) == ([], 4)
 
 
 async def test_failed_hedges_take_tokens_of_the_retry_throttle(hedged, autojump_clock):

@@ -73,6 +73,7 @@ class HedgingState:
         self._lifecycle = lifecycle
         self._running: list[HedgedAttempt] = []
         self._chosen: HedgedAttempt | None = None
+        self._last_failed: tuple[HedgedAttempt, Status] | None = None
         self._attempts_made = 0
         self._next_at = -math.inf  # when the next attempt is due; `inf` if there is to be none
         self._scope = trio.CancelScope()  # of `run`
@@ -95,9 +96,13 @@ class HedgingState:
                         self._make_one(nursery)
 
     def _make_one(self, nursery: trio.Nursery) -> None:
-        # A6: the retry throttle stops hedges and never the first attempt.
-        if self._running and self._throttle is not None and not self._throttle.allows_retry:
+        # A6: the retry throttle stops hedges and never the first attempt. If none runs, the last one's failure stands.
+        if self._attempts_made and self._throttle is not None and not self._throttle.allows_retry:
             self._next_at = math.inf
+            if not self._running and self._last_failed is not None:
+                failed, status = self._last_failed
+                self._running.append(failed)
+                self._choose(failed, status)
             return
         hedge = HedgedAttempt(self._call.new_hedge(self._attempts_made))
         self._attempts_made += 1
@@ -193,6 +198,8 @@ class HedgingState:
         if hedge not in self._running:
             return  # another one was chosen
         status = failed.status
+        if failed.final:
+            return self._choose(hedge, status)  # A6: a call that is dropped fails at once
         is_non_fatal = failed.timed_out or status.code in self._policy.non_fatal
         delay = pushback(failed.trailing)
         # Asked even if no attempt is left to make, because a failure takes a token of the throttle (A6).
@@ -203,6 +210,7 @@ class HedgingState:
             self._next_at = trio.current_time() + (delay or 0.0)
         if is_non_fatal and (len(self._running) > 1 or self._next_at < math.inf):
             self._running.remove(hedge)
+            self._last_failed = hedge, status
             hedge.attempt.cancel()
             self._changed.unpark_all()
         else:
