@@ -19,6 +19,7 @@ from trio.testing import wait_all_tasks_blocked
 from trxds.core.status import Status, StatusCode
 from trxds.testing.network import memory_stream_pair
 from trxds.transport.connection import Connection
+from trxds.transport.events import GoAwayReceived
 from trxds.transport.keepalive import Keepalive
 from trxds.transport.options import WireOptions
 from trxds.transport.request import Request
@@ -188,6 +189,15 @@ async def test_a_repeated_too_many_pings_of_one_connection_counts_once(autojump_
     keepalive = Keepalive(30)
     await perform(complains, WireOptions(), keepalive)
     assert keepalive.time == 60
+
+
+def test_complaints_of_too_many_pings_do_not_end_the_pings_nor_fill_the_log(caplog) -> None:
+    keepalive = Keepalive(30)
+    complaint = GoAwayReceived(0, ENHANCE_YOUR_CALM, b"too_many_pings")
+    with caplog.at_level(logging.WARNING, "trxds.transport"):
+        assert all(keepalive.on_too_many_pings(complaint, "10.0.0.1:443") for _ in range(2000))
+    assert keepalive.time < 48 * 3600
+    assert len(caplog.records) == 12
 
 
 @pytest.mark.parametrize("name", ["silence", "goaway_then_silence", "no_streams_allowed", "window_never_opened"])

@@ -24,6 +24,9 @@ from .http2_connection import Http2Connection
 MIN_KEEPALIVE_TIME = 10.0
 """The least seconds between PINGs (A8)."""
 
+MAX_KEEPALIVE_TIME = 24 * 3600.0
+"""The seconds between PINGs from which on a server's complaint is not heeded."""
+
 DEFAULT_KEEPALIVE_TIMEOUT = 20.0
 """The default seconds to wait for an answer (A8)."""
 
@@ -73,6 +76,9 @@ class Keepalive:
         """Halve the rate of PINGs if this GOAWAY complains of them; return whether it does."""
         if event.code != ErrorCode.ENHANCE_YOUR_CALM or event.debug != b"too_many_pings":
             return False
+        # Or one server that complains on each new connection would end the PINGs to all hosts, and fill the log.
+        if self.time >= MAX_KEEPALIVE_TIME:
+            return True
         self.time *= 2
         text = "%s says too_many_pings: keepalive asks after %g s from now on; raise keepalive_time"
         _log.warning(text, peer, self.time)
