@@ -38,6 +38,18 @@ async def test_a_higher_stream_limit_opens_waiting_streams(wire, request_, autoj
     assert await stream.wait_open()
 
 
+async def test_a_lower_stream_limit_holds_for_a_stream_that_the_same_read_would_open(
+    wire, request_, autojump_clock
+) -> None:
+    connection, server = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 1})
+    first, second = connection.open_stream(request_()), connection.open_stream(request_())
+    server.answer_later(await server.request())
+    server.h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: 0})
+    await server.flush()
+    await server.next(h2.events.SettingsAcknowledged)
+    assert first.status == OK and not second.id
+
+
 async def test_the_timeout_is_computed_when_the_call_leaves_the_queue(wire, request_, autojump_clock) -> None:
     connection, server = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 0})
     connection.open_stream(request_(deadline=trio.current_time() + 10))
@@ -82,6 +94,22 @@ async def test_a_connection_whose_identifiers_are_used_up_takes_no_more_and_drai
     await server.answer(await server.request(), b"the last")
     assert await last.receive_unary() == b"the last"
     assert "all its stream identifiers" in connection.error.message
+
+
+async def test_a_connection_that_finds_its_identifiers_used_up_without_an_open_call_ends(
+    wire, request_, autojump_clock
+) -> None:
+    connection, server = await wire()
+    engine = connection.http2.engine
+    if isinstance(engine, FastHttp2Engine):
+        engine._streams.next_id = 2**31 - 1
+    else:
+        engine._next_id = 2**31 - 1
+    last = connection.open_stream(request_())
+    await server.answer(await server.request())
+    assert await last.receive_unary() == b""
+    assert connection.open_stream(request_()) is None
+    assert "all its stream identifiers" in connection.closed_status.message
 
 
 # -- bounds

@@ -330,6 +330,7 @@ class Connection:
         # A94 has no word for used-up identifiers.
         self.http2.disconnect = UNKNOWN
         self._stop_opening(unavailable(f"{self.peer}: the connection has used all its stream identifiers"))
+        self._close_when_drained()  # no stream may be left, whose end would do it
 
     def _stop_opening(self, status: Status) -> None:
         """Open no more streams, and refuse those in the queue."""

@@ -110,6 +110,8 @@ class StreamTable:
 
     def begin_waiting(self) -> None:
         """Open streams that wait, in order, as far as server and buffer allow."""
+        # RFC 9113 §6.5.3: SETTINGS of this same read hold already, though their event may be still to come.
+        self.max_streams = self._http2.engine.peer_max_streams
         turns = MAX_STREAMS_PER_STEP
         while self.waiting and self.has_room():
             if not turns:
