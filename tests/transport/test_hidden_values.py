@@ -48,6 +48,16 @@ def test_errors_do_not_repeat_header_values_that_h2_quotes(field: tuple[bytes, b
     assert "Secret" not in said and len(said) > 10
 
 
+@pytest.mark.parametrize("block", [SECRET * 1000, b'"' + SECRET * 1000, b"\\" * 5000 + SECRET, b"x'" + SECRET * 1000])
+def test_a_long_block_is_neither_shown_nor_searched_whole(block: bytes) -> None:
+    said = error_text(ValueError(f"too long: {block!r}"))
+    assert said == "too long: (not shown)"
+
+
+def test_a_long_error_text_is_cut_short() -> None:
+    assert len(error_text(ValueError("header " * 10_000))) == 1024
+
+
 def test_objects_with_headers_have_a_repr_without_values() -> None:
     headers: Headers = [(b"token", SECRET)]
     table = PrivateTable()

@@ -47,7 +47,9 @@ _MAX_CACHED_FIELD_SIZE = 2048  # bytes, about the size of a large token
 _MAX_RESIZES = 2
 
 _ADDRESS = re.compile("<memory at [^>]*>")
-_QUOTED = re.compile(r"""b?'(?:[^'\\]|\\.)*'|b?"(?:[^"\\]|\\.)*\"""")  # `repr` of bytes or str
+_MAX_ERROR_TEXT = 1024  # characters; hpack quotes the whole block
+# `repr` of bytes or str; the end of the text may cut it short.
+_QUOTED = re.compile(r"""b?'(?:[^'\\]|\\.)*(?:'|\\?$)|b?"(?:[^"\\]|\\.)*(?:"|\\?$)""")
 
 
 class EncoderTable:
@@ -292,7 +294,7 @@ def error_text(error: Exception) -> str:
 
     Memory addresses are removed too, so that equal failures have equal messages.
     """
-    return _QUOTED.sub("(not shown)", _ADDRESS.sub("the bytes", str(error)))
+    return _QUOTED.sub("(not shown)", _ADDRESS.sub("the bytes", str(error)[:_MAX_ERROR_TEXT]))
 
 
 def list_size(headers: Headers) -> int:
