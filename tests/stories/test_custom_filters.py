@@ -24,6 +24,20 @@ async def failure(channel, **more):
     return replace(caught.value.status, note="")  # which names the resource of the route
 
 
+async def test_a_filter_sees_a_call_that_ended_well_counted_once(autojump_clock):
+    counts = []
+
+    class Counting(FilterCall):
+        def on_close(self, status):
+            counts.append(channel._state.calls.counts)
+
+    async with Mesh.run(1) as mesh:
+        listen(mesh, "count")
+        async with mesh.channel(http_filters=own(lambda call: Counting())) as channel:
+            await ask(channel)
+            assert counts == [channel._state.calls.counts]
+
+
 # -- before the pick
 
 

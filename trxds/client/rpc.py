@@ -418,6 +418,7 @@ class Rpc:
         stream = None
         attempt = self.attempt
         calls = self._channel.calls
+        calls.open.pop(self, None)  # here, as its success is counted before the code of filters and observers runs
         if attempt is not None:
             stream = attempt.stream
             if stream is not None:
@@ -434,7 +435,6 @@ class Rpc:
             self._route.filters.close(stream.status if stream is not None else None)
         if self.hedging is not None:
             self.hedging.stop()
-        calls.open.pop(self, None)
         self.scope.error = RpcError  # a bound method here would be a cycle for the garbage collector
         if self._session is not None:
             self._session.end_call(self)
