@@ -169,6 +169,7 @@ async def test_the_backoff_is_reset_by_ready(network, states, nursery, autojump_
         await states.until(IDLE)
     async with serve(HANDLERS, network=network, address=ADDRESS):
         await ready(states)
+        await trio.sleep(1)  # or the next attempt would wait: nobody used the connection
     await states.until(IDLE)
     began = trio.current_time()
     states.host.request_connection()
@@ -235,6 +236,43 @@ async def test_a_goaway_that_comes_with_the_settings_backs_off(network, states, 
         await states.until(FAILURE)
         await states.until(IDLE)
     assert accepted[1] - accepted[0] == pytest.approx(1)
+
+
+async def test_a_server_that_ends_each_unused_connection_is_connected_once_a_second(
+    network, states, autojump_clock
+) -> None:
+    async with serve(HANDLERS, network=network, address=ADDRESS) as server:
+        began = trio.current_time()
+        for _ in range(4):
+            await ready(states)
+            server.goaway()
+            await states.until(IDLE)
+        assert trio.current_time() - began == pytest.approx(3, abs=0.01)
+
+
+async def test_a_connection_that_had_a_stream_is_replaced_at_once(network, states, autojump_clock) -> None:
+    async with serve(HANDLERS, network=network, address=ADDRESS) as server:
+        began = trio.current_time()
+        for _ in range(4):
+            await ready(states)
+            states.host.open_stream(Request("/s/Hang", "s"))
+            server.goaway()
+            await states.until(IDLE)
+        assert trio.current_time() - began < 0.1
+
+
+async def test_retiring_ends_the_wait_after_an_unused_connection(network, pool, states, autojump_clock) -> None:
+    async with serve(HANDLERS, network=network, address=ADDRESS) as server:
+        await ready(states)
+        server.goaway()
+        await states.until(IDLE)
+        states.host.request_connection()
+        assert states.host.state is CONNECTING
+        states.lease.release()
+        await wait_all_tasks_blocked()
+        assert len(server.connections) == 0
+        await trio.sleep(2)
+        assert len(server.connections) == 0
 
 
 # -- leases

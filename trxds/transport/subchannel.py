@@ -41,6 +41,10 @@ MIN_CONNECT_TIME = 20.0  # the least timeout of an attempt (connection-backoff.m
 # failure lasts at least this long even if the backoff ended before the attempt.
 MIN_FAILURE_TIME = 0.1
 
+# Seconds from the begin of a connection that no stream used to the next. The backoff ends with READY, so a server that
+# ends each connection at once would be connected to hundreds of times a second.
+MIN_UNUSED_TIME = 1.0
+
 DEFAULT_MAX_CONNECTIONS_CAP = 10  # A105
 
 
@@ -77,6 +81,7 @@ class _Attempt(Struct):
     state: Connectivity = Connectivity.IDLE
     scope: trio.CancelScope | None = None  # made for each attempt and each backoff
     retry_at: float = math.inf  # when the next attempt may begin, if this one fails
+    connect_at: float = -math.inf  # no earlier, because the last connection was not used
     nursery: trio.Nursery | None = None  # for further tasks of its connection, until that is READY
 
 
@@ -206,6 +211,8 @@ class Subchannel:
         """Run one connection; return why there was none, or None. From READY on the scope's deadline does not hold."""
         timeout_text = f"{self.address}: cannot connect: no answer in time"
         with scope:
+            if self._attempt.connect_at > trio.current_time():
+                await trio.sleep_until(self._attempt.connect_at)
             try:
                 transport = await self._network.connect(self.address)
             except OSError as error:
@@ -305,6 +312,9 @@ class Subchannel:
             # Not earlier: a server sends what is to be resumed after the handshake.
             self._network.keep_session(self.address, connection.http2.reader.transport.stream)
         self.error = connection.error
+        # Calls that had waited for it would have used it, so none of them waits for the next one either.
+        if not connection.streams.last_opened:
+            self._attempt.connect_at = connection.since + MIN_UNUSED_TIME
         self.working.remove(connection)
         self._connection = self.working.oldest
         # The health that is known holds until another connection has been asked.
