@@ -236,6 +236,27 @@ async def test_a_report_that_could_not_be_sent_is_part_of_the_next_one(autojump_
         assert rpcs(await report(mesh)) == {"z0": (2, 2, 0, 0)}
 
 
+async def test_the_report_after_one_that_was_cut_covers_the_time_of_both(autojump_clock, monkeypatch):
+    send, cut = ClientStream.send, trio.Event()
+
+    async def send_all_but_the_first_report(stream, message, **more):
+        if protos.LoadStatsRequest.FromString(message).cluster_stats and not cut.is_set():
+            cut.set()
+            return False  # as if the stream had ended while the report waited for the server's window
+        return await send(stream, message, **more)
+
+    async with mesh_and_channel(hosts=1) as (mesh, channel):
+        await ask(channel)
+        monkeypatch.setattr("trxds.transport.client_stream.ClientStream.send", send_all_but_the_first_report)
+        began = trio.current_time()
+        await cut.wait()
+        mesh.plane.load.drop_streams()
+        stats = await report(mesh)
+        assert rpcs(stats) == {"z0": (1, 1, 0, 0)}
+        covered = stats.load_report_interval.ToTimedelta().total_seconds()
+        assert covered == pytest.approx(trio.current_time() - began, abs=0.01)
+
+
 async def test_the_end_of_an_answered_lrs_stream_is_no_warning_and_an_outage_is_one(autojump_clock, caplog):
     caplog.set_level(logging.INFO, "trxds.xds")
     async with mesh_and_channel(hosts=1) as (mesh, channel):

@@ -179,6 +179,43 @@ async def test_send_waits_until_windows_have_taken_the_message(wire, request_, a
     assert sent == [True]
 
 
+async def test_a_message_that_went_out_whole_is_sent_though_the_stream_ended_right_behind_it(
+    wire, request_, autojump_clock, nursery
+) -> None:
+    connection, server = await wire({SettingCodes.INITIAL_WINDOW_SIZE: 5})
+    stream = connection.open_stream(request_())
+    sent: list[bool] = []
+
+    async def send() -> None:
+        sent.append(await stream.send(b"hello"))
+
+    nursery.start_soon(send)
+    stream_id = await server.request()
+    await wait_all_tasks_blocked()
+    server.h2.increment_flow_control_window(5, stream_id)
+    server.h2.send_headers(stream_id, [*HEADERS, ("grpc-status", "0")], end_stream=True)
+    await server.flush()  # both come in one read, before the sender runs
+    await wait_all_tasks_blocked()
+    assert (sent, stream.status) == ([True], OK)
+
+
+async def test_a_message_that_the_end_of_the_stream_cut_is_not_sent(wire, request_, autojump_clock, nursery) -> None:
+    connection, server = await wire({SettingCodes.INITIAL_WINDOW_SIZE: 5})
+    stream = connection.open_stream(request_())
+    sent: list[bool] = []
+
+    async def send() -> None:
+        sent.append(await stream.send(b"hello"))
+
+    nursery.start_soon(send)
+    stream_id = await server.request()
+    server.h2.increment_flow_control_window(4, stream_id)
+    server.h2.send_headers(stream_id, [*HEADERS, ("grpc-status", "0")], end_stream=True)
+    await server.flush()
+    await wait_all_tasks_blocked()
+    assert (sent, stream.status) == ([False], OK)
+
+
 async def test_the_unsent_buffer_is_bounded_though_windows_are_open(request_, wire, autojump_clock) -> None:
     connection, server = await wire({SettingCodes.INITIAL_WINDOW_SIZE: 2**30}, capacity=1000)
     server.h2.increment_flow_control_window(2**30)

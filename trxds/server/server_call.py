@@ -168,7 +168,7 @@ class Call:
             return False
         if self.outgoing.waits_for_room:
             await self.outgoing.wait_taken()
-        return self.outgoing.has_ended_well
+        return not self.outgoing.was_cut
 
     async def receive(self) -> bytes | None:
         """Return the next message; None when no more will come. Always a checkpoint."""

@@ -190,7 +190,8 @@ class ClientStream:
             return False
         if outgoing.waits_for_room:
             await outgoing.wait_taken()
-        return outgoing.has_ended_well
+        # The stream may have ended right behind a message that went out whole.
+        return not outgoing.was_cut
 
     def end(self) -> None:
         """End the client's half of the stream behind the messages sent so far. Idempotent."""
@@ -409,7 +410,7 @@ async def send_together(stream: ClientStream, messages: Sequence[bytes]) -> bool
         return False
     if outgoing.waits_for_room:
         await outgoing.wait_taken()
-    return outgoing.has_ended_well
+    return not outgoing.was_cut
 
 
 def has_message(stream: ClientStream) -> bool:

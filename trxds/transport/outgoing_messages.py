@@ -21,13 +21,15 @@ _NOTHING = b""
 class OutgoingMessages:
     """The sending half of a stream. One task may send at a time."""
 
-    __slots__ = ("_http2", "_is_ending", "_unsent", "_unsent_tail", "_waiter", "id", "is_open")
+    __slots__ = ("_http2", "_is_ending", "_unsent", "_unsent_tail", "_waiter", "id", "is_open", "was_cut")
 
     def __init__(self, http2: Http2Connection, stream_id: int = 0) -> None:
         self.id = stream_id
         """The stream's identifier; 0 until it is opened, while messages wait."""
         self.is_open = True
         """Whether our half of the stream has not ended."""
+        self.was_cut = False
+        """Whether the stream ended before all messages that were handed over had gone out."""
         self._http2 = http2
         self._unsent: Octets = _NOTHING  # unsent bytes of the present message
         self._unsent_tail: Octets = _NOTHING  # the uncopied part of a large message, behind those
@@ -70,11 +72,6 @@ class OutgoingMessages:
             self._waiter = Waiter()
         await self._waiter.wait(self._is_taken)
 
-    @property
-    def has_ended_well(self) -> bool:
-        """Whether all messages that were handed over went out, and nothing else ended the stream."""
-        return self.is_open or self._is_ending
-
     def end(self) -> None:
         """End our half of the stream behind the messages sent so far. Idempotent."""
         if self.is_open and not self._is_ending:
@@ -98,6 +95,7 @@ class OutgoingMessages:
         self.is_open = self._is_ending = False
         # The rest of a message that has partly left is useless, because the stream is reset.
         if self._unsent:
+            self.was_cut = True
             self._http2.send_queue.forget(self)
             self._unsent = self._unsent_tail = _NOTHING
         if self._waiter is not None:

@@ -137,10 +137,12 @@ class LrsStream:
         try:
             was_sent = await stream.send(_serialize(make_load_stats_request(loads, now - self._reported_at)))
         finally:
-            # The stream may end while the report waits for the server's flow control; the next stream's has the counts.
-            if not was_sent:
+            if was_sent:
+                self._reported_at = now
+            else:
+                # The stream ended while the report waited for the server's flow control. The next stream's report has
+                # the counts, and its interval covers their time too.
                 self._loads.restore(self.server, loads)
-        self._reported_at = now
         return was_sent
 
 
