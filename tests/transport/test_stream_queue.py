@@ -50,6 +50,18 @@ async def test_a_lower_stream_limit_holds_for_a_stream_that_the_same_read_would_
     assert first.status == OK and not second.id
 
 
+async def test_messages_count_as_sent_when_the_stream_opens(wire, request_, autojump_clock) -> None:
+    connection, server = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 0})
+    stream = connection.open_stream(request_())
+    stream.send_nowait(b"one")
+    stream.send_many([b"two", b"three"])
+    assert connection.http2.counts.messages_sent == 0
+    server.h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: 5})
+    await server.flush()
+    assert await stream.wait_open()
+    assert connection.http2.counts.messages_sent == 3
+
+
 async def test_the_timeout_is_computed_when_the_call_leaves_the_queue(wire, request_, autojump_clock) -> None:
     connection, server = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 0})
     connection.open_stream(request_(deadline=trio.current_time() + 10))

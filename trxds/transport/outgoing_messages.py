@@ -21,7 +21,7 @@ _NOTHING = b""
 class OutgoingMessages:
     """The sending half of a stream. One task may send at a time."""
 
-    __slots__ = ("_http2", "_is_ending", "_unsent", "_unsent_tail", "_waiter", "id", "is_open", "was_cut")
+    __slots__ = ("_http2", "_is_ending", "_uncounted", "_unsent", "_unsent_tail", "_waiter", "id", "is_open", "was_cut")
 
     def __init__(self, http2: Http2Connection, stream_id: int = 0) -> None:
         self.id = stream_id
@@ -33,6 +33,7 @@ class OutgoingMessages:
         self._http2 = http2
         self._unsent: Octets = _NOTHING  # unsent bytes of the present message
         self._unsent_tail: Octets = _NOTHING  # the uncopied part of a large message, behind those
+        self._uncounted = 0  # messages that were handed over before the stream was opened
         self._is_ending = False  # whether our half ends behind them, or has ended so
         self._waiter: Waiter | None = None
 
@@ -50,8 +51,10 @@ class OutgoingMessages:
         else:
             self._unsent, self._unsent_tail = frame_large(message)
         self._is_ending = end
-        if self.id:  # otherwise it is counted when the stream opens
+        if self.id:
             self._http2.counts.count_sent(1)
+        else:  # it may still move to another connection
+            self._uncounted += 1
         self._http2.push(self)
         return True
 
@@ -62,7 +65,10 @@ class OutgoingMessages:
         if messages:
             self._unsent = b"".join((self._unsent, self._unsent_tail, *map(frame, messages)))
             self._unsent_tail = _NOTHING
-            self._http2.counts.count_sent(len(messages))
+            if self.id:
+                self._http2.counts.count_sent(len(messages))
+            else:
+                self._uncounted += len(messages)
             self._http2.push(self)
         return True
 
@@ -85,8 +91,8 @@ class OutgoingMessages:
     def on_opened(self, stream_id: int) -> None:
         """Send the messages that waited for the stream's headers to leave."""
         self.id = stream_id
-        if self._unsent:
-            self._http2.counts.count_sent(1)
+        if self._uncounted:
+            self._http2.counts.count_sent(self._uncounted)
         if self._unsent or self._is_ending:
             self._http2.push(self)
 
