@@ -4,7 +4,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 import trio
-from support.mesh import Mesh, ask, bidi
+from support.mesh import PLANE, Mesh, ask, bidi
 
 import trxds
 from trxds import RpcError, TrxdsInternalError
@@ -43,6 +43,31 @@ async def test_the_ads_stream_of_a_shared_client_outlives_its_channels(autojump_
             async with channel(mesh, client) as second:
                 await ask(second)
         await mesh.plane.wait_for_streams(0)
+
+
+async def test_a_channel_does_not_get_the_outage_that_an_unused_shared_client_saw_before(autojump_clock):
+    async with Mesh.run(1) as mesh, shared(mesh) as client:
+        mesh.network.refuse(PLANE)
+        async with channel(mesh, client):
+            await trio.sleep(1)
+        await trio.sleep(1800)
+        mesh.network.restore(PLANE)
+        async with channel(mesh, client) as later:
+            assert await ask(later) == mesh.hosts[0]
+
+
+async def test_a_channel_does_not_get_what_a_shared_client_knew_before_nobody_used_it(autojump_clock):
+    async with Mesh.run(1) as mesh, shared(mesh) as client:
+        async with channel(mesh, client) as first:
+            await ask(first)
+            mesh.plane.remove("LDS", "shop")
+            await trio.sleep(1)
+            mesh.plane.drop_streams()
+            await trio.sleep(0.1)  # the channel closes while there is no stream
+        await trio.sleep(1800)
+        mesh.listen()
+        async with channel(mesh, client) as later:
+            assert await ask(later) == mesh.hosts[0]
 
 
 async def test_a_shared_client_connects_nothing_before_it_has_a_channel(autojump_clock):

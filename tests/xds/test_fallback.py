@@ -207,6 +207,19 @@ def test_a_watch_while_all_servers_fail_is_an_error_at_once(mesh: Mesh) -> None:
     assert mesh.told == {"x": "failed", "y": "failed"}
 
 
+def test_a_server_that_failed_before_it_became_idle_may_still_answer(mesh: Mesh) -> None:
+    mesh.watches("x")
+    for server in "abc":
+        mesh.fails(server)
+    mesh.leaves("x")
+    mesh.asked["a"].become_idle()  # b and c wait for their next attempts
+    mesh.told.clear()
+    mesh.watches("y")
+    assert mesh.told == {}
+    mesh.fails("a")
+    assert mesh.told == {"y": "failed"}
+
+
 def test_resources_of_the_fallback_server_are_used(mesh: Mesh) -> None:
     mesh.watches("x")
     mesh.fails("a")

@@ -31,6 +31,7 @@ class FallbackMachine(RuleBasedStateMachine):
         self.impatient = impatient
         self.asked: list[AdsStreamState] = []
         self.open: set[AdsStreamState] = set()
+        self.idle: set[AdsStreamState] = set()  # not tried since nothing was wanted
         self.authority = Authority(SERVERS, self, "n", fallback_on_reachability_only=impatient)
         self.watched: set[str] = set()
         self.told: dict[str, ResourceUpdate] = {}
@@ -40,7 +41,7 @@ class FallbackMachine(RuleBasedStateMachine):
 
     def get_or_create_stream(self, server: ServerConfig) -> AdsStreamState:
         assert server is SERVERS[len(self.asked)], "in the order of the list, each once"
-        assert not self.asked or (self.asked[-1].failure and self.needy), "without need"
+        assert not self.asked or (self.hopeless and self.needy), "without need"
         self.asked.append(AdsStreamState(server, Node("n")))
         return self.asked[-1]
 
@@ -48,6 +49,7 @@ class FallbackMachine(RuleBasedStateMachine):
         assert conversation.server is not SERVERS[0], "the first is never given up"
         self.asked.remove(conversation)
         self.open.discard(conversation)
+        self.idle.discard(conversation)
         conversation.close()
 
     # -- what may happen
@@ -96,20 +98,28 @@ class FallbackMachine(RuleBasedStateMachine):
     def end_stream(self, place: int) -> None:
         if place < len(self.asked):
             self.open.discard(self.asked[place])
+            self.idle.discard(self.asked[place])
             self.asked[place].stream_ended("refused", 0.0)
             self.hear(self.authority.review([]))
+
+    @precondition(lambda self: not self.watched)
+    @rule(place=PLACES)
+    def become_idle(self, place: int) -> None:
+        if place < len(self.asked) and self.asked[place] not in self.open:
+            self.idle.add(self.asked[place])
+            self.asked[place].become_idle()
 
     # -- what must be so
 
     @invariant()
     def another_is_asked_if_and_only_if_there_is_need(self) -> None:
-        if self.asked and self.asked[-1].failure and self.needy:
+        if self.hopeless and self.needy:
             assert len(self.asked) == len(SERVERS)
-        assert all(each.failure for each in self.asked[:-1]), "a lower one without a failure above"
+        assert all(each.failure or each in self.idle for each in self.asked[:-1]), "a lower one without a failure above"
 
     @invariant()
     def watchers_know_of_the_outage_and_those_with_a_value_of_its_end(self) -> None:
-        hopeless = bool(self.asked) and self.asked[-1].failure is not None
+        hopeless = self.hopeless
         for resource in self.authority.resources:
             state = self.told.get(resource.name)
             if state is None:
@@ -127,6 +137,11 @@ class FallbackMachine(RuleBasedStateMachine):
             assert resource.server_refcount == len(self.asked)
 
     # -- the machine's own
+
+    @property
+    def hopeless(self) -> bool:
+        """All that are asked have failed."""
+        return bool(self.asked) and all(each.failure for each in self.asked)
 
     @property
     def needy(self) -> bool:

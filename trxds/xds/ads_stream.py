@@ -108,6 +108,7 @@ class AdsStream:
     async def _wait_until_wanted(self) -> None:
         """Wait for a subscription: a type's first request without names would subscribe to all resources."""
         while not self._state.has_subscriptions:
+            self._state.become_idle()
             await self._writer_wakeup.next()
 
     async def _run_stream(self, stream: ClientStream) -> None:

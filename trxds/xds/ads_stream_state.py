@@ -12,7 +12,8 @@ There are three kinds of state, by how long they live:
 
 `AdsStream` drives it: it calls `stream_opened`; then `next_request` until it is None, and `sent` for each request that
 went out; `read` and `received` for each response; `expire_timers` when `next_deadline` has come, and `next_request`
-again after either; `stream_ended`. These return the resources of which something new is known.
+again after either; `stream_ended`. These return the resources of which something new is known. It calls `become_idle`
+when it opens no stream because nothing is wanted.
 """
 
 from __future__ import annotations
@@ -209,12 +210,14 @@ class AdsStreamState:
             set_nack(request, ack.errors)
         return request
 
-    def _forget_unwanted(self, type: ResourceType) -> None:
-        """Forget resources that nobody watches, once the server knows."""
-        subscription, stream = self._subscriptions[type], self._stream
-        for name in tuple(subscription.unwanted):
-            if stream is None or stream.types[type].may_forget(name):
-                self._forget(subscription.resources[name])
+    def _forget_unwanted(self, *types: ResourceType) -> None:
+        """Forget resources of these types that nobody watches, once the server knows."""
+        stream = self._stream
+        for type in types:
+            subscription = self._subscriptions[type]
+            for name in tuple(subscription.unwanted):
+                if stream is None or stream.types[type].may_forget(name):
+                    self._forget(subscription.resources[name])
 
     def _forget(self, resource: Resource) -> None:
         type, subscription = resource.type, self._subscriptions[resource.type]
@@ -353,7 +356,7 @@ class AdsStreamState:
     def stream_ended(self, reason: str, now: float) -> None:
         """Note the end of the stream. It is a failure only if the server never answered on it (A57)."""
         stream, self._stream = self._stream, None
-        self._drop_unsubscribed()
+        self._forget_unwanted(*self._subscriptions)
         # A57: a stream that ends after a response is a reconnect, and watchers get no error.
         if stream is None or not stream.received_response:
             # The time of an outage is that of its first failure.
@@ -361,14 +364,15 @@ class AdsStreamState:
                 self.failing_since = self._time_of_day(now)
             self.failure, self.is_answering = reason, False
 
+    def become_idle(self) -> None:
+        """Forget the failure and what was known: nothing is wanted, so both are out of date when somebody comes."""
+        self.failure = None
+        self._forget_unwanted(*self._subscriptions)
+
     def close(self) -> None:
         """End all subscriptions: this server is no longer used."""
         # Without a stream the server cannot be told, so resources that nobody watches may be forgotten at once.
         self._stream = None
         for subscription in self._subscriptions.values():
             subscription.unwanted.update(subscription.resources)
-        self._drop_unsubscribed()
-
-    def _drop_unsubscribed(self) -> None:
-        for type in self._subscriptions:
-            self._forget_unwanted(type)
+        self._forget_unwanted(*self._subscriptions)

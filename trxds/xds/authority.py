@@ -191,9 +191,14 @@ class Authority:
                     self._drop(each)
                 return
 
+    def _all_failed(self) -> bool:
+        """Return whether all servers in use have failed, so that none may still answer."""
+        # Not the last one alone: one above it forgets its failure when it becomes idle, and is tried again.
+        return bool(self._active) and all(each.failure is not None for each in self._active)
+
     def _should_fall_back(self) -> bool:
-        # A71: as long as the last server in use has not failed, it may still answer, and the next one is not used.
-        if not self._active or self._active[-1].failure is None or len(self._active) == len(self._servers):
+        # A71: as long as a server in use may still answer, the next one is not used.
+        if not self._all_failed() or len(self._active) == len(self._servers):
             return False
         # A71: without a server, cached resources are good enough. A95: endpoints go out of date, so their authority may
         # fall back without this condition.
@@ -225,9 +230,9 @@ class Authority:
         """Return the failure of all servers, or None while one of them may still answer (A71)."""
         if self._closed_since:
             return ResourceFailure("no server", f"the xDS client is closed since {self._closed_since}")
-        if not self._active or self._active[-1].failure is None:
+        if not self._all_failed():
             return None
-        failing = [each for each in self._active if each.failure]
+        failing = self._active
         since = max(each.failing_since for each in failing)  # the last one could still answer until then
         if len(failing) == 1:
             what = "read the resources" if failing[0].server.files else "reach the xDS server"
