@@ -28,6 +28,17 @@ def test_a_json_boolean_is_no_number():
     assert number("true") == (7.0, ["top level: is a boolean; write a number"])
 
 
+def test_half_of_a_surrogate_pair_is_no_text():
+    problems = []
+    assert JsonNode(json.loads(r'"n\ud800"'), problems).text("default") == "default"
+    assert [str(each) for each in problems] == ["top level: has half of a surrogate pair; write whole characters"]
+
+
+def test_a_whole_surrogate_pair_is_a_text():
+    problems = []
+    assert (JsonNode(json.loads(r'"\ud83d\ude00"'), problems).text(), problems) == ("\U0001f600", [])
+
+
 def duration(text):
     """Return the seconds of a duration, and the problems."""
     problems = []

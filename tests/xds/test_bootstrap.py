@@ -162,6 +162,11 @@ def test_a_server_uri_must_have_a_port_that_can_be(uri: str) -> None:
     assert server_problem(server_uri=uri).endswith(f"{uri!r} is no host:port; write for example 10.0.0.5:18000")
 
 
+@pytest.mark.parametrize("uri", ["a\0b:1", "[::1%\0]:1", "unix:/a\0b"], ids=ascii)
+def test_a_server_uri_with_a_nul_character_is_refused(uri: str) -> None:
+    assert server_problem(server_uri=uri).endswith(f".server_uri: {uri!r} has a NUL character; leave it out")
+
+
 def test_a_server_uri_of_an_unknown_scheme_is_refused() -> None:
     assert "scheme 'https' is not supported; write host:port" in server_problem(server_uri="https://plane:1")
 
@@ -196,6 +201,23 @@ def test_a_credentials_type_must_be_a_string() -> None:
 )
 def test_a_malformed_node_is_located(node: Any, expected: str) -> None:
     assert problem({"xds_servers": [SERVER], "node": node}) == f"bootstrap: {expected}"
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["\ud800", 10**400, b"x", object(), {7: "x"}, {"\ud800": 1}],
+    ids=["half a character", "too large", "bytes", "an object", "a number as key", "half a character as key"],
+)
+def test_node_metadata_that_cannot_be_sent_is_refused(value: Any) -> None:
+    text = problem({"xds_servers": [SERVER], "node": {"metadata": {"key": value}}})
+    assert text.startswith("bootstrap: node.metadata: cannot be sent (")
+    assert text.endswith("); write strings, 64-bit numbers, lists and objects with string keys")
+
+
+def test_an_authority_whose_name_has_half_a_character_is_refused() -> None:
+    assert problem({"xds_servers": [SERVER], "authorities": {"\ud800": {}}}) == (
+        r"bootstrap: authorities['\ud800']: the name has half of a surrogate pair; write whole characters"
+    )
 
 
 def test_a_listener_template_must_be_a_string() -> None:

@@ -49,6 +49,11 @@ def test_a_target_must_name_a_service(target: str) -> None:
         parse_target(target, BOOTSTRAP)
 
 
+def test_a_target_with_half_a_character_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"target 'xds:///a\\ud800' has half of a surrogate pair; write whole"):
+        parse_target("xds:///a\ud800", BOOTSTRAP)
+
+
 def test_another_scheme_is_refused() -> None:
     with pytest.raises(ValueError, match="'dns:///shop' does not have the scheme xds"):
         parse_target("dns:///shop", BOOTSTRAP)

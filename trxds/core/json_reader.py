@@ -80,7 +80,12 @@ class JsonNode:
 
     def text(self, default: str = "") -> str:
         """Return the string; `default` if it is absent, or, with a problem, another value."""
-        return self.value if isinstance(self.value, str) else self._type_error(default, "a string")
+        if not isinstance(self.value, str):
+            return self._type_error(default, "a string")
+        if problem := unicode_problem(self.value):
+            self.error(problem)
+            return default
+        return self.value
 
     def boolean(self, default: bool) -> bool:
         """Return the boolean; `default` if it is absent, or, with a problem, another value."""
@@ -137,6 +142,15 @@ class JsonNode:
         if self.value is not None:
             self.error(f"is {kind_of(self.value)}; write {wanted}")
         return default
+
+
+def unicode_problem(text: str) -> str:
+    """Return why a text cannot be sent as UTF-8, or "": JSON's escapes, and Python, may have half of a character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "has half of a surrogate pair; write whole characters"
+    return ""
 
 
 def kind_of(value: Any) -> str:

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 from msgspec import Struct, field
 
 from trxds.core.json_parse import parse_json
-from trxds.core.json_reader import JsonNode, Problem, kind_of
+from trxds.core.json_reader import JsonNode, Problem, kind_of, unicode_problem
 from trxds.core.status import BootstrapError
 from trxds.transport.certificates import CertificateFiles
 from trxds.transport.transport_credentials import INSECURE
@@ -171,7 +171,9 @@ def _json(text: str, source: str) -> Any:
 
 
 def dial_address(uri: str) -> str:
-    """Return the `host:port` or `unix:/path` of a gRPC target; `ValueError` for an unsupported scheme."""
+    """Return the `host:port` or `unix:/path` of a gRPC target; `ValueError` for one that cannot be connected to."""
+    if "\0" in uri:
+        raise ValueError(f"{uri!r} has a NUL character; leave it out")
     scheme, colon, rest = uri.partition(":")
     if scheme == "unix" and colon:
         return "unix:" + (rest[2:] if rest.startswith("//") else rest)
@@ -268,8 +270,22 @@ def _node(node: JsonNode) -> Node:
         id=node.member("id").text(),
         cluster=node.member("cluster").text(),
         locality=Locality(*(locality.member(part).text() for part in ("region", "zone", "sub_zone"))),
-        metadata=node.member("metadata").object(),
+        metadata=_metadata(node.member("metadata")),
     )
+
+
+def _metadata(node: JsonNode) -> Mapping[str, Any]:
+    metadata = node.object()
+    if metadata:
+        from google.protobuf.struct_pb2 import Struct as ProtoStruct  # of no use to a channel without xDS
+
+        # Protobuf has neither all that a mapping of Python may have, nor all numbers and strings of JSON.
+        try:
+            ProtoStruct().update(metadata)
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
+            node.error(f"cannot be sent ({error}); write strings, 64-bit numbers, lists and objects with string keys")
+            return {}
+    return metadata
 
 
 def _providers(node: JsonNode) -> dict[str, CertificateFiles]:
@@ -288,6 +304,8 @@ def _cache(node: JsonNode) -> CacheSettings:
 
 def _authority(name: str, node: JsonNode) -> Authority:
     node.object()
+    if problem := unicode_problem(name):
+        node.error(f"the name {problem}")
     prefix = f"xdstp://{name}/"
     template = node.member("client_listener_resource_name_template")
     text = template.text(f"{prefix}envoy.config.listener.v3.Listener/%s")
