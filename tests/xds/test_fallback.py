@@ -309,6 +309,17 @@ def test_a_resource_forgotten_on_one_server_is_not_kept_for_another(mesh: Mesh) 
     assert mesh.told == {}
 
 
+def test_an_update_that_was_not_reviewed_when_another_server_took_over_reaches_its_watchers(mesh: Mesh) -> None:
+    mesh.watches("x", type=EDS)
+    mesh.fails("a")
+    mesh.opens("b")
+    late = ParsedResponse(EDS, "v9", "n9", (ParsedResource(("x", b"2"), Parsed("x", "2")),))
+    mesh.asked["b"].received(late, 0.0)  # the next message is parsed before the review
+    mesh.opens("a")
+    mesh.answers("a", EDS)
+    assert (mesh.servers, mesh.told) == ("a", {"x": "2"})
+
+
 def test_a_response_that_was_being_parsed_while_another_server_took_over_is_ignored(mesh: Mesh) -> None:
     mesh.watches("x")
     mesh.fails("a")

@@ -146,7 +146,9 @@ class Authority:
     def review(self, touched: Iterable[Resource]) -> Changes:
         """Choose the servers after an event of these resources or of a server, and return what changed for watchers."""
         cache_pending = self.cache_pending
-        self._return_to_higher_priority()
+        if self._return_to_higher_priority():
+            # A server that was dropped may have had updates that are not reviewed yet: it was at the next message.
+            touched = self._resources.values()
         while self._should_fall_back():
             self._fall_back()
         failure = self._current_failure()
@@ -179,8 +181,8 @@ class Authority:
             each.restore(*self._cached[each.key])
         return restored
 
-    def _return_to_higher_priority(self) -> None:
-        """Drop all servers below the first one that answers."""
+    def _return_to_higher_priority(self) -> bool:
+        """Drop all servers below the first one that answers; return whether there were any."""
         for count, stream_state in enumerate(self._active, 1):
             # A71: its first response is enough, although resources in use may still be from a server below.
             if stream_state.is_answering:
@@ -189,7 +191,8 @@ class Authority:
                 for each in below:
                     log.info("xDS server %s answers; %s is no longer used", stream_state.server.uri, each.server.uri)
                     self._drop(each)
-                return
+                return bool(below)
+        return False
 
     def _all_failed(self) -> bool:
         """Return whether all servers in use have failed, so that none may still answer."""
