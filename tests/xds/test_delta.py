@@ -121,6 +121,43 @@ def test_a_resource_that_another_server_may_have_replaced_has_no_version(talk: D
     assert talk.opened() == ["ASK +a +b a= b="]
 
 
+def told_versions_to_a_second_stream(talk: DeltaTalk) -> None:
+    talk.wants("CDS", "a", "b")
+    talk.opened()
+    talk.hears("CDS", "1", a="x", b="y")
+    talk.breaks()
+    assert talk.opened() == ["ASK +a +b a= b=1"]
+
+
+def test_resources_that_another_server_may_replace_are_subscribed_again_on_a_delta_stream_that_told_their_versions(
+    talk: DeltaTalk,
+) -> None:
+    told_versions_to_a_second_stream(talk)
+    talk.conversation.forget_versions()
+    assert talk.said() == ["ASK +a +b"]
+
+
+def test_a_delta_request_that_subscribes_all_again_unsubscribes_what_is_wanted_no_longer(talk: DeltaTalk) -> None:
+    told_versions_to_a_second_stream(talk)
+    talk.drops("CDS", "b")
+    talk.conversation.forget_versions()
+    assert talk.said() == ["ASK +a -b"]
+
+
+def test_resources_that_another_server_may_replace_are_subscribed_again_after_a_request_with_versions_in_flight(
+    talk: DeltaTalk,
+) -> None:
+    talk.wants("CDS", "a")
+    talk.opened()
+    talk.hears("CDS", "1", a="x")
+    talk.breaks()
+    talk.conversation.stream_opened()
+    request = talk.conversation.next_request(0.0)
+    talk.conversation.forget_versions()
+    talk.conversation.sent(request, 0.0)
+    assert talk.said() == ["ASK +a"]
+
+
 def read(**fields: object) -> object:
     response = protos.DeltaDiscoveryResponse(type_url=CDS.type_url, nonce="n", system_version_info="7", **fields)
     return run_at_once(DeltaProtocol.read(response, CDS, {}, ParseContext()))

@@ -20,6 +20,18 @@ def test_a_new_stream_has_the_old_version_and_no_nonce(talk: Talk) -> None:
     assert talk.opens() == ["SUBSCRIBE LDS v=7 shop", "SUBSCRIBE CDS a"]
 
 
+def test_a_stream_that_told_its_versions_asks_again_without_when_another_server_may_replace_resources(
+    talk: Talk,
+) -> None:
+    talk.wants("CDS", "a")
+    talk.opens()
+    talk.hears("CDS", "7", a="x")
+    talk.breaks()
+    assert talk.opens() == ["SUBSCRIBE CDS v=7 a"]
+    talk.conversation.forget_versions()
+    assert talk.says() == ["SUBSCRIBE CDS a"]
+
+
 def test_the_version_outlives_the_last_subscription(talk: Talk) -> None:
     talk.wants("CDS", "a")
     talk.opens()

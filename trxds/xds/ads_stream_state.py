@@ -136,10 +136,15 @@ class AdsStreamState:
 
     def forget_versions(self) -> None:
         """Forget all versions: another server may replace what this one sent, so it has to send everything again."""
-        for subscription in self._subscriptions.values():
+        for type, subscription in self._subscriptions.items():
             subscription.version = ""
             subscription.last_sent.clear()
             subscription.parsed.clear()
+            # The first requests of a stream that has not answered yet told the versions. A delta server has to send
+            # whatever is subscribed again without one (DeltaDiscoveryRequest.resource_names_subscribe).
+            if self._stream is not None:
+                self._stream.types[type].request_again(subscription.wanted)
+                self._mark_dirty(type)
 
     # -- requests
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Set
 from math import inf
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from .discovery_response import ParsedResponse
 from .nack_pacing import AT_ONCE, NackPacing
@@ -95,6 +95,12 @@ class ResourceTypeState:
         response = inf if not self._cumulative else ack.response if ack else self._responses
         self._in_flight = _InFlight(names, wanted, response, answers=ack is not None)
         return NextRequest(wanted_in_order, ack)
+
+    def request_again(self, wanted: Collection[str]) -> None:
+        """Have the next request ask for the wanted names as for new ones; the stream must have no response yet."""
+        self._in_flight = structs.replace(self._in_flight, names=self._in_flight.names.difference(wanted))
+        if self.requested is not None:
+            self.requested = self.requested.difference(wanted)
 
     @property
     def has_more(self) -> bool:
