@@ -320,6 +320,23 @@ def test_an_update_that_was_not_reviewed_when_another_server_took_over_reaches_i
     assert (mesh.servers, mesh.told) == ("a", {"x": "2"})
 
 
+def test_a_response_that_a_shared_server_made_before_the_fallback_deletes_nothing(mesh: Mesh) -> None:
+    Authority([SERVERS[1]], mesh, "n").watch(CDS, "z", 0.0)
+    mesh.opens("b")
+    mesh.answers("b", z="2")
+    mesh.watches("x")
+    mesh.opens("a")
+    mesh.answers("a", x="1")
+    mesh.asked["a"].stream_ended("over", 0.0)
+    mesh.fails("a")
+    mesh.watches("y")
+    assert mesh.says("b") == {"x", "y", "z"}
+    mesh.answers("b", z="3")
+    assert mesh.told == {"x": "1"}
+    mesh.answers("b", z="3")
+    assert mesh.told == {"x": "absent"}
+
+
 def test_a_response_that_was_being_parsed_while_another_server_took_over_is_ignored(mesh: Mesh) -> None:
     mesh.watches("x")
     mesh.fails("a")

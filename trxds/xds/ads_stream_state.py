@@ -51,6 +51,8 @@ class _Stream(Struct, eq=False):
     node_sent: bool = False  # only the first request of a stream has the node
     received_response: bool = False  # after a response, the stream's end is no failure (A57)
     timers: ResourceTimers = field(default_factory=ResourceTimers)
+    # Resources of another server that were requested after a response: the next one may have been made before that.
+    just_requested: set[Resource] = field(default_factory=set)
 
     def expire_timers(self, now: float) -> list[Resource]:
         """Return the resources that timed out, and mark the types whose delayed NACK may go now."""
@@ -185,6 +187,8 @@ class AdsStreamState:
             # A57: the timer runs from the request and not from the watch; a resource from another server needs none.
             if resource is not None and resource.awaited:
                 stream.timers.start(resource, now + self._updater.rules.wait)
+            elif resource is not None and state.nonce and name not in subscription.last_sent:
+                stream.just_requested.add(resource)
 
     def _mark_dirty(self, type: ResourceType) -> None:
         if self._stream is not None:
@@ -271,7 +275,8 @@ class AdsStreamState:
         # good resources of a rejected response are used all the same (A46).
         if not response.errors:
             subscription.version = response.version
-        deleted = self._find_deleted(response, stream.types[response.type])
+        deleted = self._find_deleted(response, stream)
+        stream.just_requested = {each for each in stream.just_requested if each.type is not response.type}
         stream.types[response.type].received(response, subscription.version, subscription.resources, now)
         self._mark_dirty(response.type)
         # A rejected response counts too: the server can be reached, so there is no reason to fall back (A71).
@@ -304,12 +309,13 @@ class AdsStreamState:
             self._stream.timers.stop(resource)
         return resource
 
-    def _find_deleted(self, response: ParsedResponse, state: ResourceTypeState) -> list[Resource]:
+    def _find_deleted(self, response: ParsedResponse, stream: _Stream) -> list[Resource]:
         """Return the resources that the response deletes, by name or by leaving them out of a complete response.
 
-        A resource that never came may be left out: the response may answer an earlier request.
+        A resource that never came may be left out: the response may answer an earlier request. So may one of another
+        server, on a stream that authorities share.
         """
-        resources = self._subscriptions[response.type].resources
+        resources, state = self._subscriptions[response.type].resources, stream.types[response.type]
         deleted = [resources[name] for name in response.removed if name in resources]
         if response.is_complete:
             names = response.names
@@ -319,7 +325,7 @@ class AdsStreamState:
                 if not state.has_requested(name):
                     if was_held:  # it may be left out because the last request did not name it
                         resources[name].request_again()
-                elif resources[name].has_arrived:
+                elif resources[name].has_arrived and resources[name] not in stream.just_requested:
                     deleted.append(resources[name])
         # A repeated deletion is no news; watchers have had the first.
         return [resource for resource in deleted if resource.state is not CacheState.DOES_NOT_EXIST]
