@@ -39,6 +39,11 @@ def test_a_resource_may_come_in_a_wrapper() -> None:
     assert unwrap(inside).name == "a" and unwrap(protos.pack(CLUSTER)).name is None
 
 
+def test_the_name_of_a_wrapper_goes_before_the_resources_own() -> None:
+    parsed = CDS.read(wrapped(name="b", resource=protos.pack(CLUSTER)), ParseContext())
+    assert (parsed.name, getattr(parsed.value, "name", None)) == ("b", "a")
+
+
 def test_a_wrapper_that_is_empty_or_broken_is_an_error() -> None:
     assert CDS.read(wrapped(name="a"), ParseContext()) == Parsed(
         "a", None, ("No resource present in Resource proto wrapper",)

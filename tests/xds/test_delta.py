@@ -8,7 +8,7 @@ from support.talk import TYPES, Bad, Talk
 from trxds.resources import protos
 from trxds.resources.context import ParseContext
 from trxds.resources.cooperative_parse import run_at_once
-from trxds.resources.types import CDS, RDS
+from trxds.resources.types import CDS, RDS, Parsed
 from trxds.testing import resources
 from trxds.xds.delta import DeltaProtocol
 
@@ -172,6 +172,30 @@ def test_each_delta_resource_has_its_own_version() -> None:
     reading = read(resources=wrapped, removed_resources=["c"])
     assert [(item.parsed.name, item.version) for item in reading.items] == [("a", "a7"), ("b", "b7")]
     assert (reading.removed, reading.partial, reading.nonce) == (("c",), True, "n")
+
+
+def test_a_delta_resource_has_the_name_that_it_was_sent_with() -> None:
+    wrapped = [protos.Resource(name=name, version="1", resource=packed("a")) for name in ("x", "y?b=2&a=1")]
+    wrapped.append(protos.Resource(name="xdstp://z/envoy.config.cluster.v3.Cluster/y?b=2&a=1", resource=packed("a")))
+    assert [item.parsed.name for item in read(resources=wrapped).items] == [
+        "x",
+        "y?b=2&a=1",
+        "xdstp://z/envoy.config.cluster.v3.Cluster/y?a=1&b=2",
+    ]
+
+
+def test_the_second_of_two_delta_resources_of_one_name_touches_nothing() -> None:
+    wrapped = [protos.Resource(name="x", version=version, resource=packed("a")) for version in "12"]
+    reading = read(resources=wrapped)
+    assert [item.parsed.name for item in reading.items] == ["x", None]
+    assert reading.errors == ("resource index 1: x: duplicate resource name",)
+
+
+def test_known_bytes_of_a_delta_resource_under_another_name_are_another_resource() -> None:
+    response = protos.DeltaDiscoveryResponse(resources=[protos.Resource(name="x", resource=packed("a"))])
+    known = {(CDS.type_url, packed("a").value): Parsed("a", None)}
+    [item] = run_at_once(DeltaProtocol.read(response, CDS, known, ParseContext())).items
+    assert item.parsed.name == "x"
 
 
 def test_a_delta_resource_without_a_body_is_only_a_heartbeat() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from . import protos
 from .cluster import parse_cluster
@@ -103,17 +103,18 @@ class ResourceType:
         """Parse a resource of a response, a google.protobuf.Any."""
         return run_at_once(self.read_in_slices(resource, context))
 
-    def read_in_slices(self, resource: Any, context: ParseContext) -> Slices[Parsed]:
+    def read_in_slices(self, resource: Any, context: ParseContext, name: str | None = None) -> Slices[Parsed]:
+        """Read a resource that came under this `name`, if any, or under that of its wrapper."""
         inner = unwrap(resource)
+        name = name or inner.name
         if inner.error is not None:
-            return Parsed(inner.name, None, (inner.error,))
+            return Parsed(name, None, (inner.error,))
         if inner.type_url != self.type_url:
-            return Parsed(
-                inner.name, None, (f"incorrect resource type {inner.type_url!r} (should be {self.type_url!r})",)
-            )
+            return Parsed(name, None, (f"incorrect resource type {inner.type_url!r} (should be {self.type_url!r})",))
         parsed = yield from self.parse_in_slices(inner.value, context)
-        # A resource that cannot be decoded has no name of its own; the wrapper's name tells which one is rejected.
-        return Parsed(inner.name, None, parsed.errors) if parsed.name is None else parsed
+        # As in the C++ client the wrapper's name goes first: a name of the new style need not be in the resource (A47),
+        # and one that cannot be decoded has none.
+        return structs.replace(parsed, name=name) if name else parsed
 
     def validation_message(self, errors: tuple[str, ...]) -> str:
         """Return all errors of one resource, as a NACK and the RPCs that fail because of it show them."""

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import structs
-
 from trxds.resources.cooperative_parse import Slices
 from trxds.resources.protos import DeltaDiscoveryRequest, DeltaDiscoveryResponse
 from trxds.resources.types import ParseContext, Parsed, ResourceType
@@ -59,8 +57,8 @@ class DeltaProtocol:
         names: set[str] = set()
         for resource in response.resources:
             if resource.HasField("resource"):  # without the field it is a heartbeat of a resource with a TTL
-                item = yield from read_resource(resource.resource, type, known, context, names)
-                items.append(_with_version(item, resource))
+                item = yield from read_resource(resource.resource, type, known, context, names, resource.name)
+                items.append(ParsedResource(item.raw, item.parsed, resource.version))
                 yield
         return ParsedResponse(
             type,
@@ -81,11 +79,3 @@ def _initial_versions(versions: Mapping[str, str]) -> dict[str, str]:
     """
     claimed = dict(sorted(versions.items()))
     return claimed | dict.fromkeys(list(claimed)[:1], "")
-
-
-def _with_version(item: ParsedResource, resource: Any) -> ParsedResource:
-    """Return the resource with its version. One that cannot be parsed still has the name that it was sent with."""
-    parsed = item.parsed
-    if parsed.name is None and resource.name:
-        parsed = structs.replace(parsed, name=canonical(resource.name))
-    return ParsedResource(item.raw, parsed, resource.version)

@@ -119,12 +119,22 @@ def read(
 
 
 def read_resource(
-    resource: AnyProto, type: ResourceType, known: Mapping[Raw, Parsed], context: ParseContext, names: set[str]
+    resource: AnyProto,
+    type: ResourceType,
+    known: Mapping[Raw, Parsed],
+    context: ParseContext,
+    names: set[str],
+    name: str = "",
 ) -> Slices[ParsedResource]:
-    """Parse one resource of a response. `names` are those read before it in this response; its own name is added."""
+    """Parse one resource of a response, which came under this `name` if its bytes need not have it.
+
+    `names` are those read before it in this response; its own name is added.
+    """
     raw = resource.type_url, resource.value
     # A resent resource with the same bytes is the same object, which is compared at once everywhere.
-    parsed = known.get(raw) or _with_canonical_name((yield from type.read_in_slices(resource, context)), type)
+    parsed = known.get(raw)
+    if parsed is None or (name and parsed.name != canonical(name)):
+        parsed = _with_canonical_name((yield from type.read_in_slices(resource, context, name)), type)
     if parsed.name in names:
         # The first one is used. The second gets no name, so it changes no resource, but the response is rejected.
         parsed = Parsed(None, None, (f"{parsed.name}: duplicate resource name",))
