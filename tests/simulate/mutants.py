@@ -221,8 +221,8 @@ MUTANTS = (
     Mutant(
         "a load report in which a failed call goes on for ever",
         "lb/load_report/load_store.py",
-        "        self.rpcs.in_progress -= 1",
-        "        self.rpcs.in_progress -= status.ok",
+        "        rpcs.in_progress -= 1",
+        "        rpcs.in_progress -= status.ok",
     ),
     Mutant(
         "a load report that counts calls again in the next one",
