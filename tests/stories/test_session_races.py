@@ -7,10 +7,10 @@ import pytest
 import trio
 from support.mesh import Mesh, ask, bidi, method, spread
 from support.outliers import EJECTION, broken
-from support.sessions import b64, in_cookie, in_header, listen, session_filter
+from support.sessions import b64, in_cookie, in_header, listen, session_filter, two_cookies
 from trio.testing import wait_all_tasks_blocked
 
-from trxds import Observer, RepinReason, RpcError, SessionDraining, StatusCode
+from trxds import CookieKey, Observer, RepinReason, RpcError, SessionDraining, SessionHost, StatusCode
 from trxds.testing import resources as xds
 
 ALL_STATUSES = ["UNKNOWN", "HEALTHY", "DRAINING"]
@@ -145,6 +145,28 @@ class TestChangedCookies:
                 await wait_all_tasks_blocked()
                 assert len(await spread(session, 6)) == 1
                 assert (session._session.cookies.moves, len(session.hosts)) == (1, 1)
+
+    async def test_a_cookie_of_a_longer_path_takes_no_host_away_from_the_other_routes(self, autojump_clock):
+        async with Mesh.run(6) as mesh:
+            two_cookies(mesh, in_cookie(path="/shop.Cart"), in_cookie(path="/"))
+            async with mesh.channel() as channel, channel.session() as session:
+                orders = method(session, "/shop.Orders/Get")
+                host = await orders(b"")
+                for _ in range(4):
+                    await ask(session)
+                    assert await orders(b"") == host
+
+    async def test_a_session_has_a_host_for_each_of_two_nested_paths(self, autojump_clock):
+        async with Mesh.run(6) as mesh:
+            two_cookies(mesh, in_cookie(path="/shop.Cart"), in_cookie(path="/"))
+            async with mesh.channel() as channel, channel.session() as session:
+                orders = (await method(session, "/shop.Orders/Get")(b"")).decode()
+                cart = await ask(session)
+                assert session.hosts == {
+                    CookieKey("session", "/"): SessionHost(orders, "orders"),
+                    CookieKey("session", "/shop.Cart"): SessionHost(cart, "cart"),
+                }
+                assert session._session.cookies.moves == 0
 
     async def test_bound_calls_stay_on_their_hosts_when_the_cookies_time_is_over(self, autojump_clock):
         async with Mesh.run(4) as mesh:

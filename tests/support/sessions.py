@@ -78,3 +78,14 @@ def in_header(name):
 
 def listen(mesh, *filters):
     mesh.plane.put(xds.listener("shop", routes="routes", filters=filters))
+
+
+def two_cookies(mesh, cart, orders):
+    """Give the route of /shop.Cart/ the cookie `cart` and half of the hosts, and all others `orders` and the rest."""
+    half = len(mesh.hosts) // 2
+    mesh.cluster("orders")
+    mesh.endpoints("cart", mesh.hosts[:half])
+    mesh.endpoints("orders", mesh.hosts[half:])
+    listen(mesh, session_filter(state=orders))
+    cart_route = {**xds.route("cart", prefix="/shop.Cart/"), "typed_per_filter_config": override(cart)}
+    mesh.route(cart_route, xds.route("orders"))

@@ -120,9 +120,10 @@ class SessionCookies:
         same_cluster = self.cluster in ("", call.cluster)  # a token of a session header has no cluster
         for key in written_hosts(stored, host):
             pin = Pin(SessionHost(host, call.cluster), call.path, call.metadata, override.strict)
-            # The filter's cookie has another path than before: with both, requests would name the old host first.
-            others = [each for each in self.pins if each.name == key.name and each != key and each.matches(call.path)]
-            for other in others:
+            # The cookie of a longer path would stand first in requests (RFC 6265 §5.4) and name the old host. One of a
+            # shorter path may still be that of another route.
+            longer = [each for each in self.pins if each.name == key.name and len(each.path) > len(key.path)]
+            for other in [each for each in longer if each.matches(call.path)]:
                 before = self._drop(other)
                 if key not in self.pins:
                     self._left[key] = _LeftHost(before.host, reason_of(override, same_cluster))
