@@ -140,6 +140,24 @@ REFUSED = {
         lds(session(name="x", typed_config={"@type": T + HEADER, "name": "x-Session-Bin"})),
         f"{STATE}.typed_config.value[{HEADER}].name error:not a name of ASCII metadata",
     ),
+    **{
+        f"session header {name}": (
+            lds(session(name="x", typed_config={"@type": T + HEADER, "name": name})),
+            f"{STATE}.typed_config.value[{HEADER}].name error:header {name.lower()!r} has another use; "
+            "choose another name, such as x-session",
+        )
+        for name in [
+            "TE",
+            "Connection",
+            "Content-Type",
+            "Content-Length",
+            "Host",
+            "User-Agent",
+            "grpc-timeout",
+            "Cookie",
+            "Set-Cookie",
+        ]
+    },
     "no cookie": (
         lds(session(name="x", typed_config={"@type": T + COOKIE})),
         f"{COOKIE_FIELD} error:field not present",

@@ -126,6 +126,7 @@ class TestRefused:
             (token_of(cookies=[[f"{n}", *COOKIE[1:]] for n in range(51)]), "more than 50 cookies or headers"),
             (token_of(headers=[["authorization", "Bearer x"]]), "header 1 names no host"),
             (token_of(headers=[["cookie", COOKIE[2]]]), "header 1 has a name that no session header has"),
+            (token_of(headers=[["set-cookie", COOKIE[2]]]), "header 1 has a name that no session header has"),
             (token_of(headers=[["te", COOKIE[2]]]), "header 1 has a name that no session header has"),
             (token_of(headers=[["X-S", COOKIE[2]]]), "header 1 has a name that no session header has"),
             (token_of(headers=[[":path", COOKIE[2]]]), "header 1 has a name that no session header has"),

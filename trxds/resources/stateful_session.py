@@ -5,10 +5,11 @@ gRPC supports cookies only. The session header and `strict` are Envoy's, and trx
 
 from __future__ import annotations
 
-import re
 from typing import Any, ClassVar, TypeAlias
 
 from msgspec import Struct
+
+from trxds.core.metadata import check, is_key
 
 from . import protos
 from .extension import Extension, extension
@@ -18,7 +19,7 @@ from .validation_errors import ValidationErrors
 
 _COOKIE = "envoy.extensions.http.stateful_session.cookie.v3.CookieBasedSessionState"
 _HEADER = "envoy.extensions.http.stateful_session.header.v3.HeaderBasedSessionState"
-_HEADER_NAME = re.compile(r"[0-9A-Za-z_.\-]+")
+_TAKEN_HEADERS = frozenset({"content-length", "cookie", "set-cookie"})  # callers may send them, for what they are
 _BAD_CONFIG = "could not parse stateful session filter config"
 
 
@@ -122,12 +123,27 @@ def _header_state(packed: Extension) -> HeaderConfig | None:
         packed.problems.add("could not parse HeaderBasedSessionState")
         return None
     name, at = message.name.lower(), packed.problems.at("name")
-    if not name:
-        at.add("field not present")
-    # The value is base64 text already; under a name in -bin gRPC would code it again.
-    elif not _HEADER_NAME.fullmatch(name) or name.endswith("-bin"):
-        at.add("not a name of ASCII metadata")
+    if problem := find_header_problem(name):
+        at.add(problem)
     return HeaderConfig(name)
+
+
+def find_header_problem(name: str) -> str:
+    """Return why no session can be in a header of that lower-case name; empty if one can."""
+    if not name:
+        return "field not present"
+    # The value is base64 text already; under a name in -bin gRPC would code it again.
+    if not is_key(name) or name.endswith("-bin"):
+        return "not a name of ASCII metadata"
+    return f"header {name!r} has another use; choose another name, such as x-session" if _is_taken(name) else ""
+
+
+def _is_taken(name: str) -> bool:
+    try:
+        check([(name, "")])  # the protocol's own names: a session's next request could not be sent
+    except ValueError:
+        return True
+    return name in _TAKEN_HEADERS
 
 
 def _cookie(state: Any, problems: ValidationErrors) -> CookieConfig | None:

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, TypeAlias
 from trxds.core import metadata as md
 from trxds.core.json_parse import parse_json
 from trxds.core.redacted_struct import RedactedStruct
+from trxds.resources.stateful_session import find_header_problem
 
 from . import cookie
 from .cookie_jar import MAX_ATTRIBUTE_SIZE, MAX_COOKIES
@@ -213,7 +214,7 @@ def _cookie_flaw(each: TokenCookie) -> str:
 
 def _header_flaw(name: str, value: str) -> str:
     # A token must not be a way to send any header that its bearer likes.
-    if name == "cookie" or not _is_header_name(name):
+    if name != name.lower() or find_header_problem(name):
         return "has a name that no session header has"
     if len(value) > cookie.MAX_SIZE or not md.is_value(value):
         return "has a value that no header has"
@@ -231,16 +232,6 @@ def _count_flaws(cookies: Sequence[TokenCookie], headers: Sequence[tuple[str, st
 def _is_stored_text(text: str) -> bool:
     """Return whether the text can be a part of a cookie in a jar, which strips it, and which a request can carry."""
     return text == text.strip() and ";" not in text and md.is_value(text)
-
-
-def _is_header_name(name: str) -> bool:
-    if name != name.lower() or name.endswith("-bin"):
-        return False
-    try:
-        md.check([(name, "")])
-    except ValueError:
-        return False
-    return True
 
 
 def _names_hosts(value: str) -> bool:
