@@ -7,10 +7,11 @@ import pytest
 import trio
 from support.mesh import METHOD, Mesh, ask, bidi, method
 from support.method_config import configured, for_all
+from support.sessions import in_cookie, two_cookies
 from support.watching import Watcher
 from trio.testing import wait_all_tasks_blocked
 
-from trxds import Observer, RpcError, StatusCode
+from trxds import CookieKey, Observer, RpcError, StatusCode
 from trxds.client.call_telemetry import CallTelemetry
 from trxds.client.rpc import Rpc
 from trxds.core.observe import CallStarted
@@ -322,6 +323,36 @@ async def test_calls_of_a_session_that_move_together_are_one_observed_move(autoj
                 for _ in range(3):
                     calls.start_soon(ask, session)
         assert len(watcher.of("session-pick")) == 3 and len(watcher.of("settled")) == 1
+
+
+async def test_an_observer_gets_each_host_of_a_session_with_two_cookies_once(autojump_clock):
+    async with watched(4, sessions=True) as (mesh, channel, watcher):
+        two_cookies(mesh, in_cookie("one", path="/"), in_cookie("two", path="/"))
+        await trio.sleep(1)
+        async with channel.session() as session:
+            for _ in range(3):
+                await ask(session)
+                await method(session, "/shop.Orders/Get")(b"")
+            (cart, orders) = (session.hosts[CookieKey(name, "/")].host for name in ("one", "two"))
+        assert watcher.of("settled") == [f"settled on {cart} of cart", f"settled on {orders} of orders"]
+
+
+async def test_an_observer_gets_the_reason_of_the_cookie_that_moves(autojump_clock):
+    async with watched(4, sessions=True) as (mesh, channel, watcher):
+        two_cookies(mesh, in_cookie("one", path="/"), in_cookie("two", path="/"))
+        await trio.sleep(1)
+        async with channel.session() as session:
+            first = await ask(session)
+            await method(session, "/shop.Orders/Get")(b"")
+            (other,) = set(mesh.hosts[:2]) - {first}
+            mesh.endpoints("cart", [other])
+            await trio.sleep(1)
+            watcher.notes.clear()
+            await ask(session)
+        assert watcher.of("session-pick", "settled") == [
+            "session-pick fallback unknown_host",
+            f"settled on {other} of cart from {first}: unknown_host",
+        ]
 
 
 async def test_an_observer_gets_the_wait_of_a_session_for_its_host(monkeypatch, autojump_clock):

@@ -5,7 +5,7 @@ import logging
 import pytest
 import trio
 from support.mesh import Mesh, ask, method, spread
-from support.sessions import in_cookie, listen, session_filter
+from support.sessions import in_cookie, listen, session_filter, two_cookies
 from trio.testing import wait_all_tasks_blocked
 
 import trxds
@@ -186,6 +186,20 @@ class TestEvents:
                 await ask(session)
                 await method(session, "/shop.Orders/Get")(b"")
                 assert [event.cookie.name for event in await news(events)] == ["a", "b"]
+
+    async def test_a_move_has_the_reason_of_its_own_cookie(self, autojump_clock):
+        async with Mesh.run(4) as mesh:
+            two_cookies(mesh, in_cookie("a", path="/"), in_cookie("b", path="/"))
+            async with mesh.channel() as channel, channel.session() as session:
+                old = await ask(session)
+                await method(session, "/shop.Orders/Get")(b"")  # the last host of the session is of another cluster
+                mesh.endpoints("cart", [host for host in mesh.hosts[:2] if host != old])
+                await wait_all_tasks_blocked()
+                events = session.events()
+                await ask(session)
+                (moved,) = await news(events)
+                assert (moved.cookie.name, moved.old, moved.reason) == ("a", cart(old), RepinReason.UNKNOWN_HOST)
+                assert moved.change.startswith('EDS resource "cart" version ')
 
     async def test_nothing_is_kept_of_an_ended_session(self, autojump_clock):
         async with Mesh.run(2) as mesh, mesh.channel() as channel:

@@ -236,7 +236,7 @@ class TestSeams:
                 host = await ask(session)
                 token = session.export()
             async with channel.session(token) as session:
-                with pytest.raises(ValueError, match="no call since it was imported"):
+                with pytest.raises(ValueError, match="not used the cookie since it was imported"):
                     async with session.moving():
                         pass
                 assert await ask(session) == host

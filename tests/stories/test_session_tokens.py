@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 from support.mesh import METHOD, Mesh, ask, method, spread
-from support.sessions import b64, in_header, listen, session_filter
+from support.sessions import b64, in_cookie, in_header, listen, session_filter, two_cookies
 from support.tokens import KEY, NOON, contents, exported, on_wall_clock, token_of
 from support.watching import Watcher
 from trio.testing import wait_all_tasks_blocked
@@ -58,6 +58,34 @@ class TestContinue:
                     assert session.export() == token
             async with mesh.channel() as channel, channel.session(token) as session:
                 assert await ask(session) == host
+
+    async def test_a_call_tells_nothing_of_a_cookie_that_it_has_not_sent(self, autojump_clock):
+        async with Mesh.run(2) as mesh:
+            two_cookies(mesh, in_cookie(path="/shop.Cart"), in_cookie(path="/shop.Orders"))
+            mesh.endpoints("orders", mesh.hosts[:1])  # one host, which both clusters have
+            async with mesh.channel() as channel:
+                async with channel.session() as session:
+                    await ask(session)
+                    await method(session, "/shop.Orders/Get")(b"")
+                    token, hosts = session.export(), session.hosts
+                async with channel.session(token) as session:
+                    await ask(session)
+                    assert session.hosts == hosts
+
+    async def test_a_cookie_that_was_not_used_since_the_import_cannot_be_moved(self, autojump_clock):
+        async with Mesh.run(2) as mesh:
+            two_cookies(mesh, in_cookie(path="/shop.Cart"), in_cookie(path="/shop.Orders"))
+            mesh.endpoints("orders", mesh.hosts[:1])
+            async with mesh.channel() as channel:
+                async with channel.session() as session:
+                    await ask(session)
+                    await method(session, "/shop.Orders/Get")(b"")
+                    token = session.export()
+                async with channel.session(token) as session:
+                    await ask(session)
+                    with pytest.raises(ValueError, match="has not used the cookie since it was imported"):
+                        async with session.moving(trxds.CookieKey("session", "/shop.Orders")):
+                            pass
 
     async def test_several_cookies_travel(self, autojump_clock):
         async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:

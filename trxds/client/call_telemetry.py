@@ -17,8 +17,9 @@ from trxds.core.status import CANCELLED, Status, StatusCode
 from trxds.lb.circuit_breakers import CallCounter
 from trxds.lb.first_pass import FirstPass
 from trxds.lb.override_host.repin_reason import reason_of
-from trxds.lb.pick import Complete, Fail, Override, PickArgs, Queue
+from trxds.lb.pick import Complete, Fail, PickArgs, Queue
 from trxds.session_affinity.session import SessionCookies
+from trxds.session_affinity.session_events import SessionMoved, SessionPinned
 from trxds.transport.client_stream import ClientStream
 
 _NO_SESSION_PICK = SessionPick("")
@@ -57,32 +58,30 @@ class CallTelemetry:
         self._observers.backing_off(delay)
 
     def record_response(self, call: PickArgs) -> None:
-        """Report the session's host as the response begins, unless the cookie or the session named it before."""
+        """Report the host of a call without a session as the response begins, unless the caller's cookie named it."""
         override = call.override
         if override is None or not override.actual_address_list:
             return
-        host, before = override.actual_address_list.partition(",")[0], self._host_before(override)
-        if self.changes_cluster(call) or host not in (before, *override.addresses):
+        host, before = override.actual_address_list.partition(",")[0], "".join(override.addresses[:1])
+        if host not in override.addresses:
             self._observers.settled(SessionHostChanged(call.cluster, host, before, self.reason(call) if before else ""))
 
-    def _host_before(self, override: Override) -> str:
-        """Return the session's last host. Calls that move at the same time are one move: that of the first response."""
-        if self._session is not None:
-            return self._session.host
-        return override.addresses[0] if override.addresses else ""
-
-    def changes_cluster(self, call: PickArgs) -> bool:
-        """Return whether the session was known to be in another cluster."""
-        session = self._session
-        return session is not None and session.cluster not in ("", call.cluster)
+    def record_session(self, event: SessionPinned | SessionMoved) -> None:
+        """Report the host that a response has brought to its session."""
+        match event:
+            case SessionPinned(host=host):
+                self._observers.settled(SessionHostChanged(host.cluster, host.host))
+            case SessionMoved(old=old, new=new, reason=reason):
+                self._observers.settled(SessionHostChanged(new.cluster, new.host, old.host, reason))
 
     def reason(self, call: PickArgs) -> str:
         """Return the reason why the session's host is not used."""
         assert call.override is not None
+        session = self._session
         # A session that was released left its host on purpose: the host may be fine, so no rule names the reason.
-        if self._session is not None and self._session.release_reason is not None:
-            return self._session.release_reason
-        return reason_of(call.override, not self.changes_cluster(call))
+        if session is not None and session.release_reason is not None:
+            return session.release_reason
+        return reason_of(call.override, session is None or not session.leaves_cluster(call))
 
     def end(self, stream: ClientStream | None) -> None:
         """Report the end of the call, after all its resources were released."""

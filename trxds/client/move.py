@@ -92,7 +92,7 @@ class Move:
             raise session.not_open_error()
         pin = cookies.pins.get(self._key)
         if pin is None or not pin.path:
-            raise ValueError("the session has made no call since it was imported; make a call first, then move it")
+            raise ValueError("the session has not used the cookie since it was imported; make a call with it first")
         with cookies.only_move():
             while True:
                 keys = cookies.keys_like(self._key)

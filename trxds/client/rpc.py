@@ -314,11 +314,12 @@ class Rpc:
 
     def _respond(self, metadata: Metadata) -> Metadata:
         metadata = self._route.respond(metadata)
-        if self._telemetry is not None:
-            # Before the session takes the cookie, because this compares with the host that the session has had so far.
-            self._telemetry.record_response(self._route.args)
         if self._session is not None and self._seen is not None:
-            self._session.cookies.record_response(metadata, self._route.args, self._seen)
+            event = self._session.cookies.record_response(metadata, self._route.args, self._seen)
+            if event is not None and self._telemetry is not None:
+                self._telemetry.record_session(event)
+        elif self._telemetry is not None:
+            self._telemetry.record_response(self._route.args)
         return metadata
 
     def final_status(self) -> Status:

@@ -157,9 +157,9 @@ class Session(CallerMethodFactory):
         the calls that are bound to it.
 
         `cookie` says which host is to be left, if the session has several. Raises `ValueError` if there is no such
-        host, before the first response, and in an imported session that has made no call yet; `RpcError` if there is no
-        other host; `RuntimeError` if the session is moving already; and `trio.ClosedResourceError` after the session's
-        end. Entering is always a checkpoint, and leaving is none.
+        host, before the first response, and in an imported session that has not used the cookie yet; `RpcError` if
+        there is no other host; `RuntimeError` if the session is moving already; and `trio.ClosedResourceError` after
+        the session's end. Entering is always a checkpoint, and leaving is none.
         """
         move = Move(self._state, self._open_session, self._open_session.check_cookie(cookie))
         async with move.run() as (old, new):

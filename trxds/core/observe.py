@@ -75,9 +75,9 @@ class SessionPick(Struct, frozen=True):
 
 
 class SessionHostChanged(Struct, frozen=True):
-    """A response began, and its host is new to the session; `before` is the session's last host, `reason` why it moved.
+    """A response began, and its host is new to the session; `before` is its last one, `reason` why it moved.
 
-    An empty `before`: the host is the session's first.
+    A session has a host for each of its cookies. An empty `before`: the host is the first of the cookie.
     """
 
     cluster: str

@@ -231,7 +231,7 @@ def _of_sessions(name: str, unit: str, description: str, *labels: str, kind: Kin
 
 SESSIONS_ACTIVE = _of_sessions("active", "{session}", "Blocks of `channel.session()` that are open.", kind=Kind.UP_DOWN)
 SESSIONS_CREATED = _of_sessions(
-    "created", "{session}", "Blocks of `channel.session()` that were given their first host."
+    "created", "{session}", "First hosts of blocks of `channel.session()`; a block with several cookies has several."
 )
 SESSIONS_REPINNED = _of_sessions(
     "repinned", "{move}", "Sessions that went from one host to another, by the reason.", REASON

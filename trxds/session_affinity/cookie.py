@@ -42,7 +42,7 @@ class SessionCookie(Struct, frozen=True):
     def __post_init__(self) -> None:
         parts = self.addresses.split(",", MAX_HOSTS)[:MAX_HOSTS] if self.addresses else ()
         structs.force_setattr(self, "hosts", tuple([each if _is_address(each) else NO_ADDRESS for each in parts]))
-        structs.force_setattr(self, "clusters", _possible_names(self.cluster))
+        structs.force_setattr(self, "clusters", possible_names(self.cluster))
 
     @property
     def is_list_of_hosts(self) -> bool:
@@ -70,7 +70,7 @@ def limit_addresses(addresses: str) -> str:
     return addresses if addresses.count(",") < MAX_HOSTS else ",".join(addresses.split(",")[:MAX_HOSTS])
 
 
-def _possible_names(cluster: str) -> tuple[str, ...]:
+def possible_names(cluster: str) -> tuple[str, ...]:
     """Return the names that the text may stand for; itself first, as a name may have quotes or the prefix (A60)."""
     bare = cluster.removeprefix(_CLUSTER_PREFIX)
     unquoted = bare[1:-1] if len(bare) > 1 and bare[0] == bare[-1] == '"' else bare

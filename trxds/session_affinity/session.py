@@ -15,6 +15,7 @@ from trxds.core.redacted_struct import RedactedStruct
 from trxds.lb.override_host.repin_reason import Repin, RepinReason, reason_of
 from trxds.lb.pick import Override, PickArgs
 
+from .cookie import possible_names
 from .first_call import FirstCall
 from .session_events import SessionMoved, SessionPinned
 from .session_hosts import CookieKey, SessionHost
@@ -96,58 +97,74 @@ class SessionCookies:
 
     # -- responses
 
-    def record_response(self, metadata: Metadata, call: PickArgs | None, seen: SessionView) -> None:
+    def record_response(
+        self, metadata: Metadata, call: PickArgs | None, seen: SessionView
+    ) -> SessionPinned | SessionMoved | None:
         """Keep the cookies and session headers of a call's response headers, and let waiting calls go on.
 
-        `seen` is the view when the call began. If the session has got another host by a cookie since, the response's
-        cookie of that name does not count: it would take the session to a host that it did not choose last.
+        Return the session's new host, if they brought one; of several cookies a move, if there is one. `seen` is the
+        view when the call began. If the session has got another host by a cookie since, the response's cookie of that
+        name does not count: it would take the session to a host that it did not choose last.
         """
-        cookies = metadata.all("set-cookie")
+        cookies, event = metadata.all("set-cookie"), None
         if cookies or (call is not None and call.session_headers):
             pins = self.view.pins
             stored = self.metadata.store(cookies, metadata, call, lambda key: pins.get(key) is not seen.pins.get(key))
             if stored and call is not None and call.override is not None:
-                self._record_hosts(stored, call, call.override)
+                event = self._record_hosts(stored, call, call.override)
         if self._has_imported_pins and call is not None:
             self._complete_pins(call)
         # Even without a cookie: a server without sessions must not make calls wait one after another.
         if not seen.first_call.is_over:
             seen.first_call.end()
+        return event
 
-    def _record_hosts(self, stored: list[tuple[CookieKey, str]], call: PickArgs, override: Override) -> None:
-        """Record the session's host: response headers with a session may name another one."""
+    def _record_hosts(
+        self, stored: list[tuple[CookieKey, str]], call: PickArgs, override: Override
+    ) -> SessionPinned | SessionMoved | None:
+        """Record the session's host, and return it if it is new: response headers with a session may name another."""
         host = override.actual_address_list.partition(",")[0]
-        same_cluster = self.cluster in ("", call.cluster)  # a token of a session header has no cluster
+        events: list[SessionPinned | SessionMoved] = []
         for key in written_hosts(stored, host):
             pin = Pin(SessionHost(host, call.cluster), call.path, call.metadata, override.strict)
             # The cookie of a longer path would stand first in requests (RFC 6265 §5.4) and name the old host. One of a
             # shorter path may still be that of another route.
             longer = [each for each in self.pins if each.name == key.name and len(each.path) > len(key.path)]
             for other in [each for each in longer if each.matches(call.path)]:
-                before = self._drop(other)
+                left = self._drop(other).host
                 if key not in self.pins:
-                    self._left[key] = _LeftHost(before.host, reason_of(override, same_cluster))
-            self._pin(key, pin, reason_of(override, same_cluster))
+                    self._left[key] = _LeftHost(left, reason_of(override, _is_of_cluster(left, call.cluster)))
+            before = self.pins.get(key)
+            same_cluster = before is None or _is_of_cluster(before.host, call.cluster)
+            if event := self._pin(key, pin, reason_of(override, same_cluster)):
+                events.append(event)
+        return max(events, key=lambda event: isinstance(event, SessionMoved), default=None)
 
     def _complete_pins(self, call: PickArgs) -> None:
         """Complete the pins of a token by the first response: from where they are used, no new cookie comes."""
         host = call.override.actual_address_list.partition(",")[0] if call.override is not None else ""
         for key, pin in self.pins.items():
-            if not pin.path and call.override is not None and pin.host.host == host:
-                # The token's text may write the cluster in another form (A60).
-                strict = call.override.strict
-                self._pin(key, Pin(SessionHost(host, call.cluster), call.path, call.metadata, strict), reason=None)
+            # Another cookie of the session may name the same host: only the one that the call has sent is completed.
+            if pin.path or call.override is None or pin.host.host != host or not key.matches(call.path):
+                continue
+            if pin.host.cluster and call.cluster not in possible_names(pin.host.cluster):
+                continue
+            strict = call.override.strict
+            self._pin(key, Pin(SessionHost(host, call.cluster), call.path, call.metadata, strict), reason=None)
         self._has_imported_pins = any(not pin.path for pin in self.pins.values())
 
-    def _pin(self, key: CookieKey, pin: Pin, reason: RepinReason | None) -> None:
-        """Bind the session to a host by a cookie. Without a `reason` it is bound to that host already, by a token."""
+    def _pin(self, key: CookieKey, pin: Pin, reason: RepinReason | None) -> SessionPinned | SessionMoved | None:
+        """Bind the session to a host by a cookie, and return the event if it is another one.
+
+        Without a `reason` it is bound to that host already, by a token.
+        """
         before, left = self.pins.get(key), self._left.pop(key, None)
         # A new view: each call keeps the one of its beginning, and `record_response` compares the pins by identity.
         self.view = SessionView({**self.pins, key: pin}, self.view.first_call)
         last = before.host if before is not None else None
         self.host, self.cluster = pin.host.host, pin.host.cluster
         if last == pin.host:
-            return
+            return None
         old = last if reason is not None else None
         if left is not None and last is None:
             # After a release: the host that the session had until then.
@@ -161,6 +178,7 @@ class SessionCookies:
             event = SessionMoved(now, key, old, pin.host, reason, change)
         if self._listener is not None:
             self._listener.session_pinned(self, last, event)
+        return event
 
     def _drop(self, key: CookieKey) -> Pin:
         """Forget the host of a cookie, and the cookie."""
@@ -184,6 +202,12 @@ class SessionCookies:
             if key in found and found[key].host == pin.host.host:
                 found[key] = pin.host
         return found
+
+    def leaves_cluster(self, call: PickArgs) -> bool:
+        """Return whether the host of the call's cookie is known to be in another cluster than the call's."""
+        named = call.override.addresses[:1] if call.override is not None else ()
+        hosts = [pin.host for key, pin in self.pins.items() if key.matches(call.path) and named == (pin.host.host,)]
+        return bool(hosts) and not any(_is_of_cluster(host, call.cluster) for host in hosts)
 
     @property
     def release_reason(self) -> RepinReason | None:
@@ -269,6 +293,10 @@ class SessionCookies:
 
     def __repr__(self) -> str:
         return f"<SessionCookies {self.number} on {self.host or 'no host'}, {self.metadata!r}>"
+
+
+def _is_of_cluster(host: SessionHost, cluster: str) -> bool:
+    return host.cluster in ("", cluster)  # a token of a session header has no cluster
 
 
 class _LeftHost(Struct, frozen=True):
