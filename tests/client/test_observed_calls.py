@@ -355,6 +355,16 @@ async def test_an_observer_gets_the_reason_of_the_cookie_that_moves(autojump_clo
         ]
 
 
+async def test_an_observer_hears_nothing_of_a_released_session_that_comes_to_the_same_host(autojump_clock):
+    async with watched(1, sessions=True) as (_, channel, watcher):
+        async with channel.session() as session:
+            await ask(session)
+            session.release()
+            watcher.notes.clear()
+            await ask(session)
+        assert watcher.of("settled") == []
+
+
 async def test_an_observer_gets_the_wait_of_a_session_for_its_host(monkeypatch, autojump_clock):
     async with watched(2, sessions=True) as (mesh, channel, watcher):
         connect = mesh.network.connect

@@ -174,6 +174,19 @@ class TestEvents:
             with pytest.raises(trio.ClosedResourceError):
                 session.events()
 
+    async def test_the_same_host_after_the_end_of_its_cookie_is_no_move(self, autojump_clock):
+        async with Mesh.run(1) as mesh:
+            mesh.listen(ttl=60)
+            async with mesh.channel() as channel, channel.session() as session:
+                events = session.events()
+                await ask(session)
+                await trio.sleep(61)
+                await ask(session)
+                assert [(type(event), event.at) for event in await news(events)] == [
+                    (SessionPinned, 0),
+                    (SessionPinned, 61),
+                ]
+
     async def test_a_session_of_two_cookies_names_the_cookie_in_its_events(self, autojump_clock):
         async with Mesh.run(2) as mesh:
             listen(

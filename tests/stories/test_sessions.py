@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 import trio
 from support.mesh import METHOD, Mesh, ask, bidi, method, spread
+from support.sessions import in_cookie, two_cookies
 from trio.testing import wait_all_tasks_blocked
 
 from trxds import RpcError
@@ -126,6 +127,36 @@ async def test_a_cookie_ends_with_its_max_age(autojump_clock):
             await trio.sleep(2)
             await ask(session)
         assert [len(call.metadata.all("cookie")) for call in server.calls] == [0, 1, 0]
+
+
+async def test_calls_at_once_after_the_end_of_the_cookies_ttl_meet_one_host(autojump_clock):
+    async with Mesh.run(4) as mesh:
+        mesh.listen(ttl=60)
+        async with mesh.channel() as channel, channel.session() as session:
+            await ask(session)
+            await trio.sleep(61)
+            hosts = []
+
+            async def call():
+                hosts.append(await ask(session))
+
+            async with trio.open_nursery() as nursery:
+                for _ in range(8):
+                    nursery.start_soon(call)
+            assert hosts == [session.host] * 8
+
+
+async def test_one_of_two_cookies_that_ends_leaves_the_host_of_the_other(autojump_clock):
+    async with Mesh.run(4) as mesh:
+        two_cookies(mesh, in_cookie("one", path="/", ttl="60s"), in_cookie("two", path="/", ttl="600s"))
+        async with mesh.channel() as channel, channel.session() as session:
+            await ask(session)
+            orders = method(session, "/shop.Orders/Get")
+            host = await orders(b"")
+            await trio.sleep(61)
+            await ask(session)
+            assert await orders(b"") == host
+            assert [key.name for key in session.hosts] == ["two", "one"]
 
 
 async def test_a_cookie_is_sent_only_to_its_path(autojump_clock):

@@ -79,7 +79,7 @@ class CallTelemetry:
         assert call.override is not None
         session = self._session
         # A session that was released left its host on purpose: the host may be fine, so no rule names the reason.
-        if session is not None and session.release_reason is not None:
+        if session is not None and session.release_reason is not None and not call.override.addresses:
             return session.release_reason
         return reason_of(call.override, session is None or not session.leaves_cluster(call))
 

@@ -197,6 +197,8 @@ class Rpc:
 
     async def _join_session(self, session: OpenSession) -> None:
         cookies = session.cookies
+        if self.scope.started >= cookies.expires:
+            cookies.expire()
         if not cookies.view.first_call.is_over:
             self.scope.waiting_for = "the session's first call"
             self._first = await self.scope.run_with_deadline(session.take_turn)

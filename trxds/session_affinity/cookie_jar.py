@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from typing import ClassVar
 
 from trxds.core.metadata import is_value
@@ -92,6 +93,10 @@ class CookieJar:
             if kept.expires > now and path_matches(prefix, path)
         ]
         return "; ".join(text for _, text in sorted(live, key=lambda pair: -pair[0]))
+
+    def expiry(self, keys: Iterable[CookieKey]) -> float:
+        """Return when the first of these cookies expires; infinite if none does."""
+        return min((self._cookies[key].expires for key in keys if key in self._cookies), default=math.inf)
 
     def live(self, now: float) -> list[tuple[CookieKey, str]]:
         """Return key and value of each cookie whose time is not over. The values are credentials."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import ClassVar, NamedTuple, Protocol
@@ -81,6 +82,7 @@ class SessionCookies:
         self.view = SessionView({}, FirstCall(wait_for_first))
         self.metadata = SessionMetadata(epoch or wall_clock())
         self.is_moving = False
+        self.expires = math.inf  # when the time of a host's cookie is over, so that calls wait for a first one again
         self._listener = listener
         self._waits_for_first = wait_for_first
         self._has_imported_pins = False  # of a token, which has no call that chose the host
@@ -154,13 +156,15 @@ class SessionCookies:
         self._has_imported_pins = any(not pin.path for pin in self.pins.values())
 
     def _pin(self, key: CookieKey, pin: Pin, reason: RepinReason | None) -> SessionPinned | SessionMoved | None:
-        """Bind the session to a host by a cookie, and return the event if it is another one.
+        """Bind the session to a host by a cookie, and return the event if the host is new to the session.
 
         Without a `reason` it is bound to that host already, by a token.
         """
         before, left = self.pins.get(key), self._left.pop(key, None)
         # A new view: each call keeps the one of its beginning, and `record_response` compares the pins by identity.
         self.view = SessionView({**self.pins, key: pin}, self.view.first_call)
+        if self._waits_for_first:
+            self.expires = self.metadata.expiry(self.pins)
         last = before.host if before is not None else None
         self.host, self.cluster = pin.host.host, pin.host.cluster
         if last == pin.host:
@@ -178,7 +182,7 @@ class SessionCookies:
             event = SessionMoved(now, key, old, pin.host, reason, change)
         if self._listener is not None:
             self._listener.session_pinned(self, last, event)
-        return event
+        return event if left is None or left.host != pin.host else None
 
     def _drop(self, key: CookieKey) -> Pin:
         """Forget the host of a cookie, and the cookie."""
@@ -222,6 +226,13 @@ class SessionCookies:
         self._left[key] = _LeftHost(self._drop(key).host, reason)
         last, self.view = self.view, SessionView(self.pins, FirstCall(self._waits_for_first))
         last.first_call.end()  # those that wait for it wait for the next one
+
+    def expire(self) -> None:
+        """Give up the hosts whose cookies' time is over, as by `release`."""
+        live = self.hosts(trio.current_time())
+        for key in self.pins.keys() - live.keys():
+            self.release(key, RepinReason.NO_COOKIE)
+        self.expires = self.metadata.expiry(self.pins)
 
     @contextmanager
     def only_move(self) -> Iterator[None]:

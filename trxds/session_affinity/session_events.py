@@ -15,7 +15,7 @@ from .session_hosts import CookieKey, SessionHost
 
 
 class SessionPinned(Struct, frozen=True):
-    """The session has got a host: its first one, or the same one again after `release()`.
+    """The session has got a host: its first one, or the same one again after `release()` or its cookie's end.
 
     `at` is in seconds on Trio's clock; `cookie` names the host.
     """

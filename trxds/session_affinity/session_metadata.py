@@ -80,6 +80,10 @@ class SessionMetadata:
         cookies += [(CookieKey(name, ""), value) for name, value in dict(self._headers).items()]
         return hosts_of(cookies, cluster)
 
+    def expiry(self, keys: Iterable[CookieKey]) -> float:
+        """Return when the first of these cookies expires, on Trio's clock; infinite if none does."""
+        return self._jar.expiry(keys)
+
     def remove(self, key: CookieKey) -> None:
         """Remove a cookie or header."""
         self._jar.remove(key)
