@@ -2,10 +2,19 @@
 
 import pytest
 
-from trxds.session_affinity.cookie import MAX_SIZE
-from trxds.session_affinity.cookie_jar import MAX_ATTRIBUTE_SIZE, MAX_COOKIES, CookieJar, parse_set_cookie
+from trxds.session_affinity.cookie import MAX_SIZE, encode
+from trxds.session_affinity.cookie_jar import (
+    MAX_ATTRIBUTE_SIZE,
+    MAX_COOKIES,
+    MAX_JAR_SIZE,
+    CookieJar,
+    parse_set_cookie,
+)
 
 EPOCH = 784_111_777.0  # Sun, 06 Nov 1994 08:49:37 GMT, when the tests' clock says 0
+
+HOST = encode("10.0.0.1:80", "cart")
+ADDRESSES = ",".join(["[fd00:1111:2222:3333:4444:5555:6666:7777]:50051"] * 10)
 
 
 def store(jar, header, now):
@@ -83,6 +92,41 @@ def test_expired_cookies_make_room_in_a_full_jar():
     made = jar(*(f"id-{n}={n}; Max-Age=5" for n in range(1000)))
     store(made, "s=V", 10)
     assert made.header("/", 10) == "s=V"
+
+
+def test_the_sessions_cookie_finds_room_in_a_jar_full_of_foreign_ones():
+    made = jar(*(f"id-{n}={n}" for n in range(MAX_COOKIES)), f"s={HOST}")
+    assert made.header("/", 0).split("; ") == [*(f"id-{n}={n}" for n in range(MAX_COOKIES - 1)), f"s={HOST}"]
+
+
+def test_large_cookies_do_not_make_a_header_that_servers_refuse():
+    made = jar(*(f"id-{n}={'x' * 4000}" for n in range(20)))
+    assert [part.partition("=")[0] for part in made.header("/", 0).split("; ")] == ["id-0", "id-1"]
+    assert len(made.header("/", 0)) <= MAX_JAR_SIZE
+
+
+def test_large_cookies_leave_room_for_the_sessions_cookie():
+    made = jar(*(f"id-{n}={'x' * 4000}" for n in range(2)), f"s={HOST}", f"s={encode(ADDRESSES, 'cart')}")
+    assert [part.partition("=")[0] for part in made.header("/", 0).split("; ")] == ["id-0", "s"]
+
+
+def test_a_foreign_cookie_that_grows_makes_younger_ones_leave_the_jar():
+    made = jar("a=1", f"b={'x' * 4000}", f"c={'x' * 4000}", f"a={'x' * 4000}")
+    assert [part.partition("=")[0] for part in made.header("/", 0).split("; ")] == ["a", "b"]
+
+
+def test_a_session_that_has_moved_has_no_more_cookies_than_a_jar():
+    since = jar()
+    old, new = since.copy(), since.copy()
+    for number in range(MAX_COOKIES):
+        store(old, f"old-{number}=1", 0)
+        store(new, f"new-{number}=1", 0)
+    store(new, f"s={HOST}", 0)
+    moved = jar()
+    for changed in (old, new):
+        moved.take_changes(changed, since)
+    assert len(moved.header("/", 0).split("; ")) == MAX_COOKIES
+    assert f"s={HOST}" in moved.header("/", 0)
 
 
 @pytest.mark.parametrize("header", ["s=\xfc", "s=a\0b", "s=a\r\nb", "\xfc=V"])

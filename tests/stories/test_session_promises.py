@@ -116,6 +116,19 @@ class TestNeverSilentlyNotSticky:
         async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session(require=True) as session:
             assert len(await spread(session, 10)) == 1
 
+    async def test_a_session_is_sticky_whatever_cookies_its_backend_sets(self, autojump_clock):
+        async with Mesh.run(3) as mesh:
+            for address, server in mesh.servers.items():
+
+                async def own(call, address=address):
+                    await call.send_initial_metadata([("set-cookie", f"id{n}={'x' * 400}") for n in range(60)])
+                    async for _ in call:
+                        await call.send(address.encode())
+
+                server.fallback = own
+            async with mesh.channel() as channel, channel.session(require=True) as session:
+                assert len(await spread(session, 6)) == 1
+
 
 class TestSeen:
     async def test_a_session_has_no_host_before_its_first_response(self, autojump_clock):

@@ -7,14 +7,17 @@ import re
 from collections.abc import Iterable
 from typing import ClassVar
 
+from msgspec import structs
+
 from trxds.core.metadata import is_value
 from trxds.core.redacted_struct import RedactedStruct
 
-from .cookie import MAX_SIZE, path_matches
+from .cookie import MAX_SIZE, decode, path_matches
 from .cookie_date import parse_cookie_date
 from .session_hosts import CookieKey
 
 MAX_COOKIES = 50  # RFC 6265 §6.1: a client keeps at least 50 per domain
+MAX_JAR_SIZE = 8192  # characters of all names and values: servers commonly take so much as one header
 MAX_ATTRIBUTE_SIZE = 1024  # characters of an attribute's value; a longer one is ignored, as by browsers
 
 _AGE = re.compile(r"-?[0-9]+")
@@ -34,10 +37,11 @@ class _StoredCookie(RedactedStruct, frozen=True):
     value: str
     expires: float  # in seconds on the clock of `now`
     age: float = math.inf  # the seconds that it lasts
+    is_foreign: bool = False  # an application's own, and no session filter's
 
 
 class CookieJar:
-    """The cookies of one session, at most `MAX_COOKIES`. It reads no clock: times are arguments."""
+    """The cookies of one session, at most `MAX_COOKIES` and `MAX_JAR_SIZE`. It reads no clock: times are arguments."""
 
     def __init__(self) -> None:
         self._cookies: dict[CookieKey, _StoredCookie] = {}
@@ -48,16 +52,19 @@ class CookieJar:
         # RFC 6265 §5.3: a new value keeps the age of the cookie and so its place in the header, unless that expired.
         if kept is None or kept.expires <= now or received.age <= 0:
             self._cookies.pop(received.key, None)
-            if received.age <= 0 or not self._has_room(now):
+            if received.age <= 0:
                 return False
-        self._cookies[received.key] = _StoredCookie(received.value, now + received.age, received.age)
-        return True
+        held = decode(received.value)
+        is_foreign = held is None or not held.is_list_of_hosts
+        self._cookies[received.key] = _StoredCookie(received.value, now + received.age, received.age, is_foreign)
+        self._make_room(now)
+        return received.key in self._cookies
 
     def renew(self, key: CookieKey, now: float) -> None:
         """Let the cookie's time begin at `now`, as if it had just come."""
         kept = self._cookies.get(key)
         if kept is not None:
-            self._cookies[key] = _StoredCookie(kept.value, now + kept.age, kept.age)
+            self._cookies[key] = structs.replace(kept, expires=now + kept.age)
 
     def restore(self, key: CookieKey, value: str, expires: float) -> None:
         """Put a cookie back that a jar has had, until `expires`, on the clock of `store`'s `now`."""
@@ -78,12 +85,26 @@ class CookieJar:
         for key, kept in changed._cookies.items():
             if since._cookies.get(key) is not kept:
                 self._cookies[key] = kept
+        self._make_room(-math.inf)
 
-    def _has_room(self, now: float) -> bool:
-        """Return whether there is room for a new cookie; a full jar keeps the old ones, as the session's came first."""
-        if len(self._cookies) >= MAX_COOKIES:
-            self._cookies = {key: kept for key, kept in self._cookies.items() if kept.expires > now}
-        return len(self._cookies) < MAX_COOKIES
+    def _make_room(self, now: float) -> None:
+        """Remove expired cookies of a jar that is too full, then the youngest ones, foreign ones first.
+
+        The session filter's cookie comes after those of the server, and without it the session would have no host.
+        """
+        if not self._is_too_full:
+            return
+        self._cookies = {key: kept for key, kept in self._cookies.items() if kept.expires > now}
+        while self._is_too_full:
+            foreign = [key for key, kept in self._cookies.items() if kept.is_foreign]
+            del self._cookies[(foreign or list(self._cookies))[-1]]
+
+    @property
+    def _is_too_full(self) -> bool:
+        if len(self._cookies) > MAX_COOKIES:
+            return True
+        # As in a request, where "; " stands between cookies.
+        return sum(len(key.name) + len(kept.value) + 3 for key, kept in self._cookies.items()) > MAX_JAR_SIZE
 
     def header(self, path: str, now: float) -> str:
         """Return the Cookie header of an RPC to `path`, longest cookie path first (RFC 6265 §5.4), or an empty text."""
