@@ -171,7 +171,7 @@ class TestBadAddresses:
     async def test_each_cookie_with_a_bad_address_is_logged_once(self, autojump_clock, caplog):
         bad = await self.warnings(caplog, b64("localhost:1;cart"), "!!!")
         assert bad == [
-            "cookie 'session' holds no list of addresses; its RPCs are balanced as if they had none",
+            "cookie 'session' holds no address; its RPCs may go to any host",
         ]
 
     async def test_a_cookie_with_an_unknown_host_is_not_logged(self, autojump_clock, caplog):

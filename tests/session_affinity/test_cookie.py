@@ -107,15 +107,19 @@ def test_a_cookies_text_that_is_no_address_is_not_shown():
         ("MTI3LjIwMS4wLjI6NTAwNTE7YQ=", None),
         ("MTI3-_", None),
         ("a;b", None),
-        (b64(b"\xff\xfe"), None),
+        (b64(b"\xff;a"), SessionCookie("\ufffd", "a")),
+        (b64(ADDRESS.encode() + b";\xff"), SessionCookie(ADDRESS, "\ufffd")),
         (envoy(ADDRESS, 2**64 - 1), SessionCookie(ADDRESS, expires=2**64 - 1)),
-        (b64(b"\x0a\x0b10.0.0.1:80\x10" + b"\xff" * 10 + b"\x01"), None),  # more than a varint has
-        (b64(b"\x10" + b"\xff" * 3000), None),
         ("A" * (MAX_SIZE + 4), None),
     ],
 )
 def test_every_known_form_of_a_session_cookie_is_read(value, cookie):
     assert decode(value) == cookie
+
+
+@pytest.mark.parametrize("data", [b"\x0a\x0b10.0.0.1:80\x10" + b"\xff" * 10 + b"\x01", b"\x10" + b"\xff" * 3000])
+def test_an_expiry_of_more_bits_than_a_varint_has_is_not_envoys_form(data):
+    assert not decode(b64(data)).names_host
 
 
 @given(st.binary())

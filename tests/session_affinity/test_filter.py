@@ -88,6 +88,18 @@ def test_the_session_filter_does_not_apply_outside_its_path(path):
     assert args.override is None
 
 
+def test_the_cluster_of_a_cookie_counts_whatever_bytes_stand_before_it():
+    args = call(base64.b64encode(b"\xff\xfe;b").decode())
+    start(args)
+    assert args.cluster == "b"
+
+
+def test_the_host_of_a_cookie_counts_whatever_bytes_stand_after_it():
+    args = call(base64.b64encode(b"1.1.1.1:1;\xff\xfe").decode())
+    assert cookie_for("1.1.1.1:1", "a") in start(args)
+    assert args.override.addresses == ("1.1.1.1:1",)
+
+
 def test_an_undecodable_cookie_counts_as_none():
     assert cookie_for("1.1.1.1:1", "a") in start(call("!!!"))
 
@@ -152,11 +164,19 @@ class TestBadTexts:
             self.read(filter_, encode(address, "a"))
             self.read(filter_, encode(address, "a"))
         assert [record.name for record in caplog.records] == ["trxds.session_affinity"] * 2
-        assert "cookie 's' holds no list of addresses; its RPCs are balanced as if they had none" in caplog.text
+        assert "cookie 's' holds no address; its RPCs may go to any host" in caplog.text
+
+    def test_the_log_says_that_a_good_address_among_bad_texts_is_used(self, caplog):
+        filter_ = StatefulSession(CookieConfig("s"))
+        args = call(encode("nowhere,1.1.1.1:1", "a"))
+        filter_.start(args)
+        assert "1.1.1.1:1" in args.override.addresses
+        (record,) = caplog.records
+        assert record.getMessage() == ("cookie 's' holds texts that are no addresses; its RPCs use only its addresses")
 
     def test_a_cookie_with_a_port_of_thousands_of_digits_is_bad(self, caplog):
         self.read(StatefulSession(CookieConfig("s")), encode(f"1.1.1.1:{'9' * 2000}", "a"))
-        assert "holds no list of addresses" in caplog.text
+        assert "holds no address;" in caplog.text
 
     def test_many_different_bad_cookies_are_logged_once(self, caplog):
         filter_ = StatefulSession(CookieConfig("s"))

@@ -49,6 +49,11 @@ class SessionCookie(Struct, frozen=True):
         """Return whether there are addresses, and each is an `ip:port`, as A55 demands, or a socket of this machine."""
         return bool(self.hosts) and NO_ADDRESS not in self.hosts
 
+    @property
+    def names_host(self) -> bool:
+        """Return whether an RPC may use any of the hosts; it passes over the texts that are no addresses."""
+        return any(each != NO_ADDRESS for each in self.hosts)
+
     def __repr__(self) -> str:
         cluster = self.cluster if self.is_list_of_hosts else "not shown"
         return f"<SessionCookie {', '.join(self.hosts) or 'of no hosts'}; {cluster or 'no cluster'}>"
@@ -93,11 +98,8 @@ def decode(value: str) -> SessionCookie | None:
     if envoy is not None:
         address, expires = envoy
         return SessionCookie(address, expires=expires or math.inf)
-    try:
-        # No check of the addresses here: the cluster of a cookie counts even if its hosts do not.
-        addresses, _, cluster = data.decode("utf-8").partition(";")
-    except UnicodeDecodeError:
-        return None
+    # No check of the addresses here: the cluster of a cookie counts even if its hosts do not, and the other way round.
+    addresses, _, cluster = data.decode("utf-8", "replace").partition(";")
     return SessionCookie(addresses, cluster)
 
 

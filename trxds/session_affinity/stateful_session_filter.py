@@ -116,7 +116,7 @@ class StatefulSession:
         if problem and problem not in self._logged_problems:
             # Once, because many such cookies must not fill the log; and without the text, which may be a secret.
             self._logged_problems.add(problem)
-            _log.warning("%s %s; its RPCs are balanced as if they had none", self._carrier, problem)
+            _log.warning("%s %s", self._carrier, problem)
         if len(text) > cookie.MAX_SIZE:
             return _NO_COOKIE
         if len(self._decoded_cookies) >= _MAX_KNOWN_COOKIES:
@@ -128,5 +128,7 @@ class StatefulSession:
 
 def _find_problem(text: str, session: cookie.SessionCookie | None) -> str:
     if len(text) > cookie.MAX_SIZE:
-        return f"is longer than {cookie.MAX_SIZE} characters"
-    return "" if session is not None and session.is_list_of_hosts else "holds no list of addresses"
+        return f"is longer than {cookie.MAX_SIZE} characters; its RPCs are balanced as if they had none"
+    if session is None or not session.names_host:
+        return "holds no address; its RPCs may go to any host"
+    return "" if session.is_list_of_hosts else "holds texts that are no addresses; its RPCs use only its addresses"
