@@ -178,12 +178,35 @@ def test_a_cookie_is_read_with_its_name_or_without(form):
 
 def test_a_cookie_with_a_bad_address_says_that_it_is_not_used():
     done = run("cookie", b64("nowhere;cart"))
-    assert "not used: not every address is an ip:port or a unix:path" in done.output
+    assert "not used: no address is an ip:port or a unix:path, so calls may go to any host" in done.output
+
+
+def test_a_cookie_with_a_good_address_among_bad_ones_says_which_are_not_used():
+    done = run("cookie", b64("nowhere,10.0.0.1:80;cart"))
+    assert done.output.splitlines() == [
+        "hosts: nowhere, 10.0.0.1:80",
+        "cluster: cart",
+        "not used: nowhere, for an address is an ip:port or a unix:path",
+    ]
+
+
+def test_control_characters_of_a_foreign_cookie_are_escaped():
+    done = run("cookie", b64("\x1b[2J\nhosts: 10.0.0.1:80;\x1b]0;cart\x07"))
+    assert done.output.splitlines()[:2] == [
+        r"hosts: \x1b[2J\nhosts: 10.0.0.1:80",
+        r"cluster: \x1b]0;cart\x07",
+    ]
 
 
 def test_a_cookie_as_data():
     done = run("cookie", "--json", b64("10.0.0.1:80;cart"))
-    assert json.loads(done.output) == {"addresses": ["10.0.0.1:80"], "cluster": "cart", "expires": None, "usable": True}
+    assert json.loads(done.output) == {
+        "addresses": ["10.0.0.1:80"],
+        "cluster": "cart",
+        "expires": None,
+        "usable": True,
+        "unused": [],
+    }
 
 
 def test_an_invalid_cookie_exits_1():

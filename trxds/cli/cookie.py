@@ -10,16 +10,22 @@ from msgspec import Struct
 
 from trxds.session_affinity.cookie import decode
 
+from .call.printable import printable
+
 _UNNAMED = "not named, so the draw of a route with several clusters decides"
 
 
 class ReadCookie(Struct, frozen=True):
-    """The content of a cookie. `expires` is in seconds since 1970, infinite if not stated; `cluster` may be empty."""
+    """The content of a cookie. `expires` is in seconds since 1970, infinite if not stated; `cluster` may be empty.
+
+    `unused` are those of `addresses` that calls pass over, and `usable` says that there are others.
+    """
 
     addresses: tuple[str, ...]
     cluster: str
     expires: float
     usable: bool
+    unused: tuple[str, ...]
 
 
 def read_cookie(value: str) -> ReadCookie | None:
@@ -29,16 +35,21 @@ def read_cookie(value: str) -> ReadCookie | None:
     read = decode(rest) if equals and rest.strip("=") and name.isidentifier() else decode(value)
     if read is None:
         return None
-    return ReadCookie(tuple(read.addresses.split(",")), read.cluster, read.expires, read.is_list_of_hosts)
+    addresses = tuple(read.addresses.split(","))
+    unused = tuple(each for each in addresses if each not in read.hosts)
+    return ReadCookie(addresses, read.cluster, read.expires, read.names_host, unused)
 
 
 def as_lines(cookie: ReadCookie) -> Iterator[str]:
-    yield f"hosts: {', '.join(cookie.addresses)}"
-    yield f"cluster: {cookie.cluster or _UNNAMED}"
+    # It may be any program's cookie: no text of it may begin a line, or be obeyed by a terminal.
+    yield f"hosts: {printable(', '.join(cookie.addresses), keep='')}"
+    yield f"cluster: {printable(cookie.cluster, keep='') or _UNNAMED}"
     if not math.isinf(cookie.expires):
         yield f"expires: {_date(cookie.expires)}"
     if not cookie.usable:
-        yield "not used: not every address is an ip:port or a unix:path, so calls are balanced as if they had no cookie"
+        yield "not used: no address is an ip:port or a unix:path, so calls may go to any host"
+    elif cookie.unused:
+        yield f"not used: {printable(', '.join(cookie.unused), keep='')}, for an address is an ip:port or a unix:path"
 
 
 def _date(epoch: float) -> str:

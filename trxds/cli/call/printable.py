@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 
-def printable(text: str) -> str:
-    """Return the text with control characters escaped; line ends and tabs stay."""
+def printable(text: str, keep: str = "\n\t") -> str:
+    """Return the text with control characters escaped, except those to `keep`."""
     if text.isprintable():
         return text
     return "".join(
-        each if each.isprintable() or each in "\n\t" else each.encode("unicode_escape").decode() for each in text
+        each if each.isprintable() or each in keep else each.encode("unicode_escape").decode() for each in text
     )
