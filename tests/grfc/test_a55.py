@@ -307,6 +307,7 @@ async def test_every_route_uses_its_own_cookie(autojump_clock):
         ({"ttl": "0s"}, "HttpOnly"),
         ({"ttl": "1.5s"}, "HttpOnly; Max-Age=1"),
         ({"ttl": "0.5s"}, "HttpOnly; Max-Age=0"),
+        ({"ttl": "16777216.999999999s"}, "HttpOnly; Max-Age=16777216"),
         ({"path": "/"}, "HttpOnly; Path=/"),
         ({"path": "/shop.Cart", "ttl": "7s"}, "HttpOnly; Path=/shop.Cart; Max-Age=7"),
         ({"attributes": [{"name": "Secure"}]}, "HttpOnly"),

@@ -251,12 +251,18 @@ def configs(read: Any, *filters: Mapping[str, Any], context: ParseContext | None
     ("cookie", "expected"),
     [
         ({"name": "c"}, CookieConfig("c", "", 0.0)),
-        ({"name": "c", "path": "/x", "ttl": "1.5s"}, CookieConfig("c", "/x", 1.5)),
+        ({"name": "c", "path": "/x", "ttl": "1.5s"}, CookieConfig("c", "/x", 1.0)),
+        ({"name": "c", "ttl": "0.5s"}, CookieConfig("c", ttl=0.5)),
+        ({"name": "c", "ttl": "16777216.999999999s"}, CookieConfig("c", ttl=16777216.0)),
         ({"name": "c", "attributes": [{"name": "Secure"}]}, CookieConfig("c")),
     ],
 )
 def test_a_session_filter_has_its_cookie(read: Any, cookie: dict[str, Any], expected: CookieConfig) -> None:
     assert configs(read, session(**cookie_state(**cookie))) == [StatefulSessionConfig(expected)]
+
+
+def test_a_cookie_of_many_seconds_is_shown_with_all_their_digits() -> None:
+    assert str(CookieConfig("c", "/x", 2_592_000.0)) == "cookie 'c' for path /x, for 2592000 s"
 
 
 def test_a_session_may_travel_in_a_header_of_its_own(read: Any) -> None:

@@ -35,7 +35,7 @@ class CookieConfig(Struct, frozen=True):
     names_cluster: bool = True
 
     def __str__(self) -> str:
-        lasts = f"for {self.ttl:g} s" if self.ttl else "as long as its jar"
+        lasts = f"for {self.ttl:.12g} s" if self.ttl else "as long as its jar"
         return f"cookie {self.name!r} for {f'path {self.path}' if self.path else 'every path'}, {lasts}"
 
 
@@ -155,6 +155,8 @@ def _cookie(state: Any, problems: ValidationErrors) -> CookieConfig | None:
     if not cookie.name:
         at.at("name").add("field not present")
     ttl = parse_optional_duration(cookie, "ttl", at) or 0.0
+    # Max-Age has whole seconds. Cut here, because a float has no room for a fraction of many seconds and rounds it up.
+    ttl = float(cookie.ttl.seconds) or ttl
     # A55 has these three attributes; Envoy's others are ignored, as in the C++ client.
     return CookieConfig(cookie.name, cookie.path, ttl)
 
