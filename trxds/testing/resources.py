@@ -41,7 +41,7 @@ def stateful_session(cookie: str = "session", *, path: str = "/", ttl: float | N
     """Return the HTTP filter that pins a session by a cookie (A55); `ttl` is in seconds, None for a session cookie."""
     body: Resource = {"name": cookie, "path": path}
     if ttl is not None:
-        body["ttl"] = f"{ttl:g}s"
+        body["ttl"] = _duration(ttl)
     state = {"@type": f"{_TYPES}.extensions.http.stateful_session.cookie.v3.CookieBasedSessionState", "cookie": body}
     return {
         "name": "stateful_session",
@@ -50,6 +50,11 @@ def stateful_session(cookie: str = "session", *, path: str = "/", ttl: float | N
             "session_state": {"name": "envoy.http.stateful_session.cookie", "typed_config": state},
         },
     }
+
+
+def _duration(seconds: float) -> str:
+    # Not `:g`, which has six digits and an exponent for more. Proto-JSON has nine decimals.
+    return f"{f'{seconds:.9f}'.rstrip('0').rstrip('.')}s"
 
 
 def routes(name: str, *entries: Resource, domains: Sequence[str] = ("*",)) -> Resource:
@@ -87,7 +92,7 @@ def cluster(
     if override_statuses is not None:
         body["common_lb_config"] = {"override_host_status": {"statuses": list(override_statuses)}}
     if idle_timeout is not None:
-        options = {"idle_timeout": f"{idle_timeout:g}s"}
+        options = {"idle_timeout": _duration(idle_timeout)}
         upstream = {"@type": f"{_TYPES}.extensions.upstreams.http.v3.HttpProtocolOptions"}
         body["upstream_config"] = {
             "name": "http",
