@@ -56,7 +56,7 @@ def test_an_affinity_is_read(value, affinity):
             cookie(ttl="0.5s"),
             [
                 "statefulSession.cookie.ttl: is 0.5 s; it must be 0, which lasts as long as the session, "
-                "or from 1 s to 315576000000 s"
+                "or whole seconds from 1 s to 315576000000 s"
             ],
         ),
         (cookie() | {"strict": "yes"}, ["statefulSession.strict: is a string; write true or false"]),

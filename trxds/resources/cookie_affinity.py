@@ -78,8 +78,9 @@ def find_path_problem(path: str) -> str:
 def find_ttl_problem(ttl: float) -> str:
     """Return why this is no lifetime of a cookie in seconds; empty if it is one."""
     # Max-Age has whole seconds, so a cookie of less than one would have expired before its first use.
-    if not (ttl == 0 or 1 <= ttl <= MAX_TTL):
-        return f"is {ttl:g} s; it must be 0, which lasts as long as the session, or from 1 s to {MAX_TTL} s"
+    if not (ttl == 0 or 1 <= ttl <= MAX_TTL) or ttl % 1:
+        limits = f"whole seconds from 1 s to {MAX_TTL} s"
+        return f"is {ttl:.12g} s; it must be 0, which lasts as long as the session, or {limits}"
     return ""
 
 
