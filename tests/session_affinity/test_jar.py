@@ -170,6 +170,11 @@ def test_a_cookie_too_large_for_browsers_is_ignored():
     assert jar("s=V", f"{fits}V").header("/", 0) == "s=V"
 
 
+@pytest.mark.parametrize("path", ["shop", "", " ", "/x; Path=shop"])
+def test_a_path_that_does_not_begin_with_a_slash_is_every_path(path):
+    assert jar(f"s=V; Path={path}").header("/y/z", 0) == "s=V"
+
+
 def test_an_attribute_too_long_for_browsers_is_ignored():
     assert jar(f"s=V; Path=/{'x' * MAX_ATTRIBUTE_SIZE}").header("/", 0) == "s=V"
 

@@ -28,7 +28,7 @@ KEY = b"k" * 16
 TARGET = "xds:///shop"
 BASE64URL = string.ascii_letters + string.digits + "-_"
 NAMES = st.text(string.ascii_letters + string.digits + "-_.", min_size=1, max_size=20)
-PATHS = st.text("/abc.%", max_size=20)
+PATHS = st.just("") | st.text("/abc.%", max_size=20).map("/".__add__)
 HOSTS = st.sampled_from(["10.0.0.1:80", "[::1]:80", "10.0.0.1:80,10.0.0.2:80"])
 VALUES = st.builds(cookie.encode, HOSTS, st.text(max_size=20))
 TIMES = st.none() | st.floats(0, MAX_EXPIRY).map(lambda time: round(time, 3))

@@ -156,7 +156,7 @@ def _parse_attributes(attributes: list[str], epoch: float) -> tuple[str, float]:
             continue
         match key.lower():
             case "path":
-                path = value
+                path = value if value.startswith("/") else ""  # RFC 6265 §5.2.4: else the default, which is all paths
             case "max-age" if _AGE.fullmatch(value):
                 age = float(value)  # infinite for hundreds of digits
             case "expires" if (date := parse_cookie_date(value)) is not None:

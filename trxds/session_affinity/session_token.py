@@ -205,7 +205,7 @@ def _cookie_flaw(each: TokenCookie) -> str:
     """Return why a jar could not have had this cookie of a session filter; empty if it could."""
     if not each.name or "=" in each.name or not _is_stored_text(each.name):
         return "has a name that no cookie has"
-    if not _is_stored_text(each.path) or len(each.path) > MAX_ATTRIBUTE_SIZE:
+    if not _is_stored_text(each.path) or each.path[:1] not in ("", "/") or len(each.path) > MAX_ATTRIBUTE_SIZE:
         return "has a path that no cookie has"
     if not _is_stored_text(each.value) or len(each.name) + 1 + len(each.value) > cookie.MAX_SIZE:
         return "has a value that no cookie has"
