@@ -48,6 +48,14 @@ async def test_a_cookie_path_that_does_not_cover_the_method_is_the_reason(autoju
         assert "not sticky: the session filter's cookie has the path /shop.Orders" in str(told)
 
 
+async def test_a_cookie_name_that_no_client_sends_back_is_the_reason(autojump_clock):
+    async with Mesh.run(2) as mesh:
+        mesh.listen(cookie="a=b")
+        async with mesh.channel() as channel, channel.session() as session:
+            told = await session.explain(METHOD)
+            assert "not sticky: the session filter's cookie has the name 'a=b'" in str(told)
+
+
 async def test_a_target_without_a_control_plane_names_what_configures_the_cookie(autojump_clock):
     async with hosts_in_memory(2) as mesh, mesh.channel(BY_NAME) as channel, channel.session() as session:
         told = await session.explain(METHOD)

@@ -6,7 +6,7 @@ import math
 import pytest
 import trio
 from support.mesh import METHOD, Mesh, ask, bidi, method, spread
-from support.sessions import STATES, session_filter
+from support.sessions import STATES, in_cookie, listen, session_filter
 from trio.testing import wait_all_tasks_blocked
 
 import trxds
@@ -47,6 +47,38 @@ class TestNeverSilentlyNotSticky:
         assert warning.endswith(
             "the session filter's cookie has the path /shop.Orders, which does not cover the method; set it to /"
         )
+
+    @pytest.mark.parametrize("name", ["a=b", "a;b", " a", "a\nb", "caf\u00e9", "a" * 4097])
+    async def test_a_cookie_name_that_no_client_sends_back_is_named(self, name, caplog, autojump_clock):
+        async with Mesh.run(2) as mesh:
+            mesh.listen(cookie=name)
+            async with mesh.channel() as channel, channel.session() as session:
+                await spread(session, 2)
+        (warning,) = warned(caplog)
+        why = f"the session filter's cookie has the name {name[:50]!r}, which no client sends back"
+        assert warning.endswith(f"are not sticky: {why}; use a few letters and digits")
+
+    async def test_a_ttl_that_ends_the_cookie_at_once_is_named(self, caplog, autojump_clock):
+        async with Mesh.run(2) as mesh:
+            mesh.listen(ttl=0.5)
+            async with mesh.channel() as channel, channel.session() as session:
+                await spread(session, 2)
+        (warning,) = warned(caplog)
+        assert warning.endswith("the session filter's cookie has the ttl 0.5 s, which ends it at once; set 1s or more")
+
+    async def test_a_session_that_must_be_sticky_fails_if_its_cookie_would_not_come_back(self, autojump_clock):
+        async with Mesh.run(2) as mesh:
+            mesh.listen(cookie="a=b")
+            async with mesh.channel() as channel, channel.session(require=True) as session:
+                with pytest.raises(RpcError, match="the session cannot be sticky: the session filter's cookie has the"):
+                    await ask(session, wait_for_ready=True)
+
+    async def test_one_of_two_cookies_that_comes_back_is_enough(self, caplog, autojump_clock):
+        async with Mesh.run(3) as mesh:
+            listen(mesh, *(session_filter(name, in_cookie(name)) for name in ("a=b", "good")))
+            async with mesh.channel() as channel, channel.session(require=True) as session:
+                assert len(await spread(session, 6)) == 1
+        assert warned(caplog) == []
 
     async def test_a_variable_that_switches_sessions_off_is_named(self, caplog, monkeypatch, autojump_clock):
         monkeypatch.setenv("GRPC_EXPERIMENTAL_XDS_ENABLE_OVERRIDE_HOST", "false")

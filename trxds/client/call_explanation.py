@@ -41,7 +41,7 @@ async def explain_call(
         explanation = structs.replace(explanation, stale=stale)
     has_session = session is not None or sent.first("cookie") is not None
     # Without steps a fault ended the call before the chain did, and nothing is known of the filters behind it.
-    if not has_session or call is None or call.override is not None or not explanation.steps:
+    if not has_session or call is None or not explanation.steps:
         return explanation
     return structs.replace(explanation, unsticky=why_not_sticky(state.lifecycle.target, call))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 import trio
@@ -14,6 +14,7 @@ from trxds.core.plural import plural
 from trxds.core.status import RpcError, Status, StatusCode
 from trxds.lb.pick import Override, PickArgs
 from trxds.resources.experiments import OVERRIDE_HOST_VARIABLE, read_experiments
+from trxds.session_affinity.cookie import path_matches
 from trxds.session_affinity.first_call import FirstCall
 from trxds.session_affinity.session import SessionCookies
 from trxds.session_affinity.session_hosts import CookieKey, SessionHost
@@ -53,7 +54,7 @@ class UnstickyMethods:
         return tuple(f"calls of sessions to {path} are not sticky: {why}" for path, why in self.reasons.items())
 
     def add(self, call: PickArgs) -> str:
-        """Note that no session filter takes part in the call; return the reason, with the remedy."""
+        """Note that the call is not sticky; return the reason, with the remedy."""
         # Worked out anew for each call: another configuration may have another reason.
         why = why_not_sticky(self._target, call)
         if call.path in self.reasons or len(self.reasons) < MAX_METHODS:
@@ -64,11 +65,23 @@ class UnstickyMethods:
         return why
 
 
-def why_not_sticky(target: str, call: PickArgs) -> str:
-    """Return why no session filter takes part in a call, with the remedy."""
+def _session_filters(call: PickArgs) -> Iterator[StatefulSession]:
     route = call.route
     chains = (each.filters for each in route.clusters if each.name == call.cluster) if route is not None else ()
-    for each in (each for chain in chains for each in chain if isinstance(each, StatefulSession)):
+    return (each for chain in chains for each in chain if isinstance(each, StatefulSession))
+
+
+def _why_lost(call: PickArgs) -> str:
+    """Return why the cookies that session filters set in a call do not come back; empty if one does."""
+    problems = [each.problem for each in _session_filters(call) if path_matches(each.path, call.path)]
+    return problems[0] if problems and all(problems) else ""
+
+
+def why_not_sticky(target: str, call: PickArgs) -> str:
+    """Return why a call cannot be sticky, with the remedy; empty if it can."""
+    if call.override is not None:
+        return _why_lost(call)
+    for each in _session_filters(call):
         return f"the session filter's cookie has the path {each.path}, which does not cover the method; set it to /"
     if not target.lower().startswith("xds:"):
         return (
@@ -244,16 +257,18 @@ class OpenSession:
         )
 
     def check_sticky(self, call: PickArgs) -> Status | None:
-        """Note a call that no session filter takes part in; return its failure if the session must be sticky.
+        """Note a call that cannot be sticky; return its failure if the session must be.
 
         A call that a filter takes part in may wait for the first pass of the cluster's hosts, if it is a first call.
         """
         if call.override is not None:
             if self._may_spread:
                 self._spread(call.override)
-            if self.unsticky.reasons:
-                self.unsticky.reasons.pop(call.path, None)
-            return None
+            # A session whose cookie does not come back has no host, so its calls stay first calls.
+            if not self._may_spread or not _why_lost(call):
+                if self.unsticky.reasons:
+                    self.unsticky.reasons.pop(call.path, None)
+                return None
         why = self.unsticky.add(call)
         if not self._is_required:
             return None

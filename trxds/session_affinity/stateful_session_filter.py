@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import cached_property
 
 from trxds.core.determinism import wall_clock
 from trxds.core.metadata import Metadata
@@ -12,12 +13,14 @@ from trxds.resolver.pick_outcomes import SessionStep
 from trxds.resources.stateful_session import CookieConfig, SessionState
 
 from . import cookie
+from .cookie_jar import parse_set_cookie
 from .session_state import make_carrier
 
 _log = logging.getLogger("trxds.session_affinity")
 
 _NO_COOKIE = cookie.SessionCookie("")
 _MAX_KNOWN_COOKIES = 256
+_MAX_NAME_SHOWN = 50  # characters
 
 
 class StatefulSession:
@@ -25,6 +28,7 @@ class StatefulSession:
 
     def __init__(self, state: SessionState, strict: bool = False, epoch: Callable[[], float] | None = None) -> None:
         self.path = state.path if isinstance(state, CookieConfig) else ""  # of the calls that take part; empty for all
+        self._state = state
         self._carrier = make_carrier(state)
         self._strict = strict
         self._epoch = epoch or wall_clock()
@@ -34,6 +38,21 @@ class StatefulSession:
         self._last_cookie = _NO_COOKIE
         self._logged_problems: set[str] = set()
         self._decoded_cookies: dict[str, cookie.SessionCookie] = {}  # decoded values: a session repeats its own
+
+    @cached_property  # each first call of a session asks
+    def problem(self) -> str:
+        """Return why no client sends back the cookie that the filter sets, with the remedy; empty if clients do."""
+        state = self._state
+        if not isinstance(state, CookieConfig):
+            return ""
+        # As in the C++ client, any name and ttl is accepted. The jar decides, with a value of a usual size.
+        received = parse_set_cookie(cookie.set_cookie_header(state, "V" * 100), 0.0)
+        if received is None or received.key.name != state.name:
+            name = f"the name {state.name[:_MAX_NAME_SHOWN]!r}"
+            return f"the session filter's cookie has {name}, which no client sends back; use a few letters and digits"
+        if received.age <= 0:
+            return f"the session filter's cookie has the ttl {state.ttl:g} s, which ends it at once; set 1s or more"
+        return ""
 
     def start(self, call: PickArgs) -> Callable[[Metadata], Metadata] | None:
         """Apply the request's cookie; return a function for response metadata, or None if the filter does not apply."""
