@@ -94,6 +94,15 @@ async def test_a_call_names_the_proxy_that_refuses() -> None:
             await channel.method("/s/Echo")(b"x", timeout=10)
 
 
+async def test_a_call_names_the_proxy_that_is_none() -> None:
+    async with (
+        through_a_proxy(answer=b"SSH-2.0-OpenSSH_9.7\r\n\r\n") as proxy,
+        trxds.open_channel("dns:///shop.example:50051", http_proxy=f"http://{proxy.address}") as channel,
+    ):
+        with pytest.raises(RpcError, match=f"proxy {proxy.address} does not answer CONNECT .*; is it an HTTP proxy"):
+            await channel.method("/s/Echo")(b"x", timeout=10)
+
+
 async def test_an_address_of_this_machine_needs_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     async with through_a_proxy() as proxy, serve({"/s/Echo": unary(lambda request, call: _same(request))}) as server:
         monkeypatch.setenv("https_proxy", f"http://{proxy.address}")

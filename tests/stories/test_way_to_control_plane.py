@@ -2,6 +2,7 @@
 
 from contextlib import asynccontextmanager
 
+import pytest
 import trio
 from support.channelz import ADMIN, IDLE, READY, Tool, state
 from support.mesh import PLANE, Mesh, ask
@@ -85,6 +86,14 @@ async def test_ads_and_lrs_use_two_connections_if_the_server_allows_one_stream(a
                 await trio.sleep(5)  # by then both are back, whichever was first
             mesh.endpoints("cart", [await mesh.add_host()])
             await mesh.plane.wait_for_ack("EDS")
+
+
+async def test_a_proxy_that_cannot_be_reached_has_its_own_remedy_and_not_the_bootstraps(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel(http_proxy="http://proxy.example:3128") as channel:
+        with pytest.raises(trxds.RpcError) as failed:
+            await ask(channel)
+    proxy = "proxy proxy.example:3128: Connection refused; check that it runs, and its address"
+    assert failed.value.status.message.endswith(proxy)
 
 
 async def test_the_xds_channel_is_ready_while_one_of_its_connections_is_in_use(autojump_clock):

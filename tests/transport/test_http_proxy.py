@@ -6,9 +6,17 @@ import base64
 
 import pytest
 import trio
+import trio.testing
 
 from trxds.testing import MemoryNetwork
-from trxds.transport.http_proxy import TargetProxyNetwork, is_bypassed, parse_proxy, proxy_finder
+from trxds.transport.http_proxy import (
+    FixedProxyNetwork,
+    HttpProxy,
+    TargetProxyNetwork,
+    is_bypassed,
+    parse_proxy,
+    proxy_finder,
+)
 
 PROXY = "proxy.example:3128"
 
@@ -54,6 +62,11 @@ class TestUrl:
         with pytest.raises(ValueError, match="environment variable https_proxy: ") as caught:
             parse_proxy(url, "environment variable https_proxy")
         assert "secret" not in str(caught.value)
+
+    @pytest.mark.parametrize("url", ["http://", "http://proxy:x", "http://proxy:3128/path", "http://proxy:3128?query"])
+    def test_a_text_that_is_no_url_of_a_proxy_is_called_so(self, url):
+        with pytest.raises(ValueError, match=r"http_proxy: is no URL of a proxy; write http://HOST:PORT"):
+            parse_proxy(url, "http_proxy")
 
 
 class TestBypass:
@@ -164,6 +177,19 @@ async def tunnelled(
         return error, bytes(asked)
 
 
+class OneStream:
+    """A network with one stream, which is connected already."""
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self._stream = stream
+
+    async def connect(self, address: str) -> trio.abc.Stream:
+        return self._stream
+
+    async def resolve(self, host: str, port: int) -> tuple[str, ...]:
+        raise NotImplementedError
+
+
 async def test_the_proxy_is_asked_for_the_name_and_gets_the_authorization(nursery, autojump_clock):
     _, asked = await tunnelled(nursery, b"HTTP/1.1 200 OK\r\n\r\n")
     assert asked.splitlines() == [
@@ -211,8 +237,22 @@ async def test_a_proxy_that_cannot_be_reached_is_named(autojump_clock):
     assert find is not None
     through = TargetProxyNetwork(MemoryNetwork(), find)
     (address,) = await through.resolve("cart.example", 443)
-    with pytest.raises(OSError, match=f"proxy {PROXY}: .*refused"):
+    with pytest.raises(OSError, match=f"^proxy {PROXY}: Connection refused; check that it runs, and its address$"):
         await through.connect(address)
+
+
+async def test_a_proxy_that_closes_before_it_is_asked_is_named(nursery, autojump_clock):
+    network = MemoryNetwork()
+    listener = network.listen(PROXY)
+
+    async def close():
+        await (await listener.accept()).aclose()
+
+    nursery.start_soon(close)
+    stream = await network.connect(PROXY)
+    await trio.testing.wait_all_tasks_blocked()
+    with pytest.raises(OSError, match=f"^proxy {PROXY} does not answer CONNECT cart.example:443: .*; is it an HTTP"):
+        await FixedProxyNetwork(OneStream(stream), HttpProxy(PROXY)).connect("cart.example:443")
 
 
 async def test_an_address_that_nobody_resolved_is_reached_directly(autojump_clock):

@@ -36,6 +36,10 @@ _BYPASS_VARIABLES = ("no_grpc_proxy", "no_proxy", "NO_PROXY")
 _IpAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
+class ProxyError(OSError):
+    """A proxy that cannot be reached or opens no tunnel. The text names it, and what to do."""
+
+
 class HttpProxy(RedactedStruct, frozen=True):
     """A proxy: its address as `host:port`, and the value of `proxy-authorization`, empty for none."""
 
@@ -62,7 +66,7 @@ def parse_proxy(text: str, source: str) -> HttpProxy:
     except ValueError:
         named = False  # the error would show a part of the URL
     if not named:
-        raise ValueError(f"{source}: names no host and port; {remedy}")
+        raise ValueError(f"{source}: is no URL of a proxy; {remedy}")
     if url.scheme != "http":
         raise ValueError(f"{source}: has another scheme than http, the only one for proxies; {remedy}")
     assert host is not None
@@ -199,7 +203,7 @@ async def _tunnel(network: Network, address: str, proxy: HttpProxy) -> trio.abc.
         stream = await network.connect(proxy.address)
     except OSError as error:
         # With the proxy's name: the address in the call's error is that of the host.
-        raise OSError(f"proxy {proxy.address}: {connect_error(error)}") from None
+        raise ProxyError(f"proxy {proxy.address}: {_describe(error)}; check that it runs, and its address") from None
     try:
         await _open_tunnel(stream, address, proxy)
     except BaseException:
@@ -219,25 +223,30 @@ async def _open_tunnel(stream: trio.abc.Stream, address: str, proxy: HttpProxy) 
             headers.append((b"proxy-authorization", proxy.authorization.encode()))
         request = http.send(h11.Request(method="CONNECT", target=target, headers=headers)) or b""
     except (h11.LocalProtocolError, UnicodeError):
-        raise OSError(f"proxy {proxy.address} cannot be asked for {address!r}, which is no host name") from None
-    await stream.send_all(request)
+        raise ProxyError(f"proxy {proxy.address} cannot be asked for {address!r}, which is no host name") from None
     http.send(h11.EndOfMessage())
     try:
+        await stream.send_all(request)
         response = http.next_event()
         while not isinstance(response, h11.Response):  # 1xx may come before
             http.receive_data(await _receive_head(stream))
             response = http.next_event()
-    except (h11.RemoteProtocolError, EOFError) as error:
-        text = str(error) or "it closed the connection"
-        raise OSError(
-            f"proxy {proxy.address} does not answer CONNECT {address}: {text}; is it an HTTP proxy?"
-        ) from error
+    except (h11.RemoteProtocolError, EOFError, OSError, trio.BrokenResourceError) as error:
+        # Without a cause, which `connect_error` would show in place of this text.
+        raise ProxyError(
+            f"proxy {proxy.address} does not answer CONNECT {address}: {_describe(error)}; is it an HTTP proxy?"
+        ) from None
     if response.status_code // 100 != 2:
         # What a proxy says is shown to people, and may be anything.
         reason = re.sub(r"[^ -~]", "?", bytes(response.reason[:_MAX_REASON]).decode("ascii", "replace"))
         answer = f"{response.status_code} {reason}".rstrip()
         remedy = "; put user and password into the proxy's URL" if response.status_code == 407 else ""
-        raise OSError(f"proxy {proxy.address} answers CONNECT {address} with {answer}{remedy}")
+        raise ProxyError(f"proxy {proxy.address} answers CONNECT {address} with {answer}{remedy}")
+
+
+def _describe(error: BaseException) -> str:
+    cause = connect_error(error)
+    return getattr(cause, "strerror", None) or str(cause) or "it closed the connection"
 
 
 async def _receive_head(stream: trio.abc.Stream) -> bytes:

@@ -19,6 +19,7 @@ from trxds.core.lifetime import Hold, Lifetime
 from trxds.transport.connect import Network, WireOptions, connect_error
 from trxds.transport.connection import Connection
 from trxds.transport.connection_stats import ConnectionStats
+from trxds.transport.http_proxy import ProxyError
 from trxds.transport.keepalive import Keepalive
 
 from .bootstrap import ServerConfig
@@ -183,6 +184,8 @@ def _has_room(connection: Connection) -> bool:
 def describe_connect_error(error: OSError) -> str:
     """Describe why there is no connection: a system error has a number, one of certificates or tokens has none."""
     cause = connect_error(error)
+    if isinstance(cause, ProxyError):
+        return str(cause)  # it says what to do, and the bootstrap has no part in it
     if getattr(cause, "errno", None) is None:
         return f"{cause}; check the server's credentials in the bootstrap"
     return f"{getattr(cause, 'strerror', None) or cause}; check that it runs, and server_uri in the bootstrap"
