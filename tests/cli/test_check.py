@@ -330,3 +330,14 @@ def test_the_check_command_shows_the_servers_answers_over_tcp(tmp_path: Path) ->
 def test_a_target_that_is_none_is_a_usage_error(tmp_path: Path) -> None:
     result = run(tmp_path / "b.json", json.dumps(GOOD), "--connect", "--target", "shop")
     assert result.exit_code == 2 and "write xds:///NAME" in result.output
+
+
+@pytest.mark.parametrize("within", ["-1", "0", "nan", "inf"])
+def test_a_wait_that_is_no_time_is_a_usage_error(tmp_path: Path, within: str) -> None:
+    result = run(tmp_path / "b.json", json.dumps(GOOD), "--connect", "--within", within)
+    assert result.exit_code == 2 and f"'{within}' is no time" in result.output
+
+
+def test_a_target_without_connecting_is_a_usage_error(tmp_path: Path) -> None:
+    result = run(tmp_path / "b.json", json.dumps(GOOD), "--target", "xds:///shop")
+    assert result.exit_code == 2 and "--target needs --connect" in result.output

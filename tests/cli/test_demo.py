@@ -58,3 +58,8 @@ def test_the_command_can_be_run_as_a_module() -> None:
         [sys.executable, "-W", "error", "-m", "trxds", "--version"], capture_output=True, text=True, check=True
     )
     assert trxds.__version__ in done.stdout
+
+
+def test_a_time_that_is_no_number_is_a_usage_error() -> None:
+    result = CliRunner().invoke(main, ["demo", "--seconds", "nan"])
+    assert result.exit_code == 2 and "'nan' is no finite number" in result.output

@@ -134,6 +134,12 @@ def test_a_bad_bootstrap_is_named_before_anything_runs(tmp_path):
     assert "xds_servers" in done.output
 
 
+@pytest.mark.parametrize("option", [("--within", "nan"), ("--within", "-1"), ("--settle", "-1"), ("--settle", "nan")])
+def test_a_wait_that_is_no_time_is_named_before_anything_runs(option):
+    done = run("explain", "ipv4:127.0.0.1:1", METHOD, *option)
+    assert (done.exit_code, f"'{option[1]}' is no time" in done.output) == (2, True)
+
+
 async def test_a_target_without_a_control_plane_is_explained_by_its_service_config(autojump_clock):
     config = {"loadBalancingConfig": [{"round_robin": {}}], "statefulSession": {"cookie": {"name": "cart"}}}
     async with hosts_in_memory(2) as mesh:

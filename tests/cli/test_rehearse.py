@@ -9,11 +9,11 @@ import yaml
 from click.testing import CliRunner
 
 from trxds.cli.main import main
+from trxds.cli.quantities import parse_seconds, parse_share
 from trxds.cli.rehearsal import child, command, mesh_of_files
 from trxds.cli.rehearsal.expectations import QUANTITIES, parse_expectations
 from trxds.cli.rehearsal.host_options import parse_behaviours
 from trxds.cli.rehearsal.plan import HostBehaviour, Plan
-from trxds.cli.rehearsal.quantities import parse_seconds, parse_share
 from trxds.cli.rehearsal.report import evenness
 from trxds.cli.rehearsal.run import rehearse
 from trxds.cli.rehearsal.script import read_script
@@ -240,6 +240,11 @@ def test_an_error_in_a_file_ends_the_command_with_its_line(files, run):
         (["AFTER", "--hosts", "10.9.9.9:1 latency=5ms"], "10.9.9.9:1 is no endpoint in any of the files"),
         (["AFTER", "--hosts", "latency=5ms p99=1ms"], "is no number of seconds from the latency"),
         (["AFTER", "--timeout", "soon"], "'soon' is no time"),
+        (["AFTER", "--timeout", "0"], "'0' is no time above 0"),
+        (["AFTER", "--rps", "nan"], "'nan' is no finite number"),
+        (["AFTER", "--target", "shop"], "--target: target 'shop' does not have the scheme xds; write xds:///NAME"),
+        (["AFTER", "--target", "xds://east/shop"], "--target: target 'xds://east/shop': authority 'east' is not in"),
+        (["AFTER", "--method", "foo"], "method path 'foo' is not of the form /package.Service/Method"),
         (["AFTER", "--keepalive", "5s"], "must be 10s or more"),
         (["AFTER", "AFTER", "--script", "AFTER"], "with --script there is one file"),
     ],
@@ -323,6 +328,7 @@ def test_hosts_are_all_endpoints_of_clusters_of_any_kind():
         ({"prefix": "/shop."}, "/shop.Echo/Call"),
         ({"prefix": "/shop.Cart/A"}, "/shop.Cart/A"),
         ({"path": "/shop.Cart/Add"}, "/shop.Cart/Add"),
+        ({"prefix": "/shop/v1/Cart"}, "/rehearsal.Echo/Call"),  # no method has two slashes more
     ],
 )
 def test_a_method_is_called_for_each_route(match, method):

@@ -30,6 +30,7 @@ from .cookie import as_lines, read_cookie
 from .demo.run import run_demo, run_live
 from .demo.screen import show_page, show_verdict, watching
 from .explain import CREDENTIALS, call_metadata, explain_call, has_destination, show_in_program
+from .parameters import SECONDS, SECONDS_OR_ZERO, FiniteRange
 from .recording.command import save_resources
 from .recording.sources import from_control_plane
 from .rehearsal.command import rehearse
@@ -62,7 +63,7 @@ for _command in (*COMMANDS, call, rehearse):
 
 @main.command()
 @click.option(
-    "--seconds", type=click.FloatRange(min=1), help="How long the traffic runs.  [default: 9; with --live, for ever]"
+    "--seconds", type=FiniteRange(min=1), help="How long the traffic runs.  [default: 9; with --live, for ever]"
 )
 @click.option("--without-session-filter", is_flag=True, help="Leave affinity out, to see the promise broken (exit 1).")
 @click.option("--live", is_flag=True, help="Serve the live page, and begin anew each minute until interrupted.")
@@ -142,7 +143,7 @@ def network_to_servers() -> Network:
 @click.argument("bootstrap", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--connect", is_flag=True, help="Also ask its servers, and say what they answer.")
 @click.option("--target", metavar="xds:///NAME", help="With --connect: ask for the Listener of this target.")
-@click.option("--within", default=5.0, show_default=True, help="Seconds that a server has for its answer.")
+@click.option("--within", type=SECONDS, default="5s", show_default=True, help="How long a server has for its answer.")
 @click.option(
     "--save",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -155,6 +156,8 @@ def check(bootstrap: Path, connect: bool, target: str | None, within: float, sav
     """
     if save is not None and not (connect and target):
         raise click.UsageError("--save needs --connect and --target, whose resources it writes")
+    if target is not None and not connect:
+        raise click.UsageError("--target needs --connect, which asks for it")
     report = check_file(bootstrap)
     for finding in report.findings:
         click.echo(f"{bootstrap}:{finding}")
@@ -182,12 +185,24 @@ def check(bootstrap: Path, connect: bool, target: str | None, within: float, sav
     "-H", "headers", multiple=True, metavar="KEY:VALUE", help="Metadata; KEY-bin:BASE64; @FILE has lines of it."
 )
 @click.option("--cookie", "cookies", multiple=True, metavar="NAME=VALUE", help="A cookie of the call; may be repeated.")
-@click.option("--bootstrap", type=click.Path(exists=True, dir_okay=False), help="Otherwise GRPC_XDS_BOOTSTRAP has it.")
 @click.option(
-    "--within", default=20.0, show_default=True, help="Seconds for a configuration; after 15 it says what is missing."
+    "--bootstrap",
+    type=click.Path(exists=True, dir_okay=False),
+    help="By default GRPC_XDS_BOOTSTRAP or GRPC_XDS_BOOTSTRAP_CONFIG has it.",
 )
 @click.option(
-    "--settle", default=1.0, show_default=True, help="Seconds for hosts to connect, if policies connect them."
+    "--within",
+    type=SECONDS,
+    default="20s",
+    show_default=True,
+    help="How long to wait for a configuration; after 15s it says what is missing.",
+)
+@click.option(
+    "--settle",
+    type=SECONDS_OR_ZERO,
+    default="1s",
+    show_default=True,
+    help="How long hosts have to connect, if policies connect them.",
 )
 @click.option(
     "--credentials",

@@ -128,6 +128,8 @@ def test_a_descriptor_set_that_cannot_be_used_is_named_with_the_remedy(content, 
         (["--session-token", "s3cret"], "--session-token or --session-key: "),
         (["-d", "@/nowhere"], "-d: /nowhere: No such file or directory"),
         (["--timeout", "0"], "--timeout"),
+        (["--timeout", "nan"], "'--timeout': 'nan' is no time"),
+        (["--within", "nan"], "'--within': 'nan' is no time"),
         (["--bootstrap", __file__], "bootstrap cannot be used with the target"),
     ],
 )

@@ -10,6 +10,7 @@ import click
 
 import trxds
 from trxds.cli.explain import call_metadata
+from trxds.cli.parameters import SECONDS
 from trxds.cli.running.show import run
 from trxds.client.credentials import ChannelCredentials
 from trxds.core import metadata as md
@@ -40,9 +41,7 @@ _FILE = click.Path(exists=True, dir_okay=False)
     help="Metadata; KEY-bin:BASE64; @FILE has lines of it; may be repeated.",
 )
 @click.option("--cookie", "cookies", multiple=True, metavar="NAME=VALUE", help="A cookie of the call; may be repeated.")
-@click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds for each call.  [default: no limit]"
-)
+@click.option("--timeout", type=SECONDS, help="Deadline of each call.  [default: no limit]")
 @click.option("--wait-for-ready", is_flag=True, help="Wait for a host instead of failing while there is none.")
 @click.option(
     "--proto",
@@ -88,7 +87,7 @@ _FILE = click.Path(exists=True, dir_okay=False)
 )
 @click.option("--defaults", is_flag=True, help="Print fields of replies that have their default value too.")
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON for each reply, and for a failure.")
-@click.option("--bootstrap", type=_FILE, help="Otherwise GRPC_XDS_BOOTSTRAP has it.")
+@click.option("--bootstrap", type=_FILE, help="By default GRPC_XDS_BOOTSTRAP or GRPC_XDS_BOOTSTRAP_CONFIG has it.")
 @click.option(
     "--service-config",
     type=click.File(encoding="utf-8"),
@@ -96,10 +95,10 @@ _FILE = click.Path(exists=True, dir_okay=False)
 )
 @click.option(
     "--within",
-    type=click.FloatRange(min=0, min_open=True),
-    default=20.0,
+    type=SECONDS,
+    default="20s",
     show_default=True,
-    help="Seconds for a configuration, and for reflection.",
+    help="How long to wait for a configuration, and for reflection.",
 )
 @click.option(
     "--authority", default="", metavar="NAME", help="The :authority of calls, and the name that hosts prove by TLS."

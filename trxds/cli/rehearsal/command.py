@@ -10,9 +10,14 @@ from pathlib import Path
 import click
 from msgspec import structs
 
+from trxds.cli.parameters import SECONDS, FiniteRange
+from trxds.client.method import checked_path
 from trxds.core.plural import plural
+from trxds.core.status import BootstrapError
 from trxds.resources.resource_file import ResourceFile, read_resource_file
 from trxds.transport.keepalive import MIN_KEEPALIVE_TIME
+from trxds.xds import bootstrap
+from trxds.xds.resource_names import parse_target
 
 from . import mesh_of_files
 from .child import RehearsalError, run_in_child
@@ -20,21 +25,8 @@ from .expectations import QUANTITIES, Expectation, Verdict, parse_expectations
 from .host_options import parse_behaviours
 from .html import as_page
 from .plan import Load, Plan, Resource, Step
-from .quantities import parse_seconds
 from .script import read_script
 from .text import as_lines
-
-
-class _Seconds(click.ParamType[float]):
-    name = "TIME"
-
-    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, float):
-            return value
-        try:
-            return parse_seconds(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
 
 
 class _Expectations(click.ParamType[tuple[Expectation, ...]]):
@@ -51,8 +43,14 @@ class _Expectations(click.ParamType[tuple[Expectation, ...]]):
             self.fail(str(error), param, ctx)
 
 
+def _checked_methods(context: click.Context, parameter: click.Parameter, methods: tuple[str, ...]) -> tuple[str, ...]:
+    try:
+        return tuple(checked_path(each) for each in methods)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-SECONDS = _Seconds()
 _EXPECT_HELP = f"Exit 1 unless this holds: 'moved<=5% failed==0'. There are {', '.join(QUANTITIES)}."
 
 
@@ -63,7 +61,7 @@ _EXPECT_HELP = f"Exit 1 unless this holds: 'moved<=5% failed==0'. There are {', 
 @click.option("--sessions", type=click.IntRange(0), default=1, show_default=True, help="Sessions of each client.")
 @click.option(
     "--rps",
-    type=click.FloatRange(0, 1e6, min_open=True),
+    type=FiniteRange(0, 1e6, min_open=True),
     default=1.0,
     show_default=True,
     help="Calls a second, per client.",
@@ -92,7 +90,12 @@ _EXPECT_HELP = f"Exit 1 unless this holds: 'moved<=5% failed==0'. There are {', 
 )
 @click.option("--target", "targets", multiple=True, metavar="xds:///NAME", help="Default: each API listener in BEFORE.")
 @click.option(
-    "--method", "methods", multiple=True, metavar="/package.Service/Method", help="Default: one for each route."
+    "--method",
+    "methods",
+    multiple=True,
+    metavar="/package.Service/Method",
+    callback=_checked_methods,
+    help="Default: one for each route.",
 )
 @click.option("--policy-seed", "seed", type=int, default=0, show_default=True, help="Decides all that is random.")
 @click.option("--delta", is_flag=True, help="The incremental protocol variant.")
@@ -171,8 +174,6 @@ def _steps(
     if script is None:
         if len(files) < 2:
             raise click.UsageError("nothing changes: give a second file, or steps by --script")
-        if first <= 0 or rest <= 0:
-            raise click.UsageError("--before and --after must be longer than 0")
         changes = zip(files[1:], series[1:], strict=True)
         return tuple(
             Step(first + number * rest, "replace", f"replace by {file.name}", resources=resources)
@@ -219,6 +220,7 @@ def _plan(
     addresses = tuple(dict.fromkeys((*mesh_of_files.addresses(everything), *found)))
     if not addresses:
         raise click.ClickException("no cluster of the files has an endpoint; nothing is rehearsed")
+    _check_targets(load.targets, everything)
     targets = load.targets or mesh_of_files.targets(resources)
     if not targets:
         raise click.UsageError("BEFORE has no API listener, which clients ask for; name one by --target xds:///NAME")
@@ -231,6 +233,15 @@ def _plan(
     end = max(step.at + (step.lasts or 0.0) for step in steps) + rest
     notes = [*remarks, *(f"{name} is {names[name][0]} in the rehearsal" for name in names)]
     return Plan(resources, steps, end, addresses, names, load, seed, delta, behaviour, single, tuple(notes))
+
+
+def _check_targets(targets: tuple[str, ...], everything: list[Resource]) -> None:
+    known = bootstrap.parse(mesh_of_files.bootstrap_of(everything, "rehearsal", delta=False))
+    try:
+        for target in targets:
+            parse_target(target, known)
+    except (ValueError, BootstrapError) as error:
+        raise click.BadParameter(str(error), param_hint="--target") from None
 
 
 def _verdicts(verdicts: list[Verdict]) -> Iterator[str]:

@@ -10,7 +10,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from .quantities import parse_seconds, parse_share
+from trxds.cli.quantities import parse_seconds, parse_share
+
 from .report import Report
 
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {

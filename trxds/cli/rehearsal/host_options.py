@@ -7,10 +7,10 @@ from typing import Any
 
 from msgspec import structs
 
+from trxds.cli.quantities import parse_seconds, parse_share
 from trxds.testing.simulation.echo_host import Behaviour
 
 from .plan import HostBehaviour
-from .quantities import parse_seconds, parse_share
 
 _KEYS = ("latency", "p99", "errors", "capacity")
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from trxds.cli.control_plane import host_and_port
+from trxds.client.method import checked_path
 from trxds.testing.resources import Resource as ResourceDict
 from trxds.testing.resources import bootstrap
 from trxds.testing.simulation.simulation import PLANE_ADDRESS
@@ -83,9 +85,8 @@ def methods(resources: Iterable[Resource]) -> tuple[str, ...]:
     for resource in resources:
         if resource["@type"].endswith(("RouteConfiguration", "listener.v3.Listener")):
             for match in _values(resource, "match"):
-                method = _method(match)
-                if method:
-                    found[method] = None
+                with suppress(ValueError):  # a route that no method can have, as the prefix /a/b/c
+                    found[checked_path(_method(match))] = None
     return tuple(found) or (DEFAULT_METHOD,)
 
 

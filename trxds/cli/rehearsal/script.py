@@ -17,11 +17,11 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
+from trxds.cli.quantities import parse_seconds, parse_share
 from trxds.resources.proto_yaml_validator import Problem
 
 from .actions import ACTIONS
 from .plan import Resource, Step
-from .quantities import parse_seconds, parse_share
 
 ReadFile = Callable[[str], tuple[Resource, ...]]
 """A function that returns the resources of a file; `ValueError` says why it cannot be used."""
