@@ -144,6 +144,11 @@ def test_broken_json_is_one_error_at_its_line(tmp_path: Path) -> None:
     assert ":2: error: no valid JSON: Expecting value (column 3)" in result.output
 
 
+def test_a_document_that_is_no_object_is_called_the_top_level(tmp_path: Path) -> None:
+    path = tmp_path / "b.json"
+    assert f"{path}:1: error: top level: is a list; write an object with" in run(path, "[]").output
+
+
 def test_a_file_that_is_no_text_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "b.json"
     path.write_bytes(b"\xff\xfe")

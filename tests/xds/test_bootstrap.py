@@ -107,6 +107,15 @@ def test_a_file_that_is_not_there_is_named_with_its_variable(tmp_path: Path) -> 
     )
 
 
+@pytest.mark.parametrize("before", ["", "\n "])
+def test_a_document_in_the_place_of_its_path_is_not_shown(before: str) -> None:
+    with pytest.raises(BootstrapError) as caught:
+        load({"GRPC_XDS_BOOTSTRAP": before + json.dumps({"xds_servers": [SERVER]})})
+    assert str(caught.value) == (
+        "GRPC_XDS_BOOTSTRAP is JSON text, and not a path; put it into GRPC_XDS_BOOTSTRAP_CONFIG"
+    )
+
+
 def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     path = tmp_path / "binary.json"
     path.write_bytes(b"\xff\xfe\x00")
@@ -135,7 +144,7 @@ def test_a_document_that_is_no_object_is_refused(document: str) -> None:
     assert 'write an object with "xds_servers" and "node"' in problem(document)
 
 
-@pytest.mark.parametrize("servers", [None, [], {}, "10.0.0.5:18000"])
+@pytest.mark.parametrize("servers", [None, []])
 def test_a_bootstrap_needs_a_server(servers: Any) -> None:
     assert problem({"xds_servers": servers}).startswith("bootstrap: xds_servers: needs at least one server; write [{")
 
@@ -171,11 +180,28 @@ def test_a_server_uri_of_an_unknown_scheme_is_refused() -> None:
     assert "scheme 'https' is not supported; write host:port" in server_problem(server_uri="https://plane:1")
 
 
-@pytest.mark.parametrize("creds", [None, [], {}, "insecure"])
+@pytest.mark.parametrize(("servers", "kind"), [({}, "an object"), ("10.0.0.5:18000", "a string")])
+def test_servers_that_are_no_list_are_no_missing_ones(servers: Any, kind: str) -> None:
+    assert problem({"xds_servers": servers}).startswith(f'bootstrap: xds_servers: is {kind}; write [{{"server_uri": ')
+
+
+@pytest.mark.parametrize("creds", [None, []])
 def test_channel_creds_are_required(creds: Any) -> None:
     assert server_problem(channel_creds=creds) == (
         'bootstrap: xds_servers[0].channel_creds: is missing; write [{"type": "insecure"}] or [{"type": "tls"}]'
     )
+
+
+@pytest.mark.parametrize(
+    ("creds", "text"),
+    [
+        ({}, 'channel_creds: is an object; write [{"type": "insecure"}] or [{"type": "tls"}]'),
+        ("insecure", 'channel_creds: is a string; write [{"type": "insecure"}] or [{"type": "tls"}]'),
+        (["insecure"], "channel_creds[0]: is a string; write an object"),
+    ],
+)
+def test_channel_creds_of_another_type_are_no_missing_ones(creds: Any, text: str) -> None:
+    assert server_problem(channel_creds=creds) == f"bootstrap: xds_servers[0].{text}"
 
 
 def test_credentials_must_include_a_supported_type() -> None:
@@ -230,7 +256,7 @@ def test_a_listener_template_must_be_a_string() -> None:
     [
         ([], "authorities: is a list; write an object"),
         ({"a": 1}, "authorities['a']: is a number; write an object"),
-        ({"a": {"xds_servers": {}}}, "authorities['a'].xds_servers: needs at least one server"),
+        ({"a": {"xds_servers": {}}}, "authorities['a'].xds_servers: is an object; write ["),
         (
             {"a": {"fallback_on_reachability_only": "yes"}},
             "authorities['a'].fallback_on_reachability_only: is a string; write true or false",

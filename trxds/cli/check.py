@@ -13,7 +13,7 @@ import trio
 from msgspec import Struct
 
 from trxds.core.json_parse import parse_json
-from trxds.core.json_reader import Problem
+from trxds.core.json_reader import TOP, Problem
 from trxds.core.plural import plural
 from trxds.transport.connect import Network
 from trxds.xds.bootstrap import Bootstrap, ServerConfig, examine
@@ -25,7 +25,7 @@ from .probe_server import ProbeResult, probe_server
 
 
 class Finding(Struct, frozen=True, order=True):
-    """One error or warning. `line` counts from 1; `path` is the field, empty for the whole document."""
+    """One error or warning. `line` counts from 1; `path` is the field, empty for the text itself."""
 
     line: int
     weight: Literal["error", "warning"]
@@ -102,4 +102,4 @@ def _servers(bootstrap: Bootstrap, listener: str) -> Iterable[ServerConfig]:
 
 
 def _findings(lines: JsonLines, weight: Literal["error", "warning"], problems: Iterable[Problem]) -> Iterable[Finding]:
-    return (Finding(lines.of(problem.steps), weight, problem.path, problem.text) for problem in problems)
+    return (Finding(lines.of(problem.steps), weight, problem.path or TOP, problem.text) for problem in problems)

@@ -23,6 +23,10 @@ _MAX_INTEGER = 2**32
 _MAX_NUMBER = sys.float_info.max
 
 
+TOP = "top level"
+"""What errors call the whole document."""
+
+
 class Problem(Struct, frozen=True):
     """A problem of a document; `steps` lead from the top to its place: names of members, and indexes of items."""
 
@@ -31,7 +35,7 @@ class Problem(Struct, frozen=True):
     steps: tuple[str | int, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.path or 'top level'}: {self.text}"
+        return f"{self.path or TOP}: {self.text}"
 
 
 class JsonNode:
@@ -60,14 +64,15 @@ class JsonNode:
         return {name: self._at(f"[{name!r}]", name, value) for name, value in self.object().items()}
 
     def items(self, problem: str = "") -> list[JsonNode]:
-        """Return the items of a list; with a `problem` the list must not be empty, and that is the text if it is."""
-        if isinstance(self.value, list) and (self.value or not problem):
-            return [self._at(f"[{index}]", index, value) for index, value in enumerate(self.value)]
-        if problem:
+        """Return the items of a list.
+
+        `problem` is the text if there are none, `what is wrong; write an example`; "" if there need not be any.
+        """
+        wanted = problem.partition("; write ")[2] or "a list"
+        values: list[Any] = self.value if isinstance(self.value, list) else self._type_error([], wanted)
+        if problem and self.value in (None, []):
             self.error(problem)
-        else:
-            self._type_error([], "a list")
-        return []
+        return [self._at(f"[{index}]", index, value) for index, value in enumerate(values)]
 
     def object(self) -> Mapping[str, Any]:
         """Return the object; empty if it is absent, or, with a problem, another value."""

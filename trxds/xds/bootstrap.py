@@ -122,6 +122,8 @@ def load(environ: Mapping[str, str]) -> Bootstrap:
     """
     # A27: the file goes first; the inline text is for environments without one.
     if path := environ.get(FILE_VARIABLE):
+        if path.lstrip().startswith("{"):  # an error with the path would show it, and it may have secrets
+            raise BootstrapError(f"{FILE_VARIABLE} is JSON text, and not a path; put it into {INLINE_VARIABLE}")
         return read(path, source=f"bootstrap file {path} (from {FILE_VARIABLE})")
     if text := environ.get(INLINE_VARIABLE):
         return parse(text, source=INLINE_VARIABLE)

@@ -41,6 +41,8 @@ def channel_credentials(node: JsonNode) -> ChannelCredentials:
     kinds: list[str] = []
     usable: list[ChannelCredentials] = []
     for item in node.items(wanted):
+        if item.value is not None and not item.has_object():
+            continue
         kind = item.member("type").text()
         kinds.append(kind)
         if kind in _supported_types():
