@@ -221,6 +221,16 @@ async def test_the_admin_socket_file_of_a_running_program_is_an_error_with_a_rem
             assert asked.status == 200
 
 
+async def test_an_ordinary_file_in_the_place_of_the_admin_socket_is_called_so_and_stays(unix):
+    path = trio.Path(unix.removeprefix("unix:"))
+    await path.write_text("mine")
+    async with Mesh.run(1) as mesh:
+        with pytest.raises(OSError, match="cannot listen there: there is a file that is no socket; take another path"):
+            async with mesh.channel(admin=unix):
+                pass
+    assert await path.read_text() == "mine"
+
+
 async def test_a_folder_that_is_not_there_is_named():
     async with Mesh.run(1) as mesh:
         with pytest.raises(OSError, match="cannot listen there: No such file or directory"):

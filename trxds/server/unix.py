@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import stat
 
@@ -50,7 +51,8 @@ async def unix_listener(name: str, *, private: bool = False) -> UnixListener:
 async def _remove_stale_socket(path: trio.Path) -> None:
     try:
         if not stat.S_ISSOCK((await path.stat()).st_mode):
-            return
+            # `bind` would say that the address is in use, as if a program listened there.
+            raise OSError(errno.ENOTSOCK, "there is a file that is no socket; take another path")
         async with await trio.open_unix_socket(str(path)):
             return  # another server listens, and `bind` fails with that error
     except FileNotFoundError:
