@@ -142,7 +142,7 @@ async def test_a_silent_control_plane_is_named_after_the_wait(autojump_clock):
     async with described_mesh() as mesh:
         mesh.network.black_hole(PLANE)
         with pytest.raises(
-            CallError, match=r'not done after 4 s, waiting for .* control plane: LDS resource "shop"'
+            CallError, match=r'/shop.Cart/Add: not done after 4 s, waiting for .* control plane: LDS resource "shop"'
         ) as at:
             await call_in(mesh, ADD, within=4)
     assert at.value.code == 3

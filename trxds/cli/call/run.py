@@ -13,6 +13,7 @@ from msgspec import Struct
 import trxds
 from trxds import BootstrapError, RpcError, SessionTokenError
 from trxds.cli.exit_codes import SUCCESS, UNREACHABLE, USAGE
+from trxds.client.method import checked_path
 
 from .caller import Caller, CallPlan
 from .output import Output
@@ -66,8 +67,8 @@ async def run_plan(plan: Plan, output: Output) -> int:
 async def _run_on(channel: trxds.Channel, plan: Plan, output: Output) -> int:
     schema = plan.schema or ReflectionSchema(channel, plan.calls.metadata, plan.within, plan.calls.wait_for_ready)
     try:
-        # Any method: it waits for the configuration, and says what is missing if none comes.
-        await channel.explain(PATHS[0], plan.calls.metadata, plan.within)
+        # It waits for the configuration, and says what is missing if none comes.
+        await channel.explain(_path(plan.symbol), plan.calls.metadata, plan.within)
     except RpcError as error:
         raise CallError(str(error), UNREACHABLE) from None
     if plan.action != "call":
@@ -80,6 +81,14 @@ async def _run_on(channel: trxds.Channel, plan: Plan, output: Output) -> int:
     if not plan.session.is_wanted:
         return await caller.run(channel)
     return await _run_in_session(channel, caller, plan, output)
+
+
+def _path(symbol: str) -> str:
+    """Return the path of the method that is asked for; that of reflection if the text is no method with a slash."""
+    try:
+        return checked_path(f"/{symbol.removeprefix('/')}")
+    except ValueError:
+        return PATHS[0]
 
 
 @asynccontextmanager
