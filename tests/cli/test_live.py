@@ -169,7 +169,7 @@ async def serve_programs_of_one_more(stays):
         (["cart=nonsense"], "'nonsense' is not unix:/path or host:port"),
         (["a: b=127.0.0.1:1"], "'a: b' is no name for a program"),
         (["=127.0.0.1:1"], "'' is no name for a program"),
-        (["a=127.0.0.1:1", "a=127.0.0.1:2"], "two programs are called a; name them"),
+        (["a=127.0.0.1:1", "a=127.0.0.1:2"], "name them, as in a=127.0.0.1:1 b=127.0.0.1:2"),
     ],
 )
 def test_programs_that_cannot_be_told_apart_or_found_are_usage_errors(texts, error):

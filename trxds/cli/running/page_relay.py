@@ -66,7 +66,8 @@ def named_programs(texts: Sequence[str], token: str) -> tuple[NamedProgram, ...]
         if not name or ": " in name:
             raise ValueError(f"{name!r} is no name for a program; take one without a colon and a space")
         if name in found:
-            raise ValueError(f"two programs are called {name}; name them, as in a={address} b={address}")
+            first = found[name].program.address
+            raise ValueError(f"two programs are called {name}; name them, as in a={first} b={address}")
         found[name] = NamedProgram(name, Program(address, token))
     return tuple(found.values())
 
