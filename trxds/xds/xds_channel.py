@@ -194,4 +194,5 @@ def describe_connect_error(error: OSError) -> str:
 def describe_unusable(connection: Connection) -> str:
     """Describe why no stream can be opened on the connection."""
     cause = connection.error.message if connection.error else f"no HTTP/2 within {CONNECT_TIMEOUT:g} s"
-    return f"{cause}; check server_uri in the bootstrap"
+    # Whoever shows the reason names the server.
+    return f"{cause.removeprefix(f'{connection.peer}: ')}; check server_uri in the bootstrap"
