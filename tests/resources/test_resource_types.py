@@ -92,7 +92,7 @@ def test_equal_resources_are_equal_values() -> None:
         ({"@type": "x/unknown.Type"}, "field:@type error:Can not find message descriptor by type_url: x/unknown.Type"),
         (
             {"@type": CDS.type_url, "nme": "a"},
-            'field:@type error:Message type "envoy.config.cluster.v3.Cluster" has no field named "nme"',
+            'field:nme error:Message type "envoy.config.cluster.v3.Cluster" has no field named "nme"',
         ),
         (
             {"@type": CDS.type_url, "eds_cluster_config": {"eds_config": {"adss": {}}}},

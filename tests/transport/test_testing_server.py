@@ -227,6 +227,29 @@ async def test_an_exception_of_the_serve_block_is_not_in_a_group(network, autoju
             raise KeyError
 
 
+async def simple(request: bytes, call: Call) -> bytes:
+    return request
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"handlers": {"/s/M": simple}}, TypeError, "the handler of /s/M takes other arguments .*; wrap .* in unary"),
+        ({"handlers": {"/s/M": None}}, TypeError, "the handler of /s/M is None, and no function"),
+        ({"handlers": {"s/M": unary(simple)}}, ValueError, "handler path 's/M' is not of the form /package.Service/"),
+        ({"fallback": simple}, TypeError, "fallback takes other arguments than the call"),
+        ({"limits": 5}, TypeError, "limits is 5; it must be a ServerLimits"),
+        ({"tls": 5}, TypeError, "tls is 5; it must be an ssl.SSLContext, or None"),
+        ({"max_receive_size": "x"}, TypeError, "max_receive_size is 'x'; it must be a number of bytes"),
+        ({"max_concurrent_streams": -1}, ValueError, "max_concurrent_streams is -1; it must be from 0 to 4294967295"),
+    ],
+)
+async def test_a_wrong_argument_of_a_server_is_an_error_before_it_serves(arguments, error, text) -> None:
+    with pytest.raises(error, match=text):
+        async with serve(**arguments):
+            pytest.fail("it serves")
+
+
 async def test_a_server_that_cannot_listen_raises_an_os_error() -> None:
     plane = ManagementServer()
     async with serve() as taken:

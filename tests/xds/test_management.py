@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -187,7 +188,8 @@ def test_resources_come_as_messages_too() -> None:
 @pytest.mark.parametrize(
     ("resource", "problem"),
     [
-        ({**resources.cluster("a"), "lb_polcy": "x"}, "lb_polcy"),
+        ({**resources.cluster("a"), "lb_polcy": "x"}, "resource 'a': field:lb_polcy error:"),
+        (resources.endpoints("c", resources.locality("a:1", health={"a:1": "SICK"})), "resource 'c': field:endpoints"),
         ({"name": "a"}, "@type"),
         (protos.DiscoveryRequest(), "DiscoveryRequest is not served; the types are type.googleapis.com/envoy.config"),
     ],
@@ -197,6 +199,43 @@ def test_a_resource_that_cannot_be_served_is_named(resource: Any, problem: str) 
         ManagementServer().put(resource)
 
 
+@pytest.mark.parametrize(
+    ("resource", "problem"),
+    [(None, "and no NoneType$"), ([resources.cluster("a")], r"no list; spread it, put\(\*reso")],
+)
+def test_what_is_no_resource_at_all_is_a_type_error(resource: Any, problem: str) -> None:
+    with pytest.raises(TypeError, match=problem):
+        ManagementServer().put(resource)
+
+
 def test_the_management_server_cannot_remove_a_missing_resource() -> None:
-    with pytest.raises(KeyError, match="cart"):
-        ManagementServer().remove("CDS", "cart")
+    plane = ManagementServer()
+    plane.put(resources.cluster("a"), resources.cluster("b"))
+    with pytest.raises(KeyError, match="there is no CDS resource 'cart'; there are a, b"):
+        plane.remove("CDS", "a", "cart")
+    plane.remove("CDS", "a", "b")  # none was removed before
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda plane: plane.remove("XDS", "cart"),
+        lambda plane: plane.fail("XDS", "cart", 5, "gone"),
+        lambda plane: plane.withhold("XDS"),
+        lambda plane: plane.version("XDS"),
+    ],
+)
+def test_a_kind_that_there_is_not_is_named_with_those_that_there_are(use: Callable[[ManagementServer], object]) -> None:
+    with pytest.raises(ValueError, match="no resources of the kind 'XDS'; the kinds are LDS, RDS, CDS, EDS"):
+        use(ManagementServer())
+
+
+async def test_nobody_waits_for_an_answer_of_a_kind_that_there_is_not(autojump_clock: MockClock) -> None:
+    with pytest.raises(ValueError, match="no resources of the kind 'XDS'"):
+        await ManagementServer().wait_for_nack("XDS")
+
+
+@pytest.mark.parametrize("address", ["x", "x:", ":1", "x:http"])
+def test_an_endpoint_has_a_host_and_a_port(address: str) -> None:
+    with pytest.raises(ValueError, match=f"'{address}' is no address of an endpoint; write host:port"):
+        resources.locality(address)

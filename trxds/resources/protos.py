@@ -84,6 +84,7 @@ def from_json(resource: Mapping[str, Any]) -> Any:
 
 
 _NESTING = re.compile(r"Failed to parse (\S+) field: ")
+_UNKNOWN = re.compile(r'has no field named "(\S+)"')
 _PATH = re.compile(r" at \"?Any\.?(\S*?)\"?$")
 
 
@@ -92,4 +93,6 @@ def _where_and_what(text: str) -> str:
     error = _NESTING.sub("", text).partition("\n")[0].rstrip(".")
     path = _PATH.search(error)
     field = path[1] if path else ".".join(_NESTING.findall(text))
+    if not field and (unknown := _UNKNOWN.search(error)):
+        field = unknown[1]
     return f"field:{field or '@type'} error:{_PATH.sub('', error)}"

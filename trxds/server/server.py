@@ -26,6 +26,7 @@ from trxds.transport.request import MAX_RECEIVE_SIZE
 
 from .call_record import CallRecord
 from .pending_connections import PendingConnection, PendingConnections
+from .server_arguments import check_handlers, check_options
 from .server_call import Call, Handler
 from .server_connection import ServerConnection
 from .server_limits import ServerLimits
@@ -65,6 +66,10 @@ class Server:
         limits: What one client may cost the others.
         tls: An SSL context for servers: clients must speak TLS. gRPC clients need "h2" among its ALPN protocols.
         remember_calls: With False `calls` stays empty.
+
+    Raises:
+        TypeError: A handler is no function of a call, or an option is of another type.
+        ValueError: A handler's path does not begin with a slash, or a number is out of its range.
     """
 
     def __init__(
@@ -82,6 +87,10 @@ class Server:
         remember_calls: bool = True,
     ) -> None:
         self.handlers = dict(handlers or {})
+        check_handlers(self.handlers, fallback)
+        check_options(
+            limits=limits, tls=tls, max_receive_size=max_receive_size, max_concurrent_streams=max_concurrent_streams
+        )
         self.fallback = fallback
         self.address = address
         self.max_receive_size = max_receive_size

@@ -18,9 +18,10 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn, TypeVar
 
 import trio
+from google.protobuf.message import Message
 from msgspec import Struct
 
 from trxds.core.conflating_queue import ConflatingQueue
@@ -35,6 +36,8 @@ from .load import LoadReportingService
 from .network import MemoryNetwork
 from .snapshots import Snapshots
 from .subscriptions import TYPE_URLS, Delta, Entry, StateOfTheWorld, Subscriptions
+
+T = TypeVar("T")
 
 _SERVICE = "/envoy.service.discovery.v3.AggregatedDiscoveryService"
 PATH = f"{_SERVICE}/StreamAggregatedResources"
@@ -100,6 +103,13 @@ class _Stream:
     wake_ups: ConflatingQueue[None] = field(default_factory=ConflatingQueue)
 
 
+class _ByKind(dict[str, T]):
+    """A value for each kind of resources; `ValueError` for another kind."""
+
+    def __missing__(self, kind: str) -> NoReturn:
+        raise ValueError(f"there are no resources of the kind {kind!r}; the kinds are {', '.join(self)}")
+
+
 class ManagementServer:
     """A management server serves its resources to every ADS stream; `requests` and `responses` are the record.
 
@@ -112,8 +122,8 @@ class ManagementServer:
         self.requests: list[Request] = []
         self.responses: list[Response] = []
         self.load = LoadReportingService()
-        self._resources: dict[str, dict[str, Entry]] = {kind: {} for kind in TYPE_URLS}
-        self._versions: dict[str, int] = dict.fromkeys(TYPE_URLS, 0)
+        self._resources = _ByKind[dict[str, Entry]]({kind: {} for kind in TYPE_URLS})
+        self._versions = _ByKind[int](dict.fromkeys(TYPE_URLS, 0))
         self._withheld: set[str] = set()
         self._streams: list[_Stream] = []
         self._opened = 0
@@ -129,8 +139,8 @@ class ManagementServer:
         """Add or replace resources, and push the changes.
 
         Each is a message (a Listener, RouteConfiguration, Cluster or ClusterLoadAssignment), an Any of one,
-        or a dict in proto-JSON form with `@type`; `ValueError` names the field that is wrong. Resources of one type in
-        one call are one new version and one response.
+        or a dict in proto-JSON form with `@type`; `ValueError` names the resource and the field that is wrong.
+        Resources of one type in one call are one new version and one response.
         """
         changed: dict[str, dict[str, protos.AnyProto]] = {kind: {} for kind in TYPE_URLS}
         for resource in resources:
@@ -143,8 +153,12 @@ class ManagementServer:
 
     def remove(self, kind: str, *names: str) -> None:
         """Remove resources of that kind ("LDS", "RDS", "CDS" or "EDS"); `KeyError` if one is not there."""
+        present = self._resources[kind]
         for name in names:
-            del self._resources[kind][name]
+            if name not in present:
+                raise KeyError(f"there is no {kind} resource {name!r}; there are {', '.join(present) or 'none'}")
+        for name in names:
+            present.pop(name, None)
         self._changed(kind)
 
     def fail(self, kind: str, name: str, code: int, message: str) -> None:
@@ -163,6 +177,7 @@ class ManagementServer:
 
     def withhold(self, kind: str) -> None:
         """Send no responses of that kind, until `release`."""
+        self.version(kind)  # raises for a kind that there is not
         self._withheld.add(kind)
 
     def release(self, kind: str) -> None:
@@ -319,7 +334,14 @@ def _request(message: Any, kind: str, names: tuple[str, ...], stream: int) -> Re
 def _packed(resource: Any) -> tuple[str, str, protos.AnyProto]:
     """Return the kind, name and Any of a resource in one of the forms that `put` takes."""
     if isinstance(resource, Mapping):
-        resource = canonical(protos.from_json(resource))
+        try:
+            resource = canonical(protos.from_json(resource))
+        except ValueError as error:
+            name = resource.get("name") or resource.get("cluster_name") or resource.get("clusterName")
+            raise ValueError(f"resource {name!r}: {error}" if name else str(error)) from None
+    if not isinstance(resource, Message):
+        hint = "; spread it, put(*resources)" if isinstance(resource, list | tuple) else ""
+        raise TypeError(f"put takes messages, and dicts with @type, and no {type(resource).__name__}{hint}")
     packed = resource if isinstance(resource, protos.AnyProto) else protos.pack(resource)
     kind = _KINDS.get(packed.type_url)
     if kind is None:

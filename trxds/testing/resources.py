@@ -182,7 +182,10 @@ def endpoints(cluster_name: str, *localities: Resource) -> Resource:
 def locality(
     *addresses: str, zone: str = "a", priority: int = 0, weight: int = 1, health: Mapping[str, str] | None = None
 ) -> Resource:
-    """Return a locality of endpoints at "host:port"; those that `health` does not name are HEALTHY."""
+    """Return a locality of endpoints at "host:port"; those that `health` does not name are HEALTHY.
+
+    Several localities may share one `health`. `ValueError` for an address of another form.
+    """
     states = health or {}
     return {
         "locality": {"zone": zone},
@@ -195,6 +198,8 @@ def locality(
 
 def _endpoint(address: str, health: str) -> Resource:
     host, _, port = address.rpartition(":")
+    if not (host and port.isdecimal()):
+        raise ValueError(f"{address!r} is no address of an endpoint; write host:port or [v6]:port")
     where = {"address": host.strip("[]"), "port_value": int(port)}
     return {"health_status": health, "endpoint": {"address": {"socket_address": where}}}
 
