@@ -138,7 +138,7 @@ async def test_a_large_snapshot_is_one_line_whatever_the_pieces(unix):
 @pytest.mark.parametrize(
     ("target", "more", "status", "says"),
     [
-        ("/state", {"method": "POST"}, 405, "POST changes nothing here"),
+        ("/state", {"method": "POST"}, 405, "POST is not allowed here; use GET"),
         ("/metrics", {}, 404, "there is no /metrics; there are /, /state and /explain"),
         ("/state?section=nodes", {}, 400, "there is no parameter 'section'; there are sections, events"),
         ("/state?sections=picks", {}, 400, "there is no section 'picks'"),

@@ -179,7 +179,7 @@ class TestSubtree:
     def test_a_cluster_without_endpoints_has_one_empty_priority_with_the_reason(self):
         ((priority, its),) = priorities_of(planned())
         assert priority.targets == {}
-        assert 'EDS resource "hosts": it has no localities' in its.note
+        assert 'EDS resource "hosts": it has no locality with a load_balancing_weight' in its.note
 
     def test_a_cluster_with_only_draining_hosts_gives_that_reason(self):
         ((_, its),) = priorities_of(planned((locality("a", endpoint("a", DRAINING)),)))

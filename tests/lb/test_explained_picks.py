@@ -384,6 +384,11 @@ def test_pick_first_explains_its_connected_host():
     assert (its.saw, its.explain()[1].why) == ("3 addresses, READY", "it is the connected one")
 
 
+def test_one_address_and_one_cluster_are_no_plurals():
+    assert leaf(PickFirst, PF, ready("a"), Endpoints((Endpoint(("a",), HEALTHY),)))().saw == "1 address, READY"
+    assert DecidedPolicy(ClusterManager, ClusterManagerConfig(("a",)), {"a": report(READY)}).saw == "1 cluster"
+
+
 def test_ring_hash_explains_the_hash_and_its_endpoint():
     _, note = ring()(1).explain(hash=7)
     assert note.saw == "0 of 3 endpoints READY, 3 IDLE; hash 0x0000000000000007"

@@ -125,4 +125,4 @@ class TestResources:
             mesh.endpoints("cart")
             async with mesh.channel() as channel:
                 status = await failure(ask(channel))
-        names(status.message, 'EDS resource "cart"', "has no localities", "add endpoints")
+        names(status.message, 'EDS resource "cart"', "has no locality with a load_balancing_weight", "add one")

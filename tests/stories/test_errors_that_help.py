@@ -176,7 +176,7 @@ def fails(kind: str, name: str) -> Callable[[Mesh], Any]:
     return lambda mesh: mesh.plane.fail(kind, name, 7, "not for you")
 
 
-NO_PLACE = "it has no localities, of which one without load_balancing_weight is none; add endpoints"
+NO_PLACE = "it has no locality with a load_balancing_weight; add one with endpoints, or give a locality its weight"
 NO_HOST = "none of its endpoints takes new requests; they are UNHEALTHY or DRAINING, or it lists none"
 ASKED = "does not exist, asked 15 s before"
 DELETED = "does not exist, deleted by the server"

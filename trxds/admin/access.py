@@ -97,7 +97,7 @@ def host_name(host: str) -> str:
 def _check_method(request: HttpRequest, *allowed: str) -> HttpError | None:
     if request.method in allowed:
         return None
-    return HttpError(405, f"{request.method} changes nothing here; {' and '.join(allowed)} are all there is")
+    return HttpError(405, f"{request.method} is not allowed here; use {' or '.join(allowed)}")
 
 
 def _is_handshake(request: HttpRequest) -> bool:

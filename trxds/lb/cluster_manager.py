@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from trxds.core.connectivity import Connectivity
+from trxds.core.plural import plural
 from trxds.core.status import Status, StatusCode
 
 from .configs import CdsConfig, ClusterManagerConfig
@@ -42,7 +43,7 @@ class ClusterManager:
         )
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
-        return f"{len(inputs.config.clusters)} clusters"
+        return plural(len(inputs.config.clusters), "cluster")
 
 
 class ClusterManagerPicker(Explainable, Struct, frozen=True):

@@ -157,7 +157,8 @@ def _explain_no_endpoints(config: ClusterConfig) -> str:
     standing = config.endpoints_standing or ResourceStatus("EDS", _eds_service_name(config.cluster))
     if config.endpoints is None or not config.endpoints.priorities:
         # A forgotten weight is the usual mistake: the cluster looks complete in the file and is empty.
-        return f"{standing}: it has no localities, of which one without load_balancing_weight is none; add endpoints"
+        remedy = "add one with endpoints, or give a locality its weight"
+        return f"{standing}: it has no locality with a load_balancing_weight; {remedy}"
     return f"{standing}: none of its endpoints takes new requests; they are UNHEALTHY or DRAINING, or it lists none"
 
 

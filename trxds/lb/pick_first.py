@@ -11,6 +11,7 @@ from random import Random
 from msgspec import Struct
 
 from trxds.core.connectivity import Connectivity
+from trxds.core.plural import plural
 from trxds.resources.endpoint import Endpoint
 from trxds.resources.leaf_policy import PickFirst as PickFirstConfig
 
@@ -59,7 +60,7 @@ class PickFirst:
     def describe(self, inputs: PolicyInputs, now: float) -> str:
         if self._state is None:
             return "no addresses"
-        return f"{len(self._state.addresses)} addresses, {self._state.state.name}"
+        return f"{plural(len(self._state.addresses), 'address', 'addresses')}, {self._state.state.name}"
 
     def _apply_update(self, config: PickFirstConfig, endpoints: Endpoints) -> None:
         self._config, self._endpoints = config, endpoints
