@@ -6,6 +6,7 @@ import pytest
 import trio
 
 import trxds
+import trxds.aio
 import trxds.sync
 from trxds import RpcError
 from trxds.testing import serve
@@ -82,3 +83,8 @@ def test_a_trio_task_beside_asyncio_in_guest_mode_opens_channels():
 
     asyncio.run(main())
     assert ended[0].unwrap() is None
+
+
+def test_a_trio_task_that_opens_a_channel_for_asyncio_is_told_of_trios():
+    with pytest.raises(RuntimeError, match=r"trxds\.aio opens channels for asyncio, .*; in Trio use trxds\.open_ch"):
+        trio.run(enter, trxds.aio.open_channel("dns:///shop"))

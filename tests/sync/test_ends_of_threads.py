@@ -209,3 +209,13 @@ def test_a_forked_child_gets_a_runtime_error_and_leaves_its_parent_alone(world):
         "a channel of the child's own",
     ]
     assert done.returncode == 0
+
+
+def test_opening_a_channel_for_threads_in_a_trio_task_raises_before_it_starts_a_thread():
+    async def main():
+        with pytest.raises(RuntimeError, match=r"and Trio runs in this one, .*; use trxds\.open_channel"):
+            trxds.sync.open_channel("dns:///shop").__enter__()
+
+    before = threading.enumerate()
+    trio.run(main)
+    assert threading.enumerate() == before

@@ -199,7 +199,7 @@ class HandOver:
         return TaskResult(self._bridge())
 
     def _bridge(self) -> LoopBridge:
-        loop = _running_loop(self.trio.channel.target)
+        loop = _running_loop(f"the channel to {self.trio.channel.target} is one of trxds.aio")
         bridge = self._bridges.get(loop)
         if bridge is None:
             self.trio.check_can_wait()  # in a fork the loop is another
@@ -210,13 +210,12 @@ class HandOver:
         return bridge
 
 
-def _running_loop(target: str) -> asyncio.AbstractEventLoop:
+def _running_loop(who: str) -> asyncio.AbstractEventLoop:
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
         raise RuntimeError(
-            f"the channel to {target} is one of trxds.aio, and no asyncio runs here; "
-            "in Trio use trxds.open_channel, in other threads trxds.sync.open_channel"
+            f"{who}, and no asyncio runs here; in Trio use trxds.open_channel, in other threads trxds.sync.open_channel"
         ) from None
 
 
@@ -314,7 +313,7 @@ async def stop(thread: TrioThread[hand_over.HandOver]) -> None:
 
 def _in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
     """Call a function in a thread of its own, because those of the loop's executor may all be busy."""
-    loop = asyncio.get_running_loop()
+    loop = _running_loop("trxds.aio opens channels for asyncio")
     future: asyncio.Future[T] = loop.create_future()
 
     def run() -> None:

@@ -52,6 +52,10 @@ class TrioThread(Generic[T]):
         """Start the thread; return the value that `serve` started with, or raise its exception."""
         if _ending.is_set():
             raise RuntimeError("the process is about to end, and no channel can be opened any more")
+        # `trxds.aio` calls this in a thread of its own.
+        if trio.lowlevel.in_trio_run():
+            stop = "Trio runs in this one, which it would stop"
+            raise RuntimeError(f"trxds.sync.open_channel is for threads, and {stop}; use trxds.open_channel")
         portal = self._portal.__enter__()
         try:
             value: T
