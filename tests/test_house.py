@@ -189,6 +189,7 @@ def test_one_file_knows_asyncio() -> None:
 def test_only_what_is_for_threads_knows_threads() -> None:
     assert [path.as_posix() for path in FILES if imports(path, "threading", "concurrent", "anyio")] == [
         "aio/hand_over.py",
+        "client/lifecycle.py",  # its thread tells a Trio run
         "portal/entry_queue.py",
         "portal/hand_over.py",
         "portal/trio_thread.py",

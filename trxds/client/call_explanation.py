@@ -31,6 +31,7 @@ async def explain_call(
     state: ChannelState, method: str, pairs: Pairs, timeout: float | None, session: OpenSession | None = None
 ) -> Explanation:
     """Wait for a configuration as a call does, and explain a call that starts then, in the session if there is one."""
+    state.lifecycle.check_run()
     metadata, path = md.check(pairs), checked_path(method)
     scope = CallScope(state.lifecycle, path, state.now(), timeout, state.first_wait)
     selector, tree = await scope.run_with_deadline(state.data_plane.wait_settled)

@@ -100,7 +100,7 @@ class Channel(CallerMethodFactory):
 
     async def wait_for_state_change(self, last: Connectivity | None) -> Connectivity | None:
         """Wait until the state is not `last`, and return it; states in between may be missed. Always a checkpoint."""
-        self._state.lifecycle.check_process()
+        self._state.lifecycle.check_run()
         return await self._state.data_plane.wait_for_state_change(last)
 
     def states(self) -> StateIterator:
@@ -122,8 +122,7 @@ class Channel(CallerMethodFactory):
 
     def try_to_connect(self) -> None:
         """Make the channel connect without a call, if it is IDLE. Synchronous."""
-        if self._state.lifecycle.closed:
-            raise self._state.lifecycle.not_open_error()
+        self._state.lifecycle.check_open()
         self._state.data_plane.exit_idle()
         # The tree may be running and a policy in it IDLE, such as pick_first after a lost connection (A62).
         if self._state.data_plane.tree is not None:
@@ -164,8 +163,7 @@ class Channel(CallerMethodFactory):
             ValueError: `first_within` is no number of seconds from 0.
             trio.ClosedResourceError: The channel is closed.
         """
-        if self._state.lifecycle.closed:
-            raise self._state.lifecycle.not_open_error()
+        self._state.lifecycle.check_open()
         imported = self._state.sessions.read(token, key)
         del token, key  # credentials: no traceback of what follows has them
         if isinstance(imported, SessionTokenError):
@@ -203,8 +201,7 @@ class Channel(CallerMethodFactory):
             ValueError: `max` is below 1, `idle` or `first_within` is no number of seconds, or `when_full` is another.
             trio.ClosedResourceError: The channel is closed.
         """
-        if self._state.lifecycle.closed:
-            raise self._state.lifecycle.not_open_error()
+        self._state.lifecycle.check_open()
         options = checked_pool_options(max, idle, when_full, wait_for_first, first_within, require)
         async with run_table(
             SessionTable(self._state.sessions, self._state.lifecycle, self._state.now, options)
@@ -230,8 +227,7 @@ class Channel(CallerMethodFactory):
             ValueError: A number makes no sense.
             trio.ClosedResourceError: The channel is closed.
         """
-        if self._state.lifecycle.closed:
-            raise self._state.lifecycle.not_open_error()
+        self._state.lifecycle.check_open()
         rebalancer = Rebalancer(self._state.sessions, per_second, idle_for, tolerance)
         what = f"the rebalancing of sessions of {self.target}"
         async with run_with_services(what, {"sessions/rebalancing": rebalancer.run}, rebalancer.close):

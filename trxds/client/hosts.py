@@ -182,10 +182,9 @@ class HostIterator:
 
     async def __anext__(self) -> Host:
         lifecycle, data_plane = self._channel.lifecycle, self._channel.data_plane
-        lifecycle.check_process()
+        lifecycle.check_run()
         if self._unread is None:
-            if lifecycle.closed:
-                raise lifecycle.not_open_error()
+            lifecycle.check_open()
             try:
                 selector, tree = await data_plane.wait_settled()
             except RpcError:

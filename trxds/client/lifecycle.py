@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from threading import get_ident
 from typing import Protocol
 
 import trio
 
 from trxds.core.status import RpcError, Status, StatusCode, TrxdsInternalError
 from trxds.resolver.target_uri import canonical
+
+# Its thread tells a Trio run, as no thread has two at a time. Each call asks, and Trio's own token costs three times
+# as much.
+current_run = get_ident
 
 
 class Lifecycle(Protocol):
@@ -34,6 +39,7 @@ class ChannelLifecycle:
         self.canonical_target = canonical_target or canonical(target)  # with a scheme
         self.closed = False
         self.crash: BaseException | None = None
+        self.run = current_run()
         self._forked = False
         self._process = os.getpid()
 
@@ -52,6 +58,19 @@ class ChannelLifecycle:
         """Raise `RuntimeError` in a fork."""
         if self._forked:
             raise self.closed_error()
+
+    def check_run(self) -> None:
+        """Raise `RuntimeError` in a fork, and in another Trio run than the channel's, which cannot wake its tasks."""
+        self.check_process()
+        if current_run() != self.run:
+            remedy = "open one there, or use trxds.sync.open_channel"
+            raise RuntimeError(f"the channel to {self.target} belongs to another Trio run; {remedy}")
+
+    def check_open(self) -> None:
+        """Raise what a call raises that begins when the channel is closed, or in another Trio run."""
+        if self.closed:
+            raise self.not_open_error()
+        self.check_run()
 
     def not_open_error(self) -> Exception:
         """Return the exception of a call that begins when the channel is closed."""

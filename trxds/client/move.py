@@ -88,8 +88,7 @@ class Move:
     async def run(self) -> AsyncIterator[tuple[BoundSession, BoundSession]]:
         """Pick the new host, run the block with both, and switch the session unless the block raises."""
         session, cookies = self._session, self._session.cookies
-        if session.closed:
-            raise session.not_open_error()
+        session.check_open()
         pin = cookies.pins.get(self._key)
         if pin is None or not pin.path:
             raise ValueError("the session has not used the cookie since it was imported; make a call with it first")

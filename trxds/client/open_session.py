@@ -141,6 +141,12 @@ class OpenSession:
         """Whether its block, or its channel, has ended."""
         return self._is_over or self.channel.closed
 
+    def check_open(self) -> None:
+        """Raise what a call raises that begins after the session has ended, or in another Trio run."""
+        if self.closed:
+            raise self.not_open_error()
+        self.channel.check_run()
+
     def not_open_error(self) -> Exception:
         """Return what a call raises that begins after the session has ended."""
         if self.channel.closed:

@@ -32,6 +32,7 @@ from .call_settings import CallSettings
 from .call_telemetry import CallTelemetry
 from .channel_state import ChannelState
 from .hedging import HedgingState
+from .lifecycle import current_run
 from .open_session import OpenSession
 from .replay_buffer import ReplayBuffer
 from .retry import RetryState
@@ -73,6 +74,8 @@ class Rpc:
         timeout: float | None,
         session: OpenSession | None,
     ) -> None:
+        if current_run() != channel.lifecycle.run:
+            channel.lifecycle.check_open()  # raises
         now = channel.now()
         self.scope = CallScope(session or channel.lifecycle, path, now, timeout, channel.first_wait, self.error)
         self.attempt: Attempt | None = None  # with hedging, the chosen one

@@ -101,8 +101,7 @@ class Session(CallerMethodFactory):
         for the reader; `SessionEventsLost` counts the ones after them. Each step is always a checkpoint. Raises
         `trio.ClosedResourceError` if the session has ended.
         """
-        if self._open_session.closed:
-            raise self._open_session.not_open_error()
+        self._open_session.check_open()
         return self._state.sessions.pinned.subscribe(self._open_session.cookies)
 
     async def wait_draining(self) -> SessionDraining:
@@ -111,8 +110,7 @@ class Session(CallerMethodFactory):
         Return at once if a host of the session is DRAINING already. Targets without a control plane never declare it.
         Raises `trio.ClosedResourceError` if the session ends first. Always a checkpoint.
         """
-        if self._open_session.closed:
-            raise self._open_session.not_open_error()
+        self._open_session.check_open()
         pinned, cookies = self._state.sessions.pinned, self._open_session.cookies
         events = pinned.subscribe(cookies, with_status=True)
         try:
@@ -143,8 +141,7 @@ class Session(CallerMethodFactory):
 
         The rest is as in `Channel.explain`. Raises `trio.ClosedResourceError` after the session's end.
         """
-        if self._open_session.closed:
-            raise self._open_session.not_open_error()
+        self._open_session.check_open()
         return await explain_call(self._state, method, metadata, timeout, self._open_session)
 
     @asynccontextmanager
@@ -172,8 +169,7 @@ class Session(CallerMethodFactory):
         `ValueError` if there is no such host, and `trio.ClosedResourceError` after the session's end. A session without
         any host is left as it is.
         """
-        if self._open_session.closed:
-            raise self._open_session.not_open_error()
+        self._open_session.check_open()
         if self._open_session.hosts or cookie is not None:
             self._open_session.cookies.release(self._open_session.check_cookie(cookie), RepinReason.RELEASED)
 

@@ -115,6 +115,7 @@ class SessionTable:
         await trio.lowlevel.checkpoint()
         if self._is_closed or self._lifecycle.closed:
             raise self._not_open_error()
+        self._lifecycle.check_run()
         pooled = self._take(user, token) or await self._wait(user, token)
         options = self.options
         try:

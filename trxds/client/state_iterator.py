@@ -18,7 +18,7 @@ class StateIterator:
         return self
 
     async def __anext__(self) -> Connectivity:
-        self._channel.lifecycle.check_process()
+        self._channel.lifecycle.check_run()
         self._last = await self._channel.data_plane.wait_for_state_change(self._last)
         if self._last is None:
             raise StopAsyncIteration
