@@ -266,6 +266,23 @@ def test_a_request_may_be_changed_once_the_call_has_begun():
     assert sent == b"now"
 
 
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_the_result_of_a_serializer_becomes_bytes(kind):
+    sent = serializer(lambda request: kind(b"now"), "/shop.Cart/Add")(None)
+    assert (type(sent), sent) == (bytes, b"now")
+
+
+@pytest.mark.parametrize(("result", "name"), [("text", "str"), (None, "NoneType"), (5, "int")])
+async def test_a_serializer_that_returns_no_bytes_is_a_type_error(result, name, autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        error = rf"/shop\.Cart/Add: its serializer returned {name}, not bytes\Z"
+        with pytest.raises(TypeError, match=error):
+            await channel.method("/shop.Cart/Add", lambda request: result)(b"", timeout=1)
+        async with channel.method("/shop.Cart/Add", lambda request: result, client_streaming=True).open() as call:
+            with pytest.raises(TypeError, match=error):
+                await call.send(b"")
+
+
 async def test_large_messages_pass_both_ways(autojump_clock):
     async def echo(request, call):
         return request

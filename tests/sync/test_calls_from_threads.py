@@ -283,6 +283,14 @@ def test_a_request_of_the_wrong_type_is_a_type_error_in_a_thread(channel):
         channel.method("/shop.Cart/Echo")("text")
 
 
+def test_a_serializer_that_returns_no_bytes_is_a_type_error_in_a_thread(channel):
+    with (
+        channel.method("/shop.Cart/Echo", str, client_streaming=True, server_streaming=True).open() as call,
+        pytest.raises(TypeError, match=r"/shop\.Cart/Echo: its serializer returned str, not bytes"),
+    ):
+        call.send(5)
+
+
 def test_a_bad_bootstrap_or_target_raises_at_once_in_a_thread(world):
     with pytest.raises(BootstrapError), world.channel(bootstrap={}):
         raise AssertionError

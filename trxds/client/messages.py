@@ -25,7 +25,7 @@ def serializer(kind: type[Message] | Serialize | None, path: str) -> Serialize:
         return _with_type_check(_BYTES, "bytes", path, _to_bytes)
     if is_message(kind):
         return _with_type_check(kind, kind.DESCRIPTOR.full_name, path, cast(Serialize, kind.SerializeToString))
-    return cast(Serialize, kind)
+    return _with_result_check(cast(Serialize, kind), path)
 
 
 def deserializer(kind: type[Message] | Deserialize | None) -> Deserialize:
@@ -59,5 +59,17 @@ def _with_type_check(expected: type | tuple[type, ...], name: str, path: str, se
             actual_name = actual.DESCRIPTOR.full_name if is_message(actual) else actual.__name__
             raise TypeError(f"{path} takes {name}, not {actual_name}")
         return serialize(message)
+
+    return checked
+
+
+def _with_result_check(serialize: Callable[[Any], object], path: str) -> Serialize:
+    def checked(message: Any) -> bytes:
+        serialized = serialize(message)
+        if isinstance(serialized, bytes):
+            return serialized
+        if not isinstance(serialized, _BYTES):
+            raise TypeError(f"{path}: its serializer returned {type(serialized).__name__}, not bytes")
+        return bytes(serialized)
 
     return checked
