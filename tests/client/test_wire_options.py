@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 
@@ -9,6 +10,7 @@ import pytest
 import trio
 from support.mesh import Mesh, ask, method
 
+import trxds
 from trxds import RpcError, StatusCode
 from trxds.core.version import VERSION
 
@@ -46,20 +48,46 @@ async def test_the_user_agent_of_a_channel_follows_that_of_trxds(given, suffix, 
         assert call.metadata.first("user-agent") == f"grpc-python-trxds/{VERSION}{suffix}"
 
 
+NUMBERS = [
+    "max_send_size",
+    "max_receive_size",
+    "max_metadata_size",
+    "max_read_delay",
+    "keepalive_time",
+    "idle_timeout",
+    "max_connection_age",
+    "max_connection_age_grace",
+    "max_connections_per_subchannel_cap",
+    "spread_within",
+]
+
+
+@pytest.mark.parametrize("value", ["20", math.nan, True, [20]], ids=repr)
+@pytest.mark.parametrize("name", NUMBERS)
+async def test_an_option_that_is_a_number_takes_nothing_else(name, value, autojump_clock):
+    with pytest.raises(ValueError, match=re.escape(f"{name} is {value!r}; it must be a")):
+        async with trxds.open_channel("ipv4:10.0.0.1:80", **{name: value}):
+            pass
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"keepalive_time": 5}, "keepalive_time is 5 seconds; the least is 10, or None for no PINGs"),
-        ({"keepalive_time": 30, "keepalive_timeout": 0}, "keepalive_timeout is 0 seconds; it must be"),
+        ({"keepalive_time": 5}, "keepalive_time is 5; it must be a number of seconds from 10, or None for no PINGs"),
+        ({"keepalive_time": 30, "keepalive_timeout": 0}, "keepalive_timeout is 0; it must be"),
         ({"max_metadata_size": 0}, "max_metadata_size is 0"),
-        ({"max_read_delay": -0.001}, "max_read_delay is -0.001 seconds; it must be 0, for none, or above"),
+        ({"max_metadata_size": 2**32}, "is 4294967296; it must be a whole number of bytes from 1 to 4294967295"),
+        ({"max_read_delay": -0.001}, "max_read_delay is -0.001; it must be a finite number of seconds above 0, or 0"),
         ({"max_read_delay": float("nan")}, "max_read_delay is nan"),
         ({"user_agent": "shop\r\nx-admin: 1"}, "user_agent has a line end at position 4; write printable ASCII"),
         ({"user_agent": "shöp"}, "user_agent has "),
         ({"user_agent": " shop"}, "user_agent has a space at an end"),
         ({"user_agent": "x" * 513}, "user_agent has 513 characters; the most are 512"),
         ({"user_agent": b"shop"}, "user_agent is a text such as 'shop/2.1', not bytes"),
-        ({"max_receive_size": -1}, "max_receive_size is -1; write a number of bytes, for no limit sys.maxsize"),
+        (
+            {"max_receive_size": -1},
+            "max_receive_size is -1; it must be a whole number of bytes from 0, for no limit sys.maxsize",
+        ),
         ({"max_send_size": -1}, "max_send_size is -1"),
         ({"credentials": "tls"}, "credentials are trxds.insecure(), trxds.tls(...) or "),
         ({"call_credentials": print}, "call credentials are trxds.CallCredentials(function), not builtin_function"),

@@ -37,7 +37,11 @@ class TestTargets:
             ("dns:///shop:80", {"service_config": '{"methodConfig": {}}'}, "service config: methodConfig"),
             ("dns:///shop:80", {"service_config": "{"}, "service config: no valid JSON"),
             ("dns:///shop:80", {"authority": "a b"}, "authority 'a b' is no host"),
-            ("dns:///shop:80", {"idle_timeout": 0}, "idle_timeout is a number of seconds above 0, or None"),
+            (
+                "dns:///shop:80",
+                {"idle_timeout": 0},
+                "idle_timeout is 0; it must be a number of seconds above 0",
+            ),
         ],
     )
     async def test_an_invalid_option_of_open_channel_is_an_error_before_anything_runs(self, target, option, why):
@@ -45,6 +49,34 @@ class TestTargets:
             async with trxds.open_channel(target, **option):
                 pass
         names(str(refused.value), why)
+
+    @pytest.mark.parametrize(
+        ("target", "option", "why"),
+        [
+            ("dns:///shop:80", {"admin": 9901}, "admin is an address such as '127.0.0.1:9901', or a trxds.admin.Admin"),
+            ("dns:///shop:80", {"telemetry": None}, "telemetry is an object such as trxds.otel.telemetry(...)"),
+            ("dns:///shop:80", {"authority": []}, "authority is a text such as host or host:port, not list"),
+            ("dns:///shop:80", {"interceptors": print}, "interceptors is a list of functions, as in [add_user], not"),
+            ("dns:///shop:80", {"interceptors": [None]}, "as in [add_user], not of NoneType"),
+            ("dns:///shop:80", {"policies": ["mine"]}, "policies is a mapping of a name to a PolicyType, not list"),
+            ("dns:///shop:80", {"resolvers": [print]}, "resolvers is a mapping of a scheme to a resolver, not list"),
+            ("dns:///shop:80", {"http_proxy": 5}, "http_proxy is a text such as 'http://proxy.example:3128', not int"),
+            ("xds:///shop", {"http_filters": [5]}, "http_filters is a mapping of a type's name to a FilterType"),
+            ("xds:///shop", {"cache_dir": 5}, "cache_dir is the path of a directory, not int"),
+            ("xds:///shop", {"xds": 5}, "xds is a client of trxds.open_xds_client, or None, not int"),
+        ],
+    )
+    async def test_an_option_of_another_type_is_a_type_error_that_names_it(self, target, option, why):
+        plane = {"bootstrap": xds.bootstrap(PLANE)} if target.startswith("xds") and "xds" not in option else {}
+        with pytest.raises(TypeError) as refused:
+            async with trxds.open_channel(target, **plane, **option):
+                pass
+        names(str(refused.value), why)
+
+    async def test_a_compression_of_another_type_is_unknown(self):
+        with pytest.raises(ValueError, match=r"compression \[\] is unknown; write one of"):
+            async with trxds.open_channel("dns:///shop:80", compression=[]):
+                pass
 
     async def test_a_target_with_an_unknown_authority_is_an_error(self):
         with pytest.raises(BootstrapError) as refused:

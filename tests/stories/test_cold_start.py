@@ -303,6 +303,6 @@ class TestExplained:
 @pytest.mark.parametrize("seconds", [-0.1, math.nan, math.inf, "0.2", None])
 async def test_a_time_that_is_none_is_refused(seconds, autojump_clock):
     async with Mesh.run(1) as mesh:
-        with pytest.raises(ValueError, match=r"spread_within is .*; it must be a number of seconds from 0"):
+        with pytest.raises(ValueError, match=r"spread_within is .*; it must be a finite number of seconds from 0"):
             async with mesh.channel(spread_within=seconds):
                 pass

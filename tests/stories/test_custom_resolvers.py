@@ -504,7 +504,7 @@ async def test_a_scheme_of_trxds_cannot_be_given_to_another_resolver(scheme):
         ({"resolvers": {"my": 7}}, r"resolvers\['my'\] is a function that returns an async iterator, not 7"),
         ({"resolvers": {"other": Feed}}, "unknown scheme 'my'"),
         ({"resolvers": {"my": Feed}, "bootstrap": {}}, "bootstrap cannot be used with the target 'my:///cart'"),
-        ({"resolvers": {"my": Feed}, "refresh": 0.5}, "refresh is a number of seconds from 1"),
+        ({"resolvers": {"my": Feed}, "refresh": 0.5}, "refresh is 0.5; it must be a number of seconds from 1"),
     ],
 )
 async def test_wrong_arguments_are_refused_before_anything_runs(options, text):

@@ -156,7 +156,7 @@ async def test_a_target_without_a_control_plane_has_no_mirroring(autojump_clock)
 
 @pytest.mark.parametrize("limit", ["max_calls", "max_bytes", "timeout"])
 def test_limits_are_numbers_above_zero(limit):
-    with pytest.raises(ValueError, match=f"mirroring: {limit} is 0; write a number above 0"):
+    with pytest.raises(ValueError, match=f"mirroring: {limit} is 0; it must be a number above 0"):
         Mirroring(**{limit: 0})
 
 

@@ -318,8 +318,8 @@ async def test_no_name_is_resolved_while_the_channel_is_idle(autojump_clock):
 @pytest.mark.parametrize(
     ("target", "refresh", "text"),
     [
-        (BY_NAME, 0.5, "refresh is a number of seconds from 1, or None for no schedule, not 0.5"),
-        (BY_NAME, math.nan, "refresh is a number of seconds from 1"),
+        (BY_NAME, 0.5, "refresh is 0.5; it must be a number of seconds from 1, or None for no schedule"),
+        (BY_NAME, math.nan, "refresh is nan; it must be a number of seconds from 1"),
         (
             "ipv4:10.0.0.1:80",
             30,

@@ -141,13 +141,17 @@ def test_ten_seconds_are_the_shortest_keepalive_time() -> None:
 
 @pytest.mark.parametrize("time", [9.999, 1, 0, -1, math.nan])
 def test_a_keepalive_time_below_the_least_is_refused_with_the_least(time: float) -> None:
-    with pytest.raises(ValueError, match=f"keepalive_time is {time!r} seconds; the least is 10, or None"):
+    with pytest.raises(
+        ValueError, match=f"keepalive_time is {time!r}; it must be a number of seconds from 10, or None"
+    ):
         Keepalive(time)
 
 
 @pytest.mark.parametrize("timeout", [0, -1, math.inf, math.nan])
 def test_a_keepalive_timeout_that_makes_no_sense_is_refused(timeout: float) -> None:
-    with pytest.raises(ValueError, match=f"keepalive_timeout is {timeout!r} seconds"):
+    with pytest.raises(
+        ValueError, match=f"keepalive_timeout is {timeout!r}; it must be a finite number of seconds above 0"
+    ):
         Keepalive(30, timeout)
 
 

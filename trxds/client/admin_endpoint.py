@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from trxds.core.arguments import check_type
+
 if TYPE_CHECKING:
     from trxds.admin.address import Admin
     from trxds.admin.channel_source import Source
@@ -13,11 +15,12 @@ if TYPE_CHECKING:
 
 def checked_admin(admin: str | Admin | None) -> Admin | None:
     """Return the address as an `Admin`; `ValueError` if it is malformed or other machines could reach it."""
-    if not isinstance(admin, str):
-        return admin
+    if admin is None:
+        return None
     from trxds.admin.address import Admin
 
-    return Admin(admin)
+    check_type("admin", admin, (str, Admin), "an address such as '127.0.0.1:9901', or a trxds.admin.Admin")
+    return Admin(admin) if isinstance(admin, str) else admin
 
 
 @asynccontextmanager

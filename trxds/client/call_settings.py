@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
+from trxds.core.arguments import check_whole
 from trxds.resolver.method_config import MethodConfig
 from trxds.resolver.target_uri import checked_authority
+from trxds.transport.compression import Compression, parse_encoding
 from trxds.transport.request import MAX_RECEIVE_SIZE
 
 from .call_credentials import CallCredentials, check_call_credentials
@@ -31,10 +33,6 @@ class CallSettings:
     _limited: tuple[MethodConfig, CallSettings] | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for name in ("max_receive_size", "max_send_size"):
-            size = getattr(self, name)
-            if size < 0:
-                raise ValueError(f"{name} is {size!r}; write a number of bytes, for no limit sys.maxsize")
         for each in self.credentials:
             check_call_credentials(each)
 
@@ -69,3 +67,20 @@ class CallSettings:
             max_send_size=self.max_send_size if send is None else min(self.max_send_size, send),
             wait_for_ready=config.wait_for_ready if self.wait_for_ready is None else self.wait_for_ready,
         )
+
+
+def channel_settings(
+    max_receive_size: int, max_send_size: int | None, compression: Compression, credentials: tuple[CallCredentials, ...]
+) -> CallSettings:
+    """Return the defaults of a channel's calls; `ValueError` for a size or a compression that cannot be."""
+    _check_size("max_receive_size", max_receive_size, "sys.maxsize")
+    if max_send_size is not None:
+        _check_size("max_send_size", max_send_size, "None")
+    send_limit = math.inf if max_send_size is None else max_send_size
+    return CallSettings(max_receive_size, send_limit, parse_encoding(compression), credentials)
+
+
+def _check_size(name: str, size: int, unlimited: str) -> None:
+    # `math.inf` is no whole number, and has always been taken.
+    if size != math.inf:
+        check_whole(name, size, 0, f"a whole number of bytes from 0, for no limit {unlimited}")

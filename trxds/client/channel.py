@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
@@ -26,7 +25,7 @@ from trxds.resolver.route_timeout import legacy_route_timeout, max_stream_durati
 from trxds.resolver.target_uri import checked_authority, parse_non_xds_target
 from trxds.resources.cookie_affinity import CookieAffinity
 from trxds.session_affinity.session_token import Key, SessionTokenError
-from trxds.transport.compression import IDENTITY, Compression, parse_encoding
+from trxds.transport.compression import IDENTITY, Compression
 from trxds.transport.connect import Network, TcpNetwork
 from trxds.transport.connection_age import make_connection_age
 from trxds.transport.http_proxy import TargetProxyNetwork, proxy_finder
@@ -43,7 +42,7 @@ from .background_services import run_with_services
 from .call_credentials import CallCredentials
 from .call_explanation import explain_call
 from .call_protocol import Pairs
-from .call_settings import CallSettings
+from .call_settings import channel_settings
 from .channel_log import ChannelLog
 from .channel_state import ChannelState
 from .client_channel import IDLE_TIMEOUT, ClientChannel, checked_idle_timeout
@@ -55,7 +54,7 @@ from .decision_log import log_decisions
 from .fork import mark_after_fork
 from .health_check import make_health_check
 from .hosts import HostIterator
-from .interceptors import Interceptor
+from .interceptors import Interceptor, check_interceptors
 from .locations import Locations
 from .mirroring import Mirroring, Mirrors, checked_mirroring
 from .non_xds_channel import ServiceConfigSource, non_xds_setup
@@ -345,7 +344,7 @@ async def open_channel(
             PING (A8). None sends no PING; choose a time that your servers allow.
         keepalive_timeout: If nothing comes within so many seconds after a PING, the connection is closed and its calls
             fail with UNAVAILABLE; 20 by default.
-        keepalive_without_calls: Send a PING on connections without calls too.
+        keepalive_without_calls: With `keepalive_time`: send a PING on connections without calls too.
         idle_timeout: After so many seconds without a call (and up to an eighth more) the channel is IDLE: its
             connections to hosts end, and the next call connects and resolves DNS again; xDS watches stay. 1800 by
             default; None is never.
@@ -383,8 +382,9 @@ async def open_channel(
 
     Raises:
         ValueError: The target is malformed, a compression is unknown, a policy, filter or resolver has the name of a
-            built-in one, the service config is wrong, a time is out of range, or other machines could reach the `admin`
-            address.
+            built-in one, the service config is wrong, a number is out of range, or other machines could reach the
+            `admin` address.
+        TypeError: An argument has another type.
         BootstrapError: The bootstrap is missing or wrong.
         RuntimeError: The caller runs outside of Trio; asyncio programs use `trxds.aio`.
         OSError: Nobody can listen at `admin`.
@@ -394,6 +394,7 @@ async def open_channel(
     find_proxy = proxy_finder(http_proxy if network is None else http_proxy or "", os.environ)
     network = network or TcpNetwork()
     admin_address, host_credentials = checked_admin(admin), checked_credentials(credentials)
+    checked_interceptors = check_interceptors(interceptors)
     custom, observers = find_resolver(target, resolvers), Observers(log=ChannelLog(target, trio.current_time))
     non_xds_target = parse_non_xds_target(target) if custom is None else None
     if custom is None and non_xds_target is None:
@@ -434,8 +435,7 @@ async def open_channel(
             assert custom is not None
             setup = custom_setup(*custom, service_config, affinity, authority, policies, schedule)
     credentials_of_calls = () if call_credentials is None else (call_credentials,)
-    send_limit = math.inf if max_send_size is None else max_send_size
-    defaults = CallSettings(max_receive_size, send_limit, parse_encoding(compression), credentials_of_calls)
+    defaults = channel_settings(max_receive_size, max_send_size, compression, credentials_of_calls)
     state = ChannelState(target, setup, defaults, new_random(), observers, host_credentials)
     observe(observers, telemetry, state.lifecycle.canonical_target, Locations(state.data_plane))
     log_decisions(observers, target)
@@ -470,7 +470,7 @@ async def open_channel(
     # Outside of the services: no event may follow `closed`, and connections end with the services.
     with observers.closing():
         async with run_with_services(f"the channel to {target}", services, state.close):
-            channel = Channel(state, pool, tuple(interceptors))
+            channel = Channel(state, pool, checked_interceptors)
             # The innermost block, so that the admin surface never shows a channel whose services have ended.
             async with admin_endpoint(admin_address, channel):
                 yield channel

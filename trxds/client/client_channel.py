@@ -15,6 +15,7 @@ from typing import Any
 
 import trio
 
+from trxds.core.arguments import check_number
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.policy_names import short_policy_name
 from trxds.lb.child_policy import Configure
@@ -49,8 +50,7 @@ def checked_idle_timeout(timeout: float | None) -> float:
     """Return the idle timeout in seconds, `inf` for None; `ValueError` unless it is above 0."""
     if timeout is None:
         return math.inf
-    if not timeout > 0:
-        raise ValueError(f"idle_timeout is a number of seconds above 0, or None for never, not {timeout!r}")
+    check_number("idle_timeout", timeout, lambda seconds: seconds > 0, "a number of seconds above 0, or None for never")
     return timeout
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+from trxds.core.arguments import check_whole
 from trxds.resolver.service_config import ServiceConfig
 
 _log = logging.getLogger("trxds.client")
@@ -24,8 +25,7 @@ def max_connections_of(config: ServiceConfig, environ: Mapping[str, str]) -> int
     return config.max_connections
 
 
-def checked_max_connections_cap(number: object) -> int:
+def checked_max_connections_cap(number: int) -> int:
     """Return the cap; `ValueError` unless it is a whole number from 1."""
-    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-        raise ValueError(f"max_connections_per_subchannel_cap is {number!r}; it must be a whole number, 1 or more")
+    check_whole("max_connections_per_subchannel_cap", number, 1, "a whole number, 1 or more")
     return number

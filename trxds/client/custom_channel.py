@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
+from trxds.core.arguments import check_type
 from trxds.core.determinism import new_random
 from trxds.lb.config_builder import Update, build_target
 from trxds.lb.configs import GracefulSwitchConfig
@@ -34,12 +35,14 @@ _STATUSES = DEFAULT_OVERRIDE_STATUSES | {HealthStatus.DRAINING}
 
 def find_resolver(target: str, resolvers: Resolvers | None) -> tuple[ResolverTarget, Resolver] | None:
     """Return the target and its resolver, None if a resolver of trxds has it. `ValueError` for a wrong scheme."""
-    for scheme, resolver in (resolvers or {}).items():
+    resolvers = resolvers or {}
+    check_type("resolvers", resolvers, Mapping, "a mapping of a scheme to a resolver")
+    for scheme, resolver in resolvers.items():
         check_scheme(scheme)
         if not callable(resolver):
             raise TypeError(f"resolvers[{scheme!r}] is a function that returns an async iterator, not {resolver!r}")
-    found = parse_custom_target(target, resolvers or ())
-    return (found, resolvers[found.scheme]) if found is not None and resolvers is not None else None
+    found = parse_custom_target(target, resolvers)
+    return (found, resolvers[found.scheme]) if found is not None else None
 
 
 def custom_setup(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import structs
 
 from trxds.core import metadata as md
+from trxds.core.arguments import check_type
 from trxds.core.status import Status, StatusCode
 from trxds.lb.pick import Override, PickArgs
 from trxds.resolver.pick_outcomes import FilterStep
@@ -79,6 +80,7 @@ def filter_types(custom: HttpFilters) -> Mapping[str, HttpFilterType]:
     """
     types = []
     taken = {*HTTP_FILTERS, FILTER_CONFIG}
+    check_type("http_filters", custom, Mapping, "a mapping of a type's name to a FilterType")
     for name, kind in custom.items():
         if not isinstance(kind, FilterType):
             raise TypeError(f"http_filters[{name!r}] is a FilterType, as in FilterType(MyFilter), not {kind!r}")

@@ -12,7 +12,7 @@ open call; the user gets the object that is yielded. A channel without intercept
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -20,6 +20,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import trio
 
 from trxds.core import metadata as md
+from trxds.core.arguments import check_type
 from trxds.core.metadata import Metadata
 from trxds.core.status import CANCELLED, OK, RpcError, Status
 from trxds.transport.compression import Compression
@@ -53,6 +54,17 @@ Next: TypeAlias = Callable[[CallDetails], AbstractAsyncContextManager[CallProtoc
 
 Interceptor: TypeAlias = Callable[[CallDetails, Next], AbstractAsyncContextManager[CallProtocol[Any, Any]]]
 """A function of a call and the next step; it returns an async context manager whose value is the call for its user."""
+
+
+def check_interceptors(interceptors: Iterable[Interceptor]) -> tuple[Interceptor, ...]:
+    """Return the interceptors; `TypeError` unless they are functions in a list, or in another iterable."""
+    form = "a list of functions, as in [add_user]"
+    check_type("interceptors", interceptors, Iterable, form)
+    found = tuple(interceptors)
+    for each in found:
+        if not callable(each):
+            raise TypeError(f"interceptors is {form}, not of {type(each).__name__}")
+    return found
 
 
 class ForwardingCall(ResponseStream[Res], Generic[Req, Res]):

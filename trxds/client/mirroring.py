@@ -17,6 +17,7 @@ from random import Random
 import trio
 from msgspec import Struct
 
+from trxds.core.arguments import check_number
 from trxds.core.metadata import Metadata
 from trxds.core.observe import CallMirrored
 from trxds.core.plural import plural
@@ -78,9 +79,7 @@ class Mirroring:
 
     def __post_init__(self) -> None:
         for name in ("max_calls", "max_bytes", "timeout"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-                raise ValueError(f"mirroring: {name} is {value!r}; write a number above 0")
+            check_number(f"mirroring: {name}", getattr(self, name), lambda limit: limit > 0, "a number above 0")
 
 
 def checked_mirroring(mirroring: object) -> object:

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import trio
 
+from trxds.core.arguments import check_number
 from trxds.core.plural import plural
 from trxds.core.status import RpcError, Status, StatusCode
 from trxds.lb.pick import Override, PickArgs
@@ -300,6 +301,4 @@ def _name_cookies(hosts: Mapping[CookieKey, SessionHost]) -> str:
 
 def check_first_within(first_within: float) -> None:
     """Raise `ValueError` for a `first_within` that is no number of seconds from 0."""
-    # A caller without types may give a text, and NaN would be a bound that never comes.
-    if not isinstance(first_within, int | float) or not first_within >= 0:  # type: ignore[redundant-expr]
-        raise ValueError(f"first_within is {first_within!r}; it must be a number of seconds from 0, or math.inf")
+    check_number("first_within", first_within, lambda seconds: seconds >= 0, "a number of seconds from 0, or math.inf")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from msgspec import Struct, field
 
+from trxds.core.arguments import check_type
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.lb.circuit_breakers import CircuitBreakers
 from trxds.lb.config_builder import Update
@@ -94,6 +95,7 @@ class ResolverSetup(Struct, frozen=True):
 
 def check_policies(policies: Policies) -> None:
     """Raise `ValueError` for the name of a built-in policy, `TypeError` for another value than a `PolicyType`."""
+    check_type("policies", policies, Mapping, "a mapping of a name to a PolicyType")
     for name, kind in policies.items():
         # A custom policy of that name would replace the built-in one in every cluster.
         if is_built_in(name):

@@ -16,6 +16,7 @@ from typing import Literal
 import trio
 from msgspec import Struct
 
+from trxds.core.arguments import check_number, check_whole
 from trxds.core.status import RpcError, Status, StatusCode, TrxdsInternalError
 from trxds.session_affinity.session import SessionCookies
 from trxds.session_affinity.session_token import SessionToken
@@ -48,11 +49,9 @@ def checked_pool_options(
     required: bool,
 ) -> PoolOptions:
     """Return the options; `ValueError` names one that cannot be."""
-    # A caller without types may give anything, and `True` is an int.
-    if isinstance(max, bool) or not isinstance(max, int) or max < 1:  # type: ignore[redundant-expr]
-        raise ValueError(f"max is {max!r}; it must be a number of sessions from 1")
-    if idle is not None and (not isinstance(idle, int | float) or not idle > 0):  # type: ignore[redundant-expr]
-        raise ValueError(f"idle is {idle!r}; it must be a number of seconds above 0, or None for never")
+    check_whole("max", max, 1, "a number of sessions from 1")
+    if idle is not None:
+        check_number("idle", idle, lambda seconds: seconds > 0, "a number of seconds above 0, or None for never")
     if when_full not in ("wait", "fail"):
         raise ValueError(f"when_full is {when_full!r}; it must be 'wait' or 'fail'")
     check_first_within(first_within)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import trio
 from msgspec import Struct
 
+from trxds.core.arguments import check_number
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.fair_share import fair_shares
 from trxds.lb.override_host.repin_reason import RepinReason
@@ -29,12 +30,9 @@ TOLERANCE = 0.1  # of a host's fair share: a policy that draws hosts never sprea
 
 def check_rebalancing(per_second: float, idle_for: float, tolerance: float) -> None:
     """Raise `ValueError` for a rate that is not above 0, or another number below 0."""
-    # A caller without types may give a text, and NaN compares with nothing.
-    if not isinstance(per_second, int | float) or not per_second > 0:  # type: ignore[redundant-expr]
-        raise ValueError(f"per_second is {per_second!r}; it must be a number of sessions above 0")
+    check_number("per_second", per_second, lambda rate: rate > 0, "a number of sessions above 0")
     for name, value in (("idle_for", idle_for), ("tolerance", tolerance)):
-        if not isinstance(value, int | float) or not value >= 0:  # type: ignore[redundant-expr]
-            raise ValueError(f"{name} is {value!r}; it must be a number from 0")
+        check_number(name, value, lambda number: number >= 0, "a number from 0")
 
 
 # -- the share of each host

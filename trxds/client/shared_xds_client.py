@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import trio
 from msgspec import structs
 
+from trxds.core.arguments import check_type
 from trxds.core.determinism import new_random
 from trxds.core.event_loop import check_in_trio
 from trxds.core.observe import NOWHERE, Telemetry
@@ -160,6 +161,7 @@ def xds_setup(
 
     An `authority` replaces the target's; it also selects the virtual host.
     """
+    check_type("xds", xds, (SharedXdsClient, type(None)), "a client of trxds.open_xds_client, or None")
     if xds is None:
         settings = with_cache_dir(load_settings(bootstrap), cache_dir)
         shared = SharedXdsClient(
@@ -265,6 +267,7 @@ def with_cache_dir(settings: Bootstrap, cache_dir: str | os.PathLike[str] | None
     """Return the bootstrap with the program's directory for the cache, which goes before its own."""
     if cache_dir is None:
         return settings
+    check_type("cache_dir", cache_dir, (str, os.PathLike), "the path of a directory")
     if not os.fspath(cache_dir) or "\0" in os.fspath(cache_dir):
         raise ValueError(f"cache_dir is {os.fspath(cache_dir)!r}; write the path of a directory, or leave it out")
     # Absolute, because the program may change its working directory before the cache is written.

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -315,6 +315,7 @@ class Locate(Protocol):
     def __call__(self, address: str, backend: str = "") -> Location: ...
 
 
+@runtime_checkable
 class Telemetry(Protocol):
     """A `Telemetry` makes an observer for each channel: the type of `open_channel(telemetry=...)`."""
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Generic, TypeVar
 
+from .arguments import check_type
 from .metadata import Value, check
 from .observe import (
     AttemptObserver,
@@ -222,6 +223,8 @@ class Observers(_Fanout[Observer], Observer):
 def observe(observers: Observers, telemetry: Telemetry | Iterable[Telemetry], target: str, locate: Locate) -> None:
     """Add an observer of each telemetry, made for that target."""
     for each in telemetry if isinstance(telemetry, Iterable) else (telemetry,):
+        form = "an object such as trxds.otel.telemetry(...), or several in a list"
+        check_type("telemetry", each, Telemetry, form)
         observers.add(each.observe(target, locate))
 
 

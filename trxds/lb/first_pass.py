@@ -10,6 +10,7 @@ import math
 
 import trio
 
+from trxds.core.arguments import check_number
 from trxds.core.connectivity import Connectivity
 
 SPREAD_WITHIN = 0.2  # seconds
@@ -58,7 +59,6 @@ class FirstPass:
 
 def check_spread_within(seconds: float) -> float:
     """Return `spread_within`; `ValueError` unless it is a finite number of seconds from 0."""
-    # A caller without types may give a text, and NaN would be a time that never comes.
-    if not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:  # type: ignore[redundant-expr]
-        raise ValueError(f"spread_within is {seconds!r}; it must be a number of seconds from 0, which is no wait")
+    form = "a finite number of seconds from 0, which is no wait"
+    check_number("spread_within", seconds, lambda seconds: 0 <= seconds < math.inf, form)
     return seconds

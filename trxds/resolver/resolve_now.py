@@ -6,19 +6,19 @@ import math
 
 import trio
 
+from trxds.core.arguments import check_number
+
 # As in the C++ client and in grpc-go: a failing fleet requests a look-up with each lost connection.
 MIN_RESOLUTION_INTERVAL = 30.0  # seconds between two resolutions that succeed, unless a schedule is shorter
 MIN_REFRESH = 1.0  # seconds
 
 
-def checked_refresh(refresh: object) -> float:
+def checked_refresh(refresh: float | None) -> float:
     """Return the schedule in seconds, `inf` for None; `ValueError` below one second."""
     if refresh is None:
         return math.inf
-    if isinstance(refresh, bool) or not isinstance(refresh, int | float) or not refresh >= MIN_REFRESH:
-        raise ValueError(
-            f"refresh is a number of seconds from {MIN_REFRESH:g}, or None for no schedule, not {refresh!r}"
-        )
+    form = f"a number of seconds from {MIN_REFRESH:g}, or None for no schedule"
+    check_number("refresh", refresh, lambda seconds: seconds >= MIN_REFRESH, form)
     return float(refresh)
 
 

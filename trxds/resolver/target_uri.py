@@ -17,6 +17,7 @@ from urllib.parse import quote, unquote
 
 from msgspec import Struct
 
+from trxds.core.arguments import check_type
 from trxds.core.authority import is_authority
 
 DEFAULT_PORT = 443
@@ -125,6 +126,7 @@ def parse_custom_target(target: object, schemes: Container[str]) -> ResolverTarg
 
 def checked_authority(text: str) -> str:
     """Return the text, or raise `ValueError` if it cannot be an `:authority`."""
+    check_type("authority", text, str, "a text such as host or host:port")
     if not is_authority(text):
         raise ValueError(f"authority {text!r} is no host or host:port")
     return text

@@ -39,11 +39,11 @@ class Compressed(bytes):
 
 def parse_encoding(name: str) -> str:
     """Return the encoding to send with, empty for `identity`; `ValueError` if it is not supported."""
-    if name in _FORMATS:
-        return name
-    if name != IDENTITY:
+    if name == IDENTITY:
+        return ""
+    if not isinstance(name, str) or name not in _FORMATS:  # type: ignore[redundant-expr]  # a caller without types
         raise ValueError(f"compression {name!r} is unknown; write one of {', '.join((*_FORMATS, IDENTITY))}")
-    return ""
+    return name
 
 
 def is_known_encoding(encoding: str) -> bool:

@@ -12,6 +12,7 @@ from random import Random
 import trio
 from msgspec import Struct
 
+from trxds.core.arguments import check_number
 from trxds.core.status import unavailable
 
 from .connection import Connection
@@ -40,10 +41,12 @@ async def close_after_grace(age: ConnectionAge, connection: Connection) -> None:
 
 def make_connection_age(seconds: float | None, grace: float | None, random: Random) -> ConnectionAge | None:
     """Return the age for a channel's options; None without one. `ValueError` unless each is above 0."""
-    if seconds is not None and not 0 < seconds < math.inf:
-        raise ValueError(f"max_connection_age is {seconds!r} seconds; it must be a finite time above 0, or None")
-    if grace is not None and not grace > 0:
-        raise ValueError(f"max_connection_age_grace is {grace!r} seconds; it must be above 0, or None for no limit")
+    if seconds is not None:
+        finite = "a finite number of seconds above 0, or None"
+        check_number("max_connection_age", seconds, lambda age: 0 < age < math.inf, finite)
+    if grace is not None:
+        form = "a number of seconds above 0, or None for no limit"
+        check_number("max_connection_age_grace", grace, lambda grace: grace > 0, form)
     if seconds is None:
         if grace is not None:
             raise ValueError("max_connection_age_grace has no meaning without max_connection_age; set both")

@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 import trio
 from msgspec import Struct
 
+from trxds.core.arguments import check_type
 from trxds.core.redacted_struct import RedactedStruct
 
 from .connect import Network, connect_error, split_address
@@ -282,6 +283,7 @@ def proxy_finder(setting: str | None, environ: Mapping[str, str]) -> FindProxy |
         found = _proxy_of_environment(environ)
         bypass = next((environ[name] for name in _BYPASS_VARIABLES if environ.get(name)), "")
     else:
+        check_type("http_proxy", setting, str, "a text such as 'http://proxy.example:3128'")
         found, bypass = parse_proxy(setting, "http_proxy") if setting else None, ""
     if found is None:
         return None

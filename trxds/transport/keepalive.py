@@ -15,6 +15,7 @@ from collections.abc import Sized
 
 import trio
 
+from trxds.core.arguments import check_number
 from trxds.core.status import unavailable
 
 from .disconnect_reason import TIMED_OUT
@@ -42,11 +43,11 @@ class Keepalive:
 
     def __init__(self, time: float, timeout: float = DEFAULT_KEEPALIVE_TIMEOUT, *, without_calls: bool = False) -> None:
         # A8 lets a client raise a shorter time silently; then a caller who relies on it never learns of it.
-        if not time >= MIN_KEEPALIVE_TIME:
-            least = f"the least is {MIN_KEEPALIVE_TIME:g}, or None for no PINGs"
-            raise ValueError(f"keepalive_time is {time!r} seconds; {least}: servers take more PINGs for abuse (A8)")
-        if not 0 < timeout < math.inf:
-            raise ValueError(f"keepalive_timeout is {timeout!r} seconds; it must be a finite time above 0")
+        least = f"a number of seconds from {MIN_KEEPALIVE_TIME:g}, or None for no PINGs"
+        abuse = "servers take more PINGs for abuse (A8)"
+        check_number("keepalive_time", time, lambda time: time >= MIN_KEEPALIVE_TIME, f"{least}: {abuse}")
+        finite = "a finite number of seconds above 0"
+        check_number("keepalive_timeout", timeout, lambda timeout: 0 < timeout < math.inf, finite)
         self.time = time
         self.timeout = timeout
         self._without_calls = without_calls

@@ -6,6 +6,7 @@ import math
 
 from msgspec import Struct
 
+from trxds.core.arguments import check_number, check_type, check_whole
 from trxds.core.metadata import describe_flaw
 
 MAX_METADATA_SIZE = 64 * 1024
@@ -61,10 +62,11 @@ class WireOptions(Struct, frozen=True):
     """The time in which the last frames (a GOAWAY, say) have to leave when we close."""
 
     def __post_init__(self) -> None:
-        if self.max_header_list < 1:
-            raise ValueError(f"max_metadata_size is {self.max_header_list!r} bytes; it must be above 0")
-        if not 0 <= self.max_read_delay < math.inf:
-            raise ValueError(f"max_read_delay is {self.max_read_delay!r} seconds; it must be 0, for none, or above")
+        # A setting of HTTP/2 has 32 bits (RFC 9113 §6.5.1).
+        form = "a whole number of bytes from 1 to 4294967295"
+        check_whole("max_metadata_size", self.max_header_list, 1, form, most=2**32 - 1)
+        finite = "a finite number of seconds above 0, or 0 for none"
+        check_number("max_read_delay", self.max_read_delay, lambda delay: 0 <= delay < math.inf, finite)
         _check_user_agent(self.user_agent)
 
     @property
@@ -78,9 +80,8 @@ class WireOptions(Struct, frozen=True):
         return max(self.max_header_list * 5 // 4, min(4 * self.max_header_list, _MAX_QUICK_HEADER_LIST))
 
 
-def _check_user_agent(text: object) -> None:
-    if not isinstance(text, str):
-        raise TypeError(f"user_agent is a text such as 'shop/2.1', not {type(text).__name__}")
+def _check_user_agent(text: str) -> None:
+    check_type("user_agent", text, str, "a text such as 'shop/2.1'")
     flaw = describe_flaw(text) or ("a space at an end" if text != text.strip() else "")
     if flaw:
         raise ValueError(f"user_agent has {flaw}; write printable ASCII, such as 'shop/2.1 (eu-west)'")
