@@ -54,6 +54,7 @@ NUMBERS = [
     "max_metadata_size",
     "max_read_delay",
     "keepalive_time",
+    "keepalive_timeout",
     "idle_timeout",
     "max_connection_age",
     "max_connection_age_grace",
@@ -75,6 +76,8 @@ async def test_an_option_that_is_a_number_takes_nothing_else(name, value, autoju
     [
         ({"keepalive_time": 5}, "keepalive_time is 5; it must be a number of seconds from 10, or None for no PINGs"),
         ({"keepalive_time": 30, "keepalive_timeout": 0}, "keepalive_timeout is 0; it must be"),
+        ({"keepalive_timeout": -1}, "keepalive_timeout is -1; it must be a finite number of seconds above 0"),
+        ({"keepalive_without_calls": True}, "keepalive_without_calls has no meaning without keepalive_time; set both"),
         ({"max_metadata_size": 0}, "max_metadata_size is 0"),
         ({"max_metadata_size": 2**32}, "is 4294967296; it must be a whole number of bytes from 1 to 4294967295"),
         ({"max_read_delay": -0.001}, "max_read_delay is -0.001; it must be a finite number of seconds above 0, or 0"),

@@ -87,5 +87,11 @@ class Keepalive:
 
 
 def make_keepalive(time: float | None, timeout: float, without_calls: bool) -> Keepalive | None:
-    """Return the keepalive for a channel's options; None without a `time`."""
-    return Keepalive(time, timeout, without_calls=without_calls) if time is not None else None
+    """Return the keepalive for a channel's options; None without a `time`. `ValueError` if an option cannot be."""
+    # Without a `time` the others are checked too: a mistake in them is not for the day when somebody sets it.
+    keepalive = Keepalive(MIN_KEEPALIVE_TIME if time is None else time, timeout, without_calls=without_calls)
+    if time is not None:
+        return keepalive
+    if without_calls:
+        raise ValueError("keepalive_without_calls has no meaning without keepalive_time; set both")
+    return None
