@@ -224,3 +224,53 @@ async def test_a_cancelled_call_leaves_all_interceptors(autojump_clock):
 async def test_a_channel_without_interceptors_has_plain_methods(autojump_clock):
     async with served() as channel:
         assert type(method(channel)) is trxds.Method
+
+
+async def coroutine(call, next):
+    return next(call)
+
+
+async def generator(call, next):
+    async with next(call) as stream:
+        yield stream
+
+
+@pytest.mark.parametrize("interceptor", [coroutine, generator], ids=lambda each: each.__name__)
+async def test_an_interceptor_without_its_decorator_is_refused_by_name(interceptor, autojump_clock):
+    problem = f"interceptor {interceptor.__name__} is an `async def` only; put @asynccontextmanager before it"
+    async with Mesh.run(1) as mesh:
+        with pytest.raises(TypeError, match=problem):
+            async with mesh.channel(interceptors=[interceptor]):
+                pass
+
+
+@asynccontextmanager
+async def forgetful(call, next):
+    async with next(call):
+        yield
+
+
+@asynccontextmanager
+async def early(call, next):
+    if call is None:
+        yield
+
+
+@pytest.mark.parametrize("client_streaming", [False, True])
+@pytest.mark.parametrize("interceptor", [forgetful, early], ids=lambda each: each.__name__)
+async def test_an_interceptor_that_yields_no_call_is_named(interceptor, client_streaming, autojump_clock):
+    problem = f"/shop.Cart/Add: the interceptor {interceptor.__name__} yielded no call; it must yield one"
+    async with Mesh.run(1) as mesh, mesh.channel(interceptors=[interceptor]) as channel:
+        add = channel.method(METHOD, client_streaming=client_streaming)
+        with pytest.raises(RuntimeError, match=problem):
+            await add([b""] if client_streaming else b"")
+        with pytest.raises(RuntimeError, match=problem):
+            async with add.open():
+                pass
+
+
+async def test_a_generator_of_the_callers_own_that_does_not_yield_is_none_of_an_interceptor(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel(interceptors=[changing()]) as channel:
+        with pytest.raises(RuntimeError, match=r"\Agenerator didn't yield\Z"):
+            async with method(channel).open(b""), early({}, None):
+                pass

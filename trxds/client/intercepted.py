@@ -14,8 +14,8 @@ from trxds.core import metadata as md
 from .call import Call
 from .call_protocol import CallOptions, CallProtocol
 from .completed_call import CompletedCall
-from .interceptors import CallDetails, Interceptor, Next
-from .method import Method, checked_path, receive_only_reply, streams_replies_error, swallowed_error
+from .interceptors import CallDetails, Interceptor, Next, name_of
+from .method import Method, checked_path, receive_only_reply, send_all, streams_replies_error, swallowed_error
 
 Req = TypeVar("Req")
 Res = TypeVar("Res")
@@ -37,24 +37,45 @@ class InterceptedMethod(Method[Req, Res]):
     ) -> tuple[Res, CompletedCall]:
         if self.server_streaming:
             raise streams_replies_error(self.path)
-        block = self._enter_interceptors(**options)
-        if self.client_streaming:
-            return await self._collect(block, request)
-        async with block as call:
-            await self._begin(call, cast(Req, request))
-            return await receive_only_reply(call)
+        call = None
+        try:
+            async with self._enter_interceptors(**options) as call:
+                if call is None:
+                    raise self._no_call_error()
+                if self.client_streaming:
+                    await send_all(call, cast(Iterable[Req], request))
+                else:
+                    await self._begin(call, cast(Req, request))
+                return await receive_only_reply(call)
+        except RuntimeError as error:
+            if call is None and _is_without_yield(error):
+                raise self._no_call_error() from None
+            raise
         raise swallowed_error(self.path)
 
     @asynccontextmanager
     async def _open(
         self, begin: Callable[[Call[Req, Res]], Awaitable[None]] | None, **options: Unpack[CallOptions]
     ) -> AsyncIterator[Call[Req, Res]]:
-        async with self._enter_interceptors(**options) as call:
-            if begin is not None:
-                await begin(call)
-            yield call
+        call = None
+        try:
+            async with self._enter_interceptors(**options) as call:
+                if call is None:
+                    raise self._no_call_error()
+                if begin is not None:
+                    await begin(call)
+                yield call
+        except RuntimeError as error:
+            if call is None and _is_without_yield(error):
+                raise self._no_call_error() from None
+            raise
 
-    def _enter_interceptors(self, **options: Unpack[CallOptions]) -> AbstractAsyncContextManager[Call[Req, Res]]:
+    def _no_call_error(self) -> RuntimeError:
+        names = " or ".join(name_of(each) for each in self._interceptors)
+        remedy = "it must yield one, as in `async with next(call) as stream: yield stream`"
+        return RuntimeError(f"{self.path}: the interceptor {names} yielded no call; {remedy}")
+
+    def _enter_interceptors(self, **options: Unpack[CallOptions]) -> AbstractAsyncContextManager[Call[Req, Res] | None]:
         streaming = {"client_streaming": self.client_streaming, "server_streaming": self.server_streaming}
         details = CallDetails(self.path, **streaming, **options)
         # Checked here, so that interceptors get lower-case keys, whatever the caller wrote.
@@ -63,7 +84,7 @@ class InterceptedMethod(Method[Req, Res]):
         for interceptor in reversed(self._interceptors):
             enter = partial(_enter_interceptor, interceptor, enter)
         # An interceptor may put its own call in the place of the `Call`; `CallProtocol` has all of its public methods.
-        return cast(AbstractAsyncContextManager[Call[Req, Res]], enter(details))
+        return cast(AbstractAsyncContextManager[Call[Req, Res] | None], enter(details))
 
     def _innermost(self, details: CallDetails) -> AbstractAsyncContextManager[CallProtocol[Any, Any]]:
         method = self
@@ -87,3 +108,7 @@ def _enter_interceptor(
     interceptor: Interceptor, next: Next, details: CallDetails
 ) -> AbstractAsyncContextManager[CallProtocol[Any, Any]]:
     return interceptor(details, next)
+
+
+def _is_without_yield(error: RuntimeError) -> bool:
+    return str(error) == "generator didn't yield"  # contextlib's words; its traceback does not name the generator

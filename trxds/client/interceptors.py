@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from inspect import isasyncgenfunction, iscoroutinefunction
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import trio
@@ -64,7 +65,14 @@ def check_interceptors(interceptors: Iterable[Interceptor]) -> tuple[Interceptor
     for each in found:
         if not callable(each):
             raise TypeError(f"interceptors is {form}, not of {type(each).__name__}")
+        if iscoroutinefunction(each) or isasyncgenfunction(each):
+            raise TypeError(f"interceptor {name_of(each)} is an `async def` only; put @asynccontextmanager before it")
     return found
+
+
+def name_of(interceptor: Callable[..., object]) -> str:
+    """Return the interceptor's name for errors."""
+    return getattr(interceptor, "__qualname__", type(interceptor).__qualname__)
 
 
 class ForwardingCall(ResponseStream[Res], Generic[Req, Res]):
