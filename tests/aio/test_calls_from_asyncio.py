@@ -587,3 +587,10 @@ async def test_a_channel_explains_where_a_call_would_go_and_shows_its_states(wor
                 break
         assert (channel.target, repr(channel)) == ("xds:///shop", "<trxds.aio <Channel xds:///shop open, 0 calls>>")
     assert channel.state is None
+
+
+@in_asyncio
+async def test_a_client_stream_of_no_iterable_is_a_type_error_in_asyncio(world):
+    async with world.channel() as channel:
+        with pytest.raises(TypeError, match=r"/shop\.Cart/Sum takes an iterable of requests, not bytes"):
+            await channel.method("/shop.Cart/Sum", client_streaming=True)(b"abc")

@@ -173,3 +173,10 @@ async def test_a_channel_that_closes_ends_the_wait_for_call_credentials(nursery,
             await trio.sleep(1)
         await trio.sleep(1)
         assert statuses == [Status(StatusCode.CANCELLED, "channel closed")]
+
+
+@pytest.mark.parametrize("token", ["secret", None])
+def test_call_credentials_of_a_token_are_refused_and_the_token_is_not_shown(token):
+    with pytest.raises(TypeError, match="metadata of CallCredentials is a function that returns pairs, not") as refused:
+        CallCredentials(token)
+    assert "secret" not in str(refused.value)

@@ -1,7 +1,10 @@
 """Calls of the four kinds, as a user makes them."""
 
+from contextlib import asynccontextmanager
+
 import pytest
 import trio
+import trio.testing
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.message_factory import GetMessageClass
 from support.mesh import Mesh, bidi, method
@@ -28,6 +31,12 @@ def service():
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return pool.FindServiceByName("shop.Cart")
+
+
+@asynccontextmanager
+async def forwards(call, next):
+    async with next(call) as stream:
+        yield stream
 
 
 SERVICE = service()
@@ -281,6 +290,56 @@ async def test_a_serializer_that_returns_no_bytes_is_a_type_error(result, name, 
         async with channel.method("/shop.Cart/Add", lambda request: result, client_streaming=True).open() as call:
             with pytest.raises(TypeError, match=error):
                 await call.send(b"")
+
+
+@pytest.mark.parametrize("path", [None, b"/shop.Cart/Add"], ids=repr)
+async def test_a_path_of_another_type_is_a_type_error_that_shows_the_form(path, autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        with pytest.raises(TypeError, match=r"method path is a text such as /package\.Service/Method, not "):
+            channel.method(path)
+
+
+@pytest.mark.parametrize("interceptors", [[], [forwards]], ids=["plain", "intercepted"])
+@pytest.mark.parametrize(("requests", "name"), [(None, "NoneType"), (b"abc", "bytes"), ("abc", "str"), (5, "int")])
+async def test_a_client_stream_of_no_iterable_is_a_type_error_and_no_call(requests, name, interceptors, autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel(interceptors=interceptors) as channel:
+        add = channel.method("/shop.Cart/Add", client_streaming=True)
+        error = rf"/shop\.Cart/Add takes an iterable of requests, not {name}; for one write \[request\]"
+        with pytest.raises(TypeError, match=error):
+            await add(requests)
+        await trio.testing.wait_all_tasks_blocked()
+        assert not mesh.servers[mesh.hosts[0]].calls
+
+
+@pytest.mark.parametrize("interceptors", [[], [forwards]], ids=["plain", "intercepted"])
+async def test_metadata_of_another_type_is_a_type_error_that_shows_the_form(interceptors, autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel(interceptors=interceptors) as channel:
+        with pytest.raises(TypeError, match=r"metadata is pairs of key and value, as in \[\('user', '7'\)\], not int"):
+            await method(channel)(b"", metadata=5)
+
+
+async def test_a_type_error_of_a_generator_of_metadata_is_the_callers(autojump_clock):
+    def pairs():
+        yield "user", "7"
+        raise TypeError("my own")
+
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        with pytest.raises(TypeError, match="my own"):
+            await method(channel)(b"", metadata=pairs())
+
+
+async def test_a_second_task_that_receives_is_told_that_only_one_may(autojump_clock):
+    async def wait(call):
+        await trio.sleep_forever()
+
+    async with Mesh.run(1) as mesh, mesh.channel() as channel, trio.open_nursery() as nursery:
+        mesh.servers[mesh.hosts[0]].handlers["/shop.Cart/Wait"] = wait
+        async with bidi(channel, "/shop.Cart/Wait").open() as call:
+            nursery.start_soon(call.receive)
+            await trio.testing.wait_all_tasks_blocked()
+            with pytest.raises(trio.BusyResourceError, match="of a call only one may receive, and one send"):
+                await call.receive()
+            nursery.cancel_scope.cancel()
 
 
 async def test_large_messages_pass_both_ways(autojump_clock):

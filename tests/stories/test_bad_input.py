@@ -57,7 +57,11 @@ class TestTargets:
             ("dns:///shop:80", {"telemetry": None}, "telemetry is an object such as trxds.otel.telemetry(...)"),
             ("dns:///shop:80", {"authority": []}, "authority is a text such as host or host:port, not list"),
             ("dns:///shop:80", {"interceptors": print}, "interceptors is a list of functions, as in [add_user], not"),
-            ("dns:///shop:80", {"interceptors": [None]}, "as in [add_user], not of NoneType"),
+            (
+                "dns:///shop:80",
+                {"interceptors": [None]},
+                "each of interceptors is a function of a call and the",
+            ),
             ("dns:///shop:80", {"policies": ["mine"]}, "policies is a mapping of a name to a PolicyType, not list"),
             ("dns:///shop:80", {"resolvers": [print]}, "resolvers is a mapping of a scheme to a resolver, not list"),
             ("dns:///shop:80", {"http_proxy": 5}, "http_proxy is a text such as 'http://proxy.example:3128', not int"),

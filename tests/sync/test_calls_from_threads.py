@@ -283,6 +283,12 @@ def test_a_request_of_the_wrong_type_is_a_type_error_in_a_thread(channel):
         channel.method("/shop.Cart/Echo")("text")
 
 
+@pytest.mark.parametrize("requests", [None, b"abc"])
+def test_a_client_stream_of_no_iterable_is_a_type_error_in_a_thread(requests, channel):
+    with pytest.raises(TypeError, match=r"/shop\.Cart/Sum takes an iterable of requests, not "):
+        channel.method("/shop.Cart/Sum", client_streaming=True)(requests)
+
+
 def test_a_serializer_that_returns_no_bytes_is_a_type_error_in_a_thread(channel):
     with (
         channel.method("/shop.Cart/Echo", str, client_streaming=True, server_streaming=True).open() as call,

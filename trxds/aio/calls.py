@@ -9,7 +9,7 @@ from typing import Any, TypeVar, Unpack, cast
 
 import trxds
 from trxds.client.call_protocol import CallOptions
-from trxds.client.method import receive_only_reply, send_all, streams_replies_error, swallowed_error
+from trxds.client.method import check_requests, receive_only_reply, send_all, streams_replies_error, swallowed_error
 from trxds.core.status import CANCELLED
 from trxds.portal.receive_buffer import MAX_MESSAGES, ReceiveBuffer
 from trxds.portal.send_buffer import SendBuffer, send_buffer
@@ -128,6 +128,7 @@ class Method(View[trxds.Method[Req, Res]]):
             raise streams_replies_error(self.path)
         if not self.client_streaming:
             return await self._hand_over.wait(partial(self._method.with_call, request, **options))
+        check_requests(self.path, request)
         async with ContextBridge(self._hand_over, partial(self._method.open, **options)) as call:
             await send_all(Call(self._hand_over, call), cast("Iterable[Req] | AsyncIterable[Req]", request))
             return await self._hand_over.wait(partial(receive_only_reply, call))

@@ -15,6 +15,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from trxds.core import metadata as md
+from trxds.core.arguments import check_callable
 from trxds.core.metadata import Headers, Value
 from trxds.core.status import RpcError, Status, StatusCode, rewrite_illegal_status, unavailable
 from trxds.transport.health_watch import WatchedHost
@@ -47,6 +48,9 @@ class CallCredentials:
 
     metadata: GiveMetadata
     allow_insecure: bool = False
+
+    def __post_init__(self) -> None:
+        check_callable("metadata of CallCredentials", self.metadata, "a function that returns pairs")
 
     def __repr__(self) -> str:
         """Show the function's name only: the `repr` of a `partial` would show a token among its arguments."""

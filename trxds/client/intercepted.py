@@ -15,7 +15,15 @@ from .call import Call
 from .call_protocol import CallOptions, CallProtocol
 from .completed_call import CompletedCall
 from .interceptors import CallDetails, Interceptor, Next, name_of
-from .method import Method, checked_path, receive_only_reply, send_all, streams_replies_error, swallowed_error
+from .method import (
+    Method,
+    check_requests,
+    checked_path,
+    receive_only_reply,
+    send_all,
+    streams_replies_error,
+    swallowed_error,
+)
 
 Req = TypeVar("Req")
 Res = TypeVar("Res")
@@ -37,6 +45,8 @@ class InterceptedMethod(Method[Req, Res]):
     ) -> tuple[Res, CompletedCall]:
         if self.server_streaming:
             raise streams_replies_error(self.path)
+        if self.client_streaming:
+            check_requests(self.path, request)
         call = None
         try:
             async with self._enter_interceptors(**options) as call:

@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import trio
 
 from trxds.core import metadata as md
-from trxds.core.arguments import check_type
+from trxds.core.arguments import check_callable, check_type
 from trxds.core.metadata import Metadata
 from trxds.core.status import CANCELLED, OK, RpcError, Status
 from trxds.transport.compression import Compression
@@ -59,12 +59,10 @@ Interceptor: TypeAlias = Callable[[CallDetails, Next], AbstractAsyncContextManag
 
 def check_interceptors(interceptors: Iterable[Interceptor]) -> tuple[Interceptor, ...]:
     """Return the interceptors; `TypeError` unless they are functions in a list, or in another iterable."""
-    form = "a list of functions, as in [add_user]"
-    check_type("interceptors", interceptors, Iterable, form)
+    check_type("interceptors", interceptors, Iterable, "a list of functions, as in [add_user]")
     found = tuple(interceptors)
     for each in found:
-        if not callable(each):
-            raise TypeError(f"interceptors is {form}, not of {type(each).__name__}")
+        check_callable("each of interceptors", each, "a function of a call and the next step")
         if iscoroutinefunction(each) or isasyncgenfunction(each):
             raise TypeError(f"interceptor {name_of(each)} is an `async def` only; put @asynccontextmanager before it")
     return found

@@ -13,6 +13,7 @@ from typing import Any, Generic, Self, TypeVar, Unpack
 import trio
 
 from trxds.core import metadata as md
+from trxds.core.arguments import check_type
 from trxds.core.status import OK, RpcError, Status
 from trxds.transport.client_stream import NO_REPLY, SECOND_REPLY
 from trxds.transport.compression import Compression, parse_encoding
@@ -37,6 +38,7 @@ _PATH = re.compile(r"/[!-.0-~]+/[!-.0-~]+\Z")  # printable ASCII without spaces
 
 def checked_path(path: str) -> str:
     """Return the path; `ValueError` if it is not of the form /package.Service/Method."""
+    check_type("method path", path, str, "a text such as /package.Service/Method")
     if not _PATH.match(path):
         raise ValueError(f"method path {path!r} is not of the form /package.Service/Method")
     return path
@@ -229,7 +231,11 @@ class Method(Generic[Req, Res]):
     def _check_metadata(self, metadata: Pairs) -> md.Metadata:
         """Return the metadata after a check, which is skipped if the method's last call had the same."""
         # To compare two short tuples is much cheaper than to check their keys and values.
-        pairs = tuple(metadata)
+        try:
+            pairs = tuple(metadata)
+        except TypeError:
+            md.check(metadata)
+            raise  # the error of a generator of the caller's
         if pairs != self._last_metadata:
             self._last_metadata = md.check(pairs)
         return self._last_metadata
@@ -251,6 +257,7 @@ class Method(Generic[Req, Res]):
     async def _collect(
         self, opened: AbstractAsyncContextManager[Call[Req, Res]], requests: Any
     ) -> tuple[Res, CompletedCall]:
+        check_requests(self.path, requests)
         async with opened as call:
             await send_all(call, requests)
             return await receive_only_reply(call)
@@ -263,6 +270,13 @@ class Method(Generic[Req, Res]):
 def _check_host(host: object) -> None:
     if not isinstance(host, Host):
         raise TypeError(f"on takes a trxds.Host, as channel.hosts() yields them, not {host!r}")
+
+
+def check_requests(path: str, requests: object, *, kind: tuple[type, ...] = (Iterable, AsyncIterable)) -> None:
+    """Raise `TypeError` unless these are many requests. A text and bytes are not, though they can be iterated."""
+    if isinstance(requests, str | bytes | bytearray | memoryview) or not isinstance(requests, kind):
+        name = type(requests).__name__
+        raise TypeError(f"{path} takes an iterable of requests, not {name}; for one write [request]")
 
 
 def streams_replies_error(path: str) -> TypeError:

@@ -15,6 +15,12 @@ def check_type(name: str, value: object, kind: type | tuple[type, ...], form: st
         raise TypeError(f"{name} is {form}, not {type(value).__name__}")
 
 
+def check_callable(name: str, value: object, form: str) -> None:
+    """Raise `TypeError` unless the argument can be called; see `check_type`."""
+    if not callable(value):
+        raise TypeError(f"{name} is {form}, not {type(value).__name__}")
+
+
 def check_number(name: str, value: object, fits: Callable[[float], bool], form: str) -> None:
     """Raise `ValueError` unless the argument is a number that `fits`, which must be false for NaN."""
     # `True` is an int in Python, and no number for a caller.

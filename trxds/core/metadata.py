@@ -87,7 +87,12 @@ def check(pairs: Iterable[tuple[str, Value]]) -> Metadata:
 
     `TypeError` or `ValueError` names a bad pair by its key, or by its index, and never shows its value.
     """
-    return Metadata([_checked(index, *_pair(index, pair)) for index, pair in enumerate(pairs)])
+    try:
+        each = iter(pairs)
+    except TypeError:
+        form = "metadata is pairs of key and value, as in [('user', '7')]"
+        raise TypeError(f"{form}, not {type(pairs).__name__}") from None
+    return Metadata([_checked(index, *_pair(index, pair)) for index, pair in enumerate(each)])
 
 
 def _pair(index: int, pair: Any) -> tuple[str, Value]:

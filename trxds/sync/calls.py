@@ -10,7 +10,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar, Unpack, cast, overload
 
 import trxds
 from trxds.client.call_protocol import CallOptions
-from trxds.client.method import receive_only_reply
+from trxds.client.method import check_requests, receive_only_reply
 from trxds.portal.receive_buffer import ReceiveBuffer
 from trxds.portal.send_buffer import SendBuffer, send_buffer
 from trxds.portal.views import CallView, View
@@ -158,6 +158,7 @@ class Method(View[trxds.Method[Req, Res]]):
             raise TypeError(f"{self.path} streams its replies; use `with method.open(...) as call`")
 
     def _collect(self, requests: Iterable[Req], options: CallOptions) -> tuple[Res, trxds.CompletedCall]:
+        check_requests(self.path, requests, kind=(Iterable,))
         with self.open(**options) as call:
             # The caller's iterator runs in the caller's thread, because it may block.
             for request in requests:
