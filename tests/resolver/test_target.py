@@ -20,6 +20,7 @@ from trxds.resolver.target_uri import NonXdsTarget, parse_non_xds_target
         ("[::1]:80", "[::1]:80", "[::1]:80"),
         ("dns:///[::1]", "[::1]", "[::1]:443"),
         ("dns:///::1", "[::1]", "[::1]:443"),
+        ("dns:///[fe80::1%25eth0]:80", "[fe80::1%25eth0]:80", "[fe80::1%eth0]:80"),
     ],
 )
 def test_a_target_without_a_scheme_is_a_dns_name(text: str, authority: str, name: str) -> None:
@@ -61,6 +62,16 @@ def test_known_addresses_have_the_authority_of_the_first_and_sockets_are_localho
         ("dns:////cart", "'/cart' has no host name"),
         ("///cart", "'///cart' has no host name"),
         ("dns:///a/b", "'a/b' has no host name"),
+        (
+            "10.0.0.1:50051,10.0.0.2:50051",
+            "for a list of addresses write ipv4:A,B",
+        ),
+        ("dns:///cart,shop", "'cart,shop' is a list"),
+        ("cart:80:81", "'cart:80:81' has colons and is no IPv6 address; write dns:///HOST:PORT"),
+        ("dns:///[cart::1]:80", "'cart::1' has colons and is no IPv6 address"),
+        ("cart\x00", "has no host name"),
+        ("ca\x7frt:80", "has no host name"),
+        ("ca rt:80", "has no host name"),
         ("dns://8.8.8.8/cart", "'8.8.8.8' is not allowed there; the platform's resolver is asked"),
         ("cart:http", "'http' is no port; write a number"),
         ("cart:", "'' is no port"),

@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote
 from msgspec import Struct
 
 from trxds.core.arguments import check_type
-from trxds.core.authority import is_authority
+from trxds.core.authority import is_authority, is_ip
 
 DEFAULT_PORT = 443
 XDS = "xds"
@@ -137,9 +137,14 @@ def checked_authority(text: str) -> str:
 
 def _dns(text: str, rest: str) -> NonXdsTarget:
     path = _path(rest, "the platform's resolver is asked, and no DNS server of a target's own; write dns:///HOST:PORT")
+    if "," in path:
+        raise _TargetError(f"{path!r} is a list, and DNS resolves one name; for a list of addresses write ipv4:A,B")
     host, port = _host_and_port(path)
-    if not host or any(character in "/?#@" or character.isspace() for character in host):
+    if not host or any(character in "/?#@" or not character.isprintable() or character == " " for character in host):
         raise _TargetError(f"{path!r} has no host name; write dns:///HOST or dns:///HOST:PORT")
+    if ":" in host and not is_ip(host):
+        remedy = "write dns:///HOST:PORT, or for a list of addresses ipv4:A,B"
+        raise _TargetError(f"{host!r} has colons and is no IPv6 address; {remedy}")
     name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     return NonXdsTarget(text, _authority(path), name=name)
 
