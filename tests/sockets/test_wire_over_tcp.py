@@ -182,6 +182,13 @@ def test_an_address_without_a_port_is_an_error_that_says_so(address: str) -> Non
         split_address(address)
 
 
+@pytest.mark.parametrize("address", ["10.0.0.1:65536", "[::1]:" + "9" * 5000])
+def test_an_address_with_a_port_above_the_largest_is_an_error_that_says_so(address: str) -> None:
+    with pytest.raises(OSError, match="has a port above 65535, the largest"):
+        split_address(address)
+    assert split_address("10.0.0.1:65535") == ("10.0.0.1", 65535)
+
+
 @pytest.mark.parametrize(("host", "listens"), [("127.0.0.1",) * 2, ("[::1]", "::1"), ("localhost", "127.0.0.1")])
 async def test_a_connection_is_made_to_an_address_of_either_family_and_to_a_name(host: str, listens: str) -> None:
     try:
