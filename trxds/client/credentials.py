@@ -65,8 +65,9 @@ def tls(
             Python 3.13.
 
     Raises:
-        ValueError: There are a context and files, `roots` and `spiffe_bundle_map`, one of `certificate` and
-            `private_key` without the other, content that cannot be used, or a version that HTTP/2 forbids.
+        ValueError: The context is for servers, there are a context and files, `roots` and `spiffe_bundle_map`, one of
+            `certificate` and `private_key` without the other, content that cannot be used, or a version that HTTP/2
+            forbids.
         TypeError: An argument has another type.
         RuntimeError: There is a `spiffe_bundle_map`, and this Python cannot check hosts by it.
     """
@@ -148,6 +149,8 @@ def _check_context(context: object) -> None:
         # Bytes are what other libraries take for their roots; the value is not shown, for it may be a private key.
         remedy = "roots to trust are tls(roots=...), PEM as bytes or the path of a file"
         raise TypeError(f"tls takes an ssl.SSLContext, not {type(context).__name__}; {remedy}")
+    if context.protocol is ssl.PROTOCOL_TLS_SERVER:
+        raise ValueError("tls takes a context for clients, and this one is for servers; ssl.create_default_context()")
 
 
 def _pem_roots(pem: bytes) -> bytes:
