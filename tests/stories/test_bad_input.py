@@ -201,7 +201,7 @@ class TestWrongTypes:
 
     async def test_a_stub_of_anything_but_a_service_descriptor_is_a_type_error(self, autojump_clock):
         async with Mesh.run(1) as mesh, mesh.channel() as channel:
-            with pytest.raises(TypeError, match="stub takes a ServiceDescriptor"):
+            with pytest.raises(TypeError, match=r'as in pb2\.DESCRIPTOR\.services_by_name\["Greeter"\]'):
                 channel.stub(5)
 
     async def test_a_timeout_of_the_wrong_type_is_a_type_error(self, autojump_clock):

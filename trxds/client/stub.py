@@ -64,7 +64,9 @@ class MethodFactory(ABC):
         from google.protobuf.descriptor import ServiceDescriptor
 
         if not isinstance(service, ServiceDescriptor):
-            raise TypeError(f"stub takes a ServiceDescriptor, as in pb2.DESCRIPTOR.services_by_name, not {service!r}")
+            raise TypeError(
+                f'stub takes a ServiceDescriptor, as in pb2.DESCRIPTOR.services_by_name["Greeter"], not {service!r}'
+            )
         return Stub(service, self)
 
     @overload
