@@ -321,7 +321,7 @@ async def open_channel(
         affinity: For targets without a control plane: sessions stay on one host, whichever the policy is.
         authority: The `:authority` of calls, and the name that hosts prove by TLS, in place of the target's own.
         user_agent: As in `shop/2.1`; it follows trxds's own name and version in the header of that name.
-        bootstrap: A path, or the document itself as a dict. Without it the environment variables GRPC_XDS_BOOTSTRAP (a
+        bootstrap: A path, JSON text or a dict. Without it the environment variables GRPC_XDS_BOOTSTRAP (a
             path) and GRPC_XDS_BOOTSTRAP_CONFIG (inline JSON) name it.
         cache_dir: A directory for the last accepted resources, with which a channel starts while no control plane
             answers (`docs/how-to/survive-a-control-plane-outage.md`). None takes that of the bootstrap, if it has one.
@@ -336,10 +336,9 @@ async def open_channel(
             call with RESOURCE_EXHAUSTED.
         max_metadata_size: The largest headers, or trailers, of a response, in bytes as HTTP/2 counts them (name, value
             and 32 for each field); 64 KiB by default. Larger ones end their call with RESOURCE_EXHAUSTED.
-        max_read_delay: Where several calls are in flight on a connection and their responses come one by one, or the
-            messages of a stream do and fast, it is read when several are there, so many seconds later at most (rounded
-            up to whole milliseconds); 0.003 by default. That saves half of their CPU or more, and delays them little
-            (`docs/concurrency.md`). 0 reads each at once.
+        max_read_delay: The longest time, in seconds, that a busy connection waits to read several responses, or several
+            messages of a fast stream, at once (rounded up to whole milliseconds); 0.003 by default. That saves half of
+            their CPU or more, and delays them little (`docs/concurrency.md`). 0 reads each at once.
         keepalive_time: After so many seconds (10 or more) without a byte from the host, a connection with calls sends a
             PING (A8). None sends no PING; choose a time that your servers allow.
         keepalive_timeout: If nothing comes within so many seconds after a PING, the connection is closed and its calls
