@@ -276,7 +276,8 @@ class AdsStreamState:
         if not response.errors:
             subscription.version = response.version
         deleted = self._find_deleted(response, stream)
-        stream.just_requested = {each for each in stream.just_requested if each.type is not response.type}
+        if stream.just_requested:
+            stream.just_requested = {each for each in stream.just_requested if each.type is not response.type}
         stream.types[response.type].received(response, subscription.version, subscription.resources, now)
         self._mark_dirty(response.type)
         # A rejected response counts too: the server can be reached, so there is no reason to fall back (A71).
