@@ -5,6 +5,7 @@ import ssl
 import pytest
 import trio
 import trustme
+from support.cancelling import wait_and_fail_when_cancelled
 from support.mesh import Mesh, method
 
 import trxds
@@ -146,6 +147,14 @@ async def test_call_credentials_that_raise_set_the_status_unless_it_is_server_on
         assert status.code is code
         assert str(error) in status.message or status == error.status
         assert who.shown == []
+
+
+async def test_call_credentials_whose_cleanup_fails_leave_the_calls_own_error(autojump_clock, caplog):
+    credentials = CallCredentials(lambda context: wait_and_fail_when_cancelled(), allow_insecure=True)
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        status = await failure(channel, credentials, timeout=2)
+    assert status.code is StatusCode.DEADLINE_EXCEEDED
+    assert f"call credentials for {PATH} raised while they were cancelled" in caplog.text
 
 
 async def test_call_credentials_with_invalid_metadata_make_the_call_unavailable(autojump_clock):

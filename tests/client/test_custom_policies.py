@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 import trio
+from support.cancelling import wait_and_fail_when_cancelled
 from support.mesh import PLANE, Mesh, ask, spread
 from trio.testing import wait_all_tasks_blocked
 
@@ -264,6 +265,28 @@ async def test_a_task_or_tracker_that_raises_is_logged_and_the_rpcs_go_on(policy
             await trio.sleep(2)
             assert await ask(channel) == mesh.hosts[0]
             assert "ZeroDivisionError" in caplog.text
+
+
+class TaskForOneSecond(ToLowest):
+    def __init__(self, channel_control):
+        super().__init__(channel_control)
+        self.end = trio.current_time() + 1
+
+    def decide(self, inputs, now):
+        decision = super().decide(inputs, now)
+        if now >= self.end:
+            return decision
+        return replace(decision, tasks={"fails": wait_and_fail_when_cancelled}, wake_at=self.end)
+
+
+async def test_a_task_whose_cleanup_fails_does_not_end_the_channel(autojump_clock, caplog):
+    async with Mesh.run(1) as mesh:
+        asks_for(mesh)
+        async with mesh.channel(policies={NAME: PolicyType(TaskForOneSecond)}) as channel:
+            await ask(channel)
+            await trio.sleep(2)
+            assert "fails of a policy raised while it was cancelled" in caplog.text
+            assert await ask(channel) == mesh.hosts[0]
 
 
 @pytest.mark.parametrize(

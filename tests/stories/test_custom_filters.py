@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import trio
+from support.cancelling import wait_and_fail_when_cancelled
 from support.mesh import METHOD, Mesh, ask, bidi, method
 from support.own_filters import OWN, TENANT, Starts, Tenant, after, keep_metadata, listen, own, recorded
 
@@ -348,6 +349,15 @@ async def test_a_wrong_decision_of_a_filter_fails_its_call_with_internal_and_the
             await trio.sleep(1)
             await ask(channel)
     assert text in caplog.text
+
+
+async def test_a_filter_whose_cleanup_fails_leaves_the_calls_own_error(autojump_clock, caplog):
+    async with Mesh.run(1) as mesh:
+        listen(mesh, "own")
+        waits = own(lambda call: trxds.filters.Wait(wait_and_fail_when_cancelled))
+        async with mesh.channel(http_filters=waits) as channel:
+            assert (await failure(channel)).code is StatusCode.DEADLINE_EXCEEDED
+    assert 'the filter "own" (Starts) raised while it was cancelled' in caplog.text
 
 
 @pytest.mark.parametrize(

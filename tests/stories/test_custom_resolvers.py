@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import pytest
 import trio
+from support.cancelling import wait_and_fail_when_cancelled
 from support.mesh import ask, spread
 from support.plain import hosts_in_memory
 from support.resolvers import ROUND_ROBIN, TARGET, Feed, settled
@@ -459,6 +460,24 @@ async def test_a_crash_in_a_nursery_of_the_generator_itself_is_a_failure_and_no_
             await ask(channel)
             await trio.sleep(5.1)
             assert "OSError: stream broke" in warnings_of(channel)[0]
+            assert await ask(channel) == mesh.hosts[0]
+
+
+async def test_a_resolver_whose_cleanup_fails_does_not_end_the_channel_that_becomes_idle(autojump_clock, caplog):
+    async def resolver(args):
+        yield ResolverUpdate(hosts)
+        await wait_and_fail_when_cancelled()
+
+    hosts: list[str] = []
+    async with hosts_in_memory(1) as mesh:
+        hosts.extend(mesh.hosts)
+        async with mesh.channel(TARGET, resolvers={"my": resolver}, idle_timeout=60) as channel:
+            await ask(channel)
+            await trio.sleep(70)
+            assert channel.state is Connectivity.IDLE
+            assert [record.message for record in caplog.records if record.exc_info] == [
+                "my:///cart: its resolver raised while it was cancelled"
+            ]
             assert await ask(channel) == mesh.hosts[0]
 
 

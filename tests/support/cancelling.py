@@ -15,3 +15,17 @@ class CancelAtStep(trio.abc.Instrument):
         self.steps += 1
         if self.steps == self.k:
             self.scope.cancel()
+
+
+async def wait_and_fail_when_cancelled():
+    """Wait for ever in a nursery, whose child raises `OSError` in its clean-up."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_fail_when_cancelled)
+        await trio.sleep_forever()
+
+
+async def _fail_when_cancelled():
+    try:
+        await trio.sleep_forever()
+    finally:
+        raise OSError("the clean-up failed")

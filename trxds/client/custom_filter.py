@@ -13,6 +13,7 @@ from msgspec import structs
 
 from trxds.core import metadata as md
 from trxds.core.arguments import check_type
+from trxds.core.failed_cleanup import log_errors
 from trxds.core.status import Status, StatusCode
 from trxds.lb.pick import Override, PickArgs
 from trxds.resolver.pick_outcomes import FilterStep
@@ -186,6 +187,9 @@ class CheckedFilter:
         except Exception:
             _log.exception("the filter %s raised; the RPC to %s fails", self.label, call.path)
             return Status(StatusCode.INTERNAL, f"the filter {self.label} raised an exception, see the log")
+        except BaseExceptionGroup as group:
+            text = "the filter %s raised while it was cancelled, in the RPC to %s"
+            raise log_errors(group, _log, text, self.label, call.path) from None
 
     def explain(self, call: PickArgs) -> FilterStep:
         """Return the filter's explanation; one step without reasons if it has none."""

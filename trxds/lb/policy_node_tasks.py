@@ -9,6 +9,8 @@ from typing import TypeAlias
 
 import trio
 
+from trxds.core.failed_cleanup import log_errors
+
 _log = logging.getLogger("trxds.lb")
 
 Task: TypeAlias = Callable[[], Awaitable[None]]
@@ -54,3 +56,5 @@ async def _run(task: Task, scope: trio.CancelScope, name: str) -> None:
         # The policy may be the user's own: its task must not end the channel's nursery.
         except Exception:
             _log.exception("task %s of a policy raised and has ended", name)
+        except BaseExceptionGroup as group:
+            raise log_errors(group, _log, "task %s of a policy raised while it was cancelled", name) from None

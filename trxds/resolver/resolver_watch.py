@@ -18,6 +18,7 @@ import trio
 
 from trxds.core.backoff import Backoff
 from trxds.core.conflating_queue import ConflatingQueue
+from trxds.core.failed_cleanup import log_errors
 from trxds.core.status import RpcError
 
 from .latest_resolution import LatestResolution
@@ -89,6 +90,9 @@ class ResolverWatch:
                 if not all(isinstance(each, _EXPECTED_ERRORS) for each in _leaves(error)):
                     _log.warning("%s: its resolver raised", self._target.text, exc_info=error)
             return text
+        except BaseExceptionGroup as group:
+            text = "%s: its resolver raised while it was cancelled"
+            raise log_errors(group, _log, text, self._target.text) from None
         return "" if count else "its resolver ended without an update"
 
     def _on_update(self, update: ResolverUpdate) -> None:

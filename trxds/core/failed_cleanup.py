@@ -1,0 +1,18 @@
+"""Code of a program that is cancelled may fail while it cleans up; if it has a nursery, one group has both then.
+
+`except Exception` does not catch such a group, because `trio.Cancelled` is in it. A cancel scope takes only that part
+out of it, and the errors would go on alone, to a place that knows nothing of the code.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+
+def log_errors(group: BaseExceptionGroup[Any], log: logging.Logger, text: str, *args: object) -> BaseException:
+    """Log the errors of a group, with that text; return what has to go on: `trio.Cancelled` or `KeyboardInterrupt`."""
+    errors, others = group.split(Exception)
+    if errors is not None:
+        log.warning(text, *args, exc_info=errors)
+    return others if others is not None else group
