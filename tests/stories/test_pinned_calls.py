@@ -144,6 +144,19 @@ async def test_a_watch_goes_on_with_hosts_that_come_change_and_leave(autojump_cl
         assert (gone.address, gone.has_left) == (two, True)
 
 
+async def test_a_watch_has_the_changes_that_came_while_its_reader_was_busy(autojump_clock):
+    feed = Feed()
+    async with plain(2, target=TARGET, resolvers={"my": feed.resolve}) as (mesh, channel):
+        one, two = mesh.hosts
+        feed.push(one)
+        hosts = channel.hosts(watch=True)
+        assert (await anext(hosts)).address == one
+        feed.push(one, two)
+        await settled()
+        with trio.fail_after(1):
+            assert (await anext(hosts)).address == two
+
+
 async def test_a_watch_that_waits_for_the_first_configuration_ends_with_the_channel(autojump_clock):
     found = []
 

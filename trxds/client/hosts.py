@@ -22,6 +22,7 @@ from trxds.resolver.snapshot import AggregateConfig, ClusterConfig, ClusterEntri
 from trxds.resources.endpoint import Endpoint, Locality, LocalityId
 
 from .channel_state import ChannelState
+from .dataplane import DataPlane
 
 _NOT_SERVING = "NOT_SERVING"
 
@@ -176,6 +177,7 @@ class HostIterator:
         self._watch = watch
         self._unread: deque[Host] | None = None  # None before the first pass
         self._known: dict[tuple[str, str, str], Host] = {}
+        self._plane: DataPlane | None = None  # of the last list, which may have changed while the reader was busy
 
     def __aiter__(self) -> HostIterator:
         return self
@@ -195,11 +197,11 @@ class HostIterator:
                 raise RpcError(selector.status)
             # Two tasks may share the iterator, so the other one may have the list by now.
             if self._unread is None:
-                self._unread = self._news(tree)
+                self._plane, self._unread = data_plane.current, self._news(tree)
         await trio.lowlevel.checkpoint()
         while not self._unread and self._watch and not lifecycle.closed:
-            plane = data_plane.current
-            await data_plane.wait_for_news(plane)
+            await data_plane.wait_for_news(self._plane)
+            self._plane = data_plane.current
             # While the channel is IDLE there is no tree, and its hosts have not left.
             if data_plane.tree is not None and data_plane.current is not None:
                 # Behind what the other task, which was woken first, has left.
