@@ -6,7 +6,9 @@ from support.mesh import Mesh, bidi, method
 from trio.testing import wait_all_tasks_blocked
 
 from trxds import RpcError, StatusCode
+from trxds.client.call_scope import CallScope
 from trxds.client.filter_protocol import Wait
+from trxds.client.lifecycle import ChannelLifecycle
 
 
 async def ended_by_closing(mesh, nursery, call):
@@ -108,6 +110,19 @@ async def test_closing_ends_a_call_between_two_waits_at_the_next(nursery, autoju
         with pytest.raises(RpcError, match="channel closed"):
             await call.send(b"late")
         await opening.__aexit__(None, None, None)
+
+
+@pytest.mark.parametrize("timeout", [None, 5])
+async def test_a_wait_that_the_end_of_the_stream_ends_raises_the_error_of_the_closed_channel(timeout, autojump_clock):
+    lifecycle = ChannelLifecycle("xds:///shop")
+    scope = CallScope(lifecycle, "/shop.Cart/Add", trio.current_time(), timeout, "the response")
+
+    async def receive():
+        lifecycle.close(None)
+        return "the server said OK, but sent no message"
+
+    with pytest.raises(RpcError, match="channel closed"):
+        await scope.wait_on_stream(receive)
 
 
 async def test_the_exception_of_a_channels_block_keeps_its_cause(autojump_clock):

@@ -57,13 +57,14 @@ class CallScope:
 
     async def wait_on_stream(self, step: Callable[[], Awaitable[T]]) -> T:
         """Run one step that waits for the stream, which is cancelled with its session or channel."""
-        # Without a deadline no cancel scope is made: it would cost as much as the call's routing.
         if self.deadline < math.inf:
-            return await self.run_with_deadline(step)
-        # In a fork the step would never end, because none of the channel's tasks run there.
-        if self._lifecycle.closed:
-            raise self._lifecycle.closed_error()
-        result = await step()
+            result = await self.run_with_deadline(step)
+        else:
+            # Without a deadline no cancel scope is made: it would cost as much as the call's routing.
+            # In a fork the step would never end, because none of the channel's tasks run there.
+            if self._lifecycle.closed:
+                raise self._lifecycle.closed_error()
+            result = await step()
         # The end of the channel ends the stream, and so the step; the caller gets the channel's error instead.
         if self._lifecycle.closed:
             raise self._lifecycle.closed_error()
