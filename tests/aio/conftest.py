@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 from support.shop_on_loopback import ShopOnLoopback
+from support.tasks import task_names
 
 import trxds.aio
 
@@ -19,6 +20,18 @@ class World(ShopOnLoopback):
     async def until(self, semaphore):
         """Wait for `began` or `ended` without stopping the event loop."""
         await asyncio.to_thread(self.wait, semaphore)
+
+    async def workers_after(self, channel, step, count):
+        """Cancel `count` steps, and return how many tasks there are in Trio for functions of asyncio."""
+        for _ in range(count):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    await step()
+
+        async def workers(_):
+            return task_names().count("portal/call")
+
+        return await channel.submit(workers)
 
 
 @pytest.fixture

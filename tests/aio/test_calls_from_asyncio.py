@@ -594,3 +594,16 @@ async def test_a_client_stream_of_no_iterable_is_a_type_error_in_asyncio(world):
     async with world.channel() as channel:
         with pytest.raises(TypeError, match=r"/shop\.Cart/Sum takes an iterable of requests, not bytes"):
             await channel.method("/shop.Cart/Sum", client_streaming=True)(b"abc")
+
+
+async def last(iterator):
+    async for each in iterator:
+        value = each
+    return value
+
+
+@in_asyncio
+async def test_a_step_of_states_or_hosts_that_is_cancelled_ends_in_trio_too(world):
+    async with world.channel() as channel:
+        assert await world.workers_after(channel, lambda: last(channel.states()), 20) < 10
+        assert await world.workers_after(channel, lambda: last(channel.hosts(watch=True)), 20) < 10

@@ -55,6 +55,12 @@ async def test_a_cancelled_step_loses_no_event(world):
 
 
 @in_asyncio
+async def test_events_that_nobody_has_any_more_end_in_trio_too(world):
+    async with world.channel() as channel, channel.session() as session:
+        assert await world.workers_after(channel, lambda: anext(session.events()), 20) < 10
+
+
+@in_asyncio
 async def test_a_session_moves_to_another_host(world):
     async with world.channel() as channel, channel.session() as session:
         before = await peer(session)

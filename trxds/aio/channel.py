@@ -15,7 +15,7 @@ from trxds.portal.views import ChannelView
 from trxds.session_affinity.session_token import Key
 
 from .calls import MethodFactory
-from .hand_over import ContextBridge, HandOver, NextValue, start, stop
+from .hand_over import ContextBridge, HandOver, start, stop
 from .session import Session, SessionPool
 
 T = TypeVar("T")
@@ -36,16 +36,15 @@ class Channel(MethodFactory, ChannelView):
 
     async def states(self) -> AsyncIterator[trxds.Connectivity]:
         """Return an async iterator of the present state and each later one; see `trxds.Channel.states`."""
-        states = self._channel.states()
-        step = NextValue(self._hand_over, partial(anext, states, None))
-        while (state := await step.take()) is not None:
+        step = partial(anext, self._channel.states(), None)
+        while (state := await self._hand_over.wait(step)) is not None:
             yield state
 
     async def hosts(self, *, watch: bool = False) -> AsyncIterator[trxds.Host]:
         """Return an async iterator of the present hosts, and with `watch` of changes; see `trxds.Channel.hosts`."""
-        step = NextValue(self._hand_over, partial(anext, self._channel.hosts(watch=watch), None))
+        step = partial(anext, self._channel.hosts(watch=watch), None)
         try:
-            while (host := await step.take()) is not None:
+            while (host := await self._hand_over.wait(step)) is not None:
                 yield host
         except Exception:
             # A watch ends with its channel, as in Trio: a step that waits then, or begins later, raises.

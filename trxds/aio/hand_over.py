@@ -236,6 +236,11 @@ class NextValue(Generic[T]):
             self._left = result
             raise
 
+    def cancel(self) -> None:
+        """Cancel the function that a task has left, because nobody will take its value. From any thread."""
+        if self._left is not None and not self._hand_over.trio.is_forked:
+            self._left.cancel()
+
 
 class ContextBridge(AbstractAsyncContextManager[T], Generic[T]):
     """A `ContextBridge` enters an `async with` block for an asyncio task. A Trio task holds it: Trio's rule."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -20,10 +21,11 @@ class SessionEvents:
 
     def __init__(self, hand_over: HandOver, session: trxds.Session) -> None:
         self._session = session
-        self._events: trxds.SessionEvents | None = None
-        self._error: Exception | None = None
-        self._next = NextValue(hand_over, self._receive)
-        hand_over.call_soon(self._subscribe)
+        subscription = _Subscription(session)
+        self._next = NextValue(hand_over, subscription.receive)
+        hand_over.call_soon(subscription.begin)
+        # A step that was cancelled goes on in Trio for the next one, and nobody else would end it there.
+        weakref.finalize(self, self._next.cancel).atexit = False
 
     def __aiter__(self) -> SessionEvents:
         return self
@@ -34,22 +36,29 @@ class SessionEvents:
             raise StopAsyncIteration
         return event
 
-    # -- in Trio's thread
+    def __repr__(self) -> str:
+        return f"<trxds.aio events of {self._session!r}>"
 
-    def _subscribe(self) -> None:
+
+class _Subscription:
+    """The part of `SessionEvents` in Trio's thread. It does not refer to it, so a step there does not keep it."""
+
+    def __init__(self, session: trxds.Session) -> None:
+        self._session = session
+        self._events: trxds.SessionEvents | None = None
+        self._error: Exception | None = None
+
+    def begin(self) -> None:
         try:
             self._events = self._session.events()
         except Exception as error:
             self._error = error
 
-    async def _receive(self) -> trxds.SessionEvent | None:
+    async def receive(self) -> trxds.SessionEvent | None:
         if self._events is None:
             assert self._error is not None
             raise self._error
         return await anext(self._events, None)
-
-    def __repr__(self) -> str:
-        return f"<trxds.aio events of {self._session!r}>"
 
 
 class BoundCalls(MethodFactory, BoundCallsView):
