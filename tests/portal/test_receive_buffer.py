@@ -197,6 +197,27 @@ async def test_messages_are_dropped_when_the_call_is_cancelled(autojump_clock):
             buffer.take()
 
 
+async def test_a_message_that_a_thread_has_seen_can_be_taken_although_another_cancels_the_call(autojump_clock):
+    async with receiving() as (_, host, buffer, asker):
+        buffer.ask(asker)
+        host.tell(b"a", b"b")
+        await wait_all_tasks_blocked()
+        assert not buffer.is_empty
+        buffer.cancel()
+        assert buffer.take() == b"a"
+        assert buffer.is_empty
+
+
+async def test_an_end_that_a_thread_has_seen_can_be_taken_although_another_cancels_the_call(autojump_clock):
+    async with receiving() as (_, host, buffer, asker):
+        host.tell(None)
+        buffer.ask(asker)
+        await wait_all_tasks_blocked()
+        assert not buffer.is_empty
+        buffer.cancel()
+        assert buffer.take() is None
+
+
 async def test_a_waiter_is_woken_by_the_first_message_alone(autojump_clock):
     async with receiving() as (_, host, buffer, asker):
         waiter = Waiter()

@@ -61,7 +61,8 @@ class ReceiveBuffer(Generic[Res]):
 
     def take(self) -> Res | None:
         """Return the next message, or None at the call's end, or raise the call's error. Only if it is not empty."""
-        if self._messages and not self._is_cancelled:
+        # If another thread has cancelled the call since the look, the message was taken first.
+        if self._messages and not (self._is_cancelled and self._end):
             return self._messages.popleft()
         failure = self._end.pop()
         try:
@@ -98,10 +99,9 @@ class ReceiveBuffer(Generic[Res]):
         self._waiters.clear()
 
     def cancel(self) -> None:
-        """Drop the messages, also those to come, because the call is cancelled."""
+        """Let nothing more be taken but the end, because the call is cancelled. From any thread."""
+        # Nothing is taken out here: the thread that receives may be between its look and `take`.
         self._is_cancelled = True
-        self._messages.clear()
-        self._end.clear()
 
     # -- in Trio's thread
 
