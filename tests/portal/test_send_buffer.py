@@ -132,6 +132,19 @@ async def test_a_cancelled_send_keeps_the_messages_that_went_ahead(autojump_cloc
         assert host.received == [b"1"]
 
 
+async def test_a_message_that_was_put_in_without_a_call_is_sent_by_the_next_wait(autojump_clock):
+    """Ctrl-C may come between the two, in the thread that sends."""
+    async with sending() as (_, host, buffer, _):
+        assert put(buffer, b"1")
+        with trio.fail_after(1):
+            assert await send(buffer, b"2")
+            assert put(buffer, b"3")
+            buffer.end()
+            await buffer.wait_taken()
+        await wait_all_tasks_blocked()
+        assert host.received == [b"1", b"2", b"3"] and host.ended
+
+
 async def test_no_message_goes_ahead_that_may_be_too_large(autojump_clock):
     async with sending({"max_send_size": 10}) as (_, _, buffer, _):
         assert put(buffer, bytes(10)) and not put(buffer, bytes(11))

@@ -131,7 +131,10 @@ class SendBuffer(Generic[Req]):
     async def wait_taken(self) -> None:
         """Wait until windows and buffer have taken everything; a checkpoint only if it waits."""
         while not self.is_empty:
-            await self._waiting.park()
+            if self._is_called or self._is_sending:
+                await self._waiting.park()
+            else:
+                await self.send_ahead()  # Ctrl-C in the other thread came between `put` and `call`
 
 
 def send_buffer(call: trxds.CallProtocol[Req, Any]) -> SendBuffer[Req] | None:
