@@ -255,11 +255,15 @@ async def test_nobody_waits_while_there_is_something_to_take(autojump_clock):
 async def test_a_second_thread_that_waits_is_told_of_the_first(autojump_clock):
     async with receiving() as (_, _, buffer, asker):
         buffer.ask(asker)
-        assert buffer.must_wait(Waiter())
+        first, second = Waiter(), Waiter()
+        assert buffer.must_wait(first)
         with pytest.raises(trio.BusyResourceError):
-            buffer.must_wait(Waiter())
-        buffer.stop_waiting()
-        assert buffer.must_wait(Waiter())
+            buffer.must_wait(second)
+        buffer.stop_waiting(second)
+        with pytest.raises(trio.BusyResourceError):
+            buffer.must_wait(second)
+        buffer.stop_waiting(first)
+        assert buffer.must_wait(second)
 
 
 async def test_an_ask_that_cannot_start_can_be_made_again(autojump_clock):

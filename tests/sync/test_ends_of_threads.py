@@ -16,6 +16,7 @@ from support.threads import PATIENCE, thread
 
 import trxds.sync
 from trxds import RpcError, TrxdsInternalError
+from trxds.portal.receive_buffer import ReceiveBuffer
 from trxds.testing import resources
 
 
@@ -37,6 +38,23 @@ def test_ctrl_c_while_a_stream_is_read_cancels_the_call(world, channel, sigint):
     with thread(interrupt), pytest.raises(KeyboardInterrupt), channel.method("/shop.Cart/Hang").open(b"") as call:
         call.receive()
     world.wait(world.ended)
+
+
+def test_after_ctrl_c_at_the_start_of_a_wait_a_thread_receives_again(channel, monkeypatch):
+    must_wait = ReceiveBuffer.must_wait
+
+    def interrupted(buffer, waiter):
+        monkeypatch.undo()
+        assert must_wait(buffer, waiter)
+        raise KeyboardInterrupt
+
+    echo = channel.method("/shop.Cart/Echo", client_streaming=True, server_streaming=True)
+    with echo.open(timeout=PATIENCE) as call:
+        monkeypatch.setattr(ReceiveBuffer, "must_wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            call.receive()
+        call.send(b"a")
+        assert call.receive() == b"a"
 
 
 def test_cancelling_a_future_cancels_its_call(world, channel):

@@ -183,7 +183,7 @@ class HandOver:
             try:
                 await result.wait()
             except BaseException:
-                received.stop_waiting()
+                received.stop_waiting(result)
                 raise
 
     def start_task(self, function: Callable[[], Awaitable[None]]) -> None:

@@ -94,9 +94,10 @@ class ReceiveBuffer(Generic[Res]):
         self._waiters.clear()  # it may be set all the same, which does no harm, as each wait has its own
         return False
 
-    def stop_waiting(self) -> None:
-        """Note that nobody waits any more. What is handed over stays."""
-        self._waiters.clear()
+    def stop_waiting(self, waiter: Result[None]) -> None:
+        """Note that `waiter` does not wait any more, if it has begun to. What is handed over stays."""
+        with suppress(ValueError):
+            self._waiters.remove(waiter)
 
     def cancel(self) -> None:
         """Let nothing more be taken but the end, because the call is cancelled. From any thread."""

@@ -43,12 +43,12 @@ class HandOver(hand_over.HandOver):
         """Wait until there is something in the buffer, or Trio's thread hands over no more."""
         self.check_can_wait()
         result: ThreadResult[None] = ThreadResult(self)
-        if received.must_wait(result):
-            try:
+        try:
+            if received.must_wait(result):
                 result.wait()
-            except BaseException:
-                received.stop_waiting()
-                raise
+        except BaseException:  # Ctrl-C may come at any step of the two
+            received.stop_waiting(result)
+            raise
 
     def start_task(self, function: Callable[[], Awaitable[None]]) -> None:
         """Start a task for a function that raises nothing but `trio.Cancelled`, in this thread's context."""
