@@ -90,6 +90,37 @@ class TestLateResponses:
                     hosts = await at_once(session, 3)
             assert set(hosts) == {session.host}
 
+    async def test_a_first_stream_from_before_a_release_does_not_bring_its_host(self, autojump_clock):
+        async with (
+            Mesh.run(3) as mesh,
+            mesh.channel() as channel,
+            channel.session(first_within=1) as session,
+            bidi(session).open() as call,
+        ):
+            await ask(session)
+            session.release()
+            await call.send(b"1")
+            await call.receive()
+            assert session.host is None
+
+    async def test_a_release_of_another_cookie_leaves_a_call_its_own(self, autojump_clock):
+        async with Mesh.run(3) as mesh:
+            cookies = (
+                session_filter("f1", in_cookie("a", path="/shop.Cart")),
+                session_filter("f2", in_cookie("b", path="/shop.Orders")),
+            )
+            listen(mesh, *cookies)
+            async with mesh.channel() as channel, channel.session() as session:
+                await ask(session)
+                await method(session, "/shop.Orders/Get")(b"")
+                first, second = session.hosts
+                session.release(first)
+                async with bidi(session).open() as call:
+                    session.release(second)
+                    await call.send(b"1")
+                    host = (await call.receive()).decode().split()[0]
+                assert session.hosts[first].host == host
+
     async def test_two_releases_leave_no_call_waiting(self, autojump_clock):
         async with Mesh.run(4) as mesh:
             cookies = (

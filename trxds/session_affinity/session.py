@@ -53,10 +53,14 @@ class Pin(RedactedStruct, frozen=True):
 
 
 class SessionView(NamedTuple):
-    """The hosts of a session by cookie, and its first call, as one call saw them when it began. Never changed."""
+    """The hosts of a session by cookie, and its first call, as one call saw them when it began. Never changed.
+
+    `released` has the first call after the last release of each cookie.
+    """
 
     pins: Mapping[CookieKey, Pin]
     first_call: FirstCall
+    released: Mapping[CookieKey, FirstCall]
 
 
 class SessionCookies:
@@ -79,7 +83,7 @@ class SessionCookies:
         self.host = self.cluster = ""
         self.moves = 0
         self.last_move: Repin | None = None
-        self.view = SessionView({}, FirstCall(wait_for_first))
+        self.view = SessionView({}, FirstCall(wait_for_first), {})
         self.metadata = SessionMetadata(epoch or wall_clock())
         self.is_moving = False
         self.expires = math.inf  # when the time of a host's cookie is over, so that calls wait for a first one again
@@ -105,13 +109,12 @@ class SessionCookies:
         """Keep the cookies and session headers of a call's response headers, and let waiting calls go on.
 
         Return the session's new host, if they brought one; of several cookies a move, if there is one. `seen` is the
-        view when the call began. If the session has got another host by a cookie since, the response's cookie of that
-        name does not count: it would take the session to a host that it did not choose last.
+        view when the call began. If the session has got another host by a cookie since, or has released it, the
+        response's cookie of that name does not count: it would take the session to a host that it did not choose last.
         """
         cookies, event = metadata.all("set-cookie"), None
         if cookies or (call is not None and call.session_headers):
-            pins = self.view.pins
-            stored = self.metadata.store(cookies, metadata, call, lambda key: pins.get(key) is not seen.pins.get(key))
+            stored = self.metadata.store(cookies, metadata, call, lambda key: self._has_changed(key, seen))
             if stored and call is not None and call.override is not None:
                 event = self._record_hosts(stored, call, call.override)
         if self._has_imported_pins and call is not None:
@@ -120,6 +123,12 @@ class SessionCookies:
         if not seen.first_call.is_over:
             seen.first_call.end()
         return event
+
+    def _has_changed(self, key: CookieKey, seen: SessionView) -> bool:
+        """Return whether the session has got another host by the cookie, or given it up, since `seen`."""
+        view = self.view
+        # What was got and then given up is among the pins of neither.
+        return view.pins.get(key) is not seen.pins.get(key) or view.released.get(key) is not seen.released.get(key)
 
     def _record_hosts(
         self, stored: list[tuple[CookieKey, str]], call: PickArgs, override: Override
@@ -162,7 +171,7 @@ class SessionCookies:
         """
         before, left = self.pins.get(key), self._left.pop(key, None)
         # A new view: each call keeps the one of its beginning, and `record_response` compares the pins by identity.
-        self.view = SessionView({**self.pins, key: pin}, self.view.first_call)
+        self.view = SessionView({**self.pins, key: pin}, self.view.first_call, self.view.released)
         if self._waits_for_first:
             self.expires = self.metadata.expiry(self.pins)
         last = before.host if before is not None else None
@@ -188,7 +197,7 @@ class SessionCookies:
         """Forget the host of a cookie, and the cookie."""
         pin = self.pins[key]
         pins = {other: kept for other, kept in self.pins.items() if other != key}
-        self.view = SessionView(pins, self.view.first_call)
+        self.view = SessionView(pins, self.view.first_call, self.view.released)
         self.metadata.remove(key)
         last = [other.host for other in pins.values()][-1:]
         self.host, self.cluster = (last[0].host, last[0].cluster) if last else ("", "")
@@ -224,7 +233,8 @@ class SessionCookies:
             self.metadata.remove(key)
             return
         self._left[key] = _LeftHost(self._drop(key).host, reason)
-        last, self.view = self.view, SessionView(self.pins, FirstCall(self._waits_for_first))
+        last, first = self.view, FirstCall(self._waits_for_first)
+        self.view = SessionView(last.pins, first, {**last.released, key: first})
         last.first_call.end()  # those that wait for it wait for the next one
 
     def expire(self) -> None:
@@ -256,7 +266,7 @@ class SessionCookies:
         made = SessionCookies(False, self.number, self.metadata.epoch)
         made.host, made.cluster, made.metadata = self.host, self.cluster, self.metadata.copy()
         pins = {key: pin for key, pin in self.pins.items() if key not in without}
-        made.view = SessionView(pins, made.view.first_call)
+        made.view = SessionView(pins, made.view.first_call, {})
         for key in without:
             made.metadata.remove(key)
         return made
