@@ -351,6 +351,14 @@ class TestRelease:
             new = await ask(session)
             assert session.host == new
 
+    async def test_in_the_block_of_a_move_it_makes_no_later_call_wait(self, autojump_clock):
+        async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session(first_within=60) as session:
+            await ask(session)
+            async with session.moving() as (_, new):
+                session.release()
+            async with bidi(session).open():
+                assert await ask(session, timeout=1) == new.host
+
     async def test_a_session_without_a_host_is_left_as_it_is(self, autojump_clock):
         async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
             session.release()

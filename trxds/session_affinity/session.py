@@ -292,6 +292,8 @@ class SessionCookies:
         for key, pin in new.items():
             self.metadata.renew(key)  # the block may have taken most of the cookie's time
             self._pin(key, pin, RepinReason.REQUESTED)
+        if new:
+            self.view.first_call.end()  # after a `release` in the block: the host is known again
 
     # -- in another process
 
