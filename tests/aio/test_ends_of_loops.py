@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from support.threads import PATIENCE
 
 import trxds.aio
 from trxds import BootstrapError, RpcError
+from trxds.aio import hand_over
 from trxds.testing import resources
 
 
@@ -43,6 +45,36 @@ async def test_leaving_the_block_ends_the_calls_of_other_tasks(world):
         await hanging
     with pytest.raises(trio.ClosedResourceError, match="the channel to xds:///shop is closed"):
         await hang(b"")
+
+
+class TakenSinceTheLook(deque):
+    """The other thread takes everything out when this one has seen that there is something."""
+
+    def __bool__(self):
+        there_was = len(self) > 0
+        self.clear()
+        return there_was
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_two_threads_may_take_what_goes_to_a_channel_that_closes(is_closed, monkeypatch):
+    monkeypatch.setattr(hand_over, "deque", TakenSinceTheLook)
+    begun = []
+
+    class Channel:
+        def call_soon(self, function):
+            if is_closed:
+                raise trio.ClosedResourceError
+            begun.append(function)
+
+    class Loop:
+        def call_soon(self, function):
+            function()
+
+    bridge = hand_over.LoopBridge(Channel(), Loop())
+    bridge.send(lambda: pytest.fail("the other thread has it"))
+    for function in begun:
+        function()
 
 
 @in_asyncio

@@ -106,10 +106,12 @@ class LoopBridge:
         try:
             self._trio.call_soon(self._begin_all)
         except Exception as error:
-            while self._outgoing:
-                _, result = self._outgoing.popleft()
-                if result is not None:
-                    result.fail(error)
+            # Trio's thread may still take out some of them, also between the look and the next line.
+            with suppress(IndexError):
+                while self._outgoing:
+                    _, result = self._outgoing.popleft()
+                    if result is not None:
+                        result.fail(error)
 
     def _deliver_all(self) -> None:
         self._is_waking = False
@@ -120,7 +122,10 @@ class LoopBridge:
 
     def _begin_all(self) -> None:
         while self._outgoing:
-            function, _ = self._outgoing.popleft()
+            try:
+                function, _ = self._outgoing.popleft()
+            except IndexError:  # `_send_all` has taken it since the look, because the channel has closed
+                break
             try:
                 function()
             except Exception:
