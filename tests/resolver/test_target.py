@@ -99,6 +99,12 @@ def test_the_error_of_an_invalid_target_says_what_to_write(text: str, says: str)
     assert says in str(caught.value)
 
 
+@pytest.mark.parametrize("text", ["dns:///a\ud800:1", "ipv4:\ud800:1", "a\ud800:1", "unix:/a\ud800", "xds:///a\ud800"])
+def test_half_of_a_surrogate_pair_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="has half of a surrogate pair; write whole characters"):
+        parse_non_xds_target(text)
+
+
 def test_an_xds_target_is_not_parsed_as_one_without_a_control_plane() -> None:
     assert parse_non_xds_target("xds:///cart") is None
     assert parse_non_xds_target("XDS:cart") is None

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from trxds.core.arguments import check_type
 from trxds.core.authority import is_authority, is_ip
+from trxds.core.json_reader import unicode_problem
 
 DEFAULT_PORT = 443
 XDS = "xds"
@@ -49,6 +50,8 @@ def parse_non_xds_target(target: str) -> NonXdsTarget | None:
     """Return the parsed target, or None for one of xDS. `ValueError` for a text that is no target."""
     if not isinstance(target, str):
         raise TypeError(f"target is a text such as dns:///host:port or xds:///NAME, not {target!r}")
+    if problem := unicode_problem(target):
+        raise ValueError(f"target {target!r} {problem}")
     scheme, _, rest = target.partition(":")
     scheme = scheme.lower()
     if scheme == XDS:
