@@ -1,11 +1,13 @@
 """What `trxds.otel.telemetry` takes, and that it does nothing of itself."""
 
+from contextlib import asynccontextmanager
+
 import pytest
 from opentelemetry import metrics, trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace import TracerProvider
 from support.mesh import Mesh, ask
-from support.metering import Metered
+from support.metering import TARGET, Metered
 
 import trxds
 from trxds.otel import INSTRUMENTS, OPTIONAL_LABELS, telemetry
@@ -70,6 +72,44 @@ def test_each_channel_may_have_its_own_telemetry():
     with_spans = telemetry(tracer_provider=TracerProvider(shutdown_on_exit=False))
     both = telemetry(meter_provider=meters(), tracer_provider=TracerProvider(shutdown_on_exit=False))
     assert (len(with_spans), len(both)) == (1, 2)
+
+
+class TestTelemetriesWithOneProvider:
+    GAUGE = "grpc.xds_client.connected"
+
+    @asynccontextmanager
+    async def two_channels(self, its, other):
+        async with Mesh.run(1) as mesh:
+            mesh.listen(name="other")
+            async with (
+                mesh.channel(telemetry=its.telemetry) as first,
+                mesh.channel("xds:///other", telemetry=other) as second,
+            ):
+                await ask(first)
+                await ask(second)
+                yield
+
+    async def test_a_collection_has_the_calls_of_all(self, autojump_clock):
+        its = Metered()
+        async with self.two_channels(its, telemetry(meter_provider=its.provider)):
+            targets = its.read("grpc.client.call.duration", "grpc.target")
+            assert {key: count for key, (count, _) in targets.items()} == {(TARGET,): 1, ("xds:///other",): 1}
+
+    async def test_gauges_show_the_channels_of_all(self, autojump_clock):
+        its = Metered(self.GAUGE)
+        async with self.two_channels(its, telemetry(meter_provider=its.provider, enable=[self.GAUGE])):
+            assert its.read(self.GAUGE, "grpc.target") == {(TARGET,): 1, ("xds:///other",): 1}
+
+    async def test_a_gauge_shows_no_channel_whose_telemetry_has_it_disabled(self, autojump_clock):
+        its = Metered()
+        async with self.two_channels(its, telemetry(meter_provider=its.provider, enable=[self.GAUGE])):
+            assert its.read(self.GAUGE, "grpc.target") == {("xds:///other",): 1}
+
+    async def test_a_gauge_shows_no_channel_of_another_provider(self, autojump_clock):
+        its, other = Metered(self.GAUGE), Metered(self.GAUGE)
+        async with self.two_channels(its, other.telemetry):
+            assert its.read(self.GAUGE, "grpc.target") == {(TARGET,): 1}
+            assert other.read(self.GAUGE, "grpc.target") == {("xds:///other",): 1}
 
 
 @pytest.mark.parametrize(

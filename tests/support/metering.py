@@ -23,11 +23,11 @@ class Metered:
         self.reader = InMemoryMetricReader()
         self.exporter = InMemorySpanExporter()
         # Nothing of the machine's, and nothing that is left for the end of the process.
-        provider = MeterProvider([self.reader], shutdown_on_exit=False)
+        self.provider = MeterProvider([self.reader], shutdown_on_exit=False)
         if spans:
             how["tracer_provider"] = TracerProvider(shutdown_on_exit=False)
             how["tracer_provider"].add_span_processor(SimpleSpanProcessor(self.exporter))
-        self.telemetry = telemetry(meter_provider=provider, enable=enable, **how)
+        self.telemetry = telemetry(meter_provider=self.provider, enable=enable, **how)
 
     def metrics(self):
         """By name."""

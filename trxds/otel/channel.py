@@ -75,13 +75,17 @@ class XdsMetrics:
             self._states[key] = now
             self._resources[now] += 1
 
-    # -- read by gauges
+    # -- read by gauges, which may be those of another telemetry: an instrument that this one disables has no value
 
     def servers(self) -> Iterator[tuple[int, Labels]]:
+        if not self._meters.has(of.CONNECTED):
+            return
         for server, healthy in self._healthy.items():
             yield int(healthy), {of.TARGET: self._target, of.SERVER: server}
 
     def resources(self) -> Iterator[tuple[int, Labels]]:
+        if not self._meters.has(of.RESOURCES):
+            return
         for (authority, state, type), number in dict(self._resources).items():
             labels = {of.AUTHORITY: authority, of.CACHE_STATE: state, of.RESOURCE_TYPE: type}
             yield number, {of.TARGET: self._target, **labels}

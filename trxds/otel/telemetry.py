@@ -76,8 +76,40 @@ def telemetry(
     return tuple(made)
 
 
+class OpenChannels:
+    """The open channels with metrics, of all telemetries of the process.
+
+    For a second observable instrument of the same name the SDK returns the first one, and drops the callbacks of the
+    second. So those of each telemetry read the channels of all telemetries with its provider.
+    """
+
+    __slots__ = ("_channels",)
+
+    def __init__(self) -> None:
+        # Channels of several threads open and close, and the SDK reads in one of its own. No lock is needed: to add, to
+        # remove and to copy is one step each, also without the GIL.
+        self._channels: dict[ObservedChannel, None] = {}
+
+    def add(self, channel: ObservedChannel) -> None:
+        self._channels[channel] = None
+
+    def remove(self, channel: ObservedChannel) -> None:
+        self._channels.pop(channel, None)
+
+    def of(self, provider: MeterProvider) -> list[ObservedChannel]:
+        """Return the open channels whose metrics go to that provider."""
+        # By identity: no provider has to be hashable or weakly referenced.
+        return [each for each in list(self._channels) if each.metrics.provider is provider]
+
+
+_open_channels = OpenChannels()
+
+
 class Metrics:
-    """Metrics of all channels with this telemetry, recorded into one meter. Gauges show the channels that are open."""
+    """Metrics of all channels with this telemetry, recorded into one meter.
+
+    Gauges show the open channels of all telemetries with the same provider.
+    """
 
     def __init__(
         self,
@@ -86,26 +118,22 @@ class Metrics:
         methods: Callable[[str], bool] | None,
         custom_label: Callable[[CallStarted], str],
     ) -> None:
+        self.provider = provider
         meter = provider.get_meter(_LIBRARY, trxds.__version__)
         self._meters = Meters(meter, enabled, {of.CONNECTED: self._servers, of.RESOURCES: self._resources})
         self._methods = methods
         # The function is the program's, and is not called for each call if nothing shows its result.
         self._custom_label = custom_label if self._meters.has_label(of.CUSTOM) else None
-        self._open: tuple[ObservedChannel, ...] = ()
         # The SDK calls this before it reads its instruments. It has no value of its own and is never exported.
         meter.create_observable_counter(_FLUSH, [self._flush])
 
     def __repr__(self) -> str:
-        return f"<Metrics of {len(self._open)} channels>"
+        return f"<Metrics of {sum(each.metrics is self for each in self._open())} channels>"
 
     def observe(self, target: str, locate: Locate) -> Observer:
         observer = ObservedChannel(self._meters, target, locate, self)
-        # The SDK reads gauges in a thread of its own: this is replaced, and never changed.
-        self._open = (*self._open, observer)
+        _open_channels.add(observer)
         return observer
-
-    def closed(self, channel: ObservedChannel) -> None:
-        self._open = tuple(each for each in self._open if each is not channel)
 
     def labels(self, call: CallStarted) -> tuple[str, str]:
         """Return the method of a call and its custom label."""
@@ -113,17 +141,20 @@ class Metrics:
         is_known = call.registered or (self._methods is not None and self._methods(call.path))
         return call.path[1:] if is_known else _OTHER, self._custom_label(call) if self._custom_label is not None else ""
 
+    def _open(self) -> list[ObservedChannel]:
+        return _open_channels.of(self.provider)
+
     def _flush(self, options: CallbackOptions) -> Iterable[Observation]:
-        for channel in self._open:
+        for channel in self._open():
             channel.flush()
         return ()
 
     def _servers(self) -> Iterator[tuple[int, Labels]]:
-        for channel in self._open:
+        for channel in self._open():
             yield from channel.xds.servers()
 
     def _resources(self) -> Iterator[tuple[int, Labels]]:
-        for channel in self._open:
+        for channel in self._open():
             yield from channel.xds.resources()
 
 
@@ -133,10 +164,10 @@ class ObservedChannel(ChannelMetrics):
     def __init__(self, meters: Meters, target: str, locate: Locate, metrics: Metrics) -> None:
         super().__init__(meters, target, locate)
         self._calls = CallsOfChannel(meters, target, locate)
-        self._metrics = metrics
+        self.metrics = metrics
 
     def call(self, call: CallStarted) -> CallMetrics:
-        series = self._calls.series(self._metrics.labels(call))
+        series = self._calls.series(self.metrics.labels(call))
         return CallMetrics(self._calls, series, call.session is not None)
 
     def flush(self) -> None:
@@ -145,7 +176,7 @@ class ObservedChannel(ChannelMetrics):
 
     def closed(self) -> None:
         self.flush()
-        self._metrics.closed(self)
+        _open_channels.remove(self)
 
 
 class Spans:
