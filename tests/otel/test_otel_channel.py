@@ -1,5 +1,7 @@
 """Metrics of the control plane, of connections, policies and sessions, as the SDK's reader finds them."""
 
+from contextlib import asynccontextmanager
+
 import pytest
 import trio
 from support.mesh import PLANE, Mesh, ask, method
@@ -74,6 +76,44 @@ class TestXdsClient:
         async with metered(XDS) as (_, _, its):
             pass
         assert its.points(f"{XDS}.connected") == its.points(f"{XDS}.resources") == []
+
+    @asynccontextmanager
+    async def two_with_one_target(self):
+        """Two meshes, and what the channels of both have recorded."""
+        its = Metered(XDS)
+        async with (
+            Mesh.run(1) as mesh,
+            Mesh.run(1) as other,
+            mesh.channel(telemetry=its.telemetry) as first,
+            other.channel(telemetry=its.telemetry) as second,
+        ):
+            await ask(first)
+            await ask(second)
+            yield mesh, other, its
+
+    async def test_resources_of_channels_with_one_target_are_added(self, autojump_clock):
+        async with self.two_with_one_target() as (mesh, other, its):
+            for each in (mesh, other):
+                each.plane.put({**xds.cluster("cart"), "lb_policy": "MAGLEV"})
+            await trio.sleep(1)
+            other.plane.put(xds.cluster("cart"))
+            await trio.sleep(1)
+            states = its.read(f"{XDS}.resources", "grpc.xds.cache_state", "grpc.xds.resource_type")
+            assert {state: number for (state, type), number in states.items() if type == CLUSTER and number} == {
+                "nacked_but_cached": 1,
+                "acked": 1,
+            }
+
+    @pytest.mark.parametrize("lost", [0, 1])
+    async def test_a_server_that_one_of_the_channels_with_one_target_has_lost_is_not_connected(
+        self, lost, autojump_clock
+    ):
+        async with self.two_with_one_target() as (*meshes, its):
+            assert [*its.read(f"{XDS}.connected").values()] == [1]
+            meshes[lost].network.refuse(PLANE)
+            meshes[lost].network.cut(PLANE)
+            await trio.sleep(10)
+            assert [*its.read(f"{XDS}.connected").values()] == [0]
 
     async def test_a_shared_client_has_a_target_of_its_own(self, autojump_clock):
         its = Metered(XDS)

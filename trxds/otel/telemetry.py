@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 from opentelemetry.propagators.textmap import TextMapPropagator
@@ -150,12 +152,22 @@ class Metrics:
         return ()
 
     def _servers(self) -> Iterator[tuple[int, Labels]]:
-        for channel in self._open():
-            yield from channel.xds.servers()
+        # One that is down shows, whatever others with its target can reach.
+        return _merged((each.xds.servers() for each in self._open()), min)
 
     def _resources(self) -> Iterator[tuple[int, Labels]]:
-        for channel in self._open():
-            yield from channel.xds.resources()
+        return _merged((each.xds.resources() for each in self._open()), sum)
+
+
+def _merged(
+    channels: Iterable[Iterator[tuple[int, Labels]]], merge: Callable[[list[int]], int]
+) -> Iterator[tuple[int, Labels]]:
+    """Make one value of those that have the same labels, of which the SDK would keep the last."""
+    values: defaultdict[tuple[tuple[str, str | int], ...], list[int]] = defaultdict(list)
+    for value, labels in chain.from_iterable(channels):
+        values[tuple(labels.items())].append(value)
+    for items, each in values.items():
+        yield merge(each), dict(items)
 
 
 class ObservedChannel(ChannelMetrics):
