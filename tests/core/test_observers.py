@@ -128,9 +128,25 @@ def test_an_observer_that_is_no_subclass_gets_the_events_of_its_methods():
     assert notes == [(3, 2)]
 
 
+class Heading(Noting):
+    """Adds these headers."""
+
+    def __init__(self, *headers):
+        super().__init__([])
+        self.added = headers
+
+    def headers(self):
+        return self.added
+
+
 def test_the_headers_of_all_observers_are_sent():
-    attempt = Observers(Noting([]), Noting([])).call(CALL).attempt(0, False)
-    assert attempt.headers() == [("traceparent", "00"), ("traceparent", "00")]
+    attempt = Observers(Heading(("a", "1"), ("a", "2")), Heading(("b", "3"))).call(CALL).attempt(0, False)
+    assert attempt.headers() == [("a", "1"), ("a", "2"), ("b", "3")]
+
+
+def test_headers_of_an_observer_replace_those_of_an_earlier_one():
+    attempt = Observers(Heading(("a", "1"), ("b", "2")), Heading(("A", "3"))).call(CALL).attempt(0, False)
+    assert attempt.headers() == [("b", "2"), ("a", "3")]
 
 
 def test_invalid_headers_of_an_observer_are_logged_and_not_sent(caplog):

@@ -110,6 +110,21 @@ async def test_calls_with_shared_metadata_send_their_own_trace_context(autojump_
     assert [len(one) for one in said] == [1, 1] and said[0] != said[1]
 
 
+async def test_the_attempts_trace_context_replaces_the_callers(autojump_clock):
+    said = []
+
+    async def note(call):
+        said.append((call.metadata.all("traceparent"), call.metadata.all("user")))
+        await call.send(b"")
+
+    async with metered(spans=True) as (mesh, channel, its):
+        put(mesh, note)
+        old = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+        await method(channel, FAIL)(b"", metadata=[("traceparent", old), ("user", "7")])
+        context = named(its, ATTEMPT)[0].context
+        assert said == [([f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"], ["7"])]
+
+
 async def test_a_call_that_is_not_sampled_sends_its_trace_context_and_sees_no_messages(monkeypatch, autojump_clock):
     said, wanted = [], []
 

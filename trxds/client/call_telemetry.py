@@ -111,9 +111,14 @@ class AttemptTelemetry:
     _session: SessionPick = _NO_SESSION_PICK  # the last that was said of the session
 
     def add_headers(self, headers: Headers) -> Headers:
-        """Return the header fields with those that observers add, such as a trace's context."""
+        """Return the header fields with those of observers, such as a trace's context, which replace the caller's."""
         pairs = self.observers.headers() if "headers" in self.observers.wanted else None
-        return headers + encode(Metadata(pairs)) if pairs else headers
+        if not pairs:
+            return headers
+        fields = encode(Metadata(pairs))
+        names = {name for name, _ in fields}
+        # OpenTelemetry's setters replace a field too: a server that gets two of `traceparent` has no trace to join.
+        return [field for field in headers if field[0] not in names] + fields
 
     @property
     def of_messages(self) -> AttemptObservers | None:

@@ -195,7 +195,10 @@ class AttemptObserver:
     __slots__ = ()
 
     def headers(self) -> Iterable[tuple[str, Value]]:
-        """Return metadata to add to the request, such as a trace's context."""
+        """Return metadata to add to the request, such as a trace's context.
+
+        It replaces the caller's metadata of the same names, and that of observers that were added earlier.
+        """
         return ()
 
     def delayed(self, why: str) -> None:

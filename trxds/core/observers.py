@@ -298,9 +298,14 @@ class AttemptObservers(_Fanout[AttemptObserver], AttemptObserver):
         for each in self._each:
             try:
                 # Checked here, so that an observer's invalid metadata is logged as its error and does not fail the RPC.
-                pairs.extend(check(each.headers()))
+                added = check(each.headers())
             except Exception:
                 self._log_error(each, "headers")
+                continue
+            if pairs:
+                names = {name for name, _ in added}
+                pairs = [pair for pair in pairs if pair[0] not in names]
+            pairs.extend(added)
         return pairs
 
     def delayed(self, why: str) -> None:
