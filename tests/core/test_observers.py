@@ -158,6 +158,14 @@ def test_invalid_headers_of_an_observer_are_logged_and_not_sent(caplog):
     assert "observer" in caplog.text
 
 
+def test_an_invalid_header_of_an_observer_is_dropped_and_not_its_others(caplog):
+    observer = Heading(("a", "1"), ("trace-bin", "no bytes"), None, ("b", "2"))
+    assert Observers(observer).call(CALL).attempt(0, False).headers() == [("a", "1"), ("b", "2")]
+    assert [str(record.exc_info[1]) for record in caplog.records] == [
+        "metadata 'trace-bin' ends in -bin: its value must be bytes, not str"
+    ]
+
+
 def test_a_removed_observer_gets_no_events():
     notes = []
     observers, watcher = Observers(), Noting(notes)

@@ -7,6 +7,7 @@ from opentelemetry.baggage import set_baggage
 from opentelemetry.baggage.propagation import W3CBaggagePropagator
 from opentelemetry.context import attach, detach
 from opentelemetry.propagators.composite import CompositePropagator
+from opentelemetry.propagators.textmap import TextMapPropagator, default_setter
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind, TraceFlags
@@ -162,6 +163,56 @@ async def test_another_propagator_may_send_the_trace_context(autojump_clock):
         finally:
             detach(token)
         assert said == [(True, "tenant=blue")]
+
+
+class Setting(TextMapPropagator):
+    """Sets these fields."""
+
+    fields = frozenset()
+
+    def __init__(self, **set):
+        self.set = set
+
+    def extract(self, carrier, context=None, getter=None):
+        return context
+
+    def inject(self, carrier, context=None, setter=default_setter):
+        for name, text in self.set.items():
+            setter.set(carrier, name.replace("_", "-"), text)
+
+
+@pytest.mark.parametrize("name", ["grpc_trace_bin", "Grpc_Trace_Bin"])
+@pytest.mark.parametrize("text", ["AAEC/w==", "AAEC/w"])
+async def test_a_propagators_base64_is_sent_as_binary_metadata(name, text, autojump_clock):
+    said = []
+
+    async def note(call):
+        said.append((call.metadata.all("grpc-trace-bin"), len(call.metadata.all("traceparent"))))
+        await call.send(b"")
+
+    propagator = CompositePropagator([TraceContextTextMapPropagator(), Setting(**{name: text})])
+    async with metered(spans=True, how={"propagator": propagator}) as (mesh, channel, _):
+        put(mesh, note)
+        await method(channel, FAIL)(b"")
+    assert said == [([b"\x00\x01\x02\xff"], 1)]
+
+
+@pytest.mark.parametrize("bad", [{"grpc_trace_bin": "no base64"}, {"baggage": "tenant=blå"}])
+async def test_a_field_of_a_propagator_that_cannot_be_sent_is_logged_and_the_trace_context_is_sent(
+    bad, caplog, autojump_clock
+):
+    said = []
+
+    async def note(call):
+        said.append({key for key, _ in call.metadata} & {"traceparent", "grpc-trace-bin", "baggage"})
+        await call.send(b"")
+
+    propagator = CompositePropagator([Setting(**bad), TraceContextTextMapPropagator()])
+    async with metered(spans=True, how={"propagator": propagator}) as (mesh, channel, _):
+        put(mesh, note)
+        await method(channel, FAIL)(b"")
+    assert said == [{"traceparent"}]
+    assert "observer AttemptSpan raised an exception in headers" in caplog.text
 
 
 async def test_a_failure_is_an_error_with_its_code_and_message(autojump_clock):

@@ -181,17 +181,18 @@ def decode(headers: Iterable[tuple[bytes, bytes]]) -> Metadata:
             continue
         name = key.decode("latin-1")
         if key.endswith(b"-bin"):
-            pairs.extend((name, part) for part in map(_decode_binary, value.split(b",")) if part is not None)
+            pairs.extend((name, part) for part in map(decode_binary, value.split(b",")) if part is not None)
         else:
             # A peer's value may have bytes above ASCII (RFC 9110, 5.5). latin-1 decodes all, so none fails a call.
             pairs.append((name, value.decode("latin-1")))
     return Metadata(pairs)
 
 
-def _decode_binary(text: bytes) -> bytes | None:
+def decode_binary(text: bytes) -> bytes | None:
+    """Return the bytes of a base64 text, padded or not; None if it is none."""
     stripped = text.strip().rstrip(b"=")
     try:
-        # PROTOCOL-HTTP2: padded or not. `validate`, because b64decode ignores foreign characters otherwise.
+        # `validate`, because b64decode ignores foreign characters otherwise.
         return base64.b64decode(stripped + b"=" * (-len(stripped) % 4), validate=True)
     except (binascii.Error, ValueError):
         return None

@@ -296,17 +296,22 @@ class AttemptObservers(_Fanout[AttemptObserver], AttemptObserver):
     def headers(self) -> list[tuple[str, Value]]:
         pairs: list[tuple[str, Value]] = []
         for each in self._each:
-            try:
-                # Checked here, so that an observer's invalid metadata is logged as its error and does not fail the RPC.
-                added = check(each.headers())
-            except Exception:
-                self._log_error(each, "headers")
-                continue
+            added = self._headers_of(each)
             if pairs:
                 names = {name for name, _ in added}
                 pairs = [pair for pair in pairs if pair[0] not in names]
             pairs.extend(added)
         return pairs
+
+    def _headers_of(self, observer: AttemptObserver) -> Sequence[tuple[str, Value]]:
+        """Return an observer's valid headers. An invalid one is logged as its error, and does not fail the RPC."""
+        headers: tuple[tuple[str, Value], ...] = ()
+        try:
+            headers = tuple(observer.headers())
+            return check(headers)
+        except Exception:
+            self._log_error(observer, "headers")
+        return [pair for each in headers for pair in _valid(each)]
 
     def delayed(self, why: str) -> None:
         self._notify("delayed", why)
@@ -337,3 +342,10 @@ class AttemptObservers(_Fanout[AttemptObserver], AttemptObserver):
                 each.ended(status)
             except Exception:
                 self._log_error(each, "ended")
+
+
+def _valid(pair: tuple[str, Value]) -> Sequence[tuple[str, Value]]:
+    try:
+        return check((pair,))
+    except (TypeError, ValueError):
+        return ()

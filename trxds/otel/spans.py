@@ -13,7 +13,7 @@ from opentelemetry.context import Context
 from opentelemetry.propagators.textmap import TextMapPropagator
 from opentelemetry.trace import Span, SpanKind, Tracer
 
-from trxds.core.metadata import Value
+from trxds.core.metadata import Value, decode_binary
 from trxds.core.observe import AttemptObserver, CallObserver, CallStarted, Pick, SessionHostChanged
 from trxds.core.status import Status
 
@@ -89,7 +89,7 @@ class PropagatedSpan(AttemptObserver):
         carrier: dict[str, str] = {}
         # The attempt's context and not the call's (A72): the server's span is a child of the attempt that reached it.
         self._tracing.propagator.inject(carrier, self._context)
-        return carrier.items()
+        return [(key, _value(key, text)) for key, text in carrier.items()]
 
     def ended(self, status: Status) -> None:
         self._span.end()
@@ -131,6 +131,15 @@ class AttemptSpan(PropagatedSpan):
 
     def ended(self, status: Status) -> None:
         _end(self._span, status)
+
+
+def _value(key: str, text: str) -> Value:
+    """Return the metadata's value of a text that a propagator has set."""
+    if not key.lower().endswith("-bin") or not isinstance(text, str):
+        return text
+    # A72: such as grpc-trace-bin, which is base64 in the carrier. Any other text is left, to be logged and not sent.
+    value = decode_binary(text.encode("ascii", "replace"))
+    return text if value is None else value
 
 
 def _end(span: Span, status: Status) -> None:
