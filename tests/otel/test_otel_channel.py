@@ -156,6 +156,18 @@ class TestSubchannels:
             labels = ("grpc.disconnect_error", *self.OPTIONAL[2:])
             assert set(its.read(self.DISCONNECTIONS, *labels)) == {("GOAWAY NO_ERROR", *where)}
 
+    async def test_a_connection_that_is_replaced_after_its_host_has_moved_ends_in_its_old_locality(
+        self, autojump_clock
+    ):
+        how = {"optional_labels": self.OPTIONAL, "max_connection_age": 100}
+        async with metered("grpc.subchannel", **how) as (mesh, channel, its):
+            mesh.plane.put(xds.endpoints("cart", xds.locality(mesh.hosts[0], zone="moved")))
+            await trio.sleep(112)
+            await ask(channel)
+            old, new = ((f'{{region="", zone="{zone}", sub_zone=""}}',) for zone in ("z0", "moved"))
+            assert its.read(self.OPEN, "grpc.lb.locality") == {old: 0, new: 1}
+            assert its.read(self.DISCONNECTIONS, "grpc.lb.locality") == {old: 1}
+
     async def test_failed_attempts_are_counted(self, autojump_clock):
         async with metered("grpc.subchannel", connected=False) as (mesh, channel, its):
             mesh.network.refuse(mesh.hosts[0])

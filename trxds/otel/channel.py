@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
 
 from trxds.core.observe import (
@@ -98,7 +98,7 @@ class ConnectionMetrics:
         self._meters = meters
         self._target = target
         self._locate = locate
-        self._open: defaultdict[tuple[str, str], list[Labels]] = defaultdict(list)
+        self._open: defaultdict[tuple[str, str], deque[Labels]] = defaultdict(deque)
 
     def failed(self, address: str) -> None:
         self._meters.record(of.ATTEMPTS_FAILED, 1, self._labels(address))
@@ -114,7 +114,8 @@ class ConnectionMetrics:
         if not opened:
             return  # before we watched
         # Those of its opening: its locality may be another by now, and what goes up must come down where it went up.
-        labels = opened.pop()
+        # The oldest: an event does not name its connection, and one that is replaced was opened before the new one.
+        labels = opened.popleft()
         if not opened:
             del self._open[address, security]
         self._meters.record(of.OPEN_CONNECTIONS, -1, labels)
