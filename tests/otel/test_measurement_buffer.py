@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from contextlib import AsyncExitStack
 
 import pytest
 import trio
@@ -12,13 +13,15 @@ from opentelemetry.sdk.metrics import Histogram, MeterProvider
 from opentelemetry.sdk.metrics.export import AggregationTemporality, InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import set_span_in_context
-from support.mesh import Mesh, ask
-from support.metering import metered
+from support.mesh import METHOD, Mesh, ask, bidi
+from support.metering import Metered, metered
+from support.method_config import configured, for_all
 from trio.testing import wait_all_tasks_blocked
 
+from trxds import StatusCode
 from trxds.otel import telemetry
-from trxds.otel.measurement_buffer import FLUSH_SIZE, NO_CONTEXT, MeasurementBuffer
-from trxds.otel.meters import Series
+from trxds.otel.measurement_buffer import FLUSH_SIZE, MeasurementBuffer
+from trxds.otel.meters import NO_CONTEXT, Series
 
 STARTED = "grpc.client.attempt.started"
 CALL = "grpc.client.call.duration"
@@ -156,6 +159,70 @@ async def test_a_call_outside_of_spans_has_no_exemplar_of_the_span_in_which_it_i
         finally:
             detach(token)
         assert [point.exemplars for each in metrics.values() for point in each.data.data_points] == [[]] * 5
+
+
+def exemplars(metrics):
+    """The spans of exemplars by the name of the metric, of those that have some."""
+    points = [(name, point) for name, metric in metrics.items() for point in metric.data.data_points]
+    return {name: [each.span_id for each in point.exemplars] for name, point in points if point.exemplars}
+
+
+async def test_exemplars_of_retries_have_the_span_in_which_the_call_began(monkeypatch, autojump_clock):
+    policy = {"maxAttempts": 2, "initialBackoff": "1s", "maxBackoff": "1s", "backoffMultiplier": 1}
+    policy["retryableStatusCodes"] = ["UNAVAILABLE"]
+    tried = []
+
+    async def fail_once(call):
+        tried.append(call)
+        if len(tried) == 1:
+            call.abort(StatusCode.UNAVAILABLE, "told to")
+        async for message in call:
+            await call.send(message)
+
+    tracer = TracerProvider(shutdown_on_exit=False).get_tracer("shop")
+    its = Metered("grpc.client.call.retries", "grpc.client.call.retry_delay", disable=["grpc.client.attempt"])
+    async with Mesh.run(1) as mesh:
+        mesh.servers[mesh.hosts[0]].handlers[METHOD] = fail_once
+        how = {"telemetry": its.telemetry}
+        async with (
+            configured(monkeypatch, mesh, for_all(retryPolicy=policy), **how) as channel,
+            AsyncExitStack() as stack,
+        ):
+            with tracer.start_as_current_span("order") as order:
+                call = await stack.enter_async_context(bidi(channel).open())
+            with tracer.start_as_current_span("another"):
+                call.done_sending()
+                assert await call.receive() is None
+                await stack.aclose()
+    began = [order.get_span_context().span_id]
+    assert exemplars(its.metrics()) == {
+        "grpc.client.call.retries": began,
+        "grpc.client.call.retry_delay": began,
+        CALL: began,
+    }
+
+
+async def test_exemplars_of_a_sessions_calls_have_the_span_in_which_the_call_began(autojump_clock):
+    tracer = TracerProvider(shutdown_on_exit=False).get_tracer("shop")
+    its = Metered("trxds.session", disable=["grpc.client"])
+    async with Mesh.run(1) as mesh, mesh.channel(telemetry=its.telemetry) as channel:
+        async with channel.session() as session, AsyncExitStack() as stack:
+            with tracer.start_as_current_span("order") as order:
+                call = await stack.enter_async_context(bidi(session).open())
+            with tracer.start_as_current_span("another"):
+                call.done_sending()
+                await call.receive()
+        began = [order.get_span_context().span_id]
+        assert exemplars(its.metrics()) == {"trxds.session.created": began, "trxds.session.pick": began}
+
+
+async def test_what_belongs_to_no_call_has_no_exemplars(autojump_clock):
+    tracer = TracerProvider(shutdown_on_exit=False).get_tracer("shop")
+    its = Metered("grpc.xds_client", "grpc.subchannel", disable=["grpc.client"])
+    with tracer.start_as_current_span("program"):
+        async with Mesh.run(1) as mesh, mesh.channel(telemetry=its.telemetry) as channel:
+            await ask(channel)
+            assert exemplars(its.metrics()) == {}
 
 
 def test_a_measurement_that_cannot_be_recorded_is_logged_once_and_the_others_are_recorded(caplog):

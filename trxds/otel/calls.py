@@ -16,8 +16,8 @@ from trxds.core.status import Status
 
 from . import instruments as of
 from .call_series import MethodSeries
-from .measurement_buffer import NO_CONTEXT, MeasurementBuffer, current_context
-from .meters import Meters
+from .measurement_buffer import MeasurementBuffer, current_context
+from .meters import NO_CONTEXT, Meters
 
 _ONE = (1,)
 _MAX_CACHED_METHODS = 1000
@@ -119,15 +119,17 @@ class CallMetrics(CallObserver):
         if not channel.sessions:
             return
         if place.before:
-            channel.meters.record(of.SESSIONS_REPINNED, 1, {**self.series.labels, of.REASON: place.reason})
+            channel.meters.record(
+                of.SESSIONS_REPINNED, 1, {**self.series.labels, of.REASON: place.reason}, self.context
+            )
         elif self._in_session:  # a call without one is given a cookie too, and nobody may keep it
-            channel.meters.record(of.SESSIONS_CREATED, 1, self.series.labels)
+            channel.meters.record(of.SESSIONS_CREATED, 1, self.series.labels, self.context)
 
     def session_picked(self, pick: SessionPick) -> None:
         if not self.channel.sessions:
             return
         labels = {**self.series.labels, of.RESULT: pick.result, of.REASON: pick.reason}
-        self.channel.meters.record(of.SESSION_PICKS, 1, labels)
+        self.channel.meters.record(of.SESSION_PICKS, 1, labels, self.context)
         self._lost = "" if pick.reason == NO_COOKIE else pick.reason
 
     def ended(self, status: Status) -> None:
@@ -142,9 +144,9 @@ class CallMetrics(CallObserver):
         ):
             # A96: 0 is not recorded, or the calls that went well would fill the histogram.
             if number:
-                meters.record(instrument, number, series.labels)
+                meters.record(instrument, number, series.labels, self.context)
         if self._lost and not status.ok:
-            meters.record(of.SESSIONS_LOST, 1, {**series.labels, of.REASON: self._lost})
+            meters.record(of.SESSIONS_LOST, 1, {**series.labels, of.REASON: self._lost}, self.context)
 
 
 class AttemptMetrics(AttemptObserver):

@@ -12,15 +12,12 @@ from collections import deque
 from collections.abc import Iterable
 
 import trio
-from opentelemetry.context import Context, get_current, set_value
+from opentelemetry.context import Context, get_current
 
-from .meters import Series
+from .meters import NO_CONTEXT, Series
 
 FLUSH_SIZE = 96
 """So many entries do not wait for the next collection; a unary call has three."""
-
-# The SDK takes the current context in the place of an empty one; at the flush, that is somebody else's.
-NO_CONTEXT = set_value("trxds.no_context", True, Context())
 
 _log = logging.getLogger("trxds.observers")
 

@@ -11,14 +11,17 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
-from opentelemetry.context import Context
+from opentelemetry.context import Context, set_value
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from .instruments import INSTRUMENTS, Instrument, Kind
 
 Labels: TypeAlias = Mapping[str, str | int]
-Take: TypeAlias = Callable[[float, Labels, Context | None], None]
+Take: TypeAlias = Callable[[float, Labels, Context], None]
 Read: TypeAlias = Callable[[], Iterable[tuple[int, Labels]]]
+
+# The SDK takes the current context in the place of an empty one; where a value is recorded, that is somebody else's.
+NO_CONTEXT = set_value("trxds.no_context", True, Context())
 
 
 class EnabledInstruments(Struct, frozen=True):
@@ -67,11 +70,14 @@ class Meters:
     def has_label(self, label: str) -> bool:
         return label in self._labels
 
-    def record(self, instrument: Instrument, value: float, labels: Labels) -> None:
-        """Record a value into a counter or a histogram, with the enabled labels that the instrument has."""
+    def record(self, instrument: Instrument, value: float, labels: Labels, context: Context = NO_CONTEXT) -> None:
+        """Record a value into a counter or a histogram, with the enabled labels that the instrument has.
+
+        What a call measures has the `context` in which the call began.
+        """
         series = self.series(instrument, labels)
         if series is not None:
-            series.take(value, series.labels, None)
+            series.take(value, series.labels, context)
 
     def series(self, instrument: Instrument, labels: Labels) -> Series | None:
         """Return an instrument with the enabled labels that it has; None if it is not enabled itself."""
@@ -118,10 +124,10 @@ def _make(meter: Meter, instrument: Instrument, read: Mapping[Instrument, Read])
             return _is_read
 
 
-def _is_read(value: float, labels: Labels, context: Context | None) -> None:
+def _is_read(value: float, labels: Labels, context: Context) -> None:
     raise AssertionError("a gauge is read, and nothing is recorded into it")
 
 
 def _observing(read: Read) -> Callable[[CallbackOptions], Iterable[Observation]]:
     # Copies, because exporters keep the labels longer than this call.
-    return lambda options: [Observation(value, dict(labels)) for value, labels in read()]
+    return lambda options: [Observation(value, dict(labels), NO_CONTEXT) for value, labels in read()]
