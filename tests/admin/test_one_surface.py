@@ -111,20 +111,44 @@ def test_an_admin_address_beyond_loopback_needs_a_token_or_client_certificates()
     assert Admin("0.0.0.0:9901", tls=any_client).has_client_certificates
 
 
+class OperatorsTls:
+    """An authority, a server's context that wants its certificates, and contexts of clients."""
+
+    def __init__(self):
+        self.authority = trustme.CA()
+        self.server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self.server.verify_mode = ssl.CERT_REQUIRED
+        self.authority.issue_cert("127.0.0.1").configure_cert(self.server)
+        self.authority.configure_trust(self.server)
+
+    def stranger(self):
+        client = ssl.create_default_context()
+        self.authority.configure_trust(client)
+        return client
+
+    def operator(self):
+        client = self.stranger()
+        self.authority.issue_cert("operator@shop.example").configure_cert(client)
+        return client
+
+
 async def test_a_client_without_a_certificate_is_rejected_if_one_is_required():
-    authority = trustme.CA()
-    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    server.verify_mode = ssl.CERT_REQUIRED
-    authority.issue_cert("127.0.0.1").configure_cert(server)
-    authority.configure_trust(server)
-    stranger, operator = ssl.create_default_context(), ssl.create_default_context()
-    authority.configure_trust(stranger)
-    authority.configure_trust(operator)
-    authority.issue_cert("operator@shop.example").configure_cert(operator)
-    async with trxds.admin.serve(address=Admin("127.0.0.1:0", tls=server)) as address:
+    tls = OperatorsTls()
+    async with trxds.admin.serve(address=Admin("127.0.0.1:0", tls=tls.server)) as address:
         with pytest.raises(trxds.RpcError):
-            await check_health(address, trxds.tls(stranger))
-        assert await check_health(address, trxds.tls(operator)) == 1
+            await check_health(address, trxds.tls(tls.stranger()))
+        assert await check_health(address, trxds.tls(tls.operator())) == 1
+
+
+async def test_a_browser_that_offers_both_protocols_gets_http_1_by_tls():
+    tls = OperatorsTls()
+    browser = tls.operator()
+    browser.set_alpn_protocols(["h2", "http/1.1"])
+    async with trxds.admin.serve(address=Admin("127.0.0.1:0", tls=tls.server)) as address:
+        host, _, port = address.rpartition(":")
+        async with await trio.open_ssl_over_tcp_stream(host, int(port), ssl_context=browser) as stream:
+            await stream.do_handshake()
+            assert stream.selected_alpn_protocol() == "http/1.1"
 
 
 # -- bounds that hold before the protocol is known

@@ -19,7 +19,7 @@ class Admin:
     `address` is `unix:/run/shop.sock` or `127.0.0.1:9901`; port 0 takes a free one. A unix socket is private to the
     user, and loopback to the machine, so neither needs more. An address that other machines reach needs a `token`, 16
     characters or more, or `tls`: a server's `ssl.SSLContext` that requires client certificates, whose ALPN protocols
-    become "h2" and "http/1.1". Both may be given with any address. `names` are further host names that browsers may
+    become "http/1.1" and "h2". Both may be given with any address. `names` are further host names that browsers may
     use (a proxy's, say), beside `localhost` and addresses. `metadata` lets viewers see the values of calls' metadata;
     without it they see the keys alone.
 

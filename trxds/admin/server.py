@@ -59,7 +59,8 @@ async def serve(
     """
     admin = address if isinstance(address, Admin) else Admin(address)
     if admin.tls is not None:
-        admin.tls.set_alpn_protocols(["h2", "http/1.1"])  # gRPC's clients insist on h2 (PROTOCOL-HTTP2)
+        # The server's order decides. A browser offers both and can use HTTP/1.1 only; gRPC's clients offer h2 alone.
+        admin.tls.set_alpn_protocols(["http/1.1", "h2"])
     listener, found = await _listen(admin, network)
     channels = {each.key: each.source for each in channel_sources(sources)}
     failure: Exception | None = None
@@ -79,8 +80,8 @@ async def serve(
         raise failure
 
 
-def page_url(address: str, token: str = "") -> str:
-    """Return where a browser finds the page of an admin surface at that address.
+def page_url(address: str, token: str = "", *, tls: bool = False) -> str:
+    """Return where a browser finds the page of an admin surface at that address; `tls` for a surface with TLS.
 
     The token follows the `#`, a part of the URL that browsers do not send. Raises `ValueError` for a unix socket.
     """
@@ -90,7 +91,7 @@ def page_url(address: str, token: str = "") -> str:
     for everywhere, loopback in (("0.0.0.0:", "127.0.0.1:"), ("[::]:", "[::1]:")):
         if address.startswith(everywhere):
             address = loopback + address.removeprefix(everywhere)
-    return f"http://{address}/" + (f"#token={token}" if token else "")
+    return f"http{'s' if tls else ''}://{address}/" + (f"#token={token}" if token else "")
 
 
 async def _listen(admin: Admin, network: ServerListener | None) -> tuple[trio.abc.Listener[trio.abc.Stream], str]:

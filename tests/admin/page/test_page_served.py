@@ -111,6 +111,10 @@ def test_the_link_to_a_page_on_all_addresses_uses_loopback_and_has_the_token_in_
     assert page_url("[::]:9901") == "http://[::1]:9901/"
 
 
+def test_the_link_to_a_page_with_tls_is_https():
+    assert page_url("10.0.0.1:9901", "secret", tls=True) == "https://10.0.0.1:9901/#token=secret"
+
+
 def test_a_browser_cannot_open_a_unix_socket():
     with pytest.raises(ValueError, match=r"serve the admin surface at 127\.0\.0\.1:PORT"):
         page_url("unix:/run/shop.sock")
