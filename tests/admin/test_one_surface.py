@@ -7,16 +7,18 @@ import trio
 import trio.testing
 import trustme
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
+from support.hostile.peer import INITIAL_WINDOW_SIZE
 from support.mesh import Mesh
 from support.mesh import ask as call
+from support.raw_client import RawClient, headers
 
 import trxds
 from trxds.admin import Admin
 from trxds.admin.access import AccessPolicy
 from trxds.admin.health import SERVICE
+from trxds.admin.http import ANSWER_TIMEOUT
 from trxds.admin.http_service import HttpService
 from trxds.admin.server import MAX_CONNECTIONS, MAX_HEAD_TIME, AdminConnections
-from trxds.server.server import Server
 
 TOKEN = "0123456789abcdef"
 
@@ -154,9 +156,9 @@ async def test_a_browser_that_offers_both_protocols_gets_http_1_by_tls():
 # -- bounds that hold before the protocol is known
 
 
-def connections():
-    admin = Admin("127.0.0.1:0")
-    return AdminConnections(admin, Server(), HttpService(AccessPolicy(admin), None, {}))
+def connections(token=""):
+    access = AccessPolicy(Admin("127.0.0.1:0", token))
+    return AdminConnections(access, {}, HttpService(access, None, {}))
 
 
 @pytest.mark.parametrize("begun", [b"", b"P", b"PRI * HTTP/2.0\r\n", b"GET /state HTTP/1.1\r\n"])
@@ -179,6 +181,62 @@ async def test_silent_connections_are_limited_and_one_more_gets_an_error(autojum
         ours, theirs = trio.testing.memory_stream_pair()
         nursery.start_soon(served.serve, theirs)
         assert b"503" in b"".join([data async for data in ours])
+
+
+NO_WINDOW = INITIAL_WINDOW_SIZE.to_bytes(2) + bytes(4)
+WITHOUT_TOKEN = {
+    "nothing": b"",
+    "a call of an unknown method": headers(1, end=True),
+    "a request that is not gRPC's": headers(1, end=True, content_type="text/html"),
+}
+
+
+@pytest.mark.parametrize("request_", WITHOUT_TOKEN.values(), ids=WITHOUT_TOKEN)
+async def test_grpc_connections_without_the_token_keep_no_operator_out(autojump_clock, request_):
+    served = connections(TOKEN)
+    async with trio.open_nursery() as nursery:
+
+        async def connect():
+            ours, theirs = trio.testing.memory_stream_pair()
+            nursery.start_soon(served.serve, theirs)
+            return ours
+
+        for _ in range(MAX_CONNECTIONS):
+            client = RawClient(await connect())
+            await client.greet(NO_WINDOW)
+            await client.send(request_)
+            await trio.sleep(2)  # a connection that is closed lingers for a second
+        operator = await connect()
+        await operator.send_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert (await operator.receive_some()).startswith(b"HTTP/1.1 200")
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_grpc_connection_with_the_token_is_not_closed_for_others(autojump_clock):
+    served = connections(TOKEN)
+    async with trio.open_nursery() as nursery:
+        clients = []
+        for _ in range(MAX_CONNECTIONS):
+            ours, theirs = trio.testing.memory_stream_pair()
+            nursery.start_soon(served.serve, theirs)
+            clients.append(RawClient(ours))
+            await clients[-1].greet()
+            await clients[-1].send(headers(1, end=True, authorization=f"Bearer {TOKEN}"))
+        await trio.sleep(2)
+        for client in clients:
+            await client.send(headers(3, end=True))
+            assert (await client.answer(3))["grpc-status"] == "12"
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("target", ["/", "/nothing"])
+async def test_a_client_that_does_not_read_its_answer_is_disconnected(autojump_clock, target):
+    ours, theirs = trio.testing.lockstep_stream_pair()
+    started = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connections(TOKEN).serve, theirs)
+        await ours.send_all(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    assert trio.current_time() - started == pytest.approx(ANSWER_TIMEOUT)
 
 
 async def test_the_preface_may_come_byte_by_byte():

@@ -37,7 +37,6 @@ from trxds.resources.matchers import Exact, Prefix
 from trxds.resources.peer_names import wrong_peer
 from trxds.resources.resource_file import read_resource_file as read_resources
 from trxds.resources.upstream_tls import UpstreamTls
-from trxds.server.server import Server
 from trxds.testing import resources as xds
 from trxds.testing.network import memory_stream_pair
 from trxds.transport.certificates import CertificateFiles, FreshContext
@@ -79,8 +78,8 @@ async def _answer(data: bytes) -> bytes:
     ours, theirs = memory_stream_pair()
     admin, channels = Admin("unix:/run/shop.sock"), {"shop": Closed()}
     async with open_state_stream() as states:
-        http = HttpService(AccessPolicy(admin), states, channels)  # type: ignore[arg-type]  # a stand-in
-        connections = AdminConnections(admin, Server(), http)
+        access = AccessPolicy(admin)
+        connections = AdminConnections(access, {}, HttpService(access, states, channels))  # type: ignore[arg-type]  # a stand-in
         await theirs.send_all(data)
         await theirs.send_eof()
         await connections.serve(ours)

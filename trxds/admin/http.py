@@ -11,6 +11,7 @@ import trio
 from msgspec import Struct
 
 MAX_HEAD_SIZE = 16 * 1024  # bytes
+ANSWER_TIMEOUT = 30.0  # seconds for a client to read an answer that has an end
 _READ_SIZE = 4096  # bytes
 
 TEXT = "text/plain; charset=utf-8"
@@ -90,6 +91,12 @@ def text_response(status: int, text: str) -> bytes:
 def error_response(error: HttpError) -> bytes:
     """Return the response that refuses a request."""
     return text_response(error.status, error.reason)
+
+
+async def send_answer(stream: trio.abc.SendStream, answer: bytes) -> None:
+    """Send a whole response. A client that does not read it in time gets a part, and must not keep its connection."""
+    with trio.move_on_after(ANSWER_TIMEOUT):
+        await stream.send_all(answer)
 
 
 async def send_json_lines(http: h11.Connection, stream: trio.abc.SendStream, pieces: AsyncIterable[bytes]) -> None:

@@ -13,7 +13,7 @@ from .access import AccessPolicy, is_upgrade
 from .channel_source import Source
 from .explain_request import PARAMETERS as EXPLAIN_PARAMETERS
 from .explain_request import answer_explain
-from .http import HttpError, HttpRequest, error_response, response, send_json_lines
+from .http import HttpError, HttpRequest, error_response, response, send_answer, send_json_lines
 from .page.explain_request import explain
 from .page.page_bundle import PageBundle, read_page_bundle
 from .page.resource_request import show_resource
@@ -41,7 +41,7 @@ class HttpService:
         """Answer a request whose head was read from `stream`, or refuse it."""
         refusal = request if isinstance(request, HttpError) else self._refusal(request)
         if refusal is not None:
-            await stream.send_all(error_response(refusal))
+            await send_answer(stream, error_response(refusal))
         elif isinstance(request, HttpRequest):
             await self._answer(http, stream, request)
 
@@ -75,10 +75,10 @@ class HttpService:
 
     async def _answer(self, http: h11.Connection, stream: ReplayStream, request: HttpRequest) -> None:
         if request.path == "/explain":
-            await stream.send_all(await answer_explain(self._channels, request.query))
+            await send_answer(stream, await answer_explain(self._channels, request.query))
         elif request.path == "/":
             page = self._page = self._page or read_page_bundle()
-            await stream.send_all(response(200, page.headers, page.body, head_only=request.method == "HEAD"))
+            await send_answer(stream, response(200, page.headers, page.body, head_only=request.method == "HEAD"))
         elif is_upgrade(request):
             stream.rewind()  # the WebSocket library wants to see the handshake itself
             subscribe = partial(self._states.subscribe, metadata=self._states.shows_metadata)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Protocol
@@ -21,14 +21,17 @@ from typing import Protocol
 import h11
 import trio
 
+from trxds.core.metadata import Headers, find
 from trxds.server.server import Server, ServerListener
+from trxds.server.server_call import Handler
+from trxds.server.server_limits import ServerLimits
 from trxds.server.unix import unix_listener
 
 from .access import AccessPolicy
 from .address import Admin
 from .channel_source import Source, XdsSource, channel_sources
 from .grpc_services import grpc_handlers
-from .http import HttpError, HttpRequest, error_response, new_connection, read_head
+from .http import HttpError, HttpRequest, error_response, new_connection, read_head, send_answer
 from .http_service import HttpService
 from .replay_stream import ReplayStream
 from .state_stream.stream import open as open_state_stream
@@ -37,6 +40,8 @@ _log = logging.getLogger("trxds.admin")
 
 MAX_CONNECTIONS = 64  # of all protocols together
 MAX_HEAD_TIME = 10.0  # seconds for TLS, the preface, and the head of an HTTP/1.1 request
+# Most of the connections stay free for clients that have the token: of others that speak gRPC, the oldest is closed.
+_GRPC_LIMITS = ServerLimits(max_pending_connections=16)
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
@@ -66,8 +71,7 @@ async def serve(
     failure: Exception | None = None
     async with listener, open_state_stream(*channels.values(), metadata=admin.metadata) as states:
         access = AccessPolicy(admin)
-        grpc = Server(grpc_handlers(sources, access), remember_calls=False)
-        connections = AdminConnections(admin, grpc, HttpService(access, states, channels))
+        connections = AdminConnections(access, grpc_handlers(sources, access), HttpService(access, states, channels))
         async with trio.open_nursery() as nursery:
             serving = partial(trio.serve_listeners, connections.serve, [listener])
             nursery.start_soon(serving, name=f"admin/{found}")
@@ -125,9 +129,9 @@ class HttpAnswers(Protocol):
 class AdminConnections:
     """The connections of one admin surface, of every protocol. Its limits apply before the protocol is known."""
 
-    def __init__(self, admin: Admin, grpc: Server, http: HttpAnswers) -> None:
-        self._admin = admin
-        self._grpc = grpc
+    def __init__(self, access: AccessPolicy, handlers: Mapping[str, Handler], http: HttpAnswers) -> None:
+        self._access = access
+        self._grpc = Server(handlers, remember_calls=False, limits=_GRPC_LIMITS)
         self._http = http
         self._count = 0
 
@@ -147,7 +151,7 @@ class AdminConnections:
     async def _serve(self, transport: trio.abc.Stream) -> None:
         if self._count > MAX_CONNECTIONS:
             refusal = HttpError(503, f"{MAX_CONNECTIONS} connections are open already; close one of them")
-            return await transport.send_all(error_response(refusal))
+            return await send_answer(transport, error_response(refusal))
         stream = ReplayStream(self._encrypted(transport))
         http = new_connection()
         request: HttpRequest | HttpError | None = None
@@ -159,14 +163,18 @@ class AdminConnections:
         if waiting.cancelled_caught:
             return
         if is_http2:
-            await self._grpc.serve_stream(stream)
+            await self._grpc.serve_stream(stream, self._admits)
         elif request is not None:
             await self._http.answer(http, stream, request)
 
     def _encrypted(self, transport: trio.abc.Stream) -> trio.abc.Stream:
-        if self._admin.tls is None:
+        tls = self._access.admin.tls
+        if tls is None:
             return transport
-        return trio.SSLStream(transport, self._admin.tls, server_side=True, https_compatible=True)
+        return trio.SSLStream(transport, tls, server_side=True, https_compatible=True)
+
+    def _admits(self, headers: Headers) -> bool:
+        return self._access.admits((find(headers, b"authorization") or b"").decode("latin-1"))
 
 
 async def _starts_with_preface(stream: ReplayStream) -> bool:

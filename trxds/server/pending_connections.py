@@ -4,7 +4,7 @@ A client that connects and sends nothing costs a file descriptor and some kiloby
 preface has come, and a bound on how many may be in that state. Beyond the bound the oldest one is closed: if the newest
 were, connections that are held open on purpose would keep everybody else out. Connections whose preface has come have a
 bound of their own, for the same reason. They have no time limit, because a gRPC client may connect long before its
-first call.
+first call. Where clients need a token, requests without one end neither state.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from __future__ import annotations
 import logging
 import math
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import trio
+
+from trxds.core.metadata import Headers
 
 from .server_connection import ServerConnection
 from .server_limits import ServerLimits
@@ -24,12 +26,15 @@ _log = logging.getLogger("trxds.server")
 
 
 class PendingConnection:
-    """One connection until its first request. Its time limit is the deadline of `scope`."""
+    """One connection until its first request that is admitted. Its time limit is the deadline of `scope`."""
 
-    __slots__ = ("_pending", "connection", "peer", "scope")
+    __slots__ = ("_admits", "_pending", "connection", "peer", "scope")
 
-    def __init__(self, pending: PendingConnections, peer: str, scope: trio.CancelScope) -> None:
+    def __init__(
+        self, pending: PendingConnections, peer: str, scope: trio.CancelScope, admits: Callable[[Headers], bool]
+    ) -> None:
         self._pending = pending
+        self._admits = admits
         self.peer = peer
         self.scope = scope
         self.connection: ServerConnection | None = None  # None until the TLS handshake has ended
@@ -43,14 +48,18 @@ class PendingConnection:
         self.scope.deadline = math.inf
         self._pending.on_preface(self)
 
-    def on_request(self) -> None:
-        """Stop counting this connection, because its first request has come."""
+    def on_request(self, headers: Headers) -> bool:
+        """Stop counting this connection if the request is admitted; return whether it is."""
+        if not self._admits(headers):
+            return False
         self._pending.leave(self)
+        return True
 
     def close(self, why: str) -> None:
         """Close this connection to make room for others; a gRPC client connects again when it has a call."""
         _log.info("%s: the connection ends, %s", self.peer, why)
-        if self.connection is not None and self.scope.deadline == math.inf:
+        # The streams of a pending connection are requests without the token; their client might never read the answers.
+        if self.connection is not None and self.scope.deadline == math.inf and not self.connection.streams:
             # A client that has sent its preface understands GOAWAY, and retries elsewhere without an error.
             self.connection.goaway(debug=why.encode())
         else:
@@ -66,12 +75,12 @@ class PendingConnections:
         self._idle: OrderedDict[PendingConnection, None] = OrderedDict()  # those whose preface has come
 
     @contextmanager
-    def admit(self, peer: str, *, tls: bool) -> Iterator[PendingConnection]:
-        """Count a new connection as pending, for the block or until it leaves."""
+    def admit(self, peer: str, admits: Callable[[Headers], bool], *, tls: bool) -> Iterator[PendingConnection]:
+        """Count a new connection as pending, for the block or until `admits` returns true for a request's headers."""
         limits = self.limits
         timeout = limits.handshake_timeout if tls else limits.preface_timeout
         with trio.CancelScope(deadline=trio.current_time() + timeout) as scope:
-            pending = PendingConnection(self, peer, scope)
+            pending = PendingConnection(self, peer, scope, admits)
             try:
                 self._join(self._silent, pending, "as too many others have not sent their preface")
                 yield pending
@@ -93,6 +102,6 @@ class PendingConnections:
             waiting.popitem(last=False)[0].close(why)
 
     def leave(self, connection: PendingConnection) -> None:
-        """Stop counting a connection, which has sent a request or is gone. Idempotent."""
+        """Stop counting a connection, which has sent an admitted request or is gone. Idempotent."""
         self._silent.pop(connection, None)
         self._idle.pop(connection, None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
@@ -18,6 +18,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from msgspec import structs
 
 from trxds.core.event_loop import check_in_trio
+from trxds.core.metadata import Headers
 from trxds.core.status import StatusCode
 from trxds.transport.connect import split_address
 from trxds.transport.events import ErrorCode
@@ -200,11 +201,16 @@ class Server:
         self.address = _address(listener.socket.getsockname())
         return listener
 
-    async def serve_stream(self, transport: trio.abc.Stream) -> None:
-        """Serve one client, to its end, on a stream that the caller accepted."""
+    async def serve_stream(
+        self, transport: trio.abc.Stream, admits: Callable[[Headers], bool] = lambda headers: True
+    ) -> None:
+        """Serve one client, to its end, on a stream that the caller accepted.
+
+        `limits` count the connection as one without a request, until `admits` returns true for a request's headers.
+        """
         peer = self._client_name(transport)
         try:
-            with self._pending.admit(peer, tls=self.tls is not None) as pending:
+            with self._pending.admit(peer, admits, tls=self.tls is not None) as pending:
                 if self.tls is not None:
                     # Clients of HTTP/2 close without the alert that ends TLS, as those of HTTPS do.
                     transport = trio.SSLStream(transport, self.tls, server_side=True, https_compatible=True)

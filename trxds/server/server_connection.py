@@ -80,7 +80,8 @@ class HandlerSlots:
 class ServerConnection:
     """The connection of one client. `start` starts a call's handler, and calls `handler_ended` when that has returned.
 
-    `on_preface` and `on_request` are called once: when the client's SETTINGS have come, and at its first request.
+    `on_preface` is called once, when the client's SETTINGS have come; `on_request` with the headers of each request,
+    until it returns true.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class ServerConnection:
         self.max_receive_size = max_receive_size
         self.is_draining = False
         self.on_preface: Callable[[], None] | None = None
-        self.on_request: Callable[[], None] | None = None
+        self.on_request: Callable[[Headers], bool] | None = None
         self._handlers = HandlerSlots(options.max_concurrent_streams, start)
         self._max_streams = options.max_concurrent_streams
         self._resets = ResetBudget(limits.max_resets, limits.resets_per_second, self.http2.counts.now())
@@ -214,9 +215,8 @@ class ServerConnection:
             self._begin_request(event)
 
     def _begin_request(self, event: HeadersReceived) -> None:
-        if self.on_request is not None:
-            on_request, self.on_request = self.on_request, None
-            on_request()
+        if self.on_request is not None and self.on_request(event.headers):
+            self.on_request = None
         refusal = http_refusal(event.headers)
         if refusal is not None:
             answer = self.streams[event.stream_id] = PlainAnswer(self, event.stream_id, is_receiving=not event.end)

@@ -10,7 +10,6 @@ import trio
 from trxds.admin.access import AccessPolicy
 from trxds.admin.http_service import HttpService
 from trxds.admin.server import AdminConnections
-from trxds.server.server import Server
 
 
 class FakeStateStream:
@@ -70,4 +69,5 @@ NAMES = ("channels", "nodes", "endpoints", "connections", "resources", "sessions
 
 def admin_connections(states, admin):
     """The connections of an admin surface whose page shows these states."""
-    return AdminConnections(admin, Server(), HttpService(AccessPolicy(admin), states, {}))
+    access = AccessPolicy(admin)
+    return AdminConnections(access, {}, HttpService(access, states, {}))

@@ -31,12 +31,11 @@ from trio_websocket import (
 
 from trxds.admin.access import SUBPROTOCOL, AccessPolicy, is_upgrade
 from trxds.admin.address import Admin
-from trxds.admin.http import HttpError, HttpRequest, error_response, response
+from trxds.admin.http import HttpError, HttpRequest, error_response, response, send_answer
 from trxds.admin.page.page_bundle import read_page_bundle
 from trxds.admin.page.viewer import MAX_QUESTION_SIZE
 from trxds.admin.replay_stream import ReplayStream
 from trxds.admin.server import AdminConnections, page_url
-from trxds.server.server import Server
 
 from .program import Program, UnreachableError, is_address
 
@@ -77,7 +76,8 @@ async def serve_programs(programs: Sequence[NamedProgram], admin: Admin) -> Asyn
     """Serve the page of these programs while the block lasts; the value is its URL. Raises `OSError`."""
     [listener] = await trio.open_tcp_listeners(admin.port, host=admin.host)
     host, port = listener.socket.getsockname()[:2]
-    connections = AdminConnections(admin, Server(), PageRelay(AccessPolicy(admin), programs))
+    access = AccessPolicy(admin)
+    connections = AdminConnections(access, {}, PageRelay(access, programs))
     async with listener, trio.open_nursery() as nursery:
         nursery.start_soon(partial(trio.serve_listeners, connections.serve, [listener]), name="live")
         yield page_url(f"{host}:{port}", admin.token)
@@ -96,10 +96,10 @@ class PageRelay:
         """Answer a request whose head was read from `stream`, or refuse it."""
         refusal = request if isinstance(request, HttpError) else self._refusal(request)
         if refusal is not None:
-            await stream.send_all(error_response(refusal))
+            await send_answer(stream, error_response(refusal))
         elif isinstance(request, HttpRequest) and request.path == "/":
             head_only = request.method == "HEAD"
-            await stream.send_all(response(200, self._page.headers, self._page.body, head_only=head_only))
+            await send_answer(stream, response(200, self._page.headers, self._page.body, head_only=head_only))
         elif isinstance(request, HttpRequest):
             stream.rewind()  # the WebSocket library wants to see the handshake itself
             await self._serve_web_socket(stream, request.query.get("program"))
