@@ -93,6 +93,39 @@ async def test_abort_ends_the_call_with_its_status(server, connection, autojump_
     assert stream.status == Status(StatusCode.NOT_FOUND, "no €\n", b"why") and stream.trailers_only
 
 
+async def test_abort_in_a_nursery_of_the_handler_ends_the_call_with_its_status(
+    server, connection, caplog, autojump_clock
+) -> None:
+    async def not_found(call: Call) -> None:
+        call.abort(StatusCode.NOT_FOUND, "no such cart")
+
+    async def handler(call: Call) -> None:
+        async with trio.open_nursery() as nursery, trio.open_nursery() as inner:
+            nursery.start_soon(trio.sleep_forever)
+            inner.start_soon(not_found, call)
+
+    server.fallback = handler
+    stream = call(connection)
+    await stream.receive()
+    assert stream.status == Status(StatusCode.NOT_FOUND, "no such cart")
+    assert caplog.text == ""
+
+
+async def test_an_exception_beside_an_abort_is_logged(server, connection, caplog, autojump_clock) -> None:
+    async def handler(call: Call) -> None:
+        async with trio.open_nursery():
+            try:
+                call.abort(StatusCode.NOT_FOUND, "no such cart")
+            except Exception as abort:
+                raise ExceptionGroup("both", [LookupError("sku"), abort]) from None
+
+    server.fallback = handler
+    stream = call(connection)
+    await stream.receive()
+    assert stream.status == Status(StatusCode.NOT_FOUND, "no such cart")
+    assert "LookupError: sku" in caplog.text and "no such cart" not in caplog.text
+
+
 async def test_an_exception_of_a_handler_is_unknown_and_logged(server, connection, caplog, autojump_clock) -> None:
     async def handler(call: Call) -> None:
         raise LookupError("sku")

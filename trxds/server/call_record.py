@@ -5,7 +5,8 @@ A test must not pass with such a reply. Its caller sees a status only, and may h
 
 from __future__ import annotations
 
-from .reply_type import ReplyTypeError, reply_error_in
+from .handler_errors import error_in
+from .reply_type import ReplyTypeError
 from .server_call import Call, Handler
 
 
@@ -29,8 +30,7 @@ class CallRecord:
             try:
                 await handler(call)
             except Exception as error:
-                # A handler that sends from a nursery of its own raises it in a group.
-                reply_error = reply_error_in(error)
+                reply_error = error_in(error, ReplyTypeError)
                 if reply_error is None:
                     raise
                 self.reply_error = self.reply_error or reply_error

@@ -20,13 +20,6 @@ class ReplyTypeError(TypeError):
         super().__init__(f"the handler of {path} {problem}")
 
 
-def reply_error_in(error: BaseException) -> ReplyTypeError | None:
-    """Return the `ReplyTypeError` that an exception of a handler is, or has in its groups; None if there is none."""
-    if isinstance(error, BaseExceptionGroup):
-        return next(filter(None, map(reply_error_in, error.exceptions)), None)
-    return error if isinstance(error, ReplyTypeError) else None
-
-
 def reply_bytes(path: str, reply: object) -> bytes:
     """Return a reply as immutable bytes; `ReplyTypeError` if it is no bytes."""
     if isinstance(reply, bytes):

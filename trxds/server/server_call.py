@@ -39,6 +39,7 @@ from trxds.transport.grpc_timeout import decode_timeout
 from trxds.transport.incoming_messages import IncomingMessages
 from trxds.transport.outgoing_messages import OutgoingMessages
 
+from .handler_errors import error_in
 from .reply_type import ReplyTypeError, check_async_iterator, check_awaitable, reply_bytes
 from .requests import content_subtype
 from .stream_owner import StreamOwner
@@ -210,9 +211,12 @@ class Call:
             # As in grpcio, a reply that cannot be serialized is INTERNAL.
             return Status(StatusCode.INTERNAL, str(error))
         except Exception as error:
-            _log.exception("handler of %s failed", self.path)
+            abort = error_in(error, Abort)
+            others = error.split(Abort)[1] if isinstance(error, ExceptionGroup) else error
+            if others is not None:
+                _log.error("handler of %s failed", self.path, exc_info=others)
             # As in grpcio, an exception of a handler is UNKNOWN.
-            return Status(StatusCode.UNKNOWN, f"{type(error).__name__}: {error}")
+            return abort.status if abort else Status(StatusCode.UNKNOWN, f"{type(error).__name__}: {error}")
         return OK
 
     def _send_headers(self, metadata: Metadata) -> None:
