@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -14,7 +15,16 @@ from support.raw_client import REQUEST, RawClient, block, data, headers
 from trio.testing import wait_all_tasks_blocked
 
 from trxds.server.malformed import malformed_request, malformed_request_field, malformed_trailers
-from trxds.testing import Call, MemoryNetwork, Server, serve, server_streaming, unary
+from trxds.testing import (
+    Call,
+    MemoryNetwork,
+    Server,
+    bidi_streaming,
+    client_streaming,
+    serve,
+    server_streaming,
+    unary,
+)
 
 PROTOCOL_ERROR = "1"
 UNIMPLEMENTED, INTERNAL = "12", "13"
@@ -173,6 +183,25 @@ async def test_a_unary_method_without_a_request_message_is_internal(
 ) -> None:
     await client.send(headers(1, pseudo_path=path, end=True))
     assert (await client.answer(1))["grpc-status"] == INTERNAL
+
+
+@pytest.mark.parametrize("kind", [unary, server_streaming, client_streaming, bidi_streaming])
+async def test_a_request_that_cannot_be_parsed_is_internal_and_not_logged(
+    server: Server, client: RawClient, kind: Any, caplog, autojump_clock
+) -> None:
+    async def all_of(requests, call: Call) -> bytes:
+        return b"".join([each async for each in requests])
+
+    async def each_of(requests, call: Call):
+        async for each in requests:
+            yield each
+
+    server.handlers["/s/M"] = kind(all_of if kind in (unary, client_streaming) else each_of, json.loads)
+    await client.send(headers(1), data(1, message(b"no JSON"), end=True))
+    answer = await client.answer(1)
+    assert answer["grpc-status"] == INTERNAL
+    assert answer["grpc-message"].startswith("the request cannot be parsed: JSONDecodeError: Expecting value")
+    assert caplog.text == ""
 
 
 async def test_a_unary_method_runs_when_the_request_has_ended(client: RawClient, autojump_clock) -> None:

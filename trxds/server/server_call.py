@@ -309,7 +309,7 @@ def unary(
     """Return a handler from `async def function(request, call) -> reply`."""
 
     async def handler(call: Call) -> None:
-        returned = function(parse(await _receive_single(call)), call)
+        returned = function(await _receive_single(call, parse), call)
         await call.send(serialize(await check_awaitable(call.path, returned)))
 
     return handler
@@ -321,7 +321,7 @@ def server_streaming(
     """Return a handler from `async def function(request, call)`, which yields replies."""
 
     async def handler(call: Call) -> None:
-        await _send_all(call, function(parse(await _receive_single(call)), call), serialize)
+        await _send_all(call, function(await _receive_single(call, parse), call), serialize)
 
     return handler
 
@@ -355,7 +355,7 @@ def bidi_streaming(
     return handler
 
 
-async def _receive_single(call: Call) -> bytes:
+async def _receive_single(call: Call, parse: Parse) -> Any:
     message = await call.receive()
     if message is None:
         call.abort(StatusCode.INTERNAL, "the client sent no message where the method has one")
@@ -364,7 +364,10 @@ async def _receive_single(call: Call) -> bytes:
         if await call.receive() is not None:
             call.abort(StatusCode.UNIMPLEMENTED, "the client sent a second message where the method has one")
         await trio.lowlevel.checkpoint_if_cancelled()  # a call that was reset must not reach the handler's function
-    return message
+    try:
+        return parse(message)
+    except Exception as error:
+        raise _unparsable(error) from None
 
 
 async def _send_all(call: Call, returned: AsyncIterator[Any], serialize: Serialize) -> None:
@@ -377,4 +380,13 @@ async def _send_all(call: Call, returned: AsyncIterator[Any], serialize: Seriali
 
 async def _parse_requests(call: Call, parse: Parse) -> AsyncGenerator[Any, None]:
     async for message in call:
-        yield parse(message)
+        try:
+            request = parse(message)
+        except Exception as error:
+            raise _unparsable(error) from None
+        yield request
+
+
+def _unparsable(error: Exception) -> Abort:
+    # statuscodes.md: a request that cannot be parsed is INTERNAL. It is the client's error, so it is not logged.
+    return Abort(Status(StatusCode.INTERNAL, f"the request cannot be parsed: {type(error).__name__}: {error}"))
