@@ -9,7 +9,6 @@ The response is one line of JSON: `Explanation.as_data()`, and as `text` the lin
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -51,15 +50,16 @@ def _channel(channels: Mapping[str, Source], wanted: str) -> Source:
 def _metadata(text: str) -> list[tuple[str, str | bytes]]:
     """Parse a list of pairs; the values of -bin keys are base64, as in HTTP/2 headers."""
     try:
-        return [(key, _value(key, value)) for key, value in parse_json(text)]
+        return [(key, metadata_value(key, value)) for key, value in parse_json(text)]
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"metadata is a JSON list of pairs of texts, -bin values in base64: {error}") from None
 
 
-def _value(key: str, value: Any) -> str | bytes:
+def metadata_value(key: str, value: Any) -> str | bytes:
+    """Return the value of a pair in a question. Raises `ValueError` if it is no base64 and the key ends in -bin."""
     if not key.lower().endswith("-bin"):
         return str(value)
     try:
         return base64.b64decode(value, validate=True)
-    except binascii.Error as error:
-        raise ValueError(str(error)) from None
+    except ValueError as error:
+        raise ValueError(f"the value of {key!r} is not base64: {error}") from None

@@ -32,6 +32,14 @@ async def test_a_cookie_is_read_as_the_call_would_have_it(autojump_clock):
         assert "rubbish" not in session and "session" in session
 
 
+async def test_binary_metadata_of_a_question_is_base64(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        told = await explain({"shop": channel}, question(metadata=[["Trace-Bin", "AAE="]]))
+        assert told["host"] == mesh.hosts[0]
+        told = await explain({"shop": channel}, question(metadata=[["Trace-Bin", "!"]]))
+        assert told["error"].startswith("the value of 'Trace-Bin' is not base64")
+
+
 async def test_the_question_about_a_session_s_pick_has_the_session_and_changes_nothing_of_it(autojump_clock):
     async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
         host = await ask(session)
@@ -48,7 +56,9 @@ async def test_a_question_about_a_session_that_is_over_says_so(autojump_clock):
         async with channel.session() as session:
             await ask(session)
         told = await explain({"shop": channel}, question() | {"session": "shop/1"})
-        assert told["error"] == "there is no session shop/1 any more; ask without a session, or about one that is open"
+        assert (
+            told["error"] == "there is no session 'shop/1' any more; ask without a session, or about one that is open"
+        )
 
 
 async def test_routes_that_do_not_match_say_why_and_the_call_fails(autojump_clock):
@@ -88,3 +98,10 @@ async def test_a_channel_that_is_closed_says_so(autojump_clock):
         async with mesh.channel() as channel:
             pass
         assert "closed" in (await explain({"shop": channel}, question()))["error"]
+
+
+@pytest.mark.parametrize("session", ["\ud800", {"a": 1}])
+async def test_an_odd_session_of_a_question_is_quoted(session, autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        told = await explain({"shop": channel}, question() | {"session": session})
+        assert told["error"].isascii() and told["error"].startswith(f"there is no session {session!r} any more")

@@ -285,6 +285,18 @@ async def test_explain_requests_of_a_page_are_answered_one_at_a_time(answering):
         assert await page.hears() == {"explained": {"id": 1, "answer": 1}}
 
 
+async def test_an_answer_may_have_half_of_a_surrogate_pair(answering):
+    async def ask(question):
+        return {"echo": question["method"]}
+
+    answering(ask)
+    async with browser(served()) as page:
+        await page.hears()
+        await page.hears()
+        await page.says({"explain": {"id": 1, "method": "\ud800"}})
+        assert (await page.hears())["explained"]["echo"] == "\ud800"
+
+
 async def test_a_bug_costs_one_viewer_and_is_logged(answering, caplog):
     async def ask(question):
         raise KeyError("a bug")

@@ -14,6 +14,7 @@ from trxds.resolver.pick_outcomes import PickDropped, PickFailed, PickQueued
 from trxds.resolver.route_explanation import Explanation
 
 from ..channel_source import Source
+from ..explain_request import metadata_value
 
 EXPLAIN_TIMEOUT = 5.0  # seconds for a channel to have a configuration
 _SHOWN = 20  # of the routes that were passed
@@ -26,12 +27,13 @@ class BadQuestion(Exception):
 async def explain(channels: Mapping[str, Source], question: Mapping[str, Any]) -> dict[str, Any]:
     """Turn `{"channel", "method", "metadata": [[key, value], ...]}` into what the page shows, or into `{"error"}`.
 
+    The values of -bin keys are base64, as in HTTP/2 headers.
     With `"session"`, the key of an open session, the call has its cookies and session headers too.
     """
     try:
         channel, method, metadata = _read(channels, question)
         return to_json(await channel.explain(method, metadata, EXPLAIN_TIMEOUT))
-    except (BadQuestion, ValueError, RpcError, trio.ClosedResourceError) as error:
+    except (BadQuestion, ValueError, TypeError, RpcError, trio.ClosedResourceError) as error:
         return {"error": str(error)}
 
 
@@ -40,7 +42,7 @@ def _read(channels: Mapping[str, Source], question: Mapping[str, Any]) -> tuple[
         case {"channel": str(key), "method": str(method), "metadata": list(pairs)} if all(map(_is_pair, pairs)):
             if key not in channels:
                 raise BadQuestion(f"there is no channel {key!r}; there are {', '.join(channels)}")
-            metadata: list[tuple[str, Value]] = [(name.lower(), value) for name, value in pairs]
+            metadata: list[tuple[str, Value]] = [(name.lower(), metadata_value(name, value)) for name, value in pairs]
             session = question.get("session")
             return channels[key], method, _in_session(key, channels[key], session, method, metadata)
     raise BadQuestion("a question has a channel, a method and metadata, a list of pairs of texts")
@@ -56,7 +58,7 @@ def _in_session(
         if session == f"{key}/{each.number}":
             # A copy: the question must not change the session's cookies, not even remove expired ones.
             return list(each.metadata.copy().fill(Metadata(metadata), method))
-    raise BadQuestion(f"there is no session {session} any more; ask without a session, or about one that is open")
+    raise BadQuestion(f"there is no session {session!r} any more; ask without a session, or about one that is open")
 
 
 def _is_pair(pair: Any) -> bool:

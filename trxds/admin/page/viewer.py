@@ -97,7 +97,8 @@ class Viewer:
         await self._socket.send_message(written.decode())
 
     async def _send(self, message: Mapping[str, Any]) -> None:
-        await self._socket.send_message(json.dumps(message, separators=(",", ":"), ensure_ascii=False))
+        # In ASCII, for a question may have half of a surrogate pair, which UTF-8 cannot tell.
+        await self._socket.send_message(json.dumps(message, separators=(",", ":")))
 
     # -- from the page
 
