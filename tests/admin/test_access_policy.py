@@ -40,6 +40,12 @@ def test_addresses_and_known_names_get_the_page(host):
     assert OPEN.check_page(page(host)) is None
 
 
+@pytest.mark.parametrize("host", ["proxy.example", "Proxy.Example:80"])
+def test_the_case_of_a_known_name_does_not_matter(host):
+    policy = AccessPolicy(Admin("127.0.0.1:8080", names=frozenset({"Proxy.Example"})))
+    assert policy.check_page(page(host)) is None
+
+
 @pytest.mark.parametrize(
     "host",
     [

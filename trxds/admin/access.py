@@ -76,7 +76,8 @@ class AccessPolicy(Struct, frozen=True):
         if self.admin.path or self.admin.token:
             return True
         name = host_name(host)
-        return name == "localhost" or name in self.admin.names or is_ip_address(name)
+        # RFC 9110 §4.2.3: the case of a host does not matter, and browsers send it in lower case.
+        return name == "localhost" or name in map(str.lower, self.admin.names) or is_ip_address(name)
 
     def _has_token(self, request: HttpRequest) -> bool:
         shown = [offer.removeprefix(_TOKEN) for offer in _offered(request) if offer.startswith(_TOKEN)]
