@@ -211,12 +211,12 @@ class Call:
             # As in grpcio, a reply that cannot be serialized is INTERNAL.
             return Status(StatusCode.INTERNAL, str(error))
         except Exception as error:
-            abort = error_in(error, Abort)
+            inner = error_in(error, Abort)
             others = error.split(Abort)[1] if isinstance(error, ExceptionGroup) else error
             if others is not None:
                 _log.error("handler of %s failed", self.path, exc_info=others)
             # As in grpcio, an exception of a handler is UNKNOWN.
-            return abort.status if abort else Status(StatusCode.UNKNOWN, f"{type(error).__name__}: {error}")
+            return inner.status if inner else Status(StatusCode.UNKNOWN, f"{type(error).__name__}: {error}")
         return OK
 
     def _send_headers(self, metadata: Metadata) -> None:
