@@ -156,6 +156,23 @@ async def test_csds_shows_nacked_resources_of_a_channel(autojump_clock):
     assert "LB policy is not supported" in cluster.error_state.details
 
 
+async def test_csds_shows_no_private_key(autojump_clock):
+    certificate = {"certificate_chain": {"inline_string": "PUBLIC"}, "private_key": {"inline_string": "SECRET"}}
+    tls = {
+        "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
+        "common_tls_context": {"tls_certificates": [certificate]},
+    }
+    socket = {"name": "envoy.transport_sockets.tls", "typed_config": tls}
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        await ask(channel)
+        mesh.plane.put(xds.cluster("cart") | {"transport_socket": socket})
+        await mesh.plane.wait_for_nack("CDS")
+        async with trxds.admin.serve(channel, address=ADMIN, network=mesh.network):
+            [config] = await fetch(mesh.network)
+    told = config.SerializeToString()
+    assert b"PUBLIC" in told and b"SECRET" not in told
+
+
 async def test_csds_has_a_shared_xds_client_once(autojump_clock):
     async with (
         Mesh.run(1) as mesh,

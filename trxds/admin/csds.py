@@ -1,7 +1,11 @@
-"""The resources of an xDS client as CSDS messages (A40): each with its version, its state and its last error."""
+"""The resources of an xDS client as CSDS messages (A40): each with its version, its state and its last error.
+
+Fields that xDS marks as sensitive are cleared, because an operator must not see a private key.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
@@ -13,6 +17,7 @@ from trxds.xds.discovery_response import NO_BYTES
 from trxds.xds.resource import Resource, UpdateMetadata
 
 from .protos import ClientConfig, ClientResourceStatus
+from .resource_message import without_sensitive_fields
 
 SERVICE = "/envoy.service.status.v3.ClientStatusDiscoveryService"
 
@@ -22,6 +27,10 @@ class CsdsEncoder(Struct, frozen=True):
 
     clock: Clock
     contents: bool = True  # or only names, versions and states
+
+    def configs(self, resources: Iterable[Resource]) -> list[Any]:
+        """Return the GenericXdsConfigs of resources."""
+        return list(map(self.config, resources))
 
     def config(self, resource: Resource) -> Any:
         """Return the GenericXdsConfig of a resource."""
@@ -47,7 +56,8 @@ class CsdsEncoder(Struct, frozen=True):
         self.clock.stamp(getattr(message, time), update.at)
         if self.contents and update.raw != NO_BYTES:
             packed = getattr(message, content)
-            packed.type_url, packed.value = update.raw
+            url, data = update.raw
+            packed.type_url, packed.value = url, without_sensitive_fields(url, data)
 
 
 def client_config(scope: str, node: Node) -> Any:

@@ -9,22 +9,19 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from google.protobuf import descriptor_pool, json_format, message_factory
+from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 
-from ..protos import sensitive
+from ..resource_message import is_sensitive, parse_message
 
 HIDDEN = "(hidden)"
 
 
 def message_data(url: str, data: bytes) -> dict[str, Any]:
     """Return the message of that type URL in proto-JSON's types, with `@type`."""
-    name = url.rpartition("/")[2]
-    try:
-        descriptor = descriptor_pool.Default().FindMessageTypeByName(name)
-        message = message_factory.GetMessageClass(descriptor).FromString(data)
-    except (KeyError, DecodeError):
+    message = parse_message(url, data)
+    if message is None:
         return {"@type": url, "bytes": f"{len(data)} bytes that this program cannot read"}
     plain = _message(message)
     return {"@type": url, **(plain if isinstance(plain, dict) else {"value": plain})}
@@ -40,7 +37,7 @@ def _message(message: Message) -> Any:
 
 
 def _field(field: FieldDescriptor, value: Any) -> Any:
-    if field.GetOptions().Extensions[sensitive]:
+    if is_sensitive(field):
         return HIDDEN
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
         entry = field.message_type.fields_by_name["value"]
