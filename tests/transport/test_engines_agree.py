@@ -167,9 +167,11 @@ ONLY_H2 = {
     "Cannot set END_STREAM on informational responses": "likewise",
     "STREAM_CLOSED": "headers on a closed stream may be ignored (§5.1)",
     "StreamClosedError": "likewise",
+    "may not depend on itself": "priorities are ignored (§5.3)",
     "Received frame with non-compliant data": "h2 reads the reserved bit of a WINDOW_UPDATE (§6.9)",
     "PRIORITY must have": "likewise",
     "Received frame with invalid padding": "hyperframe refuses HEADERS that are all padding; §6.2 allows them",
+    "InvalidBodyLengthError": "gRPC's messages have lengths of their own; nobody looks at content-length",
 }
 # Where only the fast engine does.
 ONLY_LEAN = {

@@ -10,7 +10,7 @@ import trio
 from google.protobuf import descriptor_pb2, descriptor_pool
 from hypothesis import given
 from hypothesis import strategies as st
-from support.hostile.peer import END_HEADERS, HEADERS, INITIAL_WINDOW_SIZE, PRIORITY, WINDOW_UPDATE, frame, message
+from support.hostile.peer import HEADERS, INITIAL_WINDOW_SIZE, WINDOW_UPDATE, frame, message
 from support.raw_client import REQUEST, RawClient, block, data, headers
 from trio.testing import wait_all_tasks_blocked
 
@@ -270,21 +270,6 @@ async def test_a_malformed_request_costs_its_stream(client: RawClient, what: str
     await client.send(block(1, MALFORMED[what], end=True))
     assert await client.answer(1) == {"reset": PROTOCOL_ERROR}
     assert await goes_on(client)
-
-
-@pytest.mark.parametrize("lengths", [("100",), ("2",), ("abc",), ("-6",), ("6", "7")])
-async def test_a_content_length_is_ignored(client: RawClient, lengths: tuple[str, ...], autojump_clock) -> None:
-    fields = [("content-length", each) for each in lengths]
-    await client.send(block(1, [*REQUEST.items(), *fields]), data(1, message(b"x"), end=True))
-    assert (await client.answer(1))["grpc-status"] == "0"
-
-
-async def test_a_stream_that_depends_on_itself_is_served(client: RawClient, autojump_clock) -> None:
-    itself, with_priority = (1).to_bytes(4) + bytes(1), 0x20
-    encoded = headers(1)[9:]
-    await client.send(frame(HEADERS, END_HEADERS | with_priority, 1, itself + encoded))
-    await client.send(frame(PRIORITY, 0, 1, itself), data(1, message(b"x"), end=True))
-    assert (await client.answer(1))["grpc-status"] == "0"
 
 
 @pytest.mark.parametrize("what", MALFORMED)

@@ -3,8 +3,7 @@
 A malformed request costs its stream and nothing else (§8.1.1). h2's own validation would end the connection, with every
 other call on it, and its messages show values. The messages here name fields only: a value may be a secret.
 
-Two rules are left out. A value may begin or end with spaces: gRPC allows that in metadata (PROTOCOL-HTTP2). Nobody
-looks at content-length, because gRPC's messages have lengths of their own.
+One rule is left out: a value may begin or end with spaces. gRPC allows that in metadata (PROTOCOL-HTTP2).
 """
 
 from __future__ import annotations

@@ -106,15 +106,6 @@ class _Stream(h2.stream.H2Stream):
     def max_outbound_frame_size(self, size: int) -> None:
         """Ignore h2's value for a stream: the limit is the connection's."""
 
-    def _initialize_content_length(self, headers: Any) -> None:
-        """Ignore the content-length, because gRPC's messages have lengths of their own. The fast engine does the same.
-
-        RFC 9113 §8.1.1 lets a wrong one cost the stream; h2 ends the connection.
-        """
-
-    def _track_content_length(self, length: int, end_stream: bool) -> None:
-        """Ignore the content-length."""
-
 
 class _OpenAfterGoAway(h2.connection.H2ConnectionStateMachine):
     """h2's table of (state, input) without the two rows by which a GOAWAY closes the connection."""
@@ -160,10 +151,6 @@ class PatchedH2Connection(h2.connection.H2Connection):
         assert isinstance(stream, _Stream)
         stream.limits, stream.send_offset = self._limits, 0
         return stream
-
-    def _receive_priority_frame(self, frame: Any) -> Any:
-        # RFC 9113 §5.3.2 deprecates priorities. h2 ends the connection if a stream depends on itself.
-        return [], [h2.events.PriorityUpdated()]
 
     def _receive_settings_frame(self, frame: Any) -> Any:
         if "ACK" not in frame.flags:
