@@ -441,12 +441,15 @@ async def test_closed_connections_are_not_counted_as_pending(stage: Stage, autoj
 
 
 async def test_a_control_plane_does_not_remember_the_calls_of_its_clients(autojump_clock) -> None:
-    network, plane = MemoryNetwork(), ManagementServer()
+    def calls() -> set[Call]:
+        gc.collect()
+        return {each for each in gc.get_objects() if isinstance(each, Call)}
+
+    network, plane, of_other_tests = MemoryNetwork(), ManagementServer(), calls()
     async with plane.serve(ADDRESS, network):
         client = RawClient(await network.connect(ADDRESS))
         await client.greet()
         for stream in range(1, 101, 2):
             await client.send(headers(stream, end=True))
             await client.answer(stream)
-        gc.collect()
-        assert [each for each in gc.get_objects() if isinstance(each, Call)] == []
+        assert calls() <= of_other_tests
