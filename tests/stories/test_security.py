@@ -161,7 +161,7 @@ def test_invalid_credentials_are_errors_before_anything_runs(pem) -> None:
         trxds.tls(certificate=pem("cert"))
     with pytest.raises(ValueError, match="give either it or files"):
         trxds.tls(ssl.create_default_context(), roots=pem("ca"))
-    with pytest.raises(ValueError, match="a context for clients, and this one is for servers"):
+    with pytest.raises(ValueError, match="the context of tls is for servers; make one for clients"):
         trxds.tls(ssl.create_default_context(ssl.Purpose.CLIENT_AUTH))
     with pytest.raises(TypeError, match=r"the fallback is trxds\.insecure"):
         trxds.xds_credentials(None)  # type: ignore[arg-type]

@@ -150,7 +150,7 @@ def _check_context(context: object) -> None:
         remedy = "roots to trust are tls(roots=...), PEM as bytes or the path of a file"
         raise TypeError(f"tls takes an ssl.SSLContext, not {type(context).__name__}; {remedy}")
     if context.protocol is ssl.PROTOCOL_TLS_SERVER:
-        raise ValueError("tls takes a context for clients, and this one is for servers; ssl.create_default_context()")
+        raise ValueError("the context of tls is for servers; make one for clients, by ssl.create_default_context()")
 
 
 def _pem_roots(pem: bytes) -> bytes:

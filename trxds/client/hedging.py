@@ -73,7 +73,7 @@ class HedgingState:
         self._lifecycle = lifecycle
         self._running: list[HedgedAttempt] = []
         self._chosen: HedgedAttempt | None = None
-        self._last_failed: tuple[HedgedAttempt, Status] | None = None
+        self._last_failed: tuple[HedgedAttempt, Status] | None = None  # the call's failure, if there is to be no other
         self._attempts_made = 0
         self._next_at = -math.inf  # when the next attempt is due; `inf` if there is to be none
         self._scope = trio.CancelScope()  # of `run`
