@@ -147,7 +147,7 @@ class Authority:
         """Choose the servers after an event of these resources or of a server, and return what changed for watchers."""
         cache_pending = self.cache_pending
         if self._return_to_higher_priority():
-            # A server that was dropped may have had updates that are not reviewed yet: it was at the next message.
+            # A server that was dropped may have had updates that are not reviewed yet, as it was reading on.
             touched = self._resources.values()
         while self._should_fall_back():
             self._fall_back()
