@@ -22,7 +22,9 @@ from trxds.policies import (
     Explainable,
     Fail,
     FixedPicker,
+    PickFirstConfig,
     PolicyType,
+    Queue,
     RoundRobinConfig,
     aggregate,
 )
@@ -67,6 +69,54 @@ class Halves:
         )
 
 
+class ToLast:
+    """Sends all RPCs to the last of two children, which both are pick_first."""
+
+    def __init__(self, channel_control):
+        self.states = []
+
+    def decide(self, inputs, now):
+        names = [str(at) for at in range(len(inputs.endpoints))]
+        endpoints = {name: Endpoints((each,)) for name, each in zip(names, inputs.endpoints, strict=True)}
+        reports = [inputs.children.get(name, CONNECTING) for name in names]
+        self.states.append([report.state for report in reports])
+        children = dict.fromkeys(names, PickFirstConfig())
+        return Decision(reports[-1].state, reports[-1].picker, children, endpoints=endpoints)
+
+
+class ToLastOfConnected(ToLast):
+    connects_idle_children = True
+
+
+class WithoutEndpoints:
+    """Has no use for its endpoints."""
+
+    reads_endpoints = False
+
+    def __init__(self, channel_control):
+        self.decisions = 0
+
+    def decide(self, inputs, now):
+        self.decisions += 1
+        return Decision(Connectivity.CONNECTING, FixedPicker(Queue()))
+
+
+class Lazy:
+    """Is IDLE until an RPC, or a parent, makes it connect."""
+
+    def __init__(self, channel_control):
+        self.connects = False
+
+    def exit_idle(self):
+        self.connects = True
+
+    def decide(self, inputs, now):
+        if not self.connects:
+            return Decision(Connectivity.IDLE, FixedPicker(Queue()))
+        report = inputs.children.get("all", CONNECTING)
+        return Decision(report.state, report.picker, {"all": RoundRobinConfig()})
+
+
 def asks_for(mesh, name=NAME, **settings):
     mesh.plane.put(xds.cluster("cart") | xds.custom_policy(name, **settings))
 
@@ -85,6 +135,68 @@ async def test_a_custom_policy_may_have_children(autojump_clock):
         asks_for(mesh)
         async with mesh.channel(policies={NAME: PolicyType(Halves)}) as channel:
             assert set(await spread(channel, 10)) == {mesh.hosts[-1]}
+
+
+@pytest.mark.parametrize(("policy", "state"), [(ToLast, Connectivity.IDLE), (ToLastOfConnected, Connectivity.READY)])
+async def test_idle_children_of_a_custom_policy_connect_without_an_rpc_if_it_says_so(policy, state, autojump_clock):
+    made = []
+
+    def make(channel_control):
+        made.append(policy(channel_control))
+        return made[-1]
+
+    async with Mesh.run(2) as mesh:
+        asks_for(mesh)
+        async with mesh.channel(policies={NAME: PolicyType(make)}) as channel:
+            await ask(channel)
+            await trio.sleep(1)
+            mesh.servers[mesh.hosts[0]].goaway()
+            await trio.sleep(1)
+            assert made[0].states[-1] == [state, Connectivity.READY]
+
+
+async def test_a_custom_policy_that_does_not_read_endpoints_does_not_decide_when_they_change(autojump_clock):
+    made = []
+
+    def make(channel_control):
+        made.append(WithoutEndpoints(channel_control))
+        return made[-1]
+
+    async with Mesh.run(2) as mesh:
+        asks_for(mesh)
+        mesh.endpoints("cart", mesh.hosts[:1])
+        async with mesh.channel(policies={NAME: PolicyType(make)}) as channel:
+            channel.try_to_connect()
+            await trio.sleep(1)
+            before = made[0].decisions
+            mesh.endpoints("cart", mesh.hosts)
+            await trio.sleep(1)
+            assert made[0].decisions == before
+
+
+async def test_a_custom_policy_that_is_idle_connects_without_an_rpc(autojump_clock):
+    async with Mesh.run(1) as mesh:
+        asks_for(mesh)
+        async with mesh.channel(policies={NAME: PolicyType(Lazy)}) as channel:
+            channel.try_to_connect()
+            await channel.wait_for_state_change(Connectivity.CONNECTING)
+            channel.try_to_connect()
+            await trio.sleep(1)
+            assert channel.state is Connectivity.READY
+
+
+async def test_an_exception_of_exit_idle_is_logged_and_the_channel_goes_on(autojump_clock, caplog):
+    class Broken(ToLowest):
+        def exit_idle(self):
+            raise ZeroDivisionError
+
+    async with Mesh.run(1) as mesh:
+        asks_for(mesh)
+        async with mesh.channel(policies={NAME: PolicyType(Broken)}) as channel:
+            await ask(channel)
+            channel.try_to_connect()
+            assert await ask(channel) == mesh.hosts[0]
+    assert "raised in exit_idle()" in caplog.text
 
 
 async def test_a_custom_policys_parser_gets_its_config_as_a_mapping(autojump_clock):

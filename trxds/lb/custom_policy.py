@@ -12,7 +12,7 @@ from trxds.core.connectivity import Connectivity
 from .endpoint_set import Endpoints
 from .pick import TraceNote
 from .pick_explanation import Describes
-from .policy import NO_SETTINGS, ChannelControl, Decision, Policy, PolicyFactory, PolicyInputs
+from .policy import NO_SETTINGS, ChannelControl, Decision, ExitIdle, Policy, PolicyFactory, PolicyInputs
 
 _TRACKER_METHODS = ("began", "ended")
 
@@ -43,6 +43,19 @@ def make_checked_factory(make: PolicyFactory) -> PolicyFactory:
 class _CheckedPolicy:
     def __init__(self, policy: Any) -> None:
         self._policy = policy
+        if isinstance(policy, ExitIdle):
+            # An attribute, because only a policy that has the method decides again when it is called.
+            self.exit_idle = policy.exit_idle
+
+    # Read after each decision, because a policy may change them then.
+
+    @property
+    def reads_endpoints(self) -> bool:
+        return bool(getattr(self._policy, "reads_endpoints", True))
+
+    @property
+    def connects_idle_children(self) -> bool:
+        return bool(getattr(self._policy, "connects_idle_children", False))
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         decision = self._policy.decide(inputs, now)

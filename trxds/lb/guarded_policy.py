@@ -88,7 +88,10 @@ class GuardedPolicy:
     def exit_idle(self) -> bool:
         """Have the policy connect without an RPC if it is IDLE; return whether it has to decide again."""
         policy: object = self._policy
-        if isinstance(policy, ExitIdle):
+        if not isinstance(policy, ExitIdle):
+            return False
+        try:
             policy.exit_idle()
-            return True
-        return False
+        except Exception:
+            _log.exception("policy %s raised in exit_idle()", self._path)
+        return True
