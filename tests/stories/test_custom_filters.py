@@ -329,6 +329,7 @@ async def is_async(call):
         (is_async, "start() must not be a coroutine function; return a Wait with one"),
         (lambda call: "yes", "start() must return None, a Status, a Wait, a FilterCall or a function, not 'yes'"),
         (lambda call: after(0, "yes"), "not 'yes'"),
+        (lambda call: FilterCall, "not <class 'trxds.client.filter_protocol.FilterCall'>"),
         (lambda call: Status(StatusCode.OK), "a filter cannot end a call with OK"),
         (changes(metadata=[("content-type", "x")]), "belongs to the protocol"),
         (changes(metadata="x"), "write a pair of key and value"),
@@ -380,6 +381,32 @@ async def test_an_exception_of_a_filter_that_follows_a_call_is_logged_and_fails_
                 status = await failure(channel)
                 assert (status.code, status.message) == (code, f'the filter "own" (Starts) raised in {on}, see the log')
     assert "ZeroDivisionError: a bug" in caplog.text
+
+
+async def test_a_function_of_a_filter_may_return_pairs_for_the_response_of_a_session(autojump_clock):
+    async with Mesh.run(1) as mesh:
+        listen(mesh, "own", xds.stateful_session())
+        adds = own(lambda call: lambda metadata: [*metadata, ("X-By", "me")])
+        async with mesh.channel(http_filters=adds) as channel, channel.session() as session:
+            _, call = await method(session).with_call(b"")
+            assert call.initial_metadata.first("x-by") == "me"
+            assert session.host == mesh.hosts[0]
+
+
+@pytest.mark.parametrize("answer", [None, "yes", [("x by", "me")]])
+async def test_a_function_of_a_filter_that_returns_no_metadata_leaves_the_response_as_it_is(
+    answer, autojump_clock, caplog
+):
+    def respond(metadata):
+        return answer
+
+    async with Mesh.run(1) as mesh:
+        listen(mesh, "own", xds.stateful_session())
+        async with mesh.channel(http_filters=own(lambda call: respond)) as channel, channel.session() as session:
+            _, call = await method(session).with_call(b"")
+            assert call.initial_metadata.first("set-cookie")
+            assert session.host == mesh.hosts[0]
+    assert "<locals>.respond raised on the response" in caplog.text
 
 
 @pytest.mark.parametrize("make", [raises, lambda settings: object()])

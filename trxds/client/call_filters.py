@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Iterable
 
 from trxds.core import metadata as md
-from trxds.core.metadata import Metadata
+from trxds.core.metadata import Metadata, Value
 from trxds.core.status import CANCELLED, Status, StatusCode
 
-from .filter_protocol import FilterCall
+from .filter_protocol import FilterCall, Respond
 
 _log = logging.getLogger("trxds.client")
 
@@ -28,9 +28,9 @@ class FollowedCall:
         """Note that the metadata that follows is that of trailers."""
         self._has_headers = False
 
-    def respond(self, metadata: Metadata) -> Metadata:
+    def respond(self, metadata: Metadata) -> Metadata | Iterable[tuple[str, Value]]:
         """Return the response's initial metadata as the filter leaves it."""
-        return _as_metadata(self.call.on_headers(metadata)) if self._has_headers else metadata
+        return self.call.on_headers(metadata) if self._has_headers else metadata
 
 
 class CallFilters:
@@ -41,7 +41,7 @@ class CallFilters:
         self._path = path
         self._followed: list[FollowedCall] = []
 
-    def add(self, call: FilterCall, label: str) -> Callable[[Metadata], Metadata]:
+    def add(self, call: FilterCall, label: str) -> Respond:
         """Add the next filter; return the function for the response's initial metadata."""
         self._followed.append(FollowedCall(call, label))
         return self._followed[-1].respond
@@ -74,7 +74,7 @@ class CallFilters:
         for each in reversed(self._followed):
             try:
                 # The server has ended the call already, so a mistake of a filter cannot change the status.
-                metadata = _as_metadata(each.call.on_trailers(status, metadata))
+                metadata = as_metadata(each.call.on_trailers(status, metadata))
             except Exception:
                 text = "the filter %s raised on the trailers of %s; they stay as they are"
                 _log.exception(text, each.label, self._path)
@@ -102,6 +102,7 @@ def _checked(message: object, method: str) -> bytes:
     raise TypeError(f"{method}() must return bytes, not {type(message).__name__}")
 
 
-def _as_metadata(pairs: object) -> Metadata:
+def as_metadata(pairs: object) -> Metadata:
+    """Return what a filter made of a response's metadata, checked."""
     # `Metadata` was checked when it was made; pairs of the filter's own were not.
     return pairs if isinstance(pairs, Metadata) else md.check(pairs)  # type: ignore[arg-type]  # it checks the type

@@ -21,7 +21,7 @@ from trxds.lb.pick import PickArgs
 from trxds.resolver.config_selector import Selection
 from trxds.resolver.method_config import NO_METHOD_CONFIG, MethodConfig
 
-from .call_filters import CallFilters
+from .call_filters import CallFilters, FollowedCall, as_metadata
 from .call_scope import CallScope
 from .channel_state import ChannelState
 from .dataplane import LiveDataPlane
@@ -48,9 +48,12 @@ class CallRoute(Struct, eq=False):
         """Return the response's metadata as the filters leave it; with it the call is committed."""
         for respond in self.responders:
             try:
-                metadata = respond(metadata)
+                answer = respond(metadata)
+                # Checked here, because a task of the connection reads it next, and an error there ends the channel.
+                metadata = answer if isinstance(answer, Metadata) else as_metadata(answer)
             except Exception:
-                _log.exception("a filter raised on the response of %s; its headers stay as they are", self.args.path)
+                text = "the filter function %s raised on the response of %s, or returned no metadata; it stays as it is"
+                _log.exception(text, _responder_label(respond), self.args.path)
         # The filters run before the release: they write the cluster's name into the cookie (A60).
         if self.hold is not None:
             hold, self.hold = self.hold, None
@@ -151,6 +154,12 @@ async def find_route(
 def filter_label(http_filter: Filter) -> str:
     """Return the name of a filter for messages."""
     return str(getattr(http_filter, "label", type(http_filter).__name__))
+
+
+def _responder_label(respond: Respond) -> str:
+    owner = getattr(respond, "__self__", None)
+    # Not its `repr`: a `partial` shows its arguments.
+    return owner.label if isinstance(owner, FollowedCall) else getattr(respond, "__qualname__", type(respond).__name__)
 
 
 def _filter_exception(http_filter: Filter, path: str) -> Status:

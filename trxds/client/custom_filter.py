@@ -253,7 +253,8 @@ def _checked(result: object) -> FilterResult:
             raise ValueError("a filter cannot end a call with OK, for there is no reply; return None to let it pass")
         case None | Status() | FilterCall():
             return result
-        case _ if callable(result):
+        # A class is `FilterCall` without its brackets, and would be called with metadata.
+        case _ if callable(result) and not isinstance(result, type):
             return result
     if iscoroutine(result):
         result.close()

@@ -18,7 +18,7 @@ from trxds.core.status import Status
 from trxds.lb.pick import PickArgs
 from trxds.resolver.pick_outcomes import FilterDecision
 
-Respond: TypeAlias = Callable[[Metadata], Metadata]
+Respond: TypeAlias = Callable[[Metadata], Metadata | Iterable[tuple[str, Value]]]
 """A function that returns the response's initial metadata, or the trailing metadata of a trailers-only response, as the
 filter leaves it. It is synchronous: the task that reads the connection calls it."""
 
