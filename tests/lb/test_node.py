@@ -376,6 +376,13 @@ class TestTasks:
         assert diary[0] == "first begins"
         assert set(diary[1:]) == {"first ends", "second begins"}
 
+    async def test_a_bound_method_is_the_same_task_each_time(self, tree):
+        diary = []
+        task = self.Task("sweep", diary)
+        await tree.configure(Wants("leaf", tasks={"sweep": task.__call__}))
+        await tree.configure(Wants("changed", tasks={"sweep": task.__call__}))
+        assert diary == ["sweep begins"]
+
     async def test_a_replaced_task_leaves_the_other_tasks_running(self, tree):
         diary = []
         sweep, tick = self.Task("sweep", diary), self.Task("tick", diary)

@@ -106,9 +106,9 @@ class Decision:
     the policy's endpoints, or the part that has the child's name, unless `endpoints` has others under its name. `hosts`
     are the addresses to lease; those in `connect`, leased here or acquired by picks, are asked to connect if IDLE. At
     `wake_at`, in seconds on Trio's clock, the policy decides again. `tasks` run in the node's nursery while decisions
-    name them; another callable under the same name replaces the task. `ejected`, unless None, are the addresses ejected
-    for the subtree below (A50). `re_resolve` is a DNS name whose addresses may be out of date. `subtree` is for a
-    cluster's own policies.
+    name them; a callable that is not equal to the one before under its name replaces the task. `ejected`, unless None,
+    are the addresses ejected for the subtree below (A50). `re_resolve` is a DNS name whose addresses may be out of
+    date. `subtree` is for a cluster's own policies.
 
     `trackers`, by address, are called for RPCs that another policy of the cluster sends there: those of sessions, by
     their cookies (A55). Trackers of the policy's own picks are part of the picks. `handed_on` says for explanations

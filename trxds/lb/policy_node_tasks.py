@@ -39,8 +39,8 @@ class NodeTasks:
         for name in [name for name in self.running if name not in wanted]:
             self.running.pop(name)[1].cancel(reason="the policy does not want it any more")
         for name, task in wanted.items():
-            # By identity: a policy returns the same function as long as its task should go on.
-            if name in self.running and self.running[name][0] is task:
+            # Not by identity: `self.watch` is another object each time that a policy writes it.
+            if name in self.running and self.running[name][0] == task:
                 continue
             if name in self.running:
                 self.running[name][1].cancel(reason="replaced")
