@@ -1,6 +1,7 @@
 """Custom load balancing policies work through the public API (A52)."""
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import pytest
@@ -9,7 +10,8 @@ from support.cancelling import wait_and_fail_when_cancelled
 from support.mesh import PLANE, Mesh, ask, spread
 from trio.testing import wait_all_tasks_blocked
 
-from trxds import RpcError, Status, StatusCode, open_xds_client
+from trxds import RpcError, Status, StatusCode, open_channel, open_xds_client
+from trxds.core.observe import AttemptObserver, CallObserver, Observer
 from trxds.lb.policy import SubtreeSettings
 from trxds.policies import (
     CONNECTING,
@@ -366,6 +368,94 @@ async def test_a_picker_that_returns_none_fails_its_rpcs_at_once(autojump_clock,
             with pytest.raises(RpcError, match="the load balancing policy returned no pick result, see the log"):
                 await ask(channel, wait_for_ready=True, timeout=9)
     assert "a picker returned None, which is not a PickResult" in caplog.text
+
+
+class Answers(ToLowest):
+    """A policy whose picks are `answer(host)`."""
+
+    def __init__(self, answer):
+        super().__init__(None)
+        self.endpoints = EndpointList(lambda ready: AnsweringPicker(answer, next(iter(ready.values())).host))
+
+
+@dataclass(frozen=True)
+class AnsweringPicker:
+    answer: object
+    host: object
+
+    def pick(self, call):
+        return self.answer(self.host)
+
+
+class Unconcerned(Observer):
+    """Observes each event of each call."""
+
+    def call(self, call):
+        return UnconcernedByCall()
+
+
+class UnconcernedByCall(CallObserver):
+    def attempt(self, previous, transparent):
+        return UnconcernedByAttempt()
+
+
+class UnconcernedByAttempt(AttemptObserver):
+    def picked(self, pick):
+        pass
+
+    def delayed(self, why):
+        pass
+
+
+@pytest.mark.parametrize("wait_for_ready", [False, True])
+@pytest.mark.parametrize("observed", [False, True])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda host: Complete(host.address),
+        lambda host: Complete(None),
+        lambda host: Fail("not today"),
+        lambda host: Drop(StatusCode.UNAVAILABLE),
+    ],
+)
+async def test_a_pick_result_without_a_host_or_a_status_fails_its_rpcs_with_internal(
+    answer, observed, wait_for_ready, autojump_clock, caplog
+):
+    async with Mesh.run(1) as mesh, without_xds(mesh, lambda channel_control: Answers(answer)) as channel:
+        with (
+            channel.observed_by(Unconcerned()) if observed else nullcontext(),
+            pytest.raises(RpcError, match="returned no pick result, see the log") as caught,
+        ):
+            await ask(channel, wait_for_ready=wait_for_ready, timeout=9)
+        assert caught.value.status.code is StatusCode.INTERNAL
+    assert "which is not a PickResult with a host" in caplog.text
+
+
+def without_xds(mesh, make):
+    """Return a channel to the first host with this policy; no policy above it leases hosts or reads its results."""
+    policies, service_config = {"my": PolicyType(make)}, {"loadBalancingConfig": [{"my": {}}]}
+    return open_channel(f"ipv4:{mesh.hosts[0]}", network=mesh.network, policies=policies, service_config=service_config)
+
+
+async def test_a_call_whose_picked_host_is_released_says_what_it_waits_for(autojump_clock):
+    class Stubborn(ToLowest):
+        """Names its host no more after a second, and goes on to pick it."""
+
+        def __init__(self, channel_control):
+            super().__init__(channel_control)
+            self.ends = trio.current_time() + 1
+
+        def decide(self, inputs, now):
+            if now < self.ends:
+                self.last = replace(super().decide(inputs, now), wake_at=self.ends)
+                return self.last
+            return Decision(Connectivity.READY, self.last.picker)
+
+    async with Mesh.run(1) as mesh, without_xds(mesh, Stubborn) as channel:
+        await ask(channel)
+        await trio.sleep(2)
+        with pytest.raises(RpcError, match=f"waiting for a host of cluster .*: {mesh.hosts[0]}, which was picked"):
+            await ask(channel, timeout=5)
 
 
 @pytest.mark.parametrize("policy", [BrokenTask, Tracked])

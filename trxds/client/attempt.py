@@ -149,6 +149,9 @@ class Attempt(Struct, eq=False):
             elif isinstance(picked, FirstPass):
                 await scope.run_with_deadline(partial(self._wait_for_first_pass, picked, plane))
                 continue
+            if isinstance(picked, Complete):
+                host = picked.host.address
+                scope.waiting_for = f"a host of cluster {self.args.cluster}: {host}, which was picked, took no call"
             # This waits also after the host refused the stream: its subchannel has posted its new state, so another
             # picker is certain to come, and picking from the same one again would be an endless loop.
             await scope.run_with_deadline(partial(live.wait_for_change, plane))
@@ -166,7 +169,8 @@ class Attempt(Struct, eq=False):
         if telemetry is not None:
             telemetry.record_pick(result, args, settings.wait_for_ready, settings.authority)
         match result:
-            case Complete():
+            # A policy of the program's own may take an address or an endpoint for its host.
+            case Complete() if hasattr(result.host, "open_stream"):
                 host: Any = result.host  # a `Subchannel`, of which the tree knows less
                 # Only the pick names the host, and clusters of one channel may differ in their security (A29).
                 if settings.credentials and (problem := requires_tls(settings.credentials, host)):
@@ -195,12 +199,12 @@ class Attempt(Struct, eq=False):
                 )
                 self.stream = host.open_stream(request)
                 return result
-            case Fail(status):
+            case Fail(Status() as status):
                 if not settings.wait_for_ready:
                     # A54: a code that only a server may send becomes INTERNAL; a user's own policy may set any.
                     return AttemptFailed(rewrite_illegal_status(status, "the load balancing policy"))
                 scope.waiting_for = f"a host of cluster {args.cluster}: {status.message}"
-            case Drop(status):
+            case Drop(Status() as status):
                 # A drop fails a call that waits for ready too, and is not retried (wait-for-ready.md, A6).
                 return AttemptFailed(rewrite_illegal_status(status, "the load balancing policy"), final=True)
             case Queue(FirstPass() as first_pass):
@@ -312,7 +316,8 @@ def picker_exception(args: PickArgs) -> Drop:
 
 
 def no_pick_result(result: object, args: PickArgs) -> Status:
-    """Log that a picker returned something else than a `PickResult`, and return the status of its RPC."""
+    """Log that a picker returned something else than a good `PickResult`, and return the status of its RPC."""
     # For example a user's picker without a `return`; waiting for another picker might never end.
-    _log.error("a picker returned %r, which is not a PickResult; the RPC to %s fails", result, args.path)
+    text = "a picker returned %r, which is not a PickResult with a host of its inputs or a Status; the RPC to %s fails"
+    _log.error(text, result, args.path)
     return Status(StatusCode.INTERNAL, "the load balancing policy returned no pick result, see the log")

@@ -133,13 +133,14 @@ class AttemptTelemetry:
         if call.override is not None:
             self._report_session(result, call)
         match result:
-            case Complete() if "picked" in self.observers.wanted:
+            # A policy of the program's own may take something else for a host, or for a status.
+            case Complete() if "picked" in self.observers.wanted and hasattr(result.host, "address"):
                 self.observers.picked(self._describe(result, call, authority))
             case Queue(FirstPass() as first_pass):
                 self._delay(f"cluster {call.cluster} begins; the call waits for {first_pass}")
             case Queue():
                 self._delay(f"no host of cluster {call.cluster} is connected")
-            case Fail(status) if wait_for_ready:
+            case Fail(Status() as status) if wait_for_ready:
                 self._delay(status.message)
 
     def _describe(self, result: Complete, call: PickArgs, authority: str) -> Pick:
