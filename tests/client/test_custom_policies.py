@@ -17,6 +17,7 @@ from trxds.policies import (
     CONNECTING,
     Complete,
     Connectivity,
+    CustomConfig,
     Decision,
     Drop,
     EndpointList,
@@ -28,6 +29,8 @@ from trxds.policies import (
     PolicyType,
     Queue,
     RoundRobinConfig,
+    Target,
+    WeightedTargetConfig,
     aggregate,
 )
 from trxds.testing import resources as xds
@@ -489,6 +492,28 @@ async def test_a_task_whose_cleanup_fails_does_not_end_the_channel(autojump_cloc
             await trio.sleep(2)
             assert "fails of a policy raised while it was cancelled" in caplog.text
             assert await ask(channel) == mesh.hosts[0]
+
+
+@pytest.mark.parametrize(
+    ("child", "text"),
+    [
+        (lambda: WeightedTargetConfig({"one": Target(RoundRobinConfig(), 1)}), "weight of a Target is RoundRobin("),
+        (lambda: WeightedTargetConfig({"one": Target(1, "round_robin")}), "config of a Target is a policy's"),
+        (lambda: CustomConfig("my.pkg.Other", {}), "no load balancing policy 'my.pkg.Other' is known; pass it in"),
+    ],
+)
+async def test_a_child_that_cannot_be_made_fails_its_rpcs_and_the_log_says_why(child, text, autojump_clock, caplog):
+    class Parent(ToLowest):
+        def decide(self, inputs, now):
+            report = inputs.children.get("one", CONNECTING)
+            return Decision(report.state, report.picker, {"one": child()})
+
+    async with Mesh.run(1) as mesh:
+        asks_for(mesh)
+        async with mesh.channel(policies={NAME: PolicyType(Parent)}) as channel:
+            with pytest.raises(RpcError, match="raised an exception, see the log"):
+                await ask(channel)
+    assert text in caplog.text
 
 
 @pytest.mark.parametrize(

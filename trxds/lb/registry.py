@@ -31,6 +31,8 @@ class Registry:
             from .built_in_policies import with_options
 
             self._factories = {**with_options(self._options), **self._factories}
+            if name not in self._factories:
+                raise LookupError(f"no load balancing policy {name!r} is known; pass it in open_channel(policies=...)")
         return self._factories[name](channel_control)
 
 
