@@ -516,6 +516,25 @@ async def test_a_child_that_cannot_be_made_fails_its_rpcs_and_the_log_says_why(c
     assert text in caplog.text
 
 
+class Array:
+    """Settings that cannot be compared, as those of an array."""
+
+    __hash__ = None
+
+    def __eq__(self, other):
+        raise ValueError("the truth value of an array is ambiguous")
+
+
+async def test_settings_of_a_policy_that_cannot_be_compared_are_a_change(autojump_clock):
+    async with Mesh.run(1) as mesh:
+        asks_for(mesh, size=1)
+        async with mesh.channel(policies={NAME: PolicyType(ToLowest, lambda fields: Array())}) as channel:
+            await ask(channel)
+            asks_for(mesh, size=2)
+            await trio.sleep(1)
+            assert await ask(channel) == mesh.hosts[0]
+
+
 @pytest.mark.parametrize(
     "nonsense",
     [

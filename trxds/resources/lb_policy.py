@@ -48,6 +48,17 @@ class CustomPolicy(LbPolicyConfig):
     policy: str  # the name that the user gave it
     settings: Any
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, CustomPolicy) or self.policy != other.policy:
+            return False
+        try:
+            return bool(self.settings == other.settings)
+        except Exception:  # the program's own `==`, for example of an array
+            return False
+
+    def __hash__(self) -> int:
+        return hash(self.policy)  # without the settings, which may be a dict
+
 
 WRR_LOCALITY = WrrLocality(RoundRobin())  # what `lb_policy: ROUND_ROBIN` means
 
