@@ -149,6 +149,20 @@ async def test_call_credentials_that_raise_set_the_status_unless_it_is_server_on
         assert who.shown == []
 
 
+async def test_call_credentials_that_raise_in_a_nursery_are_unavailable_with_the_error_itself(autojump_clock):
+    async def refuse():
+        raise ConnectionRefusedError("no token today")
+
+    async def ask_in_a_nursery(context):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(refuse)
+
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        status = await failure(channel, CallCredentials(ask_in_a_nursery, allow_insecure=True))
+        text = f"{PATH}: the call credentials raised ConnectionRefusedError: no token today"
+        assert status == Status(StatusCode.UNAVAILABLE, text)
+
+
 async def test_call_credentials_whose_cleanup_fails_leave_the_calls_own_error(autojump_clock, caplog):
     credentials = CallCredentials(lambda context: wait_and_fail_when_cancelled(), allow_insecure=True)
     async with Mesh.run(1) as mesh, mesh.channel() as channel:

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from trxds.core import metadata as md
 from trxds.core.arguments import check_callable
+from trxds.core.error_text import error_text
 from trxds.core.failed_cleanup import log_errors
 from trxds.core.metadata import Headers, Value
 from trxds.core.status import RpcError, Status, StatusCode, rewrite_illegal_status, unavailable
@@ -78,7 +79,7 @@ async def authorize(credentials: Iterable[CallCredentials], authority: str, path
             return rewrite_illegal_status(error.status, "the call credentials")
         except Exception as error:
             _log.warning("call credentials for %s raised", path, exc_info=error)
-            return unavailable(f"{path}: the call credentials raised {type(error).__name__}: {error}")
+            return unavailable(f"{path}: the call credentials raised {error_text(error)}")
         except BaseExceptionGroup as group:
             text = "call credentials for %s raised while they were cancelled"
             raise log_errors(group, _log, text, path) from None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import logging
 import math
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Hashable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Hashable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeAlias
 
@@ -18,6 +18,7 @@ import trio
 
 from trxds.core.backoff import Backoff
 from trxds.core.conflating_queue import ConflatingQueue
+from trxds.core.error_text import error_text, leaves
 from trxds.core.failed_cleanup import log_errors
 from trxds.core.status import RpcError
 
@@ -84,10 +85,10 @@ class ResolverWatch:
                         await trio.lowlevel.checkpoint_if_cancelled()
                     is_cancelled = trio.current_effective_deadline() == -math.inf
         except Exception as error:  # whatever a program's resolver raises is a failure of this target only
-            text = "; ".join(map(_error_text, _leaves(error)))
+            text = error_text(error)
             if text != self._problem:
                 self._problem = text
-                if not all(isinstance(each, _EXPECTED_ERRORS) for each in _leaves(error)):
+                if not all(isinstance(each, _EXPECTED_ERRORS) for each in leaves(error)):
                     _log.warning("%s: its resolver raised", self._target.text, exc_info=error)
             return text
         except BaseExceptionGroup as group:
@@ -146,19 +147,3 @@ def _checked_iterator(updates: Any) -> AsyncIterable[ResolverUpdate]:
         updates.close()
         raise TypeError("the resolver is an `async def` without `yield`; yield a ResolverUpdate for each change")
     raise TypeError(f"the resolver returned {updates!r}, which is no async iterator")
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    """Yield the errors of nested groups: an iterator with a nursery inside raises a group."""
-    if isinstance(error, BaseExceptionGroup):
-        for each in error.exceptions:
-            yield from _leaves(each)
-    else:
-        yield error
-
-
-def _error_text(error: BaseException) -> str:
-    if isinstance(error, RpcError):
-        return str(error.status)
-    name = type(error).__name__
-    return f"{name}: {error}" if str(error) else name

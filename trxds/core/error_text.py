@@ -1,0 +1,28 @@
+"""The text of an exception of a program's own code, for a status or a warning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .status import RpcError
+
+
+def error_text(error: BaseException) -> str:
+    """Return type and message of an exception; of a group, as a nursery raises it, those of the errors in it."""
+    return "; ".join(map(_text, leaves(error)))
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """Yield the errors of nested groups, or the error itself."""
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from leaves(each)
+    else:
+        yield error
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, RpcError):
+        return str(error.status)
+    name = type(error).__name__
+    return f"{name}: {error}" if str(error) else name
