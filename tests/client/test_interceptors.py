@@ -256,8 +256,13 @@ async def early(call, next):
         yield
 
 
+@asynccontextmanager
+async def replying(call, next):
+    yield b"pong"
+
+
 @pytest.mark.parametrize("client_streaming", [False, True])
-@pytest.mark.parametrize("interceptor", [forgetful, early], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("interceptor", [forgetful, early, replying], ids=lambda each: each.__name__)
 async def test_an_interceptor_that_yields_no_call_is_named(interceptor, client_streaming, autojump_clock):
     problem = f"/shop.Cart/Add: the interceptor {interceptor.__name__} yielded no call; it must yield one"
     async with Mesh.run(1) as mesh, mesh.channel(interceptors=[interceptor]) as channel:

@@ -50,7 +50,7 @@ class InterceptedMethod(Method[Req, Res]):
         call = None
         try:
             async with self._enter_interceptors(**options) as call:
-                if call is None:
+                if call is None or not hasattr(call, "receive"):  # such as the reply itself
                     raise self._no_call_error()
                 if self.client_streaming:
                     await send_all(call, cast(Iterable[Req], request))
@@ -70,7 +70,7 @@ class InterceptedMethod(Method[Req, Res]):
         call = None
         try:
             async with self._enter_interceptors(**options) as call:
-                if call is None:
+                if call is None or not hasattr(call, "receive"):  # such as the reply itself
                     raise self._no_call_error()
                 if begin is not None:
                     await begin(call)
