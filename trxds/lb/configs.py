@@ -13,7 +13,6 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from trxds.core.arguments import check_whole
 from trxds.core.resource_status import ResourceStatus
 from trxds.resources.cluster import DEFAULT_MAX_REQUESTS, LoadReporting
 from trxds.resources.endpoint import DropOverload, HealthStatus
@@ -28,12 +27,6 @@ class Target:
 
     weight: int
     config: LbPolicyConfig
-
-    def __post_init__(self) -> None:
-        # A program's own policy may have it as a child, and an error past its decision would end the channel.
-        check_whole("weight of a Target", self.weight, 0, "a whole number from 0")
-        if not isinstance(getattr(self.config, "policy", None), str):
-            raise TypeError(f"config of a Target is a policy's, such as RoundRobinConfig(), not {self.config!r}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Any, TypeGuard
 
 from trxds.core.connectivity import Connectivity
 
+from .configs import Target, WeightedTargetConfig
 from .endpoint_set import Endpoints
 from .pick import TraceNote
 from .pick_explanation import Describes
@@ -73,7 +74,7 @@ def check_decision(decision: object) -> None:
     for field, wanted, good in (
         ("state", "a Connectivity", isinstance(decision.state, Connectivity)),
         ("picker", "an object with a method `pick`", callable(getattr(decision.picker, "pick", None))),
-        ("children", "configurations, by the children's names", _are_configs(decision.children)),
+        ("children", "configs by name; a Target of them is (weight, config)", _are_configs(decision.children)),
         ("deactivate", "a frozenset of children's names", _are_texts(decision.deactivate, frozenset)),
         ("hosts", "a tuple of addresses", _are_texts(decision.hosts, tuple)),
         ("connect", "a tuple of addresses", _are_texts(decision.connect, tuple)),
@@ -101,7 +102,18 @@ def _are_texts_or_none(values: object) -> bool:
 
 
 def _are_configs(values: object) -> bool:
-    return _are_named(values) and all(isinstance(getattr(each, "policy", None), str) for each in values.values())
+    return _are_named(values) and all(map(_is_config, values.values()))
+
+
+def _is_config(value: object) -> bool:
+    if isinstance(value, WeightedTargetConfig):
+        # Here, because weighted_target would raise past its own decision, and that ends the channel.
+        return _are_named(value.targets) and all(map(_is_target, value.targets.values()))
+    return isinstance(getattr(value, "policy", None), str)
+
+
+def _is_target(value: object) -> bool:
+    return isinstance(value, Target) and type(value.weight) is int and value.weight >= 0 and _is_config(value.config)
 
 
 def _are_endpoints(values: object) -> bool:
