@@ -206,9 +206,6 @@ class Node:
                 return False
             self._update = update
         self._pass_on()
-        if self._tasks is not None and self._tasks.pending:
-            # A child is new, because the time of the one before had just run out. Only our own task starts tasks.
-            self._queue.put("new child", None)
         return True
 
     def _pass_on(self) -> None:
