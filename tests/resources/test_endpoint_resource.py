@@ -20,7 +20,7 @@ from trxds.resources.endpoint import (
     LocalityId,
 )
 from trxds.resources.experiments import Experiments
-from trxds.resources.types import EDS, ParseContext
+from trxds.resources.types import EDS, ParseContext, unwrap
 
 BIG = 2**32 - 1
 
@@ -276,13 +276,13 @@ def many(count: int, per_locality: int) -> Any:
 
 @pytest.mark.parametrize("per_locality", [1, 10, 2000])
 def test_many_endpoints_are_parsed_in_slices_however_they_are_spread(per_locality: int) -> None:
-    slices = EDS.read_in_slices(many(2000, per_locality), ParseContext())
+    slices = EDS.read_in_slices(unwrap(many(2000, per_locality)), ParseContext())
     assert 30 <= sum(1 for _ in slices) <= 80
 
 
 def test_slices_add_up_to_what_is_parsed_at_once() -> None:
     resource = many(500, 7)
-    slices = EDS.read_in_slices(resource, ParseContext())
+    slices = EDS.read_in_slices(unwrap(resource), ParseContext())
     while True:
         try:
             next(slices)

@@ -19,7 +19,7 @@ from trxds.resources.route import Route, RouteConfig, VirtualHost
 from trxds.resources.route_action import RouteAction, WeightedCluster
 from trxds.resources.route_match import RouteMatch
 from trxds.resources.stateful_session import CookieConfig, StatefulSessionConfig
-from trxds.resources.types import RDS, ParseContext
+from trxds.resources.types import RDS, ParseContext, unwrap
 
 T = "type.googleapis.com/"
 ANY_PATH = {"prefix": ""}
@@ -456,7 +456,7 @@ def session_config(name: str) -> dict[str, FilterConfig]:
 def test_a_long_table_is_parsed_in_slices() -> None:
     table = routes(*[to(match={"path": f"/s/{number}"}) for number in range(1000)])
     packed = protos.from_json({"@type": RDS.type_url, **table})
-    assert 10 <= sum(1 for _ in RDS.read_in_slices(packed, ParseContext())) <= 20
+    assert 10 <= sum(1 for _ in RDS.read_in_slices(unwrap(packed), ParseContext())) <= 20
 
 
 def test_the_repr_of_a_route_config_counts_virtual_hosts_and_routes() -> None:

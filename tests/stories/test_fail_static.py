@@ -12,6 +12,7 @@ from support.resource_cache import cache_file, cached, come_back, down, edit, fi
 
 import trxds
 from trxds import RpcError, StatusCode
+from trxds.resources import protos
 from trxds.testing import ManagementServer, Server
 from trxds.testing import resources as xds
 
@@ -248,6 +249,15 @@ async def test_a_resource_of_the_cache_that_a_server_could_not_send_is_refused(a
                 await ask(channel)
         assert f'CDS resource "cart" of the cache {cache_file(tmp_path)} is refused' in caplog.text
         assert "Can't decode Cluster resource" in caplog.text
+
+
+async def test_a_resource_that_only_its_wrapper_named_comes_back_from_the_cache(autojump_clock, tmp_path):
+    async with Mesh.run(1) as mesh:
+        await fill(mesh, tmp_path)
+        nameless = xds.routes("", xds.route("cart"))
+        edit(tmp_path, values={"routes": protos.from_json(nameless).value})
+        async with restarted(mesh, tmp_path) as channel:
+            assert await ask(channel) == mesh.hosts[0]
 
 
 async def test_a_directory_that_cannot_be_written_stops_no_call_and_is_said_once(autojump_clock, tmp_path, caplog):

@@ -47,7 +47,7 @@ def test_a_bad_resource_is_reported_with_index_name_and_field() -> None:
 
 def test_a_resource_in_a_wrapper_is_taken_out_of_it() -> None:
     [item] = reading(wrapped(GOOD, "cart")).items
-    assert item.parsed == reading(GOOD).items[0].parsed
+    assert item == reading(GOOD).items[0]
 
 
 def test_a_resource_of_another_type_is_an_error() -> None:
@@ -72,6 +72,12 @@ def test_known_bytes_are_not_parsed_again() -> None:
     first = reading(GOOD, BAD).items[0]
     again = reading(GOOD, known={first.raw: first.parsed}).items[0]
     assert again.parsed is first.parsed
+
+
+def test_known_bytes_under_another_wrappers_name_are_not_parsed_again() -> None:
+    [first] = reading(wrapped(GOOD, "x")).items
+    [again] = reading(wrapped(GOOD, "y"), known={first.raw: first.parsed}).items
+    assert again.parsed.name == "y" and again.parsed.value is first.parsed.value
 
 
 def test_the_same_bytes_under_another_type_are_not_known() -> None:

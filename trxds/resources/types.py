@@ -1,7 +1,7 @@
 """The four types of resources, and the way from a server's message to a value.
 
 `read` takes a response's resource: it unwraps it if necessary (A47), checks its type and parses it. `read_in_slices`
-does the same in slices, for a task that has to let others run.
+does so from the unwrapped resource on in slices, for a task that has to let others run.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Parsed(Struct, frozen=True):
 
 
 class UnwrappedResource(Struct, frozen=True):
-    """The content of an Any; `name` is the wrapper's, `error` says why there is nothing usable in it."""
+    """The content of an Any; `name` is the wrapper's. With an `error` there is none, and it is the Any itself."""
 
     type_url: str
     value: bytes
@@ -64,10 +64,10 @@ def unwrap(resource: Any) -> UnwrappedResource:
         return UnwrappedResource(resource.type_url, resource.value)
     wrapper = parse(protos.Resource, resource.value)
     if wrapper is None:
-        return UnwrappedResource("", b"", error="Can't decode Resource proto wrapper")
+        return UnwrappedResource(_WRAPPER, resource.value, error="Can't decode Resource proto wrapper")
     name = wrapper.name or None
     if not wrapper.HasField("resource"):
-        return UnwrappedResource("", b"", name, "No resource present in Resource proto wrapper")
+        return UnwrappedResource(_WRAPPER, resource.value, name, "No resource present in Resource proto wrapper")
     return UnwrappedResource(wrapper.resource.type_url, wrapper.resource.value, name)
 
 
@@ -101,19 +101,17 @@ class ResourceType:
 
     def read(self, resource: Any, context: ParseContext) -> Parsed:
         """Parse a resource of a response, a google.protobuf.Any."""
-        return run_at_once(self.read_in_slices(resource, context))
+        return run_at_once(self.read_in_slices(unwrap(resource), context))
 
-    def read_in_slices(self, resource: Any, context: ParseContext, name: str | None = None) -> Slices[Parsed]:
-        """Read a resource that came under this `name`, if any, or under that of its wrapper."""
-        inner = unwrap(resource)
-        name = name or inner.name
-        if inner.error is not None:
-            return Parsed(name, None, (inner.error,))
-        if inner.type_url != self.type_url:
-            return Parsed(name, None, (f"incorrect resource type {inner.type_url!r} (should be {self.type_url!r})",))
-        parsed = yield from self.parse_in_slices(inner.value, context)
+    def read_in_slices(self, resource: UnwrappedResource, context: ParseContext) -> Slices[Parsed]:
+        name, url = resource.name, resource.type_url
+        if resource.error is not None:
+            return Parsed(name, None, (resource.error,))
+        if url != self.type_url:
+            return Parsed(name, None, (f"incorrect resource type {url!r} (should be {self.type_url!r})",))
+        parsed = yield from self.parse_in_slices(resource.value, context)
         # As in the C++ client the wrapper's name goes first: a name of the new style need not be in the resource (A47),
-        # and one that cannot be decoded has none.
+        # and a resource that cannot be decoded has none.
         return structs.replace(parsed, name=name) if name else parsed
 
     def validation_message(self, errors: tuple[str, ...]) -> str:

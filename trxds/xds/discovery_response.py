@@ -16,11 +16,11 @@ from msgspec import Struct, structs
 from trxds.core.status import StatusCode
 from trxds.resources.cooperative_parse import Slices
 from trxds.resources.protos import AnyProto, DiscoveryResponse
-from trxds.resources.types import RESOURCE_TYPES, ParseContext, Parsed, ResourceType
+from trxds.resources.types import RESOURCE_TYPES, ParseContext, Parsed, ResourceType, unwrap
 
 from .resource_names import canonical, check_type
 
-Raw: TypeAlias = tuple[str, bytes]  # the type URL and the bytes of an Any
+Raw: TypeAlias = tuple[str, bytes]  # the type URL and the bytes of a resource, out of its wrapper
 NO_BYTES: Raw = ("", b"")
 
 _CODES = frozenset(int(code) for code in StatusCode)
@@ -126,15 +126,21 @@ def read_resource(
     names: set[str],
     name: str = "",
 ) -> Slices[ParsedResource]:
-    """Parse one resource of a response, which came under this `name` if its bytes need not have it.
+    """Parse one resource of a response; `name` is the one that it came with, outside of its Any.
 
     `names` are those read before it in this response; its own name is added.
     """
-    raw = resource.type_url, resource.value
+    inner = unwrap(resource)
+    if name:
+        inner = structs.replace(inner, name=name)
+    raw = inner.type_url, inner.value
     # A resent resource with the same bytes is the same object, which is compared at once everywhere.
     parsed = known.get(raw)
-    if parsed is None or (name and parsed.name != canonical(name)):
-        parsed = _with_canonical_name((yield from type.read_in_slices(resource, context, name)), type)
+    if parsed is None:
+        parsed = _with_canonical_name((yield from type.read_in_slices(inner, context)), type)
+    elif inner.name and parsed.name != canonical(inner.name):
+        # Resources whose wrappers alone have their names may have the same bytes.
+        parsed = _with_canonical_name(structs.replace(parsed, name=inner.name), type)
     if parsed.name in names:
         # The first one is used. The second gets no name, so it changes no resource, but the response is rejected.
         parsed = Parsed(None, None, (f"{parsed.name}: duplicate resource name",))

@@ -214,11 +214,11 @@ class ResourceCache:
         if context is None:
             return None
         message = AnyProto(type_url=type_url, value=value)
-        item = await run_in_slices(read_resource(message, type, {}, context, set()))
-        errors = item.parsed.errors or (() if item.parsed.name == cached.name else ("it has another name",))
-        if errors:
+        # A wrapper's name (A47) is not in the bytes.
+        item = await run_in_slices(read_resource(message, type, {}, context, set(), cached.name))
+        if item.parsed.errors:
             text = '%s resource "%s" of the cache %s is refused: %s; delete the file, or leave it to be replaced'
-            log.warning(text, type.kind, cached.name, self._location, describe_errors(errors, type))
+            log.warning(text, type.kind, cached.name, self._location, describe_errors(item.parsed.errors, type))
             return None
         clock = Clock.now()
         at, current = cached.accepted_at - clock.epoch, cached.current_at - clock.epoch
