@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import trio
@@ -10,12 +11,25 @@ from support.talk import since
 from support.world import PLANE, WHERE, World
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trxds.resources.types import CDS, LDS
-from trxds.testing import resources, serve
+from trxds.core.observe import Observer, XdsResource
+from trxds.resources.cooperative_parse import Slices, run_at_once
+from trxds.resources.types import CDS, LDS, RDS
+from trxds.testing import ManagementServer, resources, serve
+from trxds.xds.bootstrap import Bootstrap, Node, ServerConfig
 from trxds.xds.delta import PATH as DELTA_PATH
 from trxds.xds.sotw import PATH
 
 pytestmark = pytest.mark.usefixtures("protocol")
+
+
+class Resources(Observer):
+    """The last reported state of each resource."""
+
+    def __init__(self) -> None:
+        self.states: dict[str, str] = {}
+
+    def xds_resource(self, resource: XdsResource) -> None:
+        self.states[resource.name] = resource.state
 
 
 async def test_an_xds_server_that_refuses_the_connection_is_an_error_at_once(autojump_clock: MockClock) -> None:
@@ -69,6 +83,38 @@ async def test_an_xds_server_without_http2_is_named_in_the_error(autojump_clock:
         reason = world.error("shop").partition("cannot reach the xDS server since 1970-01-01T00:00:00Z: ")[2]
         # The server's address is in front already.
         assert reason.startswith("FRAME_SIZE_ERROR") and PLANE not in reason
+
+
+async def test_observers_hear_of_an_update_of_a_server_that_another_one_replaces_while_its_next_one_is_parsed(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second, parsed = "10.0.0.6:18000", []
+
+    async def parse(work: Slices[Any]) -> Any:
+        parsed.append(work)
+        if len(parsed) == 1:
+            await trio.sleep(0.1)  # the second message comes meanwhile
+        if len(parsed) == 2:
+            world.network.restore(PLANE)
+            await trio.sleep_forever()
+        return run_at_once(work)
+
+    monkeypatch.setattr("trxds.xds.ads_stream.run_in_slices", parse)
+    monkeypatch.setattr("trxds.xds.ads_stream.SLICE_TIME", 60)  # the messages are handled together
+    world = World(Bootstrap(servers=(ServerConfig(PLANE), ServerConfig(second)), node=Node("web-1")))
+    world.client.observers.add(noted := Resources())
+    world.network.refuse(PLANE)
+    world.plane.put(resources.listener("shop", routes="routes"))
+    for kind in ("CDS", "RDS"):
+        world.plane.withhold(kind)
+    fallback = ManagementServer()
+    fallback.put(resources.cluster("cart"), resources.routes("routes", resources.route("cart")))
+    fallback.withhold("LDS")
+    async with world.run(), fallback.serve(second, world.network):
+        for type, name in ((LDS, "shop"), (RDS, "routes"), (CDS, "cart")):
+            world.watcher.watch(type, name)
+        await trio.sleep(10)
+    assert noted.states == {"shop": "acked", "routes": "acked", "cart": "requested"}
 
 
 async def test_a_server_without_ads_is_named_with_the_remedy(autojump_clock: MockClock, protocol: str) -> None:

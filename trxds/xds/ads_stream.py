@@ -159,7 +159,12 @@ class AdsStream:
 
     async def _read(self, stream: ClientStream) -> None:
         while (message := await stream.receive()) is not None:
-            changes = self._review(self._state, await self._drain_messages(stream, message))
+            touched: dict[Resource, None] = {}
+            try:
+                await self._drain_messages(stream, message, touched)
+            finally:
+                # Also if another server takes over meanwhile, which ends this task: what came before that was applied.
+                changes = self._review(self._state, touched)
             self._notify_watchers(changes)
             # The ACK does not wait for the watchers: it means that the resources are valid, not that they are in use.
             self._writer_wakeup.put("answer", None)
@@ -169,16 +174,17 @@ class AdsStream:
             while self._can_send and self._has_much_unsent():
                 await self._request_sent.park()
 
-    async def _drain_messages(self, stream: ClientStream, message: bytes | None) -> dict[Resource, None]:
-        """Handle this message and those that came with it, so that watchers and server get one update for all."""
-        touched: dict[Resource, None] = {}
+    async def _drain_messages(self, stream: ClientStream, message: bytes | None, touched: dict[Resource, None]) -> None:
+        """Handle this message and those that came with it, so that watchers and server get one update for all.
+
+        `touched` gets the resources that they change.
+        """
         clock = step_clock()
         started = clock()
         while message is not None:
-            touched |= dict.fromkeys(await self._handle_message(message))
+            touched.update(dict.fromkeys(await self._handle_message(message)))
             is_time_left = clock() - started < SLICE_TIME and not self._has_much_unsent()
             message = stream.receive_nowait() if is_time_left else None
-        return touched
 
     def _has_much_unsent(self) -> bool:
         return self._state.unsent_bytes > MAX_UNSENT
