@@ -22,9 +22,8 @@ _MAX_SECONDS = 315_576_000_000  # google.protobuf.Duration: about ten thousand y
 _MAX_INTEGER = 2**32
 _MAX_NUMBER = sys.float_info.max
 
-
 TOP = "top level"
-"""What errors call the whole document."""
+"""The name of the whole document in errors."""
 
 
 class Problem(Struct, frozen=True):
@@ -63,15 +62,11 @@ class JsonNode:
         """Return the members of an object by name; another value is a problem."""
         return {name: self._at(f"[{name!r}]", name, value) for name, value in self.object().items()}
 
-    def items(self, problem: str = "") -> list[JsonNode]:
-        """Return the items of a list.
-
-        `problem` is the text if there are none, `what is wrong; write an example`; "" if there need not be any.
-        """
-        wanted = problem.partition("; write ")[2] or "a list"
-        values: list[Any] = self.value if isinstance(self.value, list) else self._type_error([], wanted)
-        if problem and self.value in (None, []):
-            self.error(problem)
+    def items(self, missing: str = "", write: str = "a list") -> list[JsonNode]:
+        """Return the items of a list. With a text for `missing` there must be some; `write` is the remedy."""
+        if missing and self.value in (None, []):
+            self.error(f"{missing}; write {write}")
+        values: list[Any] = self.value if isinstance(self.value, list) else self._type_error([], write)
         return [self._at(f"[{index}]", index, value) for index, value in enumerate(values)]
 
     def object(self) -> Mapping[str, Any]:

@@ -76,7 +76,7 @@ def _parse_first_known(node: JsonNode, known: _Known, depth: int) -> LbPolicyCon
         node.error(f"is nested more than {_MAX_DEPTH} deep")
         return None
     names: list[str] = []
-    for item in node.items('needs at least one policy; write for example [{"round_robin": {}}]'):
+    for item in node.items("needs at least one policy", 'for example [{"round_robin": {}}]'):
         members = item.members()
         # A24: an entry with more than one name is an error, even if one of them is known.
         if len(members) != 1:

@@ -131,8 +131,8 @@ def _backoff(node: JsonNode, example: str) -> float:
 
 
 def _codes(node: JsonNode, *, at_least_one: bool) -> frozenset[StatusCode]:
-    names = 'needs at least one status code; write for example ["UNAVAILABLE"]'
-    return frozenset(_code(item) for item in node.items(names if at_least_one else ""))
+    missing = "needs at least one status code" if at_least_one else ""
+    return frozenset(_code(item) for item in node.items(missing, 'for example ["UNAVAILABLE"]'))
 
 
 def _code(node: JsonNode) -> StatusCode:

@@ -233,8 +233,8 @@ def _bootstrap(top: JsonNode) -> Bootstrap:
 
 
 def _servers(node: JsonNode) -> tuple[ServerConfig, ...]:
-    wanted = 'needs at least one server; write [{"server_uri": "host:port", "channel_creds": [{"type": "insecure"}]}]'
-    return tuple(_server(item) for item in node.items(wanted))
+    example = '[{"server_uri": "host:port", "channel_creds": [{"type": "insecure"}]}]'
+    return tuple(_server(item) for item in node.items("needs at least one server", example))
 
 
 def _server(node: JsonNode) -> ServerConfig:

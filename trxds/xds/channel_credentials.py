@@ -37,10 +37,9 @@ CallCredentials: TypeAlias = JwtTokenFile
 
 def channel_credentials(node: JsonNode) -> ChannelCredentials:
     """Return the first supported credentials of a list in order of preference. Each supported entry must be valid."""
-    wanted = 'is missing; write [{"type": "insecure"}] or [{"type": "tls"}]'
     kinds: list[str] = []
     usable: list[ChannelCredentials] = []
-    for item in node.items(wanted):
+    for item in node.items("is missing", '[{"type": "insecure"}] or [{"type": "tls"}]'):
         if item.value is not None and not item.has_object():
             continue
         kind = item.member("type").text()
