@@ -3,6 +3,7 @@
 import gc
 import math
 from dataclasses import replace
+from weakref import ref
 
 import pytest
 from support.policies import READY, FakeHost, channel_control, report
@@ -13,7 +14,7 @@ from trxds.lb.cluster_impl import ClusterImpl
 from trxds.lb.config_builder import PriorityNames, build_cluster
 from trxds.lb.configs import ClusterImplConfig
 from trxds.lb.endpoint_set import Endpoints
-from trxds.lb.load_report.load_store import LoadStore, LocalityStats
+from trxds.lb.load_report.load_store import LoadStore, RpcCount
 from trxds.lb.pick import Complete, PickArgs
 from trxds.lb.policy import PolicyInputs, PolicyState
 from trxds.resolver.snapshot import ClusterConfig
@@ -261,12 +262,15 @@ def test_load_counts_end_with_their_last_user_once_they_are_reported():
 
 def test_a_locality_that_has_left_is_reported_once_more_and_then_forgotten():
     load = Load()
-    load.rpc("a1")
+    rpc = load.begin("a1")
+    (kept,) = [ref(tracker.rpcs) for tracker in rpc.trackers if isinstance(tracker, RpcCount)]
+    end(rpc)
+    del rpc
     load.picker(localities=LOCALITIES[1:])
+    assert kept() is not None
     assert load.take() == of_cart(LocalityLoad(A, 1, 1))
     gc.collect()
-    kept = [each.locality for each in gc.get_objects() if isinstance(each, LocalityStats)]
-    assert kept == [B]
+    assert kept() is None
 
 
 def test_an_rpc_that_outlives_its_locality_is_reported_until_its_end():
