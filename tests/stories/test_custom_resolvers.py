@@ -538,6 +538,14 @@ async def test_a_target_that_names_nothing_is_refused(autojump_clock):
             pass
 
 
+async def test_half_of_a_surrogate_pair_in_a_target_of_ones_own_scheme_is_refused(autojump_clock):
+    with pytest.raises(
+        ValueError, match=r"target 'my:///a\\ud800' has half of a surrogate pair; write whole characters"
+    ):
+        async with trxds.open_channel("my:///a\ud800", resolvers={"my": Feed().resolve}):
+            pass
+
+
 async def test_other_targets_are_resolved_as_ever(autojump_clock):
     async with hosts_in_memory(1) as mesh, mesh.channel(resolvers={"my": Feed().resolve}) as channel:
         assert await ask(channel) == mesh.hosts[0]

@@ -8,11 +8,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from .json_reader import unicode_problem
+
 
 def check_type(name: str, value: object, kind: type | tuple[type, ...], form: str) -> None:
     """Raise `TypeError` unless the argument is of that type. The value is not shown, because it may be a secret."""
     if not isinstance(value, kind):
         raise TypeError(f"{name} is {form}, not {type(value).__name__}")
+
+
+def check_unicode(name: str, text: str) -> None:
+    """Raise `ValueError` unless the text can be sent as UTF-8."""
+    if problem := unicode_problem(text):
+        raise ValueError(f"{name} {text!r} {problem}")
 
 
 def check_callable(name: str, value: object, form: str) -> None:

@@ -17,9 +17,8 @@ from urllib.parse import quote, unquote
 
 from msgspec import Struct
 
-from trxds.core.arguments import check_type
+from trxds.core.arguments import check_type, check_unicode
 from trxds.core.authority import is_authority, is_ip
-from trxds.core.json_reader import unicode_problem
 
 DEFAULT_PORT = 443
 XDS = "xds"
@@ -50,8 +49,7 @@ def parse_non_xds_target(target: str) -> NonXdsTarget | None:
     """Return the parsed target, or None for one of xDS. `ValueError` for a text that is no target."""
     if not isinstance(target, str):
         raise TypeError(f"target is a text such as dns:///host:port or xds:///NAME, not {target!r}")
-    if problem := unicode_problem(target):
-        raise ValueError(f"target {target!r} {problem}")
+    check_unicode("target", target)
     scheme, _, rest = target.partition(":")
     scheme = scheme.lower()
     if scheme == XDS:
@@ -118,6 +116,7 @@ def parse_custom_target(target: object, schemes: Container[str]) -> ResolverTarg
     scheme = scheme.lower()
     if not colon or scheme not in schemes:
         return None
+    check_unicode("target", target)
     authority = ""
     if rest.startswith("//"):
         authority, _, rest = rest[2:].partition("/")

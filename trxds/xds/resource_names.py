@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 
 from msgspec import Struct
 
-from trxds.core.json_reader import unicode_problem
+from trxds.core.arguments import check_unicode
 from trxds.core.status import BootstrapError
 
 from .bootstrap import Bootstrap
@@ -81,8 +81,7 @@ def _split(target: str) -> tuple[str, str]:
     scheme, _, rest = target.partition(":")
     if scheme.lower() != "xds":
         raise ValueError(f"target {target!r} does not have the scheme xds; write xds:///NAME")
-    if problem := unicode_problem(target):
-        raise ValueError(f"target {target!r} {problem}")
+    check_unicode("target", target)
     authority = ""
     if rest.startswith("//"):
         authority, _, rest = rest[2:].partition("/")
