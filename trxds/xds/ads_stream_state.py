@@ -51,7 +51,8 @@ class _Stream(Struct, eq=False):
     node_sent: bool = False  # only the first request of a stream has the node
     received_response: bool = False  # after a response, the stream's end is no failure (A57)
     timers: ResourceTimers = field(default_factory=ResourceTimers)
-    # Resources of another server that were requested after a response: the next one may have been made before that.
+    # Resources that came from another server and are requested on a stream with responses: the next response may have
+    # been made before the request.
     just_requested: set[Resource] = field(default_factory=set)
 
     def expire_timers(self, now: float) -> list[Resource]:
@@ -313,8 +314,8 @@ class AdsStreamState:
     def _find_deleted(self, response: ParsedResponse, stream: _Stream) -> list[Resource]:
         """Return the resources that the response deletes, by name or by leaving them out of a complete response.
 
-        A resource that never came may be left out: the response may answer an earlier request. So may one of another
-        server, on a stream that authorities share.
+        A resource that never came from this server may be left out, though another server sent it: the response may
+        answer an earlier request.
         """
         resources, state = self._subscriptions[response.type].resources, stream.types[response.type]
         deleted = [resources[name] for name in response.removed if name in resources]
