@@ -1,7 +1,7 @@
-"""Code of a program that is cancelled may fail while it cleans up; if it has a nursery, one group has both then.
+"""A program's own code may fail in its clean-up when it is cancelled: a nursery makes one group of both exceptions.
 
-`except Exception` does not catch such a group, because `trio.Cancelled` is in it. A cancel scope takes only that part
-out of it, and the errors would go on alone, to a place that knows nothing of the code.
+`except Exception` does not catch that group, because `trio.Cancelled` is in it. A cancel scope takes only `Cancelled`
+out, and the errors would go on alone, to a place that knows nothing of the code.
 """
 
 from __future__ import annotations
