@@ -252,7 +252,7 @@ def test_a_mistake_of_a_method_is_told_with_its_place(fields: Any, problem: str)
     ]
 
 
-def test_policies_that_are_no_list_are_no_missing_ones() -> None:
+def test_policies_of_another_type_are_not_called_missing() -> None:
     assert problems({"loadBalancingConfig": "round_robin"}) == [
         'loadBalancingConfig: is a string; write for example [{"round_robin": {}}]'
     ]

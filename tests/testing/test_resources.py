@@ -5,18 +5,20 @@ import pytest
 from trxds.resources import protos
 from trxds.testing import resources as xds
 
+each_duration = pytest.mark.parametrize("seconds", [0, 0.5, 60, 1_234_567.25, 2_592_000])
+
 
 def seconds_of(duration):
     return duration.seconds + duration.nanos / 1e9
 
 
-@pytest.mark.parametrize("seconds", [0, 0.5, 60, 1_234_567.25, 2_592_000])
+@each_duration
 def test_a_ttl_is_written_to_the_nanosecond(seconds):
     state = xds.stateful_session(ttl=seconds)["typed_config"]["session_state"]["typed_config"]
     assert seconds_of(unpacked(state, protos.CookieBasedSessionState).cookie.ttl) == seconds
 
 
-@pytest.mark.parametrize("seconds", [0, 0.5, 60, 1_234_567.25, 2_592_000])
+@each_duration
 def test_an_idle_timeout_is_written_to_the_nanosecond(seconds):
     options = xds.cluster("cart", idle_timeout=seconds)["upstream_config"]["typed_config"]
     options = unpacked(options, protos.HttpProtocolOptions)

@@ -181,7 +181,7 @@ def test_a_server_uri_of_an_unknown_scheme_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("servers", "kind"), [({}, "an object"), ("10.0.0.5:18000", "a string")])
-def test_servers_that_are_no_list_are_no_missing_ones(servers: Any, kind: str) -> None:
+def test_servers_of_another_type_are_not_called_missing(servers: Any, kind: str) -> None:
     assert problem({"xds_servers": servers}).startswith(f'bootstrap: xds_servers: is {kind}; write [{{"server_uri": ')
 
 
@@ -200,7 +200,7 @@ def test_channel_creds_are_required(creds: Any) -> None:
         (["insecure"], "channel_creds[0]: is a string; write an object"),
     ],
 )
-def test_channel_creds_of_another_type_are_no_missing_ones(creds: Any, text: str) -> None:
+def test_channel_creds_of_another_type_are_not_called_missing(creds: Any, text: str) -> None:
     assert server_problem(channel_creds=creds) == f"bootstrap: xds_servers[0].{text}"
 
 
