@@ -123,6 +123,11 @@ def malformed_requests() -> Iterator[bytes]:
         yield headers(stream, connection="close")
 
 
+def content_lengths_too_short() -> Iterator[bytes]:
+    for stream in count(1, 2):
+        yield headers(stream, pseudo_path="/s/Wait", content_length="0") + data(stream, b"more")
+
+
 def headers_too_large() -> Iterator[bytes]:
     for stream in count(1, 2):
         yield headers(stream, x="a" * 800, y="b" * 800)
@@ -135,7 +140,15 @@ def many_streams() -> Iterator[bytes]:
 
 FLOODS = {
     each.__name__: each
-    for each in (rapid_reset, data_behind_the_end, window_too_far, malformed_requests, headers_too_large, many_streams)
+    for each in (
+        rapid_reset,
+        data_behind_the_end,
+        window_too_far,
+        malformed_requests,
+        content_lengths_too_short,
+        headers_too_large,
+        many_streams,
+    )
 }
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import hpack
 import pytest
 import trio
 from google.protobuf import descriptor_pb2, descriptor_pool
 from hypothesis import given
 from hypothesis import strategies as st
-from support.hostile.peer import HEADERS, INITIAL_WINDOW_SIZE, WINDOW_UPDATE, frame, message
+from support.hostile.peer import END_HEADERS, HEADERS, INITIAL_WINDOW_SIZE, PRIORITY, WINDOW_UPDATE, frame, message
 from support.raw_client import REQUEST, RawClient, block, data, headers
 from trio.testing import wait_all_tasks_blocked
 
@@ -25,6 +26,8 @@ from trxds.testing import (
     server_streaming,
     unary,
 )
+from trxds.transport.frames import WITH_PRIORITY
+from trxds.transport.options import WireOptions
 
 PROTOCOL_ERROR = "1"
 UNIMPLEMENTED, INTERNAL = "12", "13"
@@ -270,6 +273,74 @@ async def test_a_malformed_request_costs_its_stream(client: RawClient, what: str
     await client.send(block(1, MALFORMED[what], end=True))
     assert await client.answer(1) == {"reset": PROTOCOL_ERROR}
     assert await goes_on(client)
+
+
+@pytest.mark.parametrize("lengths", [("100",), ("2",), ("abc",), ("-6",), ("6", "7")])
+async def test_a_content_length_that_does_not_fit_costs_its_stream(
+    server: Server, client: RawClient, lengths: tuple[str, ...], autojump_clock
+) -> None:
+    fields = [("content-length", each) for each in lengths]
+    await client.send(block(1, [*REQUEST.items(), *fields]), data(1, message(b"x"), end=True))
+    assert await client.answer(1) == {"reset": PROTOCOL_ERROR}
+    assert repr(server.connections[0]).endswith("0 calls>") and await goes_on(client)
+
+
+async def test_a_content_length_that_fits_is_served(client: RawClient, autojump_clock) -> None:
+    await client.send(headers(1, content_length="6"), data(1, message(b"x"), end=True))
+    assert (await client.answer(1))["grpc-status"] == "0"
+
+
+async def test_data_beyond_a_content_length_opens_the_window_again(client: RawClient, autojump_clock) -> None:
+    window, size = WireOptions().connection_window, 16_384
+    after = 2 * window // size + 1
+    for stream in range(1, after, 2):
+        # The first DATA frame has the stream reset, and the second comes for a stream that was reset.
+        await client.send(headers(stream, content_length="0"), data(stream, bytes(size)), data(stream, bytes(size)))
+        assert await client.answer(stream) == {"reset": PROTOCOL_ERROR}
+    assert await goes_on(client, after)
+
+
+def depending_on_itself(stream: int) -> bytes:
+    whole = headers(stream)
+    return frame(HEADERS, END_HEADERS | WITH_PRIORITY, stream, itself(stream) + whole[9:])
+
+
+def itself(stream: int) -> bytes:
+    return stream.to_bytes(4) + bytes(1)
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [depending_on_itself(1)],
+        [headers(1), frame(PRIORITY, 0, 1, itself(1))],
+        [depending_on_itself(1), frame(PRIORITY, 0, 1, itself(1)), data(1, message(b"x"), end=True)],
+    ],
+)
+async def test_a_stream_that_depends_on_itself_costs_no_other(
+    server: Server, client: RawClient, frames: list[bytes], autojump_clock
+) -> None:
+    await client.send(*frames)
+    assert await client.answer(1) == {"reset": PROTOCOL_ERROR}
+    assert repr(server.connections[0]).endswith("0 calls>") and await goes_on(client)
+
+
+async def test_a_priority_of_an_ended_stream_is_ignored(client: RawClient, autojump_clock) -> None:
+    await client.send(headers(1), data(1, message(b"x"), end=True))
+    assert "reset" not in await client.answer(1)
+    await client.send(frame(PRIORITY, 0, 1, itself(1)))
+    assert await goes_on(client) and "reset" not in await client.answer(1)
+
+
+async def test_headers_of_a_reset_stream_are_in_the_compression_table(client: RawClient, autojump_clock) -> None:
+    encoder = hpack.Encoder()
+    first = encoder.encode([*REQUEST.items(), ("content-length", "7")])
+    second = encoder.encode(REQUEST.items())
+    assert len(second) < len(first) // 2, "the second refers to the first"
+    await client.send(frame(HEADERS, END_HEADERS, 1, first), data(1, message(b"x"), end=True))
+    await client.send(frame(HEADERS, END_HEADERS, 3, second), data(3, message(b"x"), end=True))
+    assert await client.answer(1) == {"reset": PROTOCOL_ERROR}
+    assert (await client.answer(3))["grpc-status"] == "0"
 
 
 @pytest.mark.parametrize("what", MALFORMED)

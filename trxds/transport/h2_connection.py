@@ -1,6 +1,7 @@
 """h2's connection with the changes whose reasons are in `h2_engine.py`, its only user.
 
-It depends on internals of h2: `tests/transport/test_engines_agree.py` would show if those changed.
+It depends on internals of h2: `test_engines_agree.py` and `test_server_requests.py` in `tests/transport` would show if
+those changed.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from typing import Any
 
 import h2.config
 import h2.connection
+import h2.errors
 import h2.events
 import h2.exceptions
 import h2.settings
 import h2.stream
 
-from .events import ErrorCode
+from .events import ErrorCode, StreamFailed
 from .frames import MAX_WINDOW
 from .header_blocks import BoundedDecoder, PrivateTable
 from .options import WireOptions
@@ -23,6 +25,7 @@ _INITIAL_WINDOW = 65_535
 _MIN_MAX_FRAME_SIZE = 16_384
 _SWEEP_INTERVAL = 64
 _KNOWN_SETTINGS = frozenset(h2.settings.SettingCodes)
+_WRONG_LENGTH = "its content-length is wrong"
 
 
 def make_h2(client: bool, options: WireOptions) -> PatchedH2Connection:
@@ -106,6 +109,29 @@ class _Stream(h2.stream.H2Stream):
     def max_outbound_frame_size(self, size: int) -> None:
         """Ignore h2's value for a stream: the limit is the connection's."""
 
+    def _initialize_content_length(self, headers: Any) -> None:
+        try:
+            super()._initialize_content_length(headers)
+        except h2.exceptions.ProtocolError:
+            raise _StreamError(self, _WRONG_LENGTH) from None
+
+    def _track_content_length(self, length: int, end_stream: bool) -> None:
+        try:
+            super()._track_content_length(length, end_stream)
+        except h2.exceptions.InvalidBodyLengthError:
+            raise _StreamError(self, _WRONG_LENGTH) from None
+
+
+class _StreamError(h2.exceptions.StreamClosedError):
+    """An error of one stream, in the form for which h2's connection sends RST_STREAM, returns `_events` and goes on."""
+
+    def __init__(self, stream: h2.stream.H2Stream, message: str) -> None:
+        super().__init__(stream.stream_id)
+        self.error_code = h2.errors.ErrorCodes.PROTOCOL_ERROR
+        self._events = [StreamFailed(stream.stream_id, ErrorCode.PROTOCOL_ERROR, message)]
+        stream.state_machine.state = h2.stream.StreamState.CLOSED
+        stream.state_machine.stream_closed_by = h2.stream.StreamClosedBy.SEND_RST_STREAM
+
 
 class _OpenAfterGoAway(h2.connection.H2ConnectionStateMachine):
     """h2's table of (state, input) without the two rows by which a GOAWAY closes the connection."""
@@ -151,6 +177,15 @@ class PatchedH2Connection(h2.connection.H2Connection):
         assert isinstance(stream, _Stream)
         stream.limits, stream.send_offset = self._limits, 0
         return stream
+
+    def _receive_priority_frame(self, frame: Any) -> Any:
+        # RFC 9113 §6.4: an idle stream cannot be reset, so the connection ends for it.
+        if frame.depends_on == frame.stream_id <= self.highest_inbound_stream_id:
+            stream = self.streams.get(frame.stream_id)
+            if stream is not None and not stream.closed:
+                raise _StreamError(stream, "it depends on itself")
+            frame.depends_on = 0  # what a closed stream depends on does not matter
+        return super()._receive_priority_frame(frame)
 
     def _receive_settings_frame(self, frame: Any) -> Any:
         if "ACK" not in frame.flags:

@@ -10,7 +10,8 @@ Some behaviour of h2 does not suit a gRPC connection and is changed (`h2_connect
   largest frame.
 - It keeps any settings and streams that a server makes up, and the header blocks of 64 frames.
 - A client that opens a stream too many, or sends a malformed request, loses its connection with all its calls. Both
-  cost one stream (RFC 9113 §5.1.2, §8.1.1): `server/server_connection.py` refuses it.
+  cost one stream (RFC 9113 §5.1.2, §8.1.1): `server/server_connection.py` refuses it. So do a content-length that
+  does not fit and a stream that depends on itself (RFC 7540 §5.3.1), which h2 itself is made to reset.
 - It reads all that it is given, however long that takes.
 """
 
@@ -243,6 +244,7 @@ _TRANSLATIONS: dict[type, Callable[[Any], Event]] = {
     h2.events.TrailersReceived: _headers,
     h2.events.DataReceived: _data,
     h2.events.StreamReset: _reset,
+    StreamFailed: lambda event: event,  # of `h2_connection.py`
     h2.events.WindowUpdated: lambda event: WindowUpdated(event.stream_id),
     h2.events.RemoteSettingsChanged: lambda event: SettingsReceived(),
     h2.events.PingAckReceived: lambda event: PingAcked(event.ping_data),
