@@ -25,12 +25,17 @@ pytestmark = pytest.mark.slow
 SIZE = 130  # bytes of an answer
 
 
-def pause(*, every: float, took: float, under_way: int = 50, at_once: int = 1, most: float = 0.002) -> float:
-    """Return the pause when reads bring `at_once` answers, `every` so many seconds."""
+def pause(
+    *, every: float, took: float, calls: int = 50, at_once: int = 1, most: float = 0.002, queued: bool = False
+) -> float:
+    """Return the pause when reads bring `at_once` answers of `calls`, `every` so many seconds.
+
+    If more are `queued`, they take the places of those that were answered.
+    """
     coalescing, result = ReadCoalescing(most), 0.0
     for read in range(1, 200):
-        coalescing.count_answers(at_once, took, at_once * SIZE, 100 + read * every)
-        result = coalescing.pause(range(under_way), 100 + read * every)
+        coalescing.count_answers(at_once, calls, took, at_once * SIZE, 100 + read * every)
+        result = coalescing.pause(range(calls if queued else calls - at_once), 100 + read * every)
     return result
 
 
@@ -58,15 +63,16 @@ def test_read_coalescing_makes_no_pause_for_few_answers() -> None:
     assert pause(every=0.000_6, took=0.1) == 0
 
 
-def test_read_coalescing_makes_no_pause_if_most_answers_come_in_one_read() -> None:
-    assert pause(every=0.005, took=0.012, under_way=20, at_once=30) == 0
+@pytest.mark.parametrize("queued", [False, True])
+def test_read_coalescing_makes_no_pause_if_most_answers_come_in_one_read(queued: bool) -> None:
+    assert pause(every=0.005, took=0.012, calls=50, at_once=30, queued=queued) == 0
 
 
 def test_read_coalescing_makes_no_pause_after_a_long_silence_and_resumes_soon() -> None:
     coalescing = ReadCoalescing(0.002)
     pauses = []
     for now in [*range(100), *(1000 + read * 0.000_25 for read in range(300))]:
-        coalescing.count_answers(1, 0.012, SIZE, now)
+        coalescing.count_answers(1, 50, 0.012, SIZE, now)
         pauses.append(coalescing.pause(range(50), now))
     assert not any(pauses[:120]) and all(pauses[-200:])
 
@@ -83,7 +89,7 @@ class Steady:
 
     def answer(self, took: float) -> None:
         self.now += 0.000_25
-        self.coalescing.count_answers(1, took, SIZE, self.now)
+        self.coalescing.count_answers(1, 50, took, SIZE, self.now)
         self.pauses = self.coalescing.pause(range(50), self.now) > 0
 
     def go_on(self, answers: int) -> None:
@@ -120,14 +126,14 @@ def test_stream_activity_ends_coalescing_for_a_second() -> None:
 def test_read_coalescing_makes_no_pause_on_a_clock_that_stands_still() -> None:
     steady = Steady()
     for _ in range(100):
-        steady.coalescing.count_answers(1, 0.012, SIZE, steady.now)
+        steady.coalescing.count_answers(1, 50, 0.012, SIZE, steady.now)
         assert not steady.coalescing.pause(range(50), steady.now)
 
 
 def test_read_coalescing_does_not_count_answers_of_reads_with_few_calls() -> None:
     steady = Steady()
     for second in range(200):
-        steady.coalescing.count_answers(1, 0.012, SIZE, 200.0 + second)
+        steady.coalescing.count_answers(1, 50, 0.012, SIZE, 200.0 + second)
     assert not steady.coalescing.pause(range(50), 400.0) and not steady.coalescing.pause(range(50), 400.02)
 
 

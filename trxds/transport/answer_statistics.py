@@ -14,13 +14,15 @@ _MAX_GAP = 0.1
 class AnswerStatistics:
     """Statistics of the latest answers: the older they are, the less they count."""
 
-    __slots__ = ("_answers", "_checked_at", "_latest", "_read_at", "_seconds", "passed", "quick_call", "size")
+    __slots__ = ("_answers", "_checked_at", "_latest", "_read_at", "_seconds", "calls", "passed", "quick_call", "size")
 
     def __init__(self) -> None:
         self.quick_call = 0.0
         """The time that a quick call takes: it falls at once and rises slowly."""
         self.size = 0.0
         """The bytes of a small answer, in the same way."""
+        self.calls = 0
+        """The calls that were open before the last read that had answers."""
         self.passed = 0.0
         """The time between the latest two `check`s."""
         self._latest = 0  # the answers of the last read that had any,
@@ -29,13 +31,15 @@ class AnswerStatistics:
         self._answers = 0.0  # a decayed count,
         self._seconds = 0.0  # ... and the decayed time in which they came
 
-    def count(self, answers: int, took: float, size: int, now: float) -> None:
+    def count(self, answers: int, calls: int, took: float, size: int, now: float) -> None:
         """Count answers of a read of `size` bytes; the server had the quickest call for `took` seconds.
 
-        Called for each step of a read.
+        Called for each step of a read, with the `calls` that were open before that step.
         """
-        self._latest = self._latest + answers if now == self._read_at else answers
-        self._read_at = now
+        if now == self._read_at:
+            self._latest += answers
+        else:
+            self._latest, self.calls, self._read_at = answers, calls, now
         self.quick_call = _fall_or_rise_slowly(self.quick_call, took)
         self.size = _fall_or_rise_slowly(self.size or size, size / self._latest)
 

@@ -269,7 +269,7 @@ class Connection:
                     http2.handle(event)
         self._has_data = has_data
         if answers and calls >= MIN_CALLS_TO_COALESCE and coalescing is not None:
-            coalescing.count_answers(answers, read_at - newest, http2.reader.last_size, read_at)
+            coalescing.count_answers(answers, calls, read_at - newest, http2.reader.last_size, read_at)
         # Only after the whole read: a server may send SETTINGS and GOAWAY together, and is not ready then.
         if self._has_settings and not was_settled and self.owner is not None and self.error is None:
             self.owner.on_ready(self)

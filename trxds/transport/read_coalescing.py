@@ -61,15 +61,15 @@ class ReadCoalescing:
         self._streaming: set[int] | None = None  # the streams with data in one read,
         self._streaming_at = -math.inf  # ... and the time of that read
 
-    def count_answers(self, answers: int, took: float, size: int, now: float) -> None:
-        """Count the calls that a read of `size` bytes ended; the server had the quickest one for `took` seconds."""
+    def count_answers(self, answers: int, calls: int, took: float, size: int, now: float) -> None:
+        """Count those of so many `calls` that a read of `size` bytes ended; the quickest took `took` seconds."""
         if took < _MIN_CALL and self._answers.quick_call < _MIN_CALL:
             return  # there is no wait, and these calls are the ones that counting would cost most
         if took < self._answers.quick_call * IMPATIENT:
             self._quiet_answers = _QUIET_ANSWERS
         elif self._quiet_answers:
             self._quiet_answers = max(self._quiet_answers - answers, 0)
-        self._answers.count(answers, took, size, now)
+        self._answers.count(answers, calls, took, size, now)
 
     def stream_activity(self, now: float) -> None:
         """Make no waits for a second, because this read brought something that a stream should not wait for."""
@@ -91,7 +91,9 @@ class ReadCoalescing:
             return 0, 0.0
         open_calls = len(streams)
         answered = self._answers.check(now)
-        self._patience.count_answers(answered, open_calls + answered, now)
+        # Open and answered calls together may be too many: streams of the queue take the places of those answered.
+        calls = self._answers.calls if answered else open_calls
+        self._patience.count_answers(answered, calls, now)
         if not self._has_waited:
             self._together += (answered - self._together) / 8
         self._has_waited = False
@@ -101,13 +103,13 @@ class ReadCoalescing:
             return 0, 0.0
         if self._must_not_wait(streams, now):
             return 0, 0.0
-        if open_calls + answered < MIN_CALLS_TO_COALESCE:
+        if calls < MIN_CALLS_TO_COALESCE:
             return 0, 0.0  # streams, perhaps, whose data is not noted with so few
         is_patient = self._patience.fraction == PATIENT
         seconds = min(self.max_delay, self._answers.quick_call * self._patience.fraction)
         # Half of all calls, because the server then works on the other half. Those that are open suffice for it: calls
         # that are still to be made are not waited for.
-        half = min(open_calls, (open_calls + answered + 1) // 2)
+        half = min(open_calls, (calls + 1) // 2)
         answers = min(half, int(self._answers.expected(seconds) + (0.5 if is_patient else 0.0)))
         least = _MIN_PATIENT_ANSWERS if is_patient else _MIN_ANSWERS
         if answers < least or self._together >= min(answers, _MIN_ANSWERS) * _MAX_TOGETHER:
@@ -123,7 +125,7 @@ class ReadCoalescing:
         """
         answered = self._answers.check(now)
         # If a read answers more than half of all calls, the server waits for us, and a pause would be idle time.
-        if answered > len(streams) or self._must_not_wait(streams, now):
+        if 2 * answered > self._answers.calls or self._must_not_wait(streams, now):
             return 0.0
         most = int(self.max_delay * _TICKS_PER_SECOND + 1e-6)
         pause = min(most, int(self._answers.quick_call * IMPATIENT * _TICKS_PER_SECOND + 0.5)) / _TICKS_PER_SECOND
