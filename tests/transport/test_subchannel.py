@@ -14,6 +14,7 @@ from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.connectivity import Connectivity
 from trxds.core.status import Status, StatusCode
 from trxds.testing import Call, MemoryNetwork, serve, unary
+from trxds.transport.health_watch import HealthCheck
 from trxds.transport.options import WireOptions
 from trxds.transport.pool import Lease, SubchannelPool
 from trxds.transport.request import Request
@@ -238,13 +239,20 @@ async def test_a_goaway_that_comes_with_the_settings_backs_off(network, states, 
     assert accepted[1] - accepted[0] == pytest.approx(1)
 
 
+async def no_metadata(host: object) -> list[tuple[bytes, bytes]]:
+    return []
+
+
+@pytest.mark.parametrize("health_check", [None, HealthCheck("", "s", no_metadata, Middle())])
 async def test_a_server_that_ends_each_unused_connection_is_connected_once_a_second(
-    network, states, autojump_clock
+    health_check, network, pool, states, autojump_clock
 ) -> None:
+    pool.use_health_check(health_check)
     async with serve(HANDLERS, network=network, address=ADDRESS) as server:
         began = trio.current_time()
         for _ in range(4):
             await ready(states)
+            await wait_all_tasks_blocked()
             server.goaway()
             await states.until(IDLE)
         assert trio.current_time() - began == pytest.approx(3, abs=0.01)

@@ -312,8 +312,9 @@ class Subchannel:
             # Not earlier: a server sends what is to be resumed after the handshake.
             self._network.keep_session(self.address, connection.http2.reader.transport.stream)
         self.error = connection.error
-        # Calls that had waited for it would have used it, so none of them waits for the next one either.
-        if not connection.streams.last_opened:
+        # Calls that had waited for it would have used it, so none of them waits for the next one either. The first
+        # stream may be the Watch of its health (A17).
+        if connection.streams.last_opened <= (0 if self._context.health_check is None else 1):
             self._attempt.connect_at = connection.since + MIN_UNUSED_TIME
         self.working.remove(connection)
         self._connection = self.working.oldest
