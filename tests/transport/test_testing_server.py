@@ -268,13 +268,15 @@ async def simple(request: bytes, call: Call) -> bytes:
     ("arguments", "error", "text"),
     [
         ({"handlers": {"/s/M": simple}}, TypeError, "the handler of /s/M takes other arguments .*; wrap .* in unary"),
-        ({"handlers": {"/s/M": None}}, TypeError, "the handler of /s/M is None, and no function"),
+        ({"handlers": {"/s/M": None}}, TypeError, "the handler of /s/M is a function of the call, not NoneType"),
         ({"handlers": {"s/M": unary(simple)}}, ValueError, "handler path 's/M' is not of the form /package.Service/"),
         ({"fallback": simple}, TypeError, "fallback takes other arguments than the call"),
-        ({"limits": 5}, TypeError, "limits is 5; it must be a ServerLimits"),
-        ({"tls": 5}, TypeError, "tls is 5; it must be an ssl.SSLContext, or None"),
-        ({"max_receive_size": "x"}, TypeError, "max_receive_size is 'x'; it must be a number of bytes"),
-        ({"max_concurrent_streams": -1}, ValueError, "max_concurrent_streams is -1; it must be from 0 to 4294967295"),
+        ({"limits": 5}, TypeError, "limits is a ServerLimits, not int"),
+        ({"tls": 5}, TypeError, "tls is an ssl.SSLContext, or None, not int"),
+        ({"max_receive_size": "x"}, ValueError, "max_receive_size is 'x'; it must be a whole number of bytes from 0"),
+        ({"max_receive_size": -1}, ValueError, "max_receive_size is -1; it must be a whole number of bytes from 0"),
+        ({"max_concurrent_streams": -1}, ValueError, "max_concurrent_streams is -1; .* from 0 to 4294967295, or None"),
+        ({"max_concurrent_streams": 2**32}, ValueError, "max_concurrent_streams is 4294967296; it must be a whole"),
     ],
 )
 async def test_a_wrong_argument_of_a_server_is_an_error_before_it_serves(arguments, error, text) -> None:

@@ -70,7 +70,7 @@ class Server:
 
     Raises:
         TypeError: A handler is no function of a call, or an option is of another type.
-        ValueError: A handler's path does not begin with a slash, or a number is out of its range.
+        ValueError: A handler's path does not begin with a slash, or an option is no number in its range.
     """
 
     def __init__(

@@ -7,12 +7,14 @@ import ssl
 from collections.abc import Mapping
 from typing import Any
 
+from trxds.core.arguments import check_callable, check_type, check_whole
+
 from .server_limits import ServerLimits
 
 _MAX_STREAMS = 2**32 - 1  # RFC 9113 §6.5.1: the value of a setting has 32 bits
 
 
-def check_handlers(handlers: Mapping[Any, object], fallback: object) -> None:
+def check_handlers(handlers: Mapping[Any, Any], fallback: Any) -> None:
     """Raise `ValueError` for a path of another form, and `TypeError` for a handler that is no function of a call."""
     for path, handler in handlers.items():
         if not (isinstance(path, str) and path.startswith("/")):
@@ -22,9 +24,8 @@ def check_handlers(handlers: Mapping[Any, object], fallback: object) -> None:
         _check_handler("fallback", fallback)
 
 
-def _check_handler(name: str, handler: object) -> None:
-    if not callable(handler):
-        raise TypeError(f"{name} is {handler!r}, and no function")
+def _check_handler(name: str, handler: Any) -> None:
+    check_callable(name, handler, "a function of the call")
     try:
         signature = inspect.signature(handler)
     except ValueError:
@@ -36,15 +37,12 @@ def _check_handler(name: str, handler: object) -> None:
         raise TypeError(f"{name} takes other arguments than the call; wrap the function in {kinds}") from None
 
 
-def check_options(*, limits: object, tls: object, max_receive_size: object, max_concurrent_streams: int | None) -> None:
-    """Raise `TypeError` for an option of another type, and `ValueError` for a number out of its range."""
-    for name, value, types, wanted in (
-        ("limits", limits, ServerLimits, "a ServerLimits"),
-        ("tls", tls, ssl.SSLContext | None, "an ssl.SSLContext, or None"),
-        ("max_receive_size", max_receive_size, int, "a number of bytes"),
-        ("max_concurrent_streams", max_concurrent_streams, int | None, "a number, or None"),
-    ):
-        if not isinstance(value, types):
-            raise TypeError(f"{name} is {value!r}; it must be {wanted}")
-    if max_concurrent_streams is not None and not 0 <= max_concurrent_streams <= _MAX_STREAMS:
-        raise ValueError(f"max_concurrent_streams is {max_concurrent_streams}; it must be from 0 to {_MAX_STREAMS}")
+def check_options(*, limits: object, tls: object, max_receive_size: object, max_concurrent_streams: object) -> None:
+    """Raise `TypeError` for an option of another type, and `ValueError` for what is no number in its range."""
+    check_type("limits", limits, ServerLimits, "a ServerLimits")
+    if tls is not None:
+        check_type("tls", tls, ssl.SSLContext, "an ssl.SSLContext, or None")
+    check_whole("max_receive_size", max_receive_size, 0, "a whole number of bytes from 0, for no limit sys.maxsize")
+    if max_concurrent_streams is not None:
+        form = f"a whole number from 0 to {_MAX_STREAMS}, or None for no limit"
+        check_whole("max_concurrent_streams", max_concurrent_streams, 0, form, most=_MAX_STREAMS)
