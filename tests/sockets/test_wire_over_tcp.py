@@ -176,7 +176,7 @@ def test_addresses_split_into_host_and_port() -> None:
     assert split_address("[::1]:443") == ("::1", 443)
 
 
-@pytest.mark.parametrize("address", ["10.0.0.1", "10.0.0.1:http", ""])
+@pytest.mark.parametrize("address", ["10.0.0.1", "10.0.0.1:http", "10.0.0.1:²", ""])
 def test_an_address_without_a_port_is_an_error_that_says_so(address: str) -> None:
     with pytest.raises(OSError, match="has no port; write it as host:port"):
         split_address(address)

@@ -78,9 +78,9 @@ async def _connect_ip(address: str) -> trio.SocketStream:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Return host and port of an address; `OSError` names an address without a port, or with one that cannot be."""
+    """Return host and port of an address; `OSError` names an address without a port, or with one that is too large."""
     host, colon, port = address.rpartition(":")
-    if not colon or not port.isdigit():
+    if not colon or not port.isdecimal():
         raise OSError(f"address {address!r} has no port; write it as host:port or [v6]:port")
     if len(port) > 5 or int(port) > 65535:
         raise OSError(f"address {address!r} has a port above 65535, the largest; correct it")
