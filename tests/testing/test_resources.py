@@ -5,7 +5,7 @@ import pytest
 from trxds.resources import protos
 from trxds.testing import resources as xds
 
-each_duration = pytest.mark.parametrize("seconds", [0, 0.5, 60, 1_234_567.25, 2_592_000])
+each_duration = pytest.mark.parametrize("seconds", [0, 0.5, 60, 0.123_456_789, 1_234_567.25, 2_592_000])
 
 
 def seconds_of(duration):

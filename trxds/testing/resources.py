@@ -53,8 +53,7 @@ def stateful_session(cookie: str = "session", *, path: str = "/", ttl: float | N
 
 
 def _duration(seconds: float) -> str:
-    # Not `:g`, which has six digits and an exponent for more. Proto-JSON has nine decimals.
-    return f"{f'{seconds:.9f}'.rstrip('0').rstrip('.')}s"
+    return f"{seconds:.9f}s"  # all decimals that proto-JSON has; `:g` would round to six digits
 
 
 def routes(name: str, *entries: Resource, domains: Sequence[str] = ("*",)) -> Resource:
