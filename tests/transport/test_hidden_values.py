@@ -54,6 +54,11 @@ def test_a_long_block_is_neither_shown_nor_searched_whole(block: bytes) -> None:
     assert said == "too long: (not shown)"
 
 
+def test_an_apostrophe_begins_no_quotation() -> None:
+    error = ValueError(f"it mustn't exceed 5, and isn't {SECRET!r}")
+    assert error_text(error) == "it mustn't exceed 5, and isn't (not shown)"
+
+
 def test_a_long_error_text_is_cut_short() -> None:
     assert len(error_text(ValueError("header " * 10_000))) == 1024
 

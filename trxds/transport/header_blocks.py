@@ -48,8 +48,8 @@ _MAX_RESIZES = 2
 
 _ADDRESS = re.compile("<memory at [^>]*>")
 _MAX_ERROR_TEXT = 1024  # characters; hpack quotes the whole block
-# `repr` of bytes or str; the end of the text may cut it short.
-_QUOTED = re.compile(r"""b?'(?:[^'\\]|\\.)*(?:'|\\?$)|b?"(?:[^"\\]|\\.)*(?:"|\\?$)""")
+# `repr` of bytes or str, which the end of the text may cut short. An apostrophe, as in h2's "mustn't", begins none.
+_QUOTED = re.compile(r"""(?<!\w)b?(?:'(?:[^'\\]|\\.)*(?:'|\\?$)|"(?:[^"\\]|\\.)*(?:"|\\?$))""")
 
 
 class EncoderTable:
