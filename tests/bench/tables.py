@@ -144,7 +144,7 @@ def bytes_table(found: Sequence[Series]) -> str:
 
 
 def goals_table(found: Sequence[Series]) -> str:
-    """Misses first; last of them those that the floor misses too, which does no more than to send and to receive."""
+    """Missed goals come first. The last of them are those that the floor misses too: it only sends and receives."""
     rows = []
     for goal in GOALS:
         for series in filter(goal.concerns, found):

@@ -337,7 +337,7 @@ async def test_a_second_task_that_receives_is_told_that_only_one_may(autojump_cl
         async with bidi(channel, "/shop.Cart/Wait").open() as call:
             nursery.start_soon(call.receive)
             await trio.testing.wait_all_tasks_blocked()
-            with pytest.raises(trio.BusyResourceError, match="of a call only one may receive, and one send"):
+            with pytest.raises(trio.BusyResourceError, match="a call has one receiver and one sender at a time"):
                 await call.receive()
             nursery.cancel_scope.cancel()
 

@@ -195,7 +195,7 @@ async def test_a_repeated_too_many_pings_of_one_connection_counts_once(autojump_
     assert keepalive.time == 60
 
 
-def test_complaints_of_too_many_pings_do_not_end_the_pings_nor_fill_the_log(caplog) -> None:
+def test_complaints_of_too_many_pings_neither_end_the_pings_nor_fill_the_log(caplog) -> None:
     keepalive = Keepalive(30)
     complaint = GoAwayReceived(0, ENHANCE_YOUR_CALM, b"too_many_pings")
     with caplog.at_level(logging.WARNING, "trxds.transport"):

@@ -25,11 +25,10 @@ from .http2_connection import Http2Connection
 MIN_KEEPALIVE_TIME = 10.0
 """The least seconds between PINGs (A8)."""
 
-MAX_KEEPALIVE_TIME = 24 * 3600.0
-"""The seconds between PINGs from which on a server's complaint is not heeded."""
-
 DEFAULT_KEEPALIVE_TIMEOUT = 20.0
 """The default seconds to wait for an answer (A8)."""
+
+_MAX_KEEPALIVE_TIME = 24 * 3600.0  # seconds from which on a server's complaint changes nothing
 
 _log = logging.getLogger("trxds.transport")
 
@@ -77,8 +76,8 @@ class Keepalive:
         """Halve the rate of PINGs if this GOAWAY complains of them; return whether it does."""
         if event.code != ErrorCode.ENHANCE_YOUR_CALM or event.debug != b"too_many_pings":
             return False
-        # Or one server that complains on each new connection would end the PINGs to all hosts, and fill the log.
-        if self.time >= MAX_KEEPALIVE_TIME:
+        # Otherwise a server that complains on each new connection would end the PINGs to all hosts, and fill the log.
+        if self.time >= _MAX_KEEPALIVE_TIME:
             return True
         self.time *= 2
         text = "%s says too_many_pings: keepalive asks after %g s from now on; raise keepalive_time"
@@ -87,8 +86,8 @@ class Keepalive:
 
 
 def make_keepalive(time: float | None, timeout: float, without_calls: bool) -> Keepalive | None:
-    """Return the keepalive for a channel's options; None without a `time`. `ValueError` if an option cannot be."""
-    # Without a `time` the others are checked too: a mistake in them is not for the day when somebody sets it.
+    """Return the keepalive for a channel's options; None without a `time`. `ValueError` if one of them is wrong."""
+    # Without a `time` the others are checked too, or a mistake in them would show only when somebody sets it.
     keepalive = Keepalive(MIN_KEEPALIVE_TIME if time is None else time, timeout, without_calls=without_calls)
     if time is not None:
         return keepalive

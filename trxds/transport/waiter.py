@@ -44,7 +44,9 @@ class Waiter:
     async def park(self) -> None:
         """Wait until `wake`; always a checkpoint. A second task gets a `trio.BusyResourceError`."""
         if self._task is not None:
-            raise trio.BusyResourceError("another task waits here; of a call only one may receive, and one send")
+            raise trio.BusyResourceError(
+                "another task is waiting here; a call has one receiver and one sender at a time"
+            )
         self._task = trio.lowlevel.current_task()
         await trio.lowlevel.wait_task_rescheduled(self._leave)
 
