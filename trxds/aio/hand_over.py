@@ -204,7 +204,7 @@ class HandOver:
         return TaskResult(self._bridge())
 
     def _bridge(self) -> LoopBridge:
-        loop = _running_loop(f"the channel to {self.trio.channel.target} is one of trxds.aio")
+        loop = _running_loop(self.trio.channel.target)
         bridge = self._bridges.get(loop)
         if bridge is None:
             self.trio.check_can_wait()  # in a fork the loop is another
@@ -215,13 +215,14 @@ class HandOver:
         return bridge
 
 
-def _running_loop(who: str) -> asyncio.AbstractEventLoop:
+def _running_loop(target: str | None) -> asyncio.AbstractEventLoop:
+    """Return the event loop; the error names the channel's target, which is None before the channel is open."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
-        raise RuntimeError(
-            f"{who}, and no asyncio runs here; in Trio use trxds.open_channel, in other threads trxds.sync.open_channel"
-        ) from None
+        what = f"the channel to {target} is one of trxds.aio" if target else "trxds.aio opens channels for asyncio"
+        remedy = "in Trio use trxds.open_channel, in other threads trxds.sync.open_channel"
+        raise RuntimeError(f"{what}, and no asyncio runs here; {remedy}") from None
 
 
 class NextValue(Generic[T]):
@@ -323,7 +324,7 @@ async def stop(thread: TrioThread[hand_over.HandOver]) -> None:
 
 def _in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
     """Call a function in a thread of its own, because those of the loop's executor may all be busy."""
-    loop = _running_loop("trxds.aio opens channels for asyncio")
+    loop = _running_loop(None)
     future: asyncio.Future[T] = loop.create_future()
 
     def run() -> None:
