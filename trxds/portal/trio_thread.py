@@ -54,8 +54,8 @@ class TrioThread(Generic[T]):
             raise RuntimeError("the process is about to end, and no channel can be opened any more")
         # `trxds.aio` calls this in a thread of its own.
         if trio.lowlevel.in_trio_run():
-            stop = "Trio runs in this one, which it would stop"
-            raise RuntimeError(f"trxds.sync.open_channel is for threads, and {stop}; use trxds.open_channel")
+            why = "trxds.sync.open_channel blocks its thread, and Trio runs in this one"
+            raise RuntimeError(f"{why}; use trxds.open_channel")
         portal = self._portal.__enter__()
         try:
             value: T
