@@ -318,6 +318,12 @@ async def test_metadata_of_another_type_is_a_type_error_that_shows_the_form(inte
             await method(channel)(b"", metadata=5)
 
 
+@pytest.mark.parametrize("interceptors", [[], [forwards]], ids=["plain", "intercepted"])
+async def test_a_call_without_metadata_may_say_none(interceptors, autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel(interceptors=interceptors) as channel:
+        assert await method(channel)(b"", metadata=None) == mesh.hosts[0].encode()
+
+
 async def test_a_type_error_of_a_generator_of_metadata_is_the_callers(autojump_clock):
     def pairs():
         yield "user", "7"

@@ -89,7 +89,7 @@ class InterceptedMethod(Method[Req, Res]):
         streaming = {"client_streaming": self.client_streaming, "server_streaming": self.server_streaming}
         details = CallDetails(self.path, **streaming, **options)
         # Checked here, so that interceptors get lower-case keys, whatever the caller wrote.
-        details = replace(details, metadata=md.check(details.metadata))
+        details = replace(details, metadata=md.check(details.metadata or ()))
         enter: Next = self._innermost
         for interceptor in reversed(self._interceptors):
             enter = partial(_enter_interceptor, interceptor, enter)
