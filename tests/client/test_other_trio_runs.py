@@ -28,6 +28,11 @@ async def sessions(channel):
         pass
 
 
+async def rebalanced(channel):
+    async with channel.rebalance_sessions(per_second=1, idle_for=1):
+        pass
+
+
 async def connect(channel):
     channel.try_to_connect()
 
@@ -67,7 +72,7 @@ def refusal(channel):
     return re.escape(f"the channel to {channel.target} belongs to another Trio run; {remedy}") + r"\Z"
 
 
-USES = [unary, opened, session, sessions, connect, first_state, first_host, explained, changed]
+USES = [unary, opened, session, sessions, rebalanced, connect, first_state, first_host, explained, changed]
 
 
 @pytest.mark.parametrize("use", USES, ids=lambda use: use.__name__)
@@ -76,6 +81,19 @@ async def test_each_use_of_a_channel_in_another_run_raises(use, autojump_clock):
         await ask(channel)
         with pytest.raises(RuntimeError, match=refusal(channel)):
             in_another_run(use, channel).unwrap()
+
+
+async def next_of(iterator):
+    await anext(iterator)
+
+
+@pytest.mark.parametrize("name", ["states", "hosts"])
+async def test_a_later_step_of_an_iterator_in_another_run_raises(name, autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        iterator = channel.states() if name == "states" else channel.hosts(watch=True)
+        await anext(iterator)
+        with pytest.raises(RuntimeError, match=refusal(channel)):
+            in_another_run(next_of, iterator).unwrap()
 
 
 async def called(session):
