@@ -283,7 +283,11 @@ def test_a_request_of_the_wrong_type_is_a_type_error_in_a_thread(channel):
         channel.method("/shop.Cart/Echo")("text")
 
 
-@pytest.mark.parametrize("requests", [None, b"abc"])
+async def generator():
+    yield b"abc"
+
+
+@pytest.mark.parametrize("requests", [None, b"abc", generator()], ids=lambda each: type(each).__name__)
 def test_a_client_stream_of_no_iterable_is_a_type_error_in_a_thread(requests, channel):
     with pytest.raises(TypeError, match=r"/shop\.Cart/Sum takes an iterable of requests, not "):
         channel.method("/shop.Cart/Sum", client_streaming=True)(requests)
