@@ -355,6 +355,33 @@ async def test_an_observer_gets_the_reason_of_the_cookie_that_moves(autojump_clo
         ]
 
 
+async def test_an_observer_gets_the_reason_of_a_session_whose_route_has_another_cluster(autojump_clock):
+    async with watched(2, sessions=True) as (mesh, channel, watcher), channel.session() as session:
+        await ask(session)
+        mesh.cluster("orders")
+        mesh.endpoints("orders", set(mesh.hosts) - {session.host})
+        mesh.route(xds.route("orders"))
+        await trio.sleep(1)
+        watcher.notes.clear()
+        await ask(session)
+        assert watcher.of("session-pick") == ["session-pick fallback cluster_mismatch"]
+
+
+async def test_an_observer_gets_the_reason_of_a_cookie_that_moves_after_the_release_of_another(autojump_clock):
+    async with watched(4, sessions=True) as (mesh, channel, watcher):
+        two_cookies(mesh, in_cookie("one", path="/shop.Cart"), in_cookie("two", path="/shop.Orders"))
+        await trio.sleep(1)
+        async with channel.session() as session:
+            first = await ask(session)
+            await method(session, "/shop.Orders/Get")(b"")
+            session.release(CookieKey("two", "/shop.Orders"))
+            mesh.endpoints("cart", set(mesh.hosts[:2]) - {first})
+            await trio.sleep(1)
+            watcher.notes.clear()
+            await ask(session)
+        assert watcher.of("session-pick") == ["session-pick fallback unknown_host"]
+
+
 async def test_an_observer_hears_nothing_of_a_released_session_that_comes_to_the_same_host(autojump_clock):
     async with watched(1, sessions=True) as (_, channel, watcher):
         async with channel.session() as session:
