@@ -59,10 +59,10 @@ class TestContinue:
             async with mesh.channel() as channel, channel.session(token) as session:
                 assert await ask(session) == host
 
-    async def test_a_call_tells_nothing_of_a_cookie_that_it_has_not_sent(self, autojump_clock):
+    async def test_a_call_tells_nothing_of_a_cookie_of_another_cluster_with_the_same_host(self, autojump_clock):
         async with Mesh.run(2) as mesh:
-            two_cookies(mesh, in_cookie(path="/shop.Cart"), in_cookie(path="/shop.Orders"))
-            mesh.endpoints("orders", mesh.hosts[:1])  # one host, which both clusters have
+            two_cookies(mesh, in_cookie("one", path="/"), in_cookie("two", path="/"))
+            mesh.endpoints("orders", mesh.hosts[:1])
             async with mesh.channel() as channel:
                 async with channel.session() as session:
                     await ask(session)
@@ -74,8 +74,9 @@ class TestContinue:
 
     async def test_a_cookie_that_was_not_used_since_the_import_cannot_be_moved(self, autojump_clock):
         async with Mesh.run(2) as mesh:
-            two_cookies(mesh, in_cookie(path="/shop.Cart"), in_cookie(path="/shop.Orders"))
-            mesh.endpoints("orders", mesh.hosts[:1])
+            cookies = {path: in_cookie(path=path) for path in ("/shop.Cart", "/shop.Orders")}
+            listen(mesh, *(session_filter(path, state) for path, state in cookies.items()))
+            mesh.endpoints("cart", mesh.hosts[:1])  # one host, which both cookies name
             async with mesh.channel() as channel:
                 async with channel.session() as session:
                     await ask(session)
