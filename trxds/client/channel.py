@@ -381,9 +381,9 @@ async def open_channel(
 
     Raises:
         ValueError: The target is malformed, a compression is unknown, a policy, filter or resolver has the name of a
-            built-in one, the service config is wrong, a number is out of range, or other machines could reach the
-            `admin` address.
-        TypeError: An argument has another type.
+            built-in one, the service config is wrong, an option that takes a number has no number or one out of range,
+            or other machines could reach the `admin` address.
+        TypeError: Another argument is of the wrong type.
         BootstrapError: The bootstrap is missing or wrong.
         RuntimeError: The caller runs outside of Trio; asyncio programs use `trxds.aio`.
         OSError: Nobody can listen at `admin`.
