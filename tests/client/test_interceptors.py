@@ -237,7 +237,7 @@ async def generator(call, next):
 
 @pytest.mark.parametrize("interceptor", [coroutine, generator], ids=lambda each: each.__name__)
 async def test_an_interceptor_without_its_decorator_is_refused_by_name(interceptor, autojump_clock):
-    problem = f"interceptor {interceptor.__name__} is an `async def` only; put @asynccontextmanager before it"
+    problem = f"interceptor {interceptor.__name__} is a plain `async def`; put @asynccontextmanager before it"
     async with Mesh.run(1) as mesh:
         with pytest.raises(TypeError, match=problem):
             async with mesh.channel(interceptors=[interceptor]):

@@ -72,7 +72,7 @@ class CallSettings:
 def channel_settings(
     max_receive_size: int, max_send_size: int | None, compression: Compression, credentials: tuple[CallCredentials, ...]
 ) -> CallSettings:
-    """Return the defaults of a channel's calls; `ValueError` for a size or a compression that cannot be."""
+    """Return the defaults of a channel's calls; `ValueError` names a size, or a compression, that is wrong."""
     _check_size("max_receive_size", max_receive_size, "sys.maxsize")
     if max_send_size is not None:
         _check_size("max_send_size", max_send_size, "None")

@@ -64,7 +64,7 @@ def check_interceptors(interceptors: Iterable[Interceptor]) -> tuple[Interceptor
     for each in found:
         check_callable("each of interceptors", each, "a function of a call and the next step")
         if iscoroutinefunction(each) or isasyncgenfunction(each):
-            raise TypeError(f"interceptor {name_of(each)} is an `async def` only; put @asynccontextmanager before it")
+            raise TypeError(f"interceptor {name_of(each)} is a plain `async def`; put @asynccontextmanager before it")
     return found
 
 

@@ -12,8 +12,8 @@ import trio
 from trxds.core.status import RpcError, Status, StatusCode, TrxdsInternalError
 from trxds.resolver.target_uri import canonical
 
-# Its thread tells a Trio run, as no thread has two at a time. Each call asks, and Trio's own token costs three times
-# as much.
+# A thread has one Trio run at a time, so its number stands for the run. Each call asks for it, and Trio's own token
+# costs three times as much.
 current_run = get_ident
 
 

@@ -108,9 +108,10 @@ class SessionCookies:
     ) -> SessionPinned | SessionMoved | None:
         """Keep the cookies and session headers of a call's response headers, and let waiting calls go on.
 
-        Return the session's new host, if they brought one; of several cookies a move, if there is one. `seen` is the
-        view when the call began. If the session has got another host by a cookie since, or has released it, the
-        response's cookie of that name does not count: it would take the session to a host that it did not choose last.
+        Return the event if the host is new to the session; if several cookies have one, that of a move goes first.
+        `seen` is the view when the call began. If the session has got another host by a cookie since, or has released
+        it, the response's cookie of that name does not count: it would take the session to a host that it did not
+        choose last.
         """
         cookies, event = metadata.all("set-cookie"), None
         if cookies or (call is not None and call.session_headers):
@@ -133,7 +134,7 @@ class SessionCookies:
     def _record_hosts(
         self, stored: list[tuple[CookieKey, str]], call: PickArgs, override: Override
     ) -> SessionPinned | SessionMoved | None:
-        """Record the session's host, and return it if it is new: response headers with a session may name another."""
+        """Record the session's host, and return the event if it is new: headers with a session may name another."""
         host = override.actual_address_list.partition(",")[0]
         events: list[SessionPinned | SessionMoved] = []
         for key in written_hosts(stored, host):
