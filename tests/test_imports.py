@@ -59,7 +59,7 @@ def packages(modules: list[str]) -> set[str]:
 
 def test_import_trxds_leaves_out_what_a_channel_without_a_control_plane_does_not_need() -> None:
     before = packages(run("import sys, trio; print(*sys.modules)"))
-    loaded = packages(run("import sys, trxds, trxds.client.channel; print(*sys.modules)"))
+    loaded = packages(run("import sys, trxds, trxds.client.open_channel; print(*sys.modules)"))
     assert LEFT_OUT.keys() & (loaded - before) == set()
 
 

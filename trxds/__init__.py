@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from trxds.client.call import Call
 from trxds.client.call_credentials import AuthContext, CallCredentials
 from trxds.client.call_protocol import CallOptions, CallProtocol, ResponseStream
-from trxds.client.channel import Channel, open_channel
+from trxds.client.channel import Channel
 from trxds.client.completed_call import CompletedCall
 from trxds.client.credentials import insecure, tls, xds_credentials
 from trxds.client.hosts import Host
@@ -23,6 +23,7 @@ from trxds.client.interceptors import CallDetails, FixedResponseCall, Forwarding
 from trxds.client.method import Method
 from trxds.client.method_types import StreamStream, StreamUnary, UnaryStream, UnaryUnary
 from trxds.client.mirroring import Mirroring
+from trxds.client.open_channel import open_channel
 from trxds.client.session import BoundCalls, Session, SessionPool
 from trxds.client.session_event_stream import SessionEvents
 from trxds.client.stub import MethodFactory, Stub

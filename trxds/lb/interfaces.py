@@ -1,4 +1,4 @@
-"""These interfaces are all that the policy tree needs of connections; `client/channel.py` passes in `transport`'s."""
+"""These interfaces are all that the policy tree needs of connections; `client/open_channel.py` passes in the pool."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import trio
 
 from trxds.admin.csds import SERVICE
 from trxds.admin.protos import ClientStatusRequest, ClientStatusResponse
-from trxds.client.channel import open_channel
+from trxds.client.open_channel import open_channel
 from trxds.core.observe import Locate, Observer, XdsResource
 from trxds.core.status import RpcError
 from trxds.resources import protos

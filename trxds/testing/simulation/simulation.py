@@ -20,7 +20,8 @@ from typing import Any, TypeVar
 
 import trio
 
-from trxds.client.channel import Channel, open_channel
+from trxds.client.channel import Channel
+from trxds.client.open_channel import open_channel
 from trxds.core.determinism import SOURCES, Sources
 from trxds.server.server import Server
 from trxds.server.server_call import Handler
