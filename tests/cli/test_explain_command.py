@@ -99,7 +99,7 @@ def test_a_binary_header_is_base64_as_on_the_wire():
     ]
     done = run("explain", "xds:///shop", METHOD, "-H", "trace-bin:***", "--bootstrap", __file__)
     assert done.exit_code == 2
-    assert "the value of a -bin key is base64" in done.output
+    assert "-H number 1: the value of 'trace-bin' is not base64" in done.output
 
 
 def test_headers_come_from_a_file_whose_lines_are_in_no_error(tmp_path):

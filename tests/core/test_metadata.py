@@ -6,11 +6,13 @@ from hypothesis import strategies as st
 
 from trxds.core.metadata import (
     Metadata,
+    as_text,
     check,
     decode,
     decode_message,
     encode,
     encode_message,
+    from_text,
 )
 
 
@@ -91,6 +93,18 @@ def test_the_repr_of_metadata_has_keys_and_sizes_and_no_values():
 @given(st.binary())
 def test_a_binary_metadata_value_survives_encode_and_decode(value):
     assert decode(encode(check([("k-bin", value)]))) == (("k-bin", value),)
+
+
+@given(st.binary())
+def test_a_binary_metadata_value_survives_being_shown_and_read(value):
+    assert from_text("K-Bin", as_text(value)) == value
+
+
+@pytest.mark.parametrize("text", ["!", "YQ==,Yg", "\ud800"])
+def test_a_text_that_is_no_base64_is_refused_for_a_binary_key(text):
+    assert from_text("k", text) == text
+    with pytest.raises(ValueError, match="the value of 'k-bin' is not base64"):
+        from_text("k-bin", text)
 
 
 def test_binary_metadata_is_encoded_without_padding():

@@ -87,7 +87,7 @@ async def test_verbose_prints_the_host_both_metadata_and_the_sessions_host(capsy
         await call_in(mesh, ADD, output=Output(is_verbose=True), session=SessionPlan(is_wanted=True))
         host = mesh.hosts[0]
     lines = capsys.readouterr().err.splitlines()
-    assert lines[:4] == [f"host: {host}", "initial metadata:", f"  shop-host: {host}", "  trace-bin: AQI="]
+    assert lines[:4] == [f"host: {host}", "initial metadata:", f"  shop-host: {host}", "  trace-bin: AQI"]
     assert lines[-3:] == ["trailing metadata:", "  cost: 3", f"session by session: on {host}, cluster cart"]
 
 

@@ -8,14 +8,13 @@ The response is one line of JSON: `Explanation.as_data()`, and as `text` the lin
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Mapping
-from typing import Any
 
 import trio
 
 from trxds.core.json_parse import parse_json
+from trxds.core.metadata import from_text
 from trxds.core.status import RpcError
 
 from .channel_source import Source
@@ -50,16 +49,6 @@ def _channel(channels: Mapping[str, Source], wanted: str) -> Source:
 def _metadata(text: str) -> list[tuple[str, str | bytes]]:
     """Parse a list of pairs; the values of -bin keys are base64, as in HTTP/2 headers."""
     try:
-        return [(key, metadata_value(key, value)) for key, value in parse_json(text)]
+        return [(key, from_text(key, value)) for key, value in parse_json(text)]
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"metadata is a JSON list of pairs of texts, -bin values in base64: {error}") from None
-
-
-def metadata_value(key: str, value: Any) -> str | bytes:
-    """Return the value of a pair in a question. Raises `ValueError` if it is no base64 and the key ends in -bin."""
-    if not key.lower().endswith("-bin"):
-        return str(value)
-    try:
-        return base64.b64decode(value, validate=True)
-    except ValueError as error:
-        raise ValueError(f"the value of {key!r} is not base64: {error}") from None

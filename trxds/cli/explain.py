@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -15,6 +13,7 @@ import trio
 import trxds
 from trxds.client.credentials import ChannelCredentials
 from trxds.client.shared_xds_client import BootstrapSource
+from trxds.core.metadata import from_text
 from trxds.resolver.pick_outcomes import PickDropped, PickFailed, PickQueued
 from trxds.resolver.route_explanation import Explanation
 from trxds.transport.connect import Network
@@ -62,12 +61,10 @@ def _pair(place: str, header: str) -> tuple[str, str | bytes]:
     key, colon, value = (part.strip() for part in header.partition(":"))
     if not colon:
         raise ValueError(f"{place} has no colon; write KEY:VALUE")
-    if not key.lower().endswith("-bin"):
-        return key.lower(), value
     try:
-        return key.lower(), base64.b64decode(value + "=" * (-len(value) % 4), validate=True)
-    except binascii.Error as error:
-        raise ValueError(f"-H {key}: the value of a -bin key is base64 ({error})") from None
+        return key.lower(), from_text(key, value)
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from None
 
 
 async def explain_call(

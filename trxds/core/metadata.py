@@ -164,9 +164,27 @@ def encode(metadata: Metadata) -> Headers:
 
 def _encode(metadata: Metadata) -> Headers:
     return [
-        (key.encode("ascii"), value.encode("ascii") if isinstance(value, str) else base64.b64encode(value).rstrip(b"="))
+        (key.encode("ascii"), value.encode("ascii") if isinstance(value, str) else encode_binary(value))
         for key, value in metadata
     ]
+
+
+def as_text(value: Value) -> str:
+    """Return the value as a header has it: bytes in base64 without padding."""
+    return value if isinstance(value, str) else encode_binary(value).decode("ascii")
+
+
+def from_text(key: str, text: str) -> Value:
+    """Return the value of a key from the text of a header, or of people and tools: base64, padded or not, for `-bin`.
+
+    Raises `ValueError` if that text is no base64.
+    """
+    if not key.lower().endswith("-bin"):
+        return text
+    value = decode_binary(text.encode("ascii", "replace"))
+    if value is None:
+        raise ValueError(f"the value of {key!r} is not base64, as that of a -bin key must be")
+    return value
 
 
 def decode(headers: Iterable[tuple[bytes, bytes]]) -> Metadata:
@@ -186,6 +204,11 @@ def decode(headers: Iterable[tuple[bytes, bytes]]) -> Metadata:
             # A peer's value may have bytes above ASCII (RFC 9110, 5.5). latin-1 decodes all, so none fails a call.
             pairs.append((name, value.decode("latin-1")))
     return Metadata(pairs)
+
+
+def encode_binary(value: bytes) -> bytes:
+    """Return the base64 of a binary value, without padding."""
+    return base64.b64encode(value).rstrip(b"=")
 
 
 def decode_binary(text: bytes) -> bytes | None:

@@ -13,7 +13,7 @@ from opentelemetry.context import Context
 from opentelemetry.propagators.textmap import TextMapPropagator
 from opentelemetry.trace import Span, SpanKind, Tracer
 
-from trxds.core.metadata import Value, decode_binary
+from trxds.core.metadata import Value, from_text
 from trxds.core.observe import AttemptObserver, CallObserver, CallStarted, Pick, SessionHostChanged
 from trxds.core.status import Status
 
@@ -135,11 +135,10 @@ class AttemptSpan(PropagatedSpan):
 
 def _value(key: str, text: str) -> Value:
     """Return the metadata's value of a text that a propagator has set."""
-    if not key.lower().endswith("-bin") or not isinstance(text, str):
-        return text
-    # A72: such as grpc-trace-bin, which is base64 in the carrier. Any other text is left, to be logged and not sent.
-    value = decode_binary(text.encode("ascii", "replace"))
-    return text if value is None else value
+    try:
+        return from_text(key, text)  # A72: grpc-trace-bin is base64 in the carrier
+    except (ValueError, AttributeError):
+        return text  # to be logged and not sent
 
 
 def _end(span: Span, status: Status) -> None:

@@ -34,8 +34,9 @@ async def test_a_cookie_is_read_as_the_call_would_have_it(autojump_clock):
 
 async def test_binary_metadata_of_a_question_is_base64(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
-        told = await explain({"shop": channel}, question(metadata=[["Trace-Bin", "AAE="]]))
-        assert told["host"] == mesh.hosts[0]
+        for text in ("AAE", "AAE="):  # as a pick shows it, and as most tools write it
+            told = await explain({"shop": channel}, question(metadata=[["Trace-Bin", text]]))
+            assert told["host"] == mesh.hosts[0]
         told = await explain({"shop": channel}, question(metadata=[["Trace-Bin", "!"]]))
         assert told["error"].startswith("the value of 'Trace-Bin' is not base64")
 

@@ -167,7 +167,7 @@ async def test_metadata_values_are_hidden_by_default(autojump_clock):
 async def test_metadata_values_are_shown_on_request_if_the_program_allows_it(autojump_clock):
     async with listening(opened_with={"metadata": True}, metadata=True) as (_, channel, ears):
         await ask(channel, metadata=[("tenant", "secret"), ("trace-bin", b"\x01")])
-        assert (await ears.hear("pick"))["metadata"] == {"tenant": "secret", "trace-bin": "01"}
+        assert (await ears.hear("pick"))["metadata"] == {"tenant": "secret", "trace-bin": "AQ"}
 
 
 async def test_metadata_values_are_hidden_if_the_program_does_not_allow_them(autojump_clock):

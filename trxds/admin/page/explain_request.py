@@ -7,14 +7,13 @@ from typing import Any
 
 import trio
 
-from trxds.core.metadata import Metadata, Value
+from trxds.core.metadata import Metadata, Value, from_text
 from trxds.core.policy_names import short_policy_name
 from trxds.core.status import RpcError
 from trxds.resolver.pick_outcomes import PickDropped, PickFailed, PickQueued
 from trxds.resolver.route_explanation import Explanation
 
 from ..channel_source import Source
-from ..explain_request import metadata_value
 
 EXPLAIN_TIMEOUT = 5.0  # seconds for a channel to have a configuration
 _SHOWN = 20  # of the routes that were passed
@@ -42,7 +41,7 @@ def _read(channels: Mapping[str, Source], question: Mapping[str, Any]) -> tuple[
         case {"channel": str(key), "method": str(method), "metadata": list(pairs)} if all(map(_is_pair, pairs)):
             if key not in channels:
                 raise BadQuestion(f"there is no channel {key!r}; there are {', '.join(channels)}")
-            metadata: list[tuple[str, Value]] = [(name.lower(), metadata_value(name, value)) for name, value in pairs]
+            metadata: list[tuple[str, Value]] = [(name.lower(), from_text(name, value)) for name, value in pairs]
             session = question.get("session")
             return channels[key], method, _in_session(key, channels[key], session, method, metadata)
     raise BadQuestion("a question has a channel, a method and metadata, a list of pairs of texts")

@@ -13,6 +13,7 @@ from typing import Any
 
 import trio
 
+from trxds.core.metadata import as_text
 from trxds.core.observe import (
     AttemptObserver,
     CallObserver,
@@ -211,7 +212,7 @@ class _Call(CallObserver):
         return self._session is not None
 
     def picked(self, why: str) -> None:
-        metadata = {key: value if isinstance(value, str) else value.hex() for key, value in self._call.metadata}
+        metadata = {key: as_text(value) for key, value in self._call.metadata}
         self._events.note({**self._call_event("pick"), "why": why, "metadata": metadata})
 
     def _call_event(self, kind: str) -> dict[str, Any]:

@@ -172,7 +172,7 @@ class Pick(TypedDict):
     host: str  # empty if there is none
     why: str  # session, balanced, or what is wrong
     session: str | None  # the key of a session
-    metadata: Mapping[str, str]  # values are … unless the viewer may see them
+    metadata: Mapping[str, str]  # values are … unless the viewer may see them, and base64 for -bin keys
 
 
 class CallEnded(TypedDict):

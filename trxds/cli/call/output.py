@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,7 +9,7 @@ import click
 from msgspec import Struct
 
 from trxds import Explanation, Metadata, RpcError
-from trxds.core.metadata import Value
+from trxds.core.metadata import as_text
 
 from .json_replies import as_json
 from .printable import printable
@@ -47,7 +46,7 @@ class Output(Struct, frozen=True):
 
     def metadata(self, title: str, metadata: Metadata) -> None:
         """Print metadata of the server, if more than replies is wanted."""
-        pairs = [f"  {key}: {_shown(value)}" for key, value in metadata if key != _DETAILS_KEY]
+        pairs = [f"  {key}: {as_text(value)}" for key, value in metadata if key != _DETAILS_KEY]
         self.beside("\n".join((f"{title}:{'' if pairs else ' none'}", *pairs)))
 
     def failure(self, error: RpcError, details: list[Any], explanation: Explanation | None) -> None:
@@ -67,10 +66,6 @@ class Output(Struct, frozen=True):
             self.note(
                 "\n".join(("where such a call goes now:", *(f"  {each}" for each in str(explanation).split("\n"))))
             )
-
-
-def _shown(value: Value) -> str:
-    return value if isinstance(value, str) else base64.b64encode(value).decode()
 
 
 def _failure_lines(error: RpcError, details: list[Any]) -> Iterator[str]:

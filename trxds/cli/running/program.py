@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -16,6 +15,7 @@ import trio
 from trxds.admin.state_stream.changes import apply
 from trxds.admin.state_stream.messages import State
 from trxds.core.json_parse import parse_json
+from trxds.core.metadata import as_text
 from trxds.transport.connect import TcpNetwork, connect_error
 
 _TIMEOUT = 5.0  # seconds for a connection and the head of the answer
@@ -61,7 +61,7 @@ class Program:
 
         Raises `UnreachableError`.
         """
-        pairs = json.dumps([(key, _text(value)) for key, value in metadata])
+        pairs = json.dumps([(key, as_text(value)) for key, value in metadata])
         query = urlencode({"channel": channel, "method": method, "metadata": pairs})
         async with self._answer(f"/explain?{query}") as answer:
             async for reply in answer:
@@ -96,10 +96,6 @@ class Program:
                 f"{self.address}: {getattr(cause, 'strerror', None) or cause}; "
                 f'does the program run, with open_channel(..., admin="{self.address}")?'
             ) from error
-
-
-def _text(value: str | bytes) -> str:
-    return value if isinstance(value, str) else base64.b64encode(value).decode()
 
 
 def _message(line: bytes) -> dict[str, Any] | None:
