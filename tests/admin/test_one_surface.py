@@ -18,7 +18,7 @@ from trxds.admin.access import AccessPolicy
 from trxds.admin.health import SERVICE
 from trxds.admin.http import ANSWER_TIMEOUT
 from trxds.admin.http_service import HttpService
-from trxds.admin.server import MAX_CONNECTIONS, MAX_HEAD_TIME, AdminConnections
+from trxds.admin.server import MAX_CONNECTIONS, MAX_HEAD_TIME, MAX_PENDING, AdminConnections
 
 TOKEN = "0123456789abcdef"
 
@@ -172,15 +172,53 @@ async def test_a_client_that_stops_in_its_handshake_is_disconnected(autojump_clo
     assert trio.current_time() - started == pytest.approx(MAX_HEAD_TIME)
 
 
-async def test_silent_connections_are_limited_and_one_more_gets_an_error(autojump_clock):
+async def test_connections_are_limited_and_one_more_gets_an_error(autojump_clock):
     served = connections()
     async with trio.open_nursery() as nursery:
         for _ in range(MAX_CONNECTIONS):
-            nursery.start_soon(served.serve, trio.testing.memory_stream_pair()[1])
-        await trio.testing.wait_all_tasks_blocked()
+            ours, theirs = trio.testing.memory_stream_pair()
+            nursery.start_soon(served.serve, theirs)
+            client = RawClient(ours)
+            await client.greet()
+            await client.send(headers(1, end=True))
+            await client.answer(1)
         ours, theirs = trio.testing.memory_stream_pair()
         nursery.start_soon(served.serve, theirs)
         assert b"503" in b"".join([data async for data in ours])
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("begun", [b"", b"P", b"GET /state HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"])
+async def test_connections_that_have_not_shown_the_token_keep_no_operator_out(autojump_clock, begun):
+    served = connections(TOKEN)
+    async with trio.open_nursery() as nursery:
+        for _ in range(MAX_CONNECTIONS):
+            ours, theirs = trio.testing.lockstep_stream_pair()  # which sends nothing that is not read
+            nursery.start_soon(served.serve, theirs)
+            if begun:
+                await ours.send_all(begun)
+            await trio.testing.wait_all_tasks_blocked()
+        operator, theirs = trio.testing.memory_stream_pair()
+        nursery.start_soon(served.serve, theirs)
+        await operator.send_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert (await operator.receive_some()).startswith(b"HTTP/1.1 200")
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    "token", [f"authorization: Bearer {TOKEN}", f"sec-websocket-protocol: trxds.admin, token.{TOKEN}"]
+)
+async def test_an_http_1_connection_with_the_token_is_not_closed_for_others(autojump_clock, token):
+    served = connections(TOKEN)
+    async with trio.open_nursery() as nursery:
+        operator, theirs = trio.testing.lockstep_stream_pair()
+        nursery.start_soon(served.serve, theirs)
+        await operator.send_all(f"GET / HTTP/1.1\r\nHost: localhost\r\n{token}\r\n\r\n".encode())
+        for _ in range(MAX_CONNECTIONS):
+            nursery.start_soon(served.serve, trio.testing.memory_stream_pair()[1])
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(nursery.child_tasks) == 1 + MAX_PENDING
+        nursery.cancel_scope.cancel()
 
 
 NO_WINDOW = INITIAL_WINDOW_SIZE.to_bytes(2) + bytes(4)

@@ -56,7 +56,7 @@ class AccessPolicy(Struct, frozen=True):
             return HttpError(403, f"this is for the page at {host}, not for {origin or 'a client without Origin'}")
         if not _is_handshake(request) or SUBPROTOCOL not in _offered(request):
             return HttpError(400, f"this is a WebSocket (version 13) with the subprotocol {SUBPROTOCOL}")
-        if self.admin.token and not self._has_token(request):
+        if self.admin.token and not self._offers_token(request):
             return HttpError(401, "the token is missing or wrong; it is the end of the address that the program gave")
         return None
 
@@ -64,6 +64,10 @@ class AccessPolicy(Struct, frozen=True):
         """Return whether an `authorization` header has the token, or no token is needed."""
         shown = authorization.removeprefix("Bearer ").encode()
         return not self.admin.token or hmac.compare_digest(shown, self.admin.token.encode())
+
+    def has_token(self, request: HttpRequest) -> bool:
+        """Return whether a command or a page has the token, or no token is needed."""
+        return self.admits(_header(request, "authorization")) or self._offers_token(request)
 
     def _check_host(self, request: HttpRequest) -> HttpError | None:
         host = _header(request, "host")
@@ -79,7 +83,7 @@ class AccessPolicy(Struct, frozen=True):
         # RFC 9110 §4.2.3: the case of a host does not matter, and browsers send it in lower case.
         return name == "localhost" or name in map(str.lower, self.admin.names) or is_ip_address(name)
 
-    def _has_token(self, request: HttpRequest) -> bool:
+    def _offers_token(self, request: HttpRequest) -> bool:
         shown = [offer.removeprefix(_TOKEN) for offer in _offered(request) if offer.startswith(_TOKEN)]
         return any([hmac.compare_digest(one.encode(), self.admin.token.encode()) for one in shown])
 

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import math
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Protocol
 
@@ -40,7 +42,8 @@ _log = logging.getLogger("trxds.admin")
 
 MAX_CONNECTIONS = 64  # of all protocols together
 MAX_HEAD_TIME = 10.0  # seconds for TLS, the preface, and the head of an HTTP/1.1 request
-# Most of the connections stay free for clients that have the token: of others that speak gRPC, the oldest is closed.
+# Some connections stay free for clients that have the token: beyond these limits the oldest of the others is closed.
+MAX_PENDING = 16  # until the token is seen, over HTTP/1.1 or in a protocol that is not known yet
 _GRPC_LIMITS = ServerLimits(max_pending_connections=16)
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
@@ -134,6 +137,7 @@ class AdminConnections:
         self._grpc = Server(handlers, remember_calls=False, limits=_GRPC_LIMITS)
         self._http = http
         self._count = 0
+        self._pending: OrderedDict[trio.CancelScope, None] = OrderedDict()  # in order of age
 
     async def serve(self, transport: trio.abc.Stream) -> None:
         """Serve one connection to its end. An unexpected exception is logged and ends this connection alone."""
@@ -155,17 +159,32 @@ class AdminConnections:
         stream = ReplayStream(self._encrypted(transport))
         http = new_connection()
         request: HttpRequest | HttpError | None = None
-        with trio.move_on_after(MAX_HEAD_TIME) as waiting:
+        with self._counted_as_pending() as scope:
             is_http2 = await _starts_with_preface(stream)
             stream.rewind(keep=not is_http2)
             if not is_http2:
                 request = await read_head(http, stream)
-        if waiting.cancelled_caught:
+            scope.deadline = math.inf
+            if request is not None and not (isinstance(request, HttpRequest) and self._access.has_token(request)):
+                return await self._http.answer(http, stream, request)
+        if scope.cancelled_caught:
             return
         if is_http2:
             await self._grpc.serve_stream(stream, self._admits)
         elif request is not None:
             await self._http.answer(http, stream, request)
+
+    @contextmanager
+    def _counted_as_pending(self) -> Iterator[trio.CancelScope]:
+        """Count a connection whose client has not shown the token, and close the oldest one if there are too many."""
+        with trio.move_on_after(MAX_HEAD_TIME) as scope:
+            self._pending[scope] = None
+            if len(self._pending) > MAX_PENDING:
+                self._pending.popitem(last=False)[0].cancel(reason="too many other clients have not shown the token")
+            try:
+                yield scope
+            finally:
+                self._pending.pop(scope, None)
 
     def _encrypted(self, transport: trio.abc.Stream) -> trio.abc.Stream:
         tls = self._access.admin.tls
