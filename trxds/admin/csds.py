@@ -1,6 +1,7 @@
 """The resources of an xDS client as CSDS messages (A40): each with its version, its state and its last error.
 
-Fields that xDS marks as sensitive are cleared, because an operator must not see a private key.
+Fields that xDS marks as sensitive are cleared, because an operator must not see a private key. Of a message that is not
+known here, or cannot be parsed, there is the type alone.
 """
 
 from __future__ import annotations

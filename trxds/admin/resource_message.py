@@ -27,9 +27,11 @@ def is_sensitive(field: FieldDescriptor) -> bool:
 
 
 def without_sensitive_fields(url: str, data: bytes) -> bytes:
-    """Return the message's bytes without sensitive fields; as they came if it has none, or cannot be parsed."""
+    """Return the message's bytes without sensitive fields: as they came if it has none, and none if it is not known."""
     message = parse_message(url, data)
-    return message.SerializeToString() if message is not None and _clear(message) else data
+    if message is None:
+        return b""  # nobody can say which fields of it are sensitive
+    return message.SerializeToString() if _clear(message) else data
 
 
 def _clear(message: Any) -> bool:
