@@ -288,7 +288,7 @@ def test_times_are_written_with_their_units(text, seconds):
     assert parse_seconds(text) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("text", ["-1", "1m30", "s", "", "5 parsecs", "nan"])
+@pytest.mark.parametrize("text", ["-1", "1m30", "s", "", "5 parsecs", "nan", "99999999h"])
 def test_a_text_that_is_no_time_is_an_error(text):
     with pytest.raises(ValueError, match="is no time"):
         parse_seconds(text)

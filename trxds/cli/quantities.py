@@ -12,11 +12,12 @@ def parse_seconds(text: str) -> float:
     """Return seconds: a number alone, or numbers with ms, s, m or h. `ValueError` says what is expected."""
     found = _TIME.findall(text.strip())
     if found and "".join(f"{number}{unit}" for number, unit in found) == text.strip():
-        return sum(float(number) * _UNITS[unit] for number, unit in found)
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
+        seconds = sum(float(number) * _UNITS[unit] for number, unit in found)
+    else:
+        try:
+            seconds = float(text)
+        except ValueError:
+            seconds = -1.0
     if not 0 <= seconds < 1e9:
         raise ValueError(f"{text!r} is no time, such as 500ms, 30s or 1m30s")
     return seconds
