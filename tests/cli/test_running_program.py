@@ -17,6 +17,7 @@ import trxds.admin
 from trxds import RpcError
 from trxds.cli.main import main
 from trxds.cli.running.pages import REASONS
+from trxds.cli.running.program import Program
 from trxds.testing import resources as xds
 
 pytestmark = pytest.mark.slow
@@ -331,6 +332,22 @@ def test_a_program_that_is_not_there_exits_3_and_says_what_to_look_at(tmp_path, 
     assert done.stderr == (
         f'{address}: No such file or directory; does the program run, with open_channel(..., admin="{address}")?\n'
     )
+
+
+@pytest.mark.parametrize("command", ["ruok 127.0.0.1:9", "explain shop /a.B/C --admin 127.0.0.1:9"])
+def test_ctrl_c_before_an_answer_is_no_good_answer(monkeypatch, command):
+    monkeypatch.setattr(Program, "connect", interrupted)
+    assert CliRunner().invoke(main, command.split()).exit_code == 3
+
+
+@pytest.mark.parametrize("command", ["ruok 127.0.0.1:9 --watch", "tap 127.0.0.1:9"])
+def test_ctrl_c_is_the_end_of_a_command_that_has_no_other(monkeypatch, command):
+    monkeypatch.setattr(Program, "connect", interrupted)
+    assert CliRunner().invoke(main, command.split()).exit_code == 0
+
+
+async def interrupted(program):
+    raise KeyboardInterrupt
 
 
 async def test_an_address_without_an_admin_surface_exits_3():

@@ -9,6 +9,7 @@ from typing import Any, TextIO
 import click
 
 import trxds
+from trxds.cli.exit_codes import SUCCESS
 from trxds.cli.explain import call_metadata
 from trxds.cli.parameters import SECONDS
 from trxds.cli.running.show import run
@@ -188,7 +189,7 @@ def call(
             CallPlan(read_data(data), metadata, timeout, wait_for_ready or None, repeat, defaults, explains),
             _session(in_session, session_token, session_key, print_token),
         )
-        code = run(run_plan, plan, Output(as_json, verbose))
+        code = run(run_plan, plan, Output(as_json, verbose), stopped=SUCCESS)
     except CallError as error:
         # Without the usage that click prints for errors of the command line: a request has many lines of its own.
         click.echo(f"Error: {printable(str(error))}", err=True)

@@ -16,6 +16,7 @@ from msgspec import structs
 from trxds.admin.address import Admin
 from trxds.transport.connect import connect_error
 
+from ..exit_codes import SUCCESS
 from ..recording.command import save_resources
 from ..recording.sources import from_program
 from .page_relay import NamedProgram, named_programs, serve_programs
@@ -53,7 +54,9 @@ def _page(command: F) -> F:
 
 
 def _show(page: Page, address: str, token: str, as_json: bool, watch: bool) -> None:
-    sys.exit(run(show_on if watch else show_once, Program(address, token), page, as_json))
+    if watch:
+        sys.exit(run(show_on, Program(address, token), page, as_json, stopped=SUCCESS))
+    sys.exit(run(show_once, Program(address, token), page, as_json))
 
 
 @click.command()
@@ -135,7 +138,7 @@ def tap(
     Calls never wait for this command: events that it is too slow for are counted and left out.
     """
     wanted = Filter(method, cluster, host, session, status)
-    sys.exit(run(show_tap, Program(address, token), wanted, metadata, count, as_json))
+    sys.exit(run(show_tap, Program(address, token), wanted, metadata, count, as_json, stopped=SUCCESS))
 
 
 @click.command()

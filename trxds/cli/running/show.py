@@ -136,13 +136,16 @@ def _plain(row: Mapping[str, Any]) -> str:
     return json.dumps(row, separators=(",", ":"), ensure_ascii=False)
 
 
-def run(show: Callable[..., Awaitable[int]], *arguments: object) -> int:
-    """Run a command and return its exit code; Ctrl-C and a closed pipe (`| head`) end `--watch` without an error."""
+def run(show: Callable[..., Awaitable[int]], *arguments: object, stopped: int = UNREACHABLE) -> int:
+    """Run a command and return its exit code; Ctrl-C and a closed pipe (`| head`) end it without an error.
+
+    `stopped` is the exit code after Ctrl-C: SUCCESS for a command that goes on until then; any other has no answer yet.
+    """
     code = SUCCESS
     try:
         code = trio.run(show, *arguments)
     except* KeyboardInterrupt:
-        pass
+        code = stopped
     except* BrokenPipeError:  # of the output: Trio has another name for that of a socket
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it once more at its end
     except* UnreachableError as errors:
