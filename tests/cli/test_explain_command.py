@@ -176,7 +176,7 @@ def test_a_bad_service_config_is_named_before_anything_runs(tmp_path, text, erro
 # -- trxds cookie
 
 
-@pytest.mark.parametrize("form", ["{}", "session={}", '"{}"'])
+@pytest.mark.parametrize("form", ["{}", "session={}", "grpc-session={}", '"{}"'])
 def test_a_cookie_is_read_with_its_name_or_without(form):
     done = run("cookie", form.format(b64("10.0.0.1:80,10.0.0.2:80;cart")))
     assert done.output.splitlines() == ["hosts: 10.0.0.1:80, 10.0.0.2:80", "cluster: cart"]
@@ -184,7 +184,7 @@ def test_a_cookie_is_read_with_its_name_or_without(form):
 
 def test_a_cookie_with_a_bad_address_says_that_it_is_not_used():
     done = run("cookie", b64("nowhere;cart"))
-    assert "not used: no address is an ip:port or a unix:path, so calls may go to any host" in done.output
+    assert "not used: no address is ip:port or unix:path, so calls may go to any host" in done.output
 
 
 def test_a_cookie_with_a_good_address_among_bad_ones_says_which_are_not_used():
@@ -192,7 +192,7 @@ def test_a_cookie_with_a_good_address_among_bad_ones_says_which_are_not_used():
     assert done.output.splitlines() == [
         "hosts: nowhere, 10.0.0.1:80",
         "cluster: cart",
-        "not used: nowhere, for an address is an ip:port or a unix:path",
+        "not used: nowhere, as an address is ip:port or unix:path",
     ]
 
 

@@ -18,7 +18,7 @@ _UNNAMED = "not named, so the draw of a route with several clusters decides"
 class ReadCookie(Struct, frozen=True):
     """The content of a cookie. `expires` is in seconds since 1970, infinite if not stated; `cluster` may be empty.
 
-    `unused` are those of `addresses` that calls pass over, and `usable` says that there are others.
+    `unused` are the `addresses` that calls do not use; `usable` is false if calls use none of them.
     """
 
     addresses: tuple[str, ...]
@@ -30,9 +30,9 @@ class ReadCookie(Struct, frozen=True):
 
 def read_cookie(value: str) -> ReadCookie | None:
     """Read a cookie's value, or `name=value`. Return None if it is no session cookie."""
-    name, equals, rest = value.partition("=")
-    # A value may itself end in =, the padding of base64.
-    read = decode(rest) if equals and rest.strip("=") and name.isidentifier() else decode(value)
+    rest = value.partition("=")[2]
+    # A value may itself end in =, the padding of base64, and be in quotes.
+    read = decode(rest if rest.strip('="') else value)
     if read is None:
         return None
     addresses = tuple(read.addresses.split(","))
@@ -47,9 +47,9 @@ def as_lines(cookie: ReadCookie) -> Iterator[str]:
     if not math.isinf(cookie.expires):
         yield f"expires: {_date(cookie.expires)}"
     if not cookie.usable:
-        yield "not used: no address is an ip:port or a unix:path, so calls may go to any host"
+        yield "not used: no address is ip:port or unix:path, so calls may go to any host"
     elif cookie.unused:
-        yield f"not used: {printable(', '.join(cookie.unused), keep='')}, for an address is an ip:port or a unix:path"
+        yield f"not used: {printable(', '.join(cookie.unused), keep='')}, as an address is ip:port or unix:path"
 
 
 def _date(epoch: float) -> str:
