@@ -97,7 +97,7 @@ class Viewer:
         await self._socket.send_message(written.decode())
 
     async def _send(self, message: Mapping[str, Any]) -> None:
-        # In ASCII, for a question may have half of a surrogate pair, which UTF-8 cannot tell.
+        # In ASCII: an answer may quote half of a surrogate pair from a question, and UTF-8 has none.
         await self._socket.send_message(json.dumps(message, separators=(",", ":")))
 
     # -- from the page

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def printable(text: str, keep: str = "\n\t") -> str:
-    """Return the text with control characters escaped, except those to `keep`."""
+    """Return the text with control characters escaped, except those in `keep`."""
     if text.isprintable():
         return text
     return "".join(
