@@ -133,9 +133,15 @@ class CallMetrics(CallObserver):
         self._lost = "" if pick.reason == NO_COOKIE else pick.reason
 
     def ended(self, status: Status) -> None:
-        channel, meters, series = self.channel, self.channel.meters, self.series
+        channel, series = self.channel, self.series
         seconds = channel.now() - self._began
         channel.buffer.put(series.call(status.code), (seconds, seconds), self.context)
+        if self._retries or self._hedges or self._transparent:
+            self._record_repetitions()
+        if self._lost and not status.ok:
+            channel.meters.record(of.SESSIONS_LOST, 1, {**series.labels, of.REASON: self._lost}, self.context)
+
+    def _record_repetitions(self) -> None:
         for instrument, number in (
             (of.RETRIES, self._retries),
             (of.HEDGES, self._hedges),
@@ -144,9 +150,7 @@ class CallMetrics(CallObserver):
         ):
             # A96: 0 is not recorded, or the calls that went well would fill the histogram.
             if number:
-                meters.record(instrument, number, series.labels, self.context)
-        if self._lost and not status.ok:
-            meters.record(of.SESSIONS_LOST, 1, {**series.labels, of.REASON: self._lost}, self.context)
+                self.channel.meters.record(instrument, number, self.series.labels, self.context)
 
 
 class AttemptMetrics(AttemptObserver):
