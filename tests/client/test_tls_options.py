@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import ssl
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,30 @@ async def test_pem_bytes_may_have_several_roots_and_text_between_them(mesh, ca) 
     bundle = "# Főtanúsítvány\n".encode() + trustme.CA().cert_pem.bytes() + ca.cert_pem.bytes()
     async with mesh.channel(credentials=trxds.tls(roots=bundle)) as channel:
         assert await ask(channel) == mesh.hosts[0]
+
+
+@asynccontextmanager
+async def channel_beyond_ascii(ca, name: str):
+    """A channel to "m\u00fcnchen.example", whose host proves `name`; the authority is "m%C3%BCnchen.example"."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ca.issue_cert(name).configure_cert(context)
+    context.set_alpn_protocols(["h2"])
+    async with Mesh.run(tls=context) as mesh:
+        mesh.listen(name="m\u00fcnchen.example")
+        credentials = trxds.tls(roots=ca.cert_pem.bytes())
+        async with mesh.channel("xds:///m\u00fcnchen.example", credentials=credentials) as channel:
+            yield channel
+
+
+async def test_a_target_beyond_ascii_is_proved_by_its_name_in_idna(ca, autojump_clock) -> None:
+    async with channel_beyond_ascii(ca, "xn--mnchen-3ya.example") as channel:
+        assert await ask(channel)
+
+
+async def test_a_target_beyond_ascii_is_not_proved_by_the_part_of_its_name_before_that(ca, autojump_clock) -> None:
+    async with channel_beyond_ascii(ca, "m") as channel:
+        with pytest.raises(trxds.RpcError, match=r"not valid for 'xn--mnchen-3ya\.example'"):
+            await ask(channel)
 
 
 def test_credentials_do_not_show_their_pem_bytes(ca) -> None:

@@ -331,6 +331,14 @@ async def test_a_dns_name_that_looks_like_an_address_proves_no_address(autojump_
             await ask(channel, authority="10.0.1.1")
 
 
+async def test_a_percent_sign_in_a_host_name_ends_no_name_that_has_to_be_proved(autojump_clock, tmp_path):
+    root = Authority()
+    tls = root.issue(names=["shop"]).server_context(tmp_path)
+    async with Mesh.run(1, tls=tls) as mesh, mesh.channel(credentials=trxds.tls(roots=root.pem)) as channel:
+        with pytest.raises(trxds.RpcError, match=r"does not prove the authority 'shop%2Eexample', only shop"):
+            await ask(channel, authority="shop%2Eexample")
+
+
 async def test_a_certificate_with_a_name_that_is_no_text_proves_no_name(autojump_clock, tmp_path):
     root = Authority()
     tls = root.issue(raw_names=NO_TEXT).server_context(tmp_path)

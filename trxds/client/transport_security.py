@@ -6,6 +6,7 @@ import ssl
 from collections.abc import Hashable, Mapping
 from functools import partial
 from random import Random
+from urllib.parse import unquote
 
 from trxds.core.authority import host_of
 from trxds.core.connection_limit import ConnectionLimit
@@ -39,7 +40,8 @@ def make_pool(
     age: ConnectionAge | None,
 ) -> SubchannelPool:
     """Return the pool; hosts prove the name of `authority` unless another is configured."""
-    name = host_of(authority)
+    # A target's characters beyond ASCII are percent-encoded in its authority; certificates have none of them (IDNA).
+    name = unquote(host_of(authority))
     limits = ConnectionLimit(max_connections), max_connections_cap, age
     network_for = None
     if isinstance(credentials, XdsCredentials):

@@ -15,8 +15,9 @@ def host_of(authority: str) -> str:
     host, colon, port = authority.rpartition(":")
     # An IPv6 address without brackets has colons and no port.
     has_port = colon and port.isdecimal() and (":" not in host or host.endswith("]"))
-    name = host if has_port else authority
-    return name.strip("[]").partition("%")[0]  # an IPv6 zone has a meaning on this machine only
+    name = (host if has_port else authority).strip("[]")
+    # An IPv6 zone has a meaning on this machine only. In a host name "%" is no zone: "bank%2Eexample" is not "bank".
+    return name.partition("%")[0] if ":" in name else name
 
 
 def is_same_host(host: str, name: str) -> bool:
