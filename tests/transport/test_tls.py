@@ -21,7 +21,7 @@ from trxds.transport.file_content import FileContent
 from trxds.transport.options import WireOptions
 from trxds.transport.pool import SubchannelPool
 from trxds.transport.request import Request
-from trxds.transport.tls import Approve, TlsNetwork, context_source
+from trxds.transport.tls import Approve, TlsNetwork, context_source, server_name_of
 
 ADDRESS = "10.0.0.1:443"
 
@@ -101,6 +101,19 @@ async def test_a_large_message_over_tls_and_tcp(authority, nursery) -> None:
         assert stream is not None
         stream.send_nowait(bytes(3_000_000), end=True)
         assert await stream.receive_unary() == bytes(3_000_000)
+
+
+async def test_the_dot_at_the_end_of_a_complete_name_is_not_sent_nor_has_to_be_proved(
+    authority, network, nursery, autojump_clock
+) -> None:
+    """RFC 6066 §3; `cart.example.` saves a look-up in the search domains, as in Kubernetes."""
+    seen: list[str | None] = []
+    context = server_context(authority, "cart.example")
+    context.sni_callback = lambda _socket, name, _context: seen.append(name)
+    async with serve(HANDLERS, address=ADDRESS, network=network, tls=context):
+        peer = over(network, trusting(authority), "cart.example.")
+        assert await echo_over(peer, ADDRESS, nursery) == b"hello"
+    assert seen == ["cart.example"]
 
 
 async def test_a_peer_of_another_name_is_refused(authority, network, autojump_clock) -> None:
@@ -236,6 +249,10 @@ async def test_a_client_certificate_that_is_missed_late_is_a_failed_attempt(auth
 async def test_a_server_of_tls_that_is_spoken_to_in_plain_text_is_suspected(authority, network, autojump_clock) -> None:
     async with serve(HANDLERS, address=ADDRESS, network=network, tls=server_context(authority, "cart.example")):
         assert (await lost_reason(network)).endswith(" before HTTP/2 began; does it speak TLS?")
+
+
+def test_the_zone_of_an_ipv6_address_is_no_part_of_the_name_that_it_has_to_prove() -> None:
+    assert server_name_of("[fe80::1%eth0]:443") == "fe80::1"
 
 
 # -- files

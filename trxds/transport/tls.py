@@ -14,8 +14,10 @@ from typing import Any, TypeAlias
 
 import trio
 
+from trxds.core.authority import host_of
+
 from .certificates import CertificateFiles, ClientContext, FreshContext
-from .connect import Network, split_address
+from .connect import Network
 from .run_in_thread import run_in_thread
 from .spiffe import SpiffeError, is_spiffe_id, parse_spiffe_id, wrong_id
 from .tls_sessions import TlsSessions
@@ -44,7 +46,8 @@ class TlsNetwork:
     ) -> None:
         self._network = network
         self._context = context
-        self._server_name = server_name
+        # RFC 6066 §3: the SNI has no trailing dot, which says to DNS only that the name is complete.
+        self._server_name = server_name and server_name.removesuffix(".")
         self._approve = approve
         self._last_context: ssl.SSLContext | None = None
         self._sessions = TlsSessions()
@@ -160,7 +163,7 @@ async def _fresh_context(context: FreshContext, one_reads: trio.Lock) -> ssl.SSL
 
 def server_name_of(address: str) -> str:
     """Return the name that a peer has to prove by default; a Unix socket is on this host."""
-    return "localhost" if address.startswith("unix:") else split_address(address)[0]
+    return "localhost" if address.startswith("unix:") else host_of(address)
 
 
 def tls_cause(error: BaseException) -> str:
