@@ -306,14 +306,12 @@ ROUTES_OF_THE_EXAMPLE = xds.routes(
 
 async def test_a_host_with_another_name_in_its_certificate_is_refused_in_the_words_shown(autojump_clock) -> None:
     authority, network = trustme.CA(), MemoryNetwork()
-    its, ours = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    its = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("cart").configure_cert(its)
-    authority.configure_trust(ours)
+    credentials = trxds.tls(roots=authority.cert_pem.bytes())
     async with (
         serve(address="10.0.0.7:443", network=network, tls=its),
-        trxds.open_channel(
-            "ipv4:10.0.0.7:443", authority="shop", credentials=trxds.tls(ours), network=network
-        ) as channel,
+        trxds.open_channel("ipv4:10.0.0.7:443", authority="shop", credentials=credentials, network=network) as channel,
     ):
         with pytest.raises(trxds.RpcError) as refusal:
             await channel.method("/shop.Cart/Add")(b"")

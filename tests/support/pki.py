@@ -76,14 +76,22 @@ class Authority:
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(own), critical=False)
         )
 
-    def issue(self, *uris: str, names: Iterable[str] = (), signs: bool = False, raw_names: bytes = b"") -> Leaf:
+    def issue(
+        self,
+        *uris: str,
+        names: Iterable[str] = (),
+        signs: bool = False,
+        raw_names: bytes = b"",
+        common_name: str = "",
+    ) -> Leaf:
         """Issue a certificate with these URI and DNS names, or with subjectAltName as it is given in DER.
 
         With `signs` its key usage is that of an authority.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         every = [*map(x509.UniformResourceIdentifier, uris), *map(x509.DNSName, names)]
-        builder = self._builder(x509.Name([]), key)
+        common_names = [x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name)] if common_name else []
+        builder = self._builder(x509.Name(common_names), key)
         if every:
             builder = builder.add_extension(x509.SubjectAlternativeName(every), critical=True)
         if raw_names:

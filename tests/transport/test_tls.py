@@ -121,7 +121,20 @@ async def test_a_peer_of_another_name_is_refused(authority, network, autojump_cl
         assert await refusal(over(network, trusting(authority))) == (
             "TLS with 10.0.0.1:443 as 'cart.example': certificate verify failed: "
             "Hostname mismatch, certificate is not valid for 'cart.example'"
+            "; its subjectAltName needs that name, and its common name does not count"
         )
+
+
+@pytest.mark.parametrize("uris", [(), ("spiffe://shop.example/cart",)])
+async def test_a_common_name_proves_no_host_name(network, tmp_path, autojump_clock, uris) -> None:
+    root = Authority()
+    source = context_source(CertificateFiles(FileContent(root.pem)))
+    tls = root.issue(*uris, common_name="cart.example").server_context(tmp_path)
+    async with serve(address=ADDRESS, network=network, tls=tls):
+        text = await refusal(TlsNetwork(network, source, "cart.example"))
+    assert text.endswith(
+        "is not valid for 'cart.example'; its subjectAltName needs that name, and its common name does not count"
+    )
 
 
 async def test_a_peer_that_nobody_trusts_is_refused(authority, network, autojump_clock) -> None:
@@ -207,6 +220,7 @@ async def test_a_subchannel_tells_why_tls_failed(authority, network, autojump_cl
         assert await lost_reason(over(network, trusting(authority))) == (
             "10.0.0.1:443: cannot connect: TLS with 10.0.0.1:443 as 'cart.example': certificate verify failed: "
             "Hostname mismatch, certificate is not valid for 'cart.example'"
+            "; its subjectAltName needs that name, and its common name does not count"
         )
 
 

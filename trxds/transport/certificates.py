@@ -71,6 +71,9 @@ def client_context(
     """
     context = ClientContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = check_hostname
+    # RFC 9525 §2: only subjectAltName has names. OpenSSL reads the common name where there is no DNS name, also beside a
+    # SPIFFE ID, and authorities need not check a common name.
+    context.hostname_checks_common_name = False
     context.minimum_version = files.min_version
     # gRPC needs HTTP/2, which a TLS peer selects by ALPN (RFC 9113 §3.2).
     context.set_alpn_protocols(["h2"])

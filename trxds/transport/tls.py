@@ -184,6 +184,7 @@ def tls_cause(error: BaseException) -> str:
 # X509_V_ERR_... of OpenSSL's x509_vfy.h
 _UNTRUSTED = frozenset({18, 19, 20, 21})  # no chain leads to an authority
 _NO_CRL, _CRL_NOT_YET_VALID, _CRL_EXPIRED, _REVOKED = 3, 11, 12, 23
+_HOSTNAME_MISMATCH = 62
 
 
 def verify_remedy(error: BaseException | None, context: object) -> str:
@@ -191,6 +192,8 @@ def verify_remedy(error: BaseException | None, context: object) -> str:
     if not isinstance(context, ClientContext) or not isinstance(error, ssl.SSLCertVerificationError):
         return ""
     code = getattr(error, "verify_code", None)
+    if code == _HOSTNAME_MISMATCH:
+        return "; its subjectAltName needs that name, and its common name does not count"
     if context.crls is not None:
         if code == _NO_CRL:
             return f"; an issuer of the peer's chain has none in the {context.crls}: put it there"
