@@ -40,11 +40,11 @@ class Verdict:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    async def of(self, ca: Authority, leaf, crls: bytes | Path) -> str:
+    async def of(self, ca: Authority, leaf, crls: bytes | Path, more_roots: bytes = b"") -> str:
         """Return "accepted", or why the host was refused."""
         async with Mesh.run(hosts=0) as mesh:
             mesh.endpoints("cart", [await mesh.add_host(tls=leaf.server_context(self._folder))])
-            async with mesh.channel(credentials=trxds.tls(roots=ca.pem, crls=crls)) as channel:
+            async with mesh.channel(credentials=trxds.tls(roots=ca.pem + more_roots, crls=crls)) as channel:
                 try:
                     await method(channel)(b"", timeout=5)
                 except trxds.RpcError as error:
@@ -104,6 +104,13 @@ async def test_each_certificate_of_the_chain_needs_a_list(ca, verdict) -> None:
     assert await verdict.of(ca, leaf, ca.crl_pem() + below.crl_pem()) == "accepted"
     assert "put it there" in await verdict.of(ca, leaf, below.crl_pem())
     assert "put it there" in await verdict.of(ca, leaf, ca.crl_pem())
+
+
+async def test_the_roots_may_have_an_authority_below_another_one_too(ca, verdict) -> None:
+    """If a chain ended there, OpenSSL would check the list of the upper one by the key of the lower one."""
+    below = Authority("below", ca)
+    lists = ca.crl_pem() + below.crl_pem()
+    assert await verdict.of(ca, below.issue(names=["shop"]), lists, more_roots=below.pem) == "accepted"
 
 
 async def test_a_revoked_authority_in_the_chain_refuses(ca, verdict) -> None:

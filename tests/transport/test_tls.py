@@ -137,6 +137,14 @@ async def test_a_common_name_proves_no_host_name(network, tmp_path, autojump_clo
     )
 
 
+async def test_a_root_may_be_an_authority_that_another_one_signed(network, tmp_path, nursery, autojump_clock) -> None:
+    below = Authority("below", Authority("root"))
+    source = context_source(CertificateFiles(FileContent(below.pem)))
+    tls = below.issue(names=["cart.example"]).server_context(tmp_path)
+    async with serve(HANDLERS, address=ADDRESS, network=network, tls=tls):
+        assert await echo_over(TlsNetwork(network, source, "cart.example"), ADDRESS, nursery) == b"hello"
+
+
 async def test_a_peer_that_nobody_trusts_is_refused(authority, network, autojump_clock) -> None:
     async with serve(address=ADDRESS, network=network, tls=server_context(trustme.CA(), "cart.example")):
         text = await refusal(over(network, trusting(authority)))

@@ -74,6 +74,10 @@ def client_context(
     # RFC 9525 §2: only subjectAltName has names. OpenSSL reads the common name where there is no DNS name, also beside a
     # SPIFFE ID, and authorities need not check a common name.
     context.hostname_checks_common_name = False
+    if not files.crls:
+        # As in the other clients, a root may be signed by another authority. With lists the chain has to go on to the
+        # end: OpenSSL would look for one of the last certificate's issuer, whose key it does not have.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.minimum_version = files.min_version
     # gRPC needs HTTP/2, which a TLS peer selects by ALPN (RFC 9113 §3.2).
     context.set_alpn_protocols(["h2"])
