@@ -9,6 +9,12 @@ from random import Random
 import pytest
 import trio
 import trustme
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 from support.pki import NO_TEXT, Authority
 
 from trxds.core.conflating_queue import ConflatingQueue
@@ -21,7 +27,7 @@ from trxds.transport.file_content import FileContent
 from trxds.transport.options import WireOptions
 from trxds.transport.pool import SubchannelPool
 from trxds.transport.request import Request
-from trxds.transport.tls import Approve, TlsNetwork, context_source, server_name_of
+from trxds.transport.tls import Approve, TlsNetwork, context_source, server_name_of, tls_cause
 
 ADDRESS = "10.0.0.1:443"
 
@@ -157,6 +163,13 @@ async def test_a_peer_that_does_not_speak_http2_is_refused(authority, network, a
         assert (await refusal(over(network, trusting(authority)))).endswith(
             "the peer did not agree on HTTP/2; its ALPN protocols must include h2"
         )
+
+
+def test_the_alert_of_a_peer_without_our_alpn_protocol_says_what_to_offer() -> None:
+    """Python's server sends none, other servers do; Python has no name of its reason, but its line of source."""
+    error = trio.BrokenResourceError()
+    error.__cause__ = ssl.SSLError(1, "[SSL] tlsv1 alert no application protocol (_ssl.c:1006)")
+    assert tls_cause(error) == "the peer did not agree on HTTP/2; its ALPN protocols must include h2"
 
 
 async def test_a_peer_that_speaks_no_tls_is_refused(authority, network, autojump_clock) -> None:
@@ -303,6 +316,24 @@ def test_a_key_of_another_certificate_is_named(authority, files, tmp_path: Path)
     authority.issue_cert("x").private_key_pem.write_to_path(str(other))
     with pytest.raises(OSError, match=r"cannot use the certificate of .*client\.pem with the key of .*other\.pem: "):
         client_context(CertificateFiles(files.roots, files.certificate, str(other)))
+
+
+def test_an_encrypted_key_is_said_to_be_encrypted(authority, files, tmp_path: Path) -> None:
+    whole = load_pem_private_key(authority.issue_cert("x").private_key_pem.bytes(), None)
+    encrypted = whole.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
+    path = tmp_path / "key.pem"
+    path.write_bytes(encrypted)
+    with pytest.raises(OSError, match="or the key is encrypted; write both in PEM, the key without a password"):
+        client_context(CertificateFiles(files.roots, files.certificate, str(path)))
+
+
+def test_half_a_root_is_said_to_be_no_pem(files) -> None:
+    path = Path(files.roots)
+    path.write_bytes(path.read_bytes() + path.read_bytes()[:200])
+    with pytest.raises(
+        OSError, match=r"roots\.pem: a certificate in it is no valid PEM; write it anew$"
+    ):
+        client_context(files)
 
 
 def test_certificate_files_are_read_again_after_the_interval(files) -> None:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from trxds.transport.certificates import MIN_VERSION, REFRESH_INTERVAL, CertificateFiles, client_context
+from trxds.transport.certificates import MIN_VERSION, REFRESH_INTERVAL, CertificateFiles, client_context, ssl_reason
 from trxds.transport.file_content import FileContent, FileSource
 from trxds.transport.spiffe import is_spiffe_id, parse_spiffe_id, why_unsupported
 from trxds.transport.transport_credentials import INSECURE, Credentials, Insecure, Tls
@@ -161,8 +161,7 @@ def _pem_roots(pem: bytes) -> bytes:
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=certificates)
     except (ssl.SSLError, ValueError) as error:
-        reason = (getattr(error, "reason", None) or str(error)).lower().replace("_", " ")
-        raise ValueError(f"roots are bytes of PEM that cannot be used: {reason}") from None
+        raise ValueError(f"roots are bytes of PEM that cannot be used: {ssl_reason(error)}") from None
     return certificates.encode("ascii", "replace")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 import ssl
 from collections.abc import Callable
 
@@ -18,6 +19,9 @@ _log = logging.getLogger("trxds.transport")
 
 REFRESH_INTERVAL = 600.0  # seconds
 MIN_VERSION = ssl.TLSVersion.TLSv1_2  # HTTP/2 forbids older ones (RFC 9113 §9.2)
+
+
+_WRAPPING = re.compile(r"^\[[^]]*\] | \(_ssl\.c:\d+\)$")  # OpenSSL's library, and Python's line of source
 
 
 class CertificateFiles(Struct, frozen=True):
@@ -71,8 +75,8 @@ def client_context(
     """
     context = ClientContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = check_hostname
-    # RFC 9525 §2: only subjectAltName has names. OpenSSL reads the common name where there is no DNS name, also beside a
-    # SPIFFE ID, and authorities need not check a common name.
+    # RFC 9525 §2: only subjectAltName has names. OpenSSL reads the common name where there is no DNS name, also beside
+    # a SPIFFE ID, and authorities need not check a common name.
     context.hostname_checks_common_name = False
     if not files.crls:
         # As in the other clients, a root may be signed by another authority. With lists the chain has to go on to the
@@ -144,25 +148,35 @@ def _load_roots(context: ssl.SSLContext, roots: FileSource) -> None:
     elif isinstance(roots, FileContent):
         context.load_verify_locations(cadata=roots.data.decode("ascii"))
     else:
-        _load(f"the roots of {roots}", lambda: context.load_verify_locations(roots))
+        remedy = "a certificate in it is no valid PEM; write it anew"
+        _load(f"the roots of {roots}", lambda: context.load_verify_locations(roots), remedy)
 
 
 def _load_own_certificate(context: ssl.SSLContext, certificate: FileSource, private_key: FileSource) -> None:
     what = f"the certificate {origin(certificate)} with the key {origin(private_key)}"
     with as_path(certificate) as certificate_path, as_path(private_key) as key_path:
         # With an empty password OpenSSL fails for an encrypted key; otherwise it would ask at the terminal.
-        _load(what, lambda: context.load_cert_chain(certificate_path, key_path, password=""))
+        remedy = "one of them is no valid PEM, or the key is encrypted; write both in PEM, the key without a password"
+        _load(what, lambda: context.load_cert_chain(certificate_path, key_path, password=""), remedy)
 
 
-def _load(what: str, load: Callable[[], object]) -> None:
+def _load(what: str, load: Callable[[], object], remedy: str) -> None:
+    """Load a file; `remedy` is for one that OpenSSL cannot parse, of which it says no more than that."""
     try:
         load()
     except ssl.SSLError as error:
-        raise OSError(f"cannot use {what}: {(error.reason or str(error)).lower().replace('_', ' ')}") from None
+        reason = ssl_reason(error)
+        raise OSError(f"cannot use {what}: {remedy if reason in ('pem lib', 'asn1 lib') else reason}") from None
     except OSError as error:
         raise OSError(f"cannot read {what}: {error.strerror or error}") from None
     except ValueError as error:  # the path has a NUL
         raise OSError(f"cannot read {what!r}: {error}") from None
+
+
+def ssl_reason(error: Exception) -> str:
+    """Return the reason of an error of ssl or OpenSSL in plain words."""
+    # Python knows no name of some reasons, such as the alert of a peer without our ALPN protocol.
+    return _WRAPPING.sub("", getattr(error, "reason", None) or str(error)).lower().replace("_", " ")
 
 
 class FreshContext:

@@ -16,7 +16,7 @@ import trio
 
 from trxds.core.authority import host_of
 
-from .certificates import CertificateFiles, ClientContext, FreshContext
+from .certificates import CertificateFiles, ClientContext, FreshContext, ssl_reason
 from .connect import Network
 from .run_in_thread import run_in_thread
 from .spiffe import SpiffeError, is_spiffe_id, parse_spiffe_id, wrong_id
@@ -24,6 +24,7 @@ from .tls_sessions import TlsSessions
 from .transport_credentials import Credentials, Insecure, Tls
 
 _MAX_SHOWN = 100  # characters of a name
+_NO_HTTP2 = "the peer did not agree on HTTP/2; its ALPN protocols must include h2"
 
 NextContext: TypeAlias = Callable[[], Awaitable[ssl.SSLContext]]
 Approve: TypeAlias = Callable[[Mapping[str, Any]], str | None]
@@ -113,7 +114,7 @@ class TlsNetwork:
             return tls_cause(error) + verify_remedy(error.__cause__, stream.context)
         # RFC 9113 §3.2: HTTP/2 over TLS must be agreed on by ALPN.
         if stream.selected_alpn_protocol() != "h2":
-            return "the peer did not agree on HTTP/2; its ALPN protocols must include h2"
+            return _NO_HTTP2
         if self._approve is None:
             return None
         try:
@@ -175,9 +176,10 @@ def tls_cause(error: BaseException) -> str:
         return f"certificate verify failed: {cause.verify_message.rstrip('.')}"
     if isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError):  # it depends on Python's release which one comes
         return "the peer closed the connection during the handshake; does it speak TLS, or want a certificate from us?"
-    if isinstance(cause, ssl.SSLError) and cause.reason:
-        text = cause.reason.lower().replace("_", " ")
-        return f"{text}; does the peer speak TLS?" if cause.reason == "WRONG_VERSION_NUMBER" else text
+    if isinstance(cause, ssl.SSLError) and (text := ssl_reason(cause)):
+        if text.endswith("no application protocol"):
+            return _NO_HTTP2
+        return f"{text}; does the peer speak TLS?" if text == "wrong version number" else text
     return str(cause) or type(cause).__name__
 
 
