@@ -281,6 +281,17 @@ async def test_a_client_certificate_that_is_missed_late_is_a_failed_attempt(auth
     assert text.startswith("10.0.0.1:443: connection ") and text.endswith("does it want a certificate from us?")
 
 
+async def test_a_client_certificate_that_the_server_refuses_is_a_failed_attempt(
+    authority, network, files, autojump_clock
+) -> None:
+    tls = wants_certificates(authority)
+    other = trustme.CA().issue_cert("client.example")
+    other.private_key_and_cert_chain_pem.write_to_path(files.certificate)
+    async with serve(HANDLERS, address=ADDRESS, network=network, tls=tls):
+        text = await lost_reason(over(network, client_context(files)))
+    assert text.endswith("before HTTP/2 began; does it accept our certificate?")
+
+
 async def test_a_server_of_tls_that_is_spoken_to_in_plain_text_is_suspected(authority, network, autojump_clock) -> None:
     async with serve(HANDLERS, address=ADDRESS, network=network, tls=server_context(authority, "cart.example")):
         assert (await lost_reason(network)).endswith(" before HTTP/2 began; does it speak TLS?")
@@ -330,9 +341,7 @@ def test_an_encrypted_key_is_said_to_be_encrypted(authority, files, tmp_path: Pa
 def test_half_a_root_is_said_to_be_no_pem(files) -> None:
     path = Path(files.roots)
     path.write_bytes(path.read_bytes() + path.read_bytes()[:200])
-    with pytest.raises(
-        OSError, match=r"roots\.pem: a certificate in it is no valid PEM; write it anew$"
-    ):
+    with pytest.raises(OSError, match=r"roots\.pem: a certificate in it is no valid PEM; write it anew$"):
         client_context(files)
 
 

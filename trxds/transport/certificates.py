@@ -54,6 +54,7 @@ class ClientContext(ssl.SSLContext):
     crls: Crls | None = None
     problems: tuple[str, ...] = ()
     checks_authority = False
+    shows_certificate = False
 
     @property
     def may_resume(self) -> bool:
@@ -96,6 +97,7 @@ def client_context(
             _load_roots(context, files.roots)
         if files.certificate:
             _load_own_certificate(context, files.certificate, files.private_key)
+            context.shows_certificate = True
     except OSError:
         if before is not None:
             # A peer may have been revoked meanwhile; a spoilt certificate of ours must not hide it.

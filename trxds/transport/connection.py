@@ -36,6 +36,7 @@ from .request import Request, RequestHeaders
 from .response import ResponseHeaderParser
 from .stream_gathering import StreamGathering
 from .stream_table import StreamTable
+from .tls import credentials_doubt
 from .transport import Transport
 from .user_timeout import set_user_timeout
 
@@ -78,8 +79,7 @@ class Connection:
         open_streams: dict[int, ClientStream] = {}
         self.http2 = Http2Connection(transport, _engine(options), self, open_streams, peer=peer, options=options)
         # A server that closes before its first frame often expects other credentials, and does not say so.
-        doubt = "want a certificate from us" if is_secure else "speak TLS"
-        self.http2.loss_hint = f" before HTTP/2 began; does it {doubt}?"
+        self.http2.loss_hint = f" before HTTP/2 began; does it {credentials_doubt(transport)}?"
         self._headers = RequestHeaders(peer, b"https" if is_secure else b"http", options.user_agent)
         self.streams = StreamTable(
             self.http2,

@@ -167,6 +167,15 @@ def server_name_of(address: str) -> str:
     return "localhost" if address.startswith("unix:") else host_of(address)
 
 
+def credentials_doubt(transport: trio.abc.Stream) -> str:
+    """Return what a server may do that has closed this transport without a word: a verb with its object."""
+    if not isinstance(transport, trio.SSLStream):
+        return "speak TLS"
+    context = transport.context
+    shown = isinstance(context, ClientContext) and context.shows_certificate
+    return "accept our certificate" if shown else "want a certificate from us"
+
+
 def tls_cause(error: BaseException) -> str:
     """Return why a stream broke, without OpenSSL's numbers and source lines."""
     cause = error.__cause__ or error
