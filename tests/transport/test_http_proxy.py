@@ -232,6 +232,11 @@ async def test_a_proxy_that_opens_no_tunnel_is_named_with_its_answer(nursery, au
     assert "secret" not in str(error)
 
 
+async def test_a_proxy_that_repeats_the_password_does_not_bring_it_into_the_error(nursery, autojump_clock):
+    error, _ = await tunnelled(nursery, b"HTTP/1.1 400 Bad: proxy-authorization: Basic YWRhOnNlY3JldA==\r\n\r\n")
+    assert str(error) == f"proxy {PROXY} answers CONNECT cart.example:443 with 400"
+
+
 async def test_a_proxy_that_cannot_be_reached_is_named(autojump_clock):
     find = proxy_finder(f"http://{PROXY}", {})
     assert find is not None

@@ -238,8 +238,10 @@ async def _open_tunnel(stream: trio.abc.Stream, address: str, proxy: HttpProxy) 
             f"proxy {proxy.address} does not answer CONNECT {address}: {_describe(error)}; is it an HTTP proxy?"
         ) from None
     if response.status_code // 100 != 2:
-        # What a proxy says is shown to people, and may be anything.
-        reason = re.sub(r"[^ -~]", "?", bytes(response.reason[:_MAX_REASON]).decode("ascii", "replace"))
+        # What a proxy says is shown to people, and may be anything, also the password that it was sent.
+        said = bytes(response.reason).decode("ascii", "replace")
+        token = proxy.authorization.removeprefix("Basic ")
+        reason = "" if token and token in said else re.sub(r"[^ -~]", "?", said[:_MAX_REASON])
         answer = f"{response.status_code} {reason}".rstrip()
         remedy = "; put user and password into the proxy's URL" if response.status_code == 407 else ""
         raise ProxyError(f"proxy {proxy.address} answers CONNECT {address} with {answer}{remedy}")
