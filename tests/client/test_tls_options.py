@@ -92,6 +92,18 @@ def test_an_argument_of_tls_that_is_no_context_is_an_error_with_the_remedy(argum
         trxds.tls(argument)
 
 
+@pytest.mark.parametrize("interval", ["60", None, True, -1, float("nan")])
+def test_an_interval_that_is_no_number_of_seconds_is_an_error_at_once(interval) -> None:
+    with pytest.raises(ValueError, match=rf"refresh_interval is {interval!r}; it must be a number of seconds"):
+        trxds.tls(refresh_interval=interval)
+
+
+@pytest.mark.parametrize("name", [None, b"shop", 7])
+def test_a_server_name_that_is_no_text_is_an_error_at_once(name) -> None:
+    with pytest.raises(TypeError, match=f"server_name is the text of a name, .* not {type(name).__name__}"):
+        trxds.tls(server_name=name)
+
+
 @pytest.mark.parametrize("roots", [b"", b"/etc/ca.pem", b"\x30\x82"])
 def test_bytes_without_a_pem_certificate_are_an_error_at_once(roots) -> None:
     with pytest.raises(ValueError, match=r"roots are bytes without a PEM certificate .* write a path as str"):

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from trxds.core.arguments import check_number, check_type
 from trxds.transport.certificates import MIN_VERSION, REFRESH_INTERVAL, CertificateFiles, client_context, ssl_reason
 from trxds.transport.file_content import FileContent, FileSource
 from trxds.transport.spiffe import is_spiffe_id, parse_spiffe_id, why_unsupported
@@ -66,8 +67,8 @@ def tls(
 
     Raises:
         ValueError: The context is for servers, there are a context and files, `roots` and `spiffe_bundle_map`, one of
-            `certificate` and `private_key` without the other, content that cannot be used, or a version that HTTP/2
-            forbids.
+            `certificate` and `private_key` without the other, content that cannot be used, an interval that is no
+            number of seconds, or a version that HTTP/2 forbids.
         TypeError: An argument has another type.
         RuntimeError: There is a `spiffe_bundle_map`, and this Python cannot check hosts by it.
     """
@@ -83,6 +84,8 @@ def tls(
         raise ValueError("certificate and private_key need each other; give both or neither")
     if roots and spiffe_bundle_map:
         raise ValueError("roots and spiffe_bundle_map are two answers to one question; give one of them")
+    seconds = "a number of seconds, 0 or more"
+    check_number("refresh_interval", refresh_interval, lambda interval: interval >= 0, seconds)
     found = CertificateFiles(
         FileContent(_pem_roots(roots)) if isinstance(roots, bytes) else _path("roots", roots),
         _source("certificate", certificate),
@@ -119,6 +122,7 @@ def _checked_version(version: object) -> ssl.TLSVersion:
 
 
 def _checked_name(name: str, spiffe_bundle_map: object) -> str:
+    check_type("server_name", name, str, "the text of a name, empty for the target's own")
     if is_spiffe_id(name):
         parse_spiffe_id(name)
         if spiffe_bundle_map is None:
