@@ -194,7 +194,8 @@ def tls_cause(error: BaseException) -> str:
 
 # X509_V_ERR_... of OpenSSL's x509_vfy.h
 _UNTRUSTED = frozenset({18, 19, 20, 21})  # no chain leads to an authority
-_NO_CRL, _CRL_NOT_YET_VALID, _CRL_EXPIRED, _REVOKED = 3, 11, 12, 23
+_NO_CRL, _REVOKED = 3, 23
+_BAD_CRL = frozenset({8, 11, 12, 36, 44})  # its signature, its times, an extension, or the certificates it is for
 _HOSTNAME_MISMATCH = 62
 
 
@@ -208,7 +209,7 @@ def verify_remedy(error: BaseException | None, context: object) -> str:
     if context.crls is not None:
         if code == _NO_CRL:
             return f"; an issuer of the peer's chain has none in the {context.crls}: put it there"
-        if code in (_CRL_EXPIRED, _CRL_NOT_YET_VALID):
+        if code in _BAD_CRL:
             return f"; replace it in the {context.crls}"
         if code == _REVOKED:
             return f" by the {context.crls}; the peer needs a new one"
