@@ -36,6 +36,11 @@ async def test_a_host_name_resolves_to_its_addresses_in_order_each_once():
     assert await resolve("cart", 443) == ("[::1]:443", "10.0.0.1:443")
 
 
+async def test_a_link_local_address_keeps_its_interface():
+    trio.socket.set_custom_hostname_resolver(Names(cart=[("fe80::1", 443, 0, 4)]))
+    assert await resolve("cart", 443) == ("[fe80::1%4]:443",)
+
+
 async def test_the_tcp_network_resolves_host_names():
     trio.socket.set_custom_hostname_resolver(Names(cart=[("10.0.0.1", 443)]))
     assert await TcpNetwork().resolve("cart", 443) == ("10.0.0.1:443",)

@@ -22,8 +22,10 @@ async def resolve(host: str, port: int) -> tuple[str, ...]:
         infos = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except UnicodeError as error:
         raise OSError(errno.EINVAL, f"{host!r} is no host name: {error}") from None
-    return tuple(dict.fromkeys(_format_address(*sockaddr[:2]) for *_, sockaddr in infos))
+    return tuple(dict.fromkeys(_format_address(*sockaddr) for *_, sockaddr in infos))
 
 
-def _format_address(ip: Any, port: Any) -> str:
-    return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
+def _format_address(ip: Any, port: Any, _flow: Any = 0, scope: Any = 0) -> str:
+    # RFC 4007 §11: a link-local address is not reached without its interface.
+    zone = f"%{scope}" if scope else ""
+    return f"[{ip}{zone}]:{port}" if ":" in ip else f"{ip}:{port}"
