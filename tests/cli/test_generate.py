@@ -1,5 +1,7 @@
 """`trxds generate`: what it writes, and what it says when it cannot."""
 
+from importlib import import_module
+
 import pytest
 from click.testing import CliRunner
 
@@ -63,6 +65,26 @@ def test_stubs_of_protoc_that_are_not_python_are_left_out_and_named(here):
     done = run("odd.proto", "--out", "made")
     assert done.stdout.splitlines() == ["made/odd_pb2.py"]
     assert "made/odd_pb2.pyi is left out" in done.stderr
+
+
+def test_an_import_by_protoc_that_is_not_python_is_named_and_nothing_is_written(here):
+    (here / "2fa.proto").write_text('syntax = "proto3";\nmessage Code {}\n', "utf-8")
+    (here / "login.proto").write_text(
+        'syntax = "proto3";\nimport "2fa.proto";\nmessage L { Code code = 1; }\n', "utf-8"
+    )
+    done = run("2fa.proto", "login.proto", "--out", "made")
+    assert done.exit_code == 1
+    assert "login_pb2.py is no Python: 'import 2fa_pb2 as 2fa__pb2'; rename the .proto" in done.stderr
+    assert not (here / "made").exists()
+
+
+def test_a_proto_whose_name_begins_with_a_digit_has_modules_that_can_be_imported(here, monkeypatch):
+    (here / "2024").mkdir()
+    (here / "2024" / "2fa.proto").write_text(GOOD, "utf-8")
+    assert run("2024/2fa.proto", "--out", "made", "--servicers", "--relative").exit_code == 0
+    monkeypatch.syspath_prepend(here)
+    assert import_module("made.2024.2fa_trxds").GreeterStub
+    assert import_module("made.2024.2fa_trxds_servicers").GreeterServicer
 
 
 def test_a_folder_that_cannot_be_written_is_said(here):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from .names import Names, are_identifiers, relative
+from .names import Names, are_identifiers, as_identifier, relative
 from .types import Place
 
 
@@ -62,7 +62,7 @@ class Imports:
     def _message_module(self, module: str) -> str:
         package, _, name = module.rpartition(".")
         beside = module in self._beside
-        alias = self._names.free(name, module.replace(".", "_"))
+        alias = self._names.free(as_identifier(name), as_identifier(module))
         if not are_identifiers(*module.split(".")):
             self._load(module, alias, beside)
             return alias
@@ -73,7 +73,7 @@ class Imports:
         return alias
 
     def _load(self, module: str, alias: str, beside: bool) -> None:
-        """Import a module whose path has a keyword in it, such as `lambda`, which no import statement can name."""
+        """Import a module that no import statement can name: its path has a keyword in it, or a digit in front."""
         load = self.standard("importlib", "import_module")
         if beside:
             package, name = relative(module, self._importer)

@@ -5,6 +5,7 @@ Modules follow protoc's own rules. Where protoc has no rule, a free name is chos
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from keyword import iskeyword
 
@@ -29,7 +30,13 @@ def path_of(module: str) -> str:
 def are_identifiers(*names: str) -> bool:
     """Return whether Python's grammar takes each of these names after a dot."""
     # In a class, a name with two underscores in front would be another one.
-    return not any(iskeyword(name) or name.startswith("__") for name in names)
+    return all(name.isidentifier() and not iskeyword(name) and not name.startswith("__") for name in names)
+
+
+def as_identifier(module: str) -> str:
+    """Return a variable's name for a module: `_2fa_pb2` for `2fa_pb2`."""
+    name = re.sub(r"\W", "_", module)
+    return name if name.isidentifier() else f"_{name}"
 
 
 def method_name(name: str) -> str:

@@ -42,7 +42,7 @@ def generate(protos: Sequence[str], out: Path, includes: Sequence[str], options:
     if find_spec("grpc_tools") is None:
         raise GenerateError("protoc is missing; it comes with grpcio-tools: pip install 'trxds[generate]'")
     texts = _texts(protos, includes, options)
-    unreadable = [path for path, text in texts.items() if path.endswith(".pyi") and not _readable(text)]
+    unreadable = [path for path, text in texts.items() if not _readable(path, text)]
     for path in unreadable:
         texts.pop(path)
     for path, text in texts.items():
@@ -95,9 +95,15 @@ def _relative(messages: Mapping[str, str], beside: frozenset[str]) -> dict[str, 
     }
 
 
-def _readable(text: str) -> bool:
+def _readable(path: str, text: str) -> bool:
     try:
         ast.parse(text)
-    except SyntaxError:
-        return False
+    except SyntaxError as error:
+        if path.endswith(".pyi"):
+            return False
+        # The import of a file such as 2fa.proto: protoc writes an import statement for any name but a keyword.
+        line = (error.text or "").strip()
+        raise GenerateError(
+            f"protoc's {path} is no Python: {line!r}; rename the .proto or the folder that it imports"
+        ) from None
     return True
