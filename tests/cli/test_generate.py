@@ -87,6 +87,13 @@ def test_a_proto_whose_name_begins_with_a_digit_has_modules_that_can_be_imported
     assert import_module("made.2024.2fa_trxds_servicers").GreeterServicer
 
 
+def test_a_comment_that_is_not_utf_8_becomes_a_docstring(here):
+    text = GOOD.replace("service", "// Caf\xe9 greets.\nservice")
+    (here / "old.proto").write_bytes(text.encode("latin-1"))
+    assert run("old.proto", "--out", "made").exit_code == 0
+    assert '"""Caf\N{REPLACEMENT CHARACTER} greets."""' in (here / "made" / "old_trxds.py").read_text("utf-8")
+
+
 def test_a_folder_that_cannot_be_written_is_said(here):
     (here / "file").write_text("", "utf-8")
     done = run("greeter.proto", "--out", "file/made")

@@ -20,10 +20,15 @@ def comments_of(file: FileDescriptorProto) -> Mapping[Path, str]:
     """Return the comment of each service and method by its path: the leading one, or else the trailing one."""
     found = {}
     for location in file.source_code_info.location:
-        text = location.leading_comments or location.trailing_comments
+        text = _decoded(location.leading_comments or location.trailing_comments)
         if text.strip():
             found[tuple(location.path)] = text
     return found
+
+
+def _decoded(text: str | bytes) -> str:
+    # protoc takes a comment in Latin-1 as it is, and protobuf returns bytes for a string that is no UTF-8.
+    return text if isinstance(text, str) else text.decode("utf-8", "replace")
 
 
 def docstring(text: str, indent: str) -> str:
