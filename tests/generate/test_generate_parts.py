@@ -107,6 +107,22 @@ def test_untyped_annotations_of_protoc_get_types():
     )
 
 
+def test_protoc_s_types_of_extensions_become_those_that_type_checkers_take():
+    text = (
+        "NOTE_FIELD_NUMBER: _ClassVar[int]\n"
+        "class Item(_message.Message):\n"
+        '    __slots__ = ("a",)\n'
+        "    Extensions: _python_message._ExtensionDict\n"
+        "    A_FIELD_NUMBER: _ClassVar[int]\n"
+    )
+    assert export_all_types(text) == (
+        "NOTE_FIELD_NUMBER: int\n"
+        "class Item(_message.Message):\n"
+        '    __slots__ = ("a",)\n'
+        "    A_FIELD_NUMBER: _ClassVar[int]\n"
+    )
+
+
 def test_the_plugin_names_an_option_that_it_does_not_know():
     response = answer(CodeGeneratorRequest(parameter="relative,asynch"))
     assert response.error == "--trxds_opt=asynch: no such option; there are relative, sync, servicers"

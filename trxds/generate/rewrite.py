@@ -1,7 +1,7 @@
 """Changes to the text of protoc's modules for which protoc has no option. The text has a fixed form.
 
 protoc's modules import one another from the top, which fails inside a package. Its .pyi files leave out types that
-strict type checkers demand.
+strict type checkers demand, and have some for extensions that no type checker takes.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ _CALL = re.compile(r"\bimportlib\.import_module\('([\w.]+_pb2)'\)")  # a keyword
 
 _MAPPING = re.compile(r"\b_Mapping(?=[],])")  # a message given as a dict
 _KWARGS = re.compile(r"\*\*kwargs(?=\))")  # fields whose names are keywords
+_EXTENSIONS = re.compile(r"^ +Extensions: _python_message\._ExtensionDict\n", re.MULTILINE)  # Message has it, typed
+_NUMBER = re.compile(r"^(\w+_FIELD_NUMBER: )_ClassVar\[int\]", re.MULTILINE)  # of an extension outside of a class
 
 
 def export_all_types(text: str) -> str:
-    """Return the text of a .pyi in which the types that protoc leaves open are `object`."""
+    """Return the text of a .pyi in which the types that protoc leaves open are `object`, and extensions have theirs."""
+    text = _NUMBER.sub(r"\1int", _EXTENSIONS.sub("", text))
     return _KWARGS.sub("**kwargs: object", _MAPPING.sub("_Mapping[str, object]", text))
 
 
