@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from unittest.mock import AsyncMock, Mock
 
 import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool
 from support.shop_service import CART, Item
 
 import trxds
@@ -90,6 +91,14 @@ async def test_helpers_are_no_misspelled_methods(autojump_clock) -> None:
 
 def test_a_servicer_without_any_method_is_refused() -> None:
     assert refused(object()) == "object has no method of shop.Cart; its methods are Add, List, Fill, Talk, import_"
+
+
+def test_a_service_without_methods_takes_any_servicer() -> None:
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(descriptor_pb2.FileDescriptorProto(name="empty.proto", service=[{"name": "Empty"}]))
+    server = Server()
+    server.add_service(pool.FindServiceByName("Empty"), object())
+    assert server.handlers == {}
 
 
 async def test_a_servicer_may_leave_methods_out(autojump_clock) -> None:

@@ -43,8 +43,8 @@ def functions_of(service: ServiceDescriptor, servicer: object) -> Mapping[str, C
     functions = {method: function for method, function in found.items() if function is not None}
     missing = [name for method, name in names.items() if method not in functions or _is_inherited(servicer, name)]
     _check_spelling(service, servicer, frozenset(names.values()), missing)
-    if not functions:
-        methods = ", ".join(names.values()) or "none"
+    if names and not functions:
+        methods = ", ".join(names.values())
         raise TypeError(f"{_name(servicer)} has no method of {service.full_name}; its methods are {methods}")
     for method in service.methods:
         if method.name in functions:
