@@ -8,6 +8,7 @@ from support.mesh import METHOD, PLANE, Mesh, ask, bidi
 
 import trxds
 from trxds import BootstrapError, StatusCode
+from trxds.testing import MemoryNetwork
 from trxds.testing import resources as xds
 
 
@@ -67,6 +68,8 @@ class TestTargets:
             ("dns:///shop:80", {"http_proxy": 5}, "http_proxy is a text such as 'http://proxy.example:3128', not int"),
             ("xds:///shop", {"http_filters": [5]}, "http_filters is a mapping of a type's name to a FilterType"),
             ("xds:///shop", {"cache_dir": 5}, "cache_dir is the path of a directory, not int"),
+            ("dns:///shop:80", {"network": MemoryNetwork}, "network is an object such as MemoryNetwork(), not <class"),
+            ("xds:///shop", {"network": "lan"}, "network is an object such as MemoryNetwork(), not 'lan'"),
             ("xds:///shop", {"xds": 5}, "xds is a client of trxds.open_xds_client, or None, not int"),
         ],
     )

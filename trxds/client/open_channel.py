@@ -22,7 +22,7 @@ from trxds.resolver.route_timeout import legacy_route_timeout, max_stream_durati
 from trxds.resolver.target_uri import checked_authority, parse_non_xds_target
 from trxds.resources.cookie_affinity import CookieAffinity
 from trxds.transport.compression import IDENTITY, Compression
-from trxds.transport.connect import Network, TcpNetwork
+from trxds.transport.connect import Network, checked_network
 from trxds.transport.connection_age import make_connection_age
 from trxds.transport.http_proxy import TargetProxyNetwork, proxy_finder
 from trxds.transport.keepalive import DEFAULT_KEEPALIVE_TIMEOUT, make_keepalive
@@ -181,7 +181,7 @@ async def open_channel(
     check_in_trio("trxds.open_channel", "use trxds.aio.open_channel", "use trxds.sync.open_channel")
     # The environment is about real hosts, and a network of a test has none.
     find_proxy = proxy_finder(http_proxy if network is None else http_proxy or "", os.environ)
-    network = network or TcpNetwork()
+    network = checked_network(network)
     admin_address, host_credentials = checked_admin(admin), checked_credentials(credentials)
     checked_interceptors = check_interceptors(interceptors)
     custom, observers = find_resolver(target, resolvers), Observers(log=ChannelLog(target, trio.current_time))

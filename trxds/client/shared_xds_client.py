@@ -31,7 +31,7 @@ from trxds.resolver.xds_resolver import XdsResolver
 from trxds.resources.context import ParseContext
 from trxds.resources.experiments import read_experiments
 from trxds.resources.filter_config import HttpFilterType
-from trxds.transport.connect import Network, TcpNetwork
+from trxds.transport.connect import Network, checked_network
 from trxds.transport.http_proxy import FindProxy, ServerProxyNetwork, proxy_finder
 from trxds.xds.bootstrap import Bootstrap, load, parse, read
 from trxds.xds.cache_directory import CacheDirectory
@@ -133,7 +133,7 @@ async def open_xds_client(
     # The environment's proxy is for the system's network: one in memory, for tests, does not know it.
     find_proxy = proxy_finder(http_proxy if network is None else http_proxy or "", os.environ)
     settings = with_cache_dir(load_settings(bootstrap), cache_dir)
-    network = network or TcpNetwork()
+    network = checked_network(network)
     xds = SharedXdsClient(settings, network, policies or {}, observers, find_proxy, http_filters, mirroring)
     with observers.closing():
         async with run_with_services("the xDS client", {"ads": xds._client.run}, xds._close):

@@ -12,7 +12,7 @@ from .connection_race import first_connected
 from .options import WireOptions
 from .resolve import resolve
 
-__all__ = ["Network", "TcpNetwork", "WireOptions", "connect_error", "split_address"]
+__all__ = ["Network", "TcpNetwork", "WireOptions", "checked_network", "connect_error", "split_address"]
 
 
 class Network(Protocol):
@@ -75,6 +75,15 @@ async def _connect_ip(address: str) -> trio.SocketStream:
         raise
     # Trio sets TCP_NODELAY, as gRPC needs; the writer sends all pending frames at once anyway.
     return trio.SocketStream(sock)
+
+
+def checked_network(network: Network | None) -> Network:
+    """Return the network, or TCP's for None; `TypeError` for anything else, also for a class in place of its object."""
+    if network is None:
+        return TcpNetwork()
+    if isinstance(network, type) or not callable(getattr(network, "connect", None)):
+        raise TypeError(f"network is an object such as MemoryNetwork(), not {network!r}")
+    return network
 
 
 def split_address(address: str) -> tuple[str, int]:
