@@ -93,6 +93,20 @@ async def test_abort_ends_the_call_with_its_status(server, connection, autojump_
     assert stream.status == Status(StatusCode.NOT_FOUND, "no €\n", b"why") and stream.trailers_only
 
 
+@pytest.mark.parametrize("arguments", [("NOT_FOUND", ""), (StatusCode.NOT_FOUND, LookupError("sku")), (5, "", "why")])
+async def test_an_abort_with_another_type_fails_its_call_and_not_the_server(
+    server, connection, arguments, autojump_clock
+) -> None:
+    async def handler(call: Call) -> None:
+        call.abort(*arguments)
+
+    server.fallback = handler
+    for _ in range(2):
+        stream = call(connection)
+        assert await stream.receive() is None and stream.status.code is StatusCode.UNKNOWN
+        assert stream.status.message.startswith("TypeError: abort takes a trxds.StatusCode, a text and bytes, not ")
+
+
 async def test_abort_in_a_nursery_of_the_handler_ends_the_call_with_its_status(
     server, connection, caplog, autojump_clock
 ) -> None:

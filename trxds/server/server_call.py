@@ -181,7 +181,11 @@ class Call:
         return message
 
     def abort(self, code: StatusCode, message: str = "", details: bytes | None = None) -> NoReturn:
-        """End the call with this status, by raising `Abort`."""
+        """End the call with this status, by raising `Abort`. `TypeError` for arguments of other types."""
+        # Found here, where it ends this call, and not by what sends the status, where it would end the server.
+        for value, types in ((code, int), (message, str), (details, bytes | None)):
+            if not isinstance(value, types):
+                raise TypeError(f"abort takes a trxds.StatusCode, a text and bytes, not {value!r}")
         raise Abort(Status(code, message, details))
 
     def reset(self, code: int = ErrorCode.INTERNAL_ERROR) -> None:
