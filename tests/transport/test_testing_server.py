@@ -284,6 +284,14 @@ async def simple(request: bytes, call: Call) -> bytes:
         ({"handlers": {"/s/M": simple}}, TypeError, "the handler of /s/M takes other arguments .*; wrap .* in unary"),
         ({"handlers": {"/s/M": None}}, TypeError, "the handler of /s/M is a function of the call, not NoneType"),
         ({"handlers": {"s/M": unary(simple)}}, ValueError, "handler path 's/M' is not of the form /package.Service/"),
+        ({"handlers": [simple]}, TypeError, "handlers is .*; it must be a mapping .*; `add_service` takes a servicer"),
+        ({"address": 50051}, TypeError, "address is 50051; it must be a text such as '127.0.0.1:0'"),
+        (
+            {"network": MemoryNetwork},
+            TypeError,
+            r"network is <class .*; it must be an object such as MemoryNetwork\(\)",
+        ),
+        ({"network": "10.0.0.1"}, TypeError, "network is '10.0.0.1'; it must be an object"),
         ({"fallback": simple}, TypeError, "fallback takes other arguments than the call"),
         ({"limits": 5}, TypeError, "limits is a ServerLimits, not int"),
         ({"tls": 5}, TypeError, "tls is an ssl.SSLContext, or None, not int"),
@@ -306,6 +314,24 @@ async def test_a_server_that_cannot_listen_raises_an_os_error() -> None:
             with pytest.raises(OSError, match=r"Address already in use|listens there already"):
                 async with another(address=taken.address):
                     pytest.fail("two listen at one address")
+
+
+async def test_the_error_of_a_server_that_cannot_listen_names_its_address() -> None:
+    async with serve() as taken:
+        with pytest.raises(OSError, match=f"{taken.address}: Address already in use"):
+            async with serve(address=taken.address):
+                pytest.fail("two listen at one address")
+
+
+async def test_a_server_listens_at_one_of_the_addresses_of_a_name(monkeypatch) -> None:
+    resolve = trio.socket.getaddrinfo
+
+    async def two(host, *rest, **options):
+        return [info for ip in ("127.0.0.1", "127.0.0.2") for info in await resolve(ip, *rest, **options)]
+
+    monkeypatch.setattr(trio.socket, "getaddrinfo", two)
+    async with serve(address="localhost:0") as server:
+        assert server.address.startswith("127.0.0.1:")
 
 
 # -- the network

@@ -87,11 +87,17 @@ class Server:
         tls: ssl.SSLContext | None = None,
         remember_calls: bool = True,
     ) -> None:
+        check_options(
+            handlers=handlers,
+            address=address,
+            network=network,
+            limits=limits,
+            tls=tls,
+            max_receive_size=max_receive_size,
+            max_concurrent_streams=max_concurrent_streams,
+        )
         self.handlers = dict(handlers or {})
         check_handlers(self.handlers, fallback)
-        check_options(
-            limits=limits, tls=tls, max_receive_size=max_receive_size, max_concurrent_streams=max_concurrent_streams
-        )
         self.fallback = fallback
         self.address = address
         self.max_receive_size = max_receive_size
@@ -193,10 +199,19 @@ class Server:
     async def _listener(self) -> trio.abc.Listener[trio.abc.Stream]:
         if self._network is not None:
             return self._network.listen(self.address)
-        if self.address.startswith("unix:"):
-            return await unix_listener(self.address.removeprefix("unix:"))
-        host, port = split_address(self.address)
-        (listener,) = await trio.open_tcp_listeners(port, host=host)
+        try:
+            if self.address.startswith("unix:"):
+                return await unix_listener(self.address.removeprefix("unix:"))
+            host, port = split_address(self.address)
+            # A name such as localhost may have several addresses, and the server has one.
+            listener, *others = await trio.open_tcp_listeners(port, host=host)
+        except OSError as error:
+            # `bind` and the look-up of a name do not say what they failed for.
+            if error.errno is None:
+                raise
+            raise OSError(error.errno, f"{self.address}: {error.strerror or error}") from error
+        for each in others:
+            each.socket.close()
         # The system has chosen the port if it was 0, and `restart` has to use the same one.
         self.address = _address(listener.socket.getsockname())
         return listener
