@@ -337,6 +337,12 @@ async def test_a_server_listens_at_one_of_the_addresses_of_a_name(monkeypatch) -
 # -- the network
 
 
+@pytest.mark.parametrize("ips", ["2001:db8::1", ["2001:db8::1"]])
+async def test_a_name_in_a_test_network_has_one_address_or_several(network, ips, autojump_clock) -> None:
+    network.names["cart"] = ips
+    assert await network.resolve("cart", 443) == ("[2001:db8::1]:443",)
+
+
 async def test_a_test_network_refuses_holds_and_restores_connections(network, server, autojump_clock) -> None:
     network.refuse("s:1")
     with pytest.raises(ConnectionRefusedError):

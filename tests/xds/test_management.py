@@ -222,6 +222,7 @@ def test_the_management_server_cannot_remove_a_missing_resource() -> None:
         lambda plane: plane.remove("XDS", "cart"),
         lambda plane: plane.fail("XDS", "cart", 5, "gone"),
         lambda plane: plane.withhold("XDS"),
+        lambda plane: plane.release("XDS"),
         lambda plane: plane.version("XDS"),
     ],
 )

@@ -182,6 +182,7 @@ class ManagementServer:
 
     def release(self, kind: str) -> None:
         """Send the responses of that kind again, including the withheld one."""
+        self.version(kind)  # raises for a kind that there is not
         self._withheld.discard(kind)
         self._push()
 

@@ -11,7 +11,7 @@ import operator
 import os
 import socket
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import trio
@@ -70,9 +70,7 @@ class MemoryNetwork:
         """Return the addresses of `host` in `names`; `OSError` if there are none. Always a checkpoint."""
         self.look_ups[host] += 1
         await trio.lowlevel.checkpoint()
-        if not self.names.get(host):
-            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        return tuple(f"{ip}:{port}" for ip in self.names[host])
+        return addresses_of(self.names, host, port)
 
     def refuse(self, address: str) -> None:
         """Refuse new connections, as if there were no listener."""
@@ -106,6 +104,15 @@ class MemoryNetwork:
     def forget_listener(self, address: str) -> None:
         """Remove a listener, which calls this when it closes."""
         self._listeners.pop(address, None)
+
+
+def addresses_of(names: Mapping[str, Sequence[str]], host: str, port: int) -> tuple[str, ...]:
+    """Return the addresses of `host`; one may stand there as a text. `OSError` if there are none."""
+    found = names.get(host)
+    if not found:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+    ips = (found,) if isinstance(found, str) else found
+    return tuple(f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}" for ip in ips)
 
 
 class MemoryListener(trio.abc.Listener["MemoryStream"]):

@@ -56,12 +56,19 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.9f}s"  # all decimals that proto-JSON has; `:g` would round to six digits
 
 
+def _several(name: str, texts: Sequence[str]) -> list[str]:
+    # A text is a sequence of texts too: its characters.
+    if isinstance(texts, str):
+        raise TypeError(f"{name} is {texts!r}; it must be a list, as in [{texts!r}]")
+    return list(texts)
+
+
 def routes(name: str, *entries: Resource, domains: Sequence[str] = ("*",)) -> Resource:
     """Return a RouteConfiguration with one virtual host; the first entry that matches is used."""
     return {
         "@type": f"{_TYPES}.config.route.v3.RouteConfiguration",
         "name": name,
-        "virtual_hosts": [{"name": name, "domains": list(domains), "routes": list(entries)}],
+        "virtual_hosts": [{"name": name, "domains": _several("domains", domains), "routes": list(entries)}],
     }
 
 
@@ -89,7 +96,9 @@ def cluster(
         "lb_policy": "ROUND_ROBIN",
     }
     if override_statuses is not None:
-        body["common_lb_config"] = {"override_host_status": {"statuses": list(override_statuses)}}
+        body["common_lb_config"] = {
+            "override_host_status": {"statuses": _several("override_statuses", override_statuses)}
+        }
     if idle_timeout is not None:
         options = {"idle_timeout": _duration(idle_timeout)}
         upstream = {"@type": f"{_TYPES}.extensions.upstreams.http.v3.HttpProtocolOptions"}
@@ -186,6 +195,9 @@ def locality(
     Several localities may share one `health`. `ValueError` for an address of another form.
     """
     states = health or {}
+    for address in addresses:
+        if not isinstance(address, str):
+            raise TypeError(f"{address!r} is no address of an endpoint; write texts, as in locality(*addresses)")
     return {
         "locality": {"zone": zone},
         "priority": priority,
@@ -210,7 +222,11 @@ def bootstrap(*servers: str, node: str = "trxds-test", features: Sequence[str] =
     """
     return {
         "xds_servers": [
-            {"server_uri": server, "channel_creds": [{"type": "insecure"}], "server_features": list(features)}
+            {
+                "server_uri": server,
+                "channel_creds": [{"type": "insecure"}],
+                "server_features": _several("features", features),
+            }
             for server in servers
         ],
         "node": {"id": node},

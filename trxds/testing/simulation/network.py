@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import math
 import os
-import socket
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -20,6 +19,8 @@ from typing import Any, TypeAlias
 
 import trio
 from msgspec import Struct
+
+from trxds.testing.network import addresses_of
 
 from .links import Endpoint, Link, SimulatedStream, Wire
 from .timeline import Timeline
@@ -195,9 +196,7 @@ class SimulatedNetwork:
     async def resolve(self, host: str, port: int) -> tuple[str, ...]:
         """Return the addresses of `host` in `names`; `OSError` if there are none. Always a checkpoint."""
         await trio.lowlevel.checkpoint()
-        if not self.names.get(host):
-            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        return tuple(f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}" for ip in self.names[host])
+        return addresses_of(self.names, host, port)
 
     # -- faults
 
