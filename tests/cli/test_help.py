@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from click.testing import CliRunner
 
@@ -15,6 +18,11 @@ def test_the_summaries_of_the_commands_are_not_cut() -> None:
     assert "..." not in text
     assert len(main.commands) > 10
     assert [name for name, each in main.commands.items() if f" {name} {each.short_help}" not in words] == []
+
+
+def test_the_command_starts_with_a_click_whose_types_are_not_generic() -> None:
+    program = "import click; click.ParamType.__class_getitem__ = None; import trxds.cli.main"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import click
 from .quantities import parse_seconds
 
 
-class _Seconds(click.ParamType[float]):
+class _Seconds(click.ParamType):  # type: ignore[type-arg]  # no generic class before click 8.4
     """Seconds as `parse_seconds` reads them, above 0 unless 0 has a meaning."""
 
     name = "TIME"

@@ -29,7 +29,7 @@ from .script import read_script
 from .text import as_lines
 
 
-class _Expectations(click.ParamType[tuple[Expectation, ...]]):
+class _Expectations(click.ParamType):  # type: ignore[type-arg]  # no generic class before click 8.4
     name = "TEXT"
 
     def convert(
