@@ -4,12 +4,14 @@
 
 The sdist is built first and the wheel from it, so that a file that the sdist lacks is missed here. Both are checked as
 the package index checks them. Then each Python gets an empty environment with the wheel, in which a sticky session of
-the examples runs, and another one with OpenTelemetry's exporter beside it.
+the examples runs, and another one with OpenTelemetry's exporter beside it. The oldest Python that trxds supports gets a
+third one, with the lowest version of each dependency that the metadata allow.
 """
 
 from __future__ import annotations
 
 import email
+import email.message
 import re
 import subprocess
 import sys
@@ -40,6 +42,11 @@ except ImportError as error:
 else:
     raise SystemExit("the exporter works beside trxds without a remedy: take it out of docs/installing.md")
 """
+# The newest field that trxds reads.
+MIRRORS = """
+from envoy.config.route.v3.route_components_pb2 import RouteAction
+RouteAction.RequestMirrorPolicy(host_rewrite_literal="cart")
+"""
 BESIDE_THE_EXPORTER = """
 import trxds.otel
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -68,11 +75,28 @@ def build(into: Path) -> tuple[Path, Path]:
     return sdist, wheel
 
 
-def description(wheel: Path) -> str:
-    """Return what a package index shows; fail if it has links or pictures that lead nowhere there."""
+def metadata(wheel: Path) -> email.message.Message:
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-        text = str(email.message_from_bytes(archive.read(name)).get_payload())
+        return email.message_from_bytes(archive.read(name))
+
+
+def lowest(wheel: Path) -> list[str]:
+    """Return the dependencies, each with the lowest version that the metadata allow."""
+    required = metadata(wheel).get_all("Requires-Dist", [])
+    return [each.replace(">=", "==") for each in required if "extra ==" not in each]
+
+
+def is_oldest(python: str, wheel: Path) -> bool:
+    """Return whether this is the oldest Python that trxds supports: old versions have no wheels for newer ones."""
+    program = "import sys; print('>=%d.%d' % sys.version_info[:2])"
+    done = subprocess.run([python, "-c", program], capture_output=True, text=True, check=True)
+    return done.stdout.strip() == metadata(wheel)["Requires-Python"]
+
+
+def description(wheel: Path) -> str:
+    """Return what a package index shows; fail if it has links or pictures that lead nowhere there."""
+    text = str(metadata(wheel).get_payload())
     if astray := re.findall(r"\]\((?!https:)[^)]*\)|<img[^>]*>", text):
         sys.exit(f"the description for the package index has links that lead nowhere there: {', '.join(astray)}")
     return text
@@ -128,6 +152,12 @@ def try_out(python: str, folder: Path, sdist: Path, wheel: Path) -> str:
     both.install(*REMEDY)
     both.execute(BESIDE_THE_EXPORTER)
     run(both.bin / "python", ROOT / "examples/sticky_session.py")
+    if is_oldest(python, wheel):
+        old = Environment(python, folder / "old")
+        old.install(wheel, *lowest(wheel))
+        run(old.bin / "python", ROOT / "examples/sticky_session.py")
+        run(old.bin / "trxds", "--help")
+        old.execute(MIRRORS)
     source = Environment(python, folder / "source")
     source.install(sdist)
     run(source.bin / "python", ROOT / "examples/sticky_session.py")
