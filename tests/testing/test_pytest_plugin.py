@@ -142,6 +142,19 @@ def test_a_test_that_nothing_runs_as_async_says_what_to_do(test: str, options: t
     assert output.count("set trio_mode = true in pytest's configuration, or mark the test with @pytest.mark.trio") >= 2
 
 
+def test_a_control_plane_in_a_test_on_asyncio_says_what_to_do(tmp_path: Path) -> None:
+    test = f"""{PLUGIN}
+import pytest
+
+@pytest.mark.anyio
+async def test_carts(trxds_plane):
+    raise AssertionError
+"""
+    code, output = run_pytest(tmp_path, {"pyproject.toml": NO_MODE, "test_carts.py": test}, "-k", "asyncio")
+    assert (code, "1 error" in output) == (1, True), output
+    assert "trxds_plane runs on Trio, and this task runs on asyncio; define the fixture anyio_backend, which" in output
+
+
 def test_a_wrong_reply_fails_the_test_although_its_client_had_a_fallback(tmp_path: Path) -> None:
     test = """
 import trxds

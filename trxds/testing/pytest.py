@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from trio.testing import MockClock
 
+from trxds.core.event_loop import check_in_trio
+
 from . import resources
 from .management import ManagementServer, Request
 from .network import MemoryNetwork
@@ -75,6 +77,7 @@ def trxds_network() -> MemoryNetwork:
 @pytest.fixture
 async def trxds_plane(trxds_network: MemoryNetwork, request: pytest.FixtureRequest) -> AsyncIterator[ManagementServer]:
     """A control plane without resources, which listens at `PLANE_ADDRESS` in `trxds_network` until the test's end."""
+    check_in_trio(trxds_plane.__name__, 'define the fixture anyio_backend, which returns "trio"')
     plane = request.node.stash[_PLANE] = ManagementServer()
     async with plane.serve(PLANE_ADDRESS, trxds_network):
         yield plane
