@@ -219,6 +219,32 @@ def test_an_exception_of_the_scenario_comes_out_as_it_is():
         Simulation().run(fails)
 
 
+async def test_a_simulation_in_a_run_of_trio_says_where_it_runs():
+    with pytest.raises(RuntimeError, match=r"has a run of Trio of its own; call it in a test that is not async"):
+        Simulation().run(trio.sleep)
+
+
+def test_the_network_of_a_simulation_is_no_network_of_a_channel():
+    async def scenario(mesh):
+        async with trxds.open_channel("ipv4:10.0.0.2:1", network=mesh.network):
+            pytest.fail("it opens")
+
+    with pytest.raises(TypeError, match=r"network is an object such as .*, not <SimulatedNetwork"):
+        Simulation().run(scenario)
+
+
+@pytest.mark.parametrize("address", ["10.0.0.2:50051", "192.0.2.1:18000"])
+def test_a_host_at_the_address_of_another_host_or_of_the_control_plane_is_an_error(address):
+    async def scenario(mesh):
+        mesh.add_host("10.0.0.2:50051")
+        with pytest.raises(OSError, match=f"{address}: Address already in use"):
+            mesh.add_host(address)
+        async with mesh.open_channel("ipv4:10.0.0.2:50051") as channel:
+            return await channel.method("/shop.Cart/Add")(b"apples", timeout=1)
+
+    assert Simulation().run(scenario) == b"apples"
+
+
 def test_a_scenario_that_waits_in_vain_is_given_up():
     async def waits(mesh):
         await trio.sleep_forever()

@@ -87,6 +87,10 @@ class EchoHost:
     def start(self) -> None:
         """Listen: at the beginning, or again after `kill` or `vanish`; connections from before are reset."""
         self.kill()
+        self.listen()
+
+    def listen(self) -> None:
+        """Listen for the first time. `OSError` if another host or server is at the address."""
         self._network.accept(self.address, self._accept)
 
     def kill(self) -> None:

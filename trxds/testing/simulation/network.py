@@ -157,7 +157,8 @@ class SimulatedNetwork:
 
     # -- clients
 
-    async def connect(self, client: str, address: str) -> SimulatedStream:
+    # Not `connect`, because this is no network of a channel: that is what `of` returns.
+    async def connect_from(self, client: str, address: str) -> SimulatedStream:
         """Connect a client; `OSError` if nobody listens, or a fault says so. Always a checkpoint."""
         self.traffic.attempts[address] += 1
         link = self._link(client, address)
@@ -281,7 +282,7 @@ class ClientNetwork(Struct, frozen=True):
 
     async def connect(self, address: str) -> trio.abc.Stream:
         """Connect to `address`. Always a checkpoint."""
-        return await self.network.connect(self.client, address)
+        return await self.network.connect_from(self.client, address)
 
     async def resolve(self, host: str, port: int) -> tuple[str, ...]:
         """Return the addresses of `host`. Always a checkpoint."""

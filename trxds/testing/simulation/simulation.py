@@ -93,7 +93,9 @@ class Simulation:
     # -- its run
 
     def run(self, scenario: Callable[[Simulation], Awaitable[T]]) -> T:
-        """Run the scenario to its end, and return its result. Not in Trio: it has a run of its own."""
+        """Run the scenario to its end, and return its result. `RuntimeError` in Trio: it has a run of its own."""
+        if trio.lowlevel.in_trio_run():
+            raise RuntimeError("Simulation.run has a run of Trio of its own; call it in a test that is not async")
         # Here, because Trio's test tools import pytest, which programs with a test server do not need.
         from trio.testing import MockClock
 
@@ -143,7 +145,9 @@ class Simulation:
         )
         if behaviour is not None:
             host.behaviour = behaviour
-        host.start()
+        host.listen()
+        # A host that has vanished from the address left half-open connections, of which this one knows nothing.
+        self.network.reset(address)
         self.hosts[address] = host
         return host
 
