@@ -93,6 +93,19 @@ async def test_abort_ends_the_call_with_its_status(server, connection, autojump_
     assert stream.status == Status(StatusCode.NOT_FOUND, "no €\n", b"why") and stream.trailers_only
 
 
+async def test_initial_metadata_after_the_first_message_is_an_error(server, connection, autojump_clock) -> None:
+    async def handler(call: Call) -> None:
+        await call.send(b"first")
+        await call.send_initial_metadata()  # nothing is lost
+        await call.send_initial_metadata([("cost", "3")])
+
+    server.fallback = handler
+    stream = call(connection)
+    assert await stream.receive() == b"first"
+    assert await stream.receive() is None
+    assert stream.status.message.startswith("RuntimeError: the initial metadata was sent, by the first message at the")
+
+
 @pytest.mark.parametrize("arguments", [("NOT_FOUND", ""), (StatusCode.NOT_FOUND, LookupError("sku")), (5, "", "why")])
 async def test_an_abort_with_another_type_fails_its_call_and_not_the_server(
     server, connection, arguments, autojump_clock

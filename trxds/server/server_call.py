@@ -135,8 +135,14 @@ class Call:
         return message
 
     async def send_initial_metadata(self, metadata: Iterable[tuple[str, Value]] = ()) -> None:
-        """Send the headers now; otherwise they go with the first message. Always a checkpoint."""
-        self._send_headers(check(metadata))
+        """Send the headers now; otherwise they go with the first message. Always a checkpoint.
+
+        `RuntimeError` for metadata after that, which would be lost.
+        """
+        checked = check(metadata)
+        if checked and self._headers_sent:
+            raise RuntimeError("the initial metadata was sent, by the first message at the latest; send it before that")
+        self._send_headers(checked)
         await trio.lowlevel.checkpoint()
 
     def compress_with(self, encoding: str) -> None:
