@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 import pytest
 import yaml
 from click.testing import CliRunner
+from support.sessions import override
 
 from trxds.cli.main import main
 from trxds.cli.quantities import parse_seconds, parse_share
@@ -79,6 +80,31 @@ def test_a_host_that_is_taken_away_moves_its_sessions_and_no_others(files, run):
     assert report["connections"]["opened"] == 0 and report["connections"]["closed"] == {"subchannel shutdown": 12}
     assert report["settled_after"] <= 1.1  # a client calls once a second
     assert done.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("filters", "reason"), [([xds.stateful_session("renamed")], "no_cookie"), ([], "no_session_filter")]
+)
+def test_sessions_whose_cookie_counts_no_more_have_moved(files, run, filters, reason):
+    before, after = (resources(*HOSTS) for _ in range(2))
+    after[0] = xds.listener("shop", routes="r", filters=filters)
+    done = run(files("before", before), files("after", after), *SMALL, "--json", "--expect", "moved==0")
+    report = json.loads(done.stdout)
+    assert report["sessions"]["moved"] == report["sessions"]["moves"] == 4
+    assert {each["reason"] for each in report["sessions"]["why"]} == {reason}
+    assert sum(report["sessions"]["by_host"]["after"].values()) == (4 if filters else 0)
+    assert done.exit_code == 1
+
+
+def test_a_route_without_a_session_filter_moves_no_session(files, run):
+    listed = resources(*HOSTS)
+    listed[1] = xds.routes(
+        "r",
+        xds.route("cart", prefix="/shop.Cart/"),
+        xds.route("cart") | xds.filter_overrides(**override(disabled=True)),
+    )
+    before, after = files("before", listed), files("after", listed)
+    assert run(before, after, *SMALL, "--expect", "moved==0").exit_code == 0
 
 
 def test_the_text_has_what_the_report_has(files, run):

@@ -7,7 +7,23 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from trxds.core.observe import Locate, Observer, SessionChanged, XdsRequest
+from trxds.core.observe import (
+    AttemptObserver,
+    CallObserver,
+    CallStarted,
+    Locate,
+    Observer,
+    Pick,
+    SessionChanged,
+    SessionHostChanged,
+    SessionPick,
+    XdsRequest,
+)
+from trxds.core.status import Status
+from trxds.lb.override_host.repin_reason import RepinReason
+
+NO_SESSION_FILTER = "no_session_filter"
+"""The reason of a move that no session reports: its calls have no session filter any more, so nothing holds them."""
 
 
 class Move(Struct, frozen=True):
@@ -48,7 +64,7 @@ class Record:
     calls: list[tuple[float, float]] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     moves: list[Move] = field(default_factory=list)
-    pins: list[tuple[float, int, int, str]] = field(default_factory=list)  # time, client, session, host
+    pins: list[tuple[float, int, int, str]] = field(default_factory=list)  # time, client, session, host or ""
     refusals: list[Nack] = field(default_factory=list)
     opened: list[float] = field(default_factory=list)  # connections
     closed: list[tuple[float, str]] = field(default_factory=list)  # with the reason
@@ -64,20 +80,41 @@ class ClientObserver(Observer):
         self._client = client
         self._record = record
         self._now = now
+        self._held: dict[tuple[int, str], tuple[float, str]] = {}  # start and host of a session's last call of a method
 
     def observe(self, target: str, locate: Locate) -> Observer:
         return self
 
+    def call(self, call: CallStarted) -> CallObserver | None:
+        return None if call.session is None else _SessionCall(self, call.session, call.path, self._now())
+
+    def call_settled(self, session: int, path: str, place: SessionHostChanged) -> None:
+        """Note a move that the session takes for a first host: the cookie has another name or path now."""
+        _, host = self._held.get((session, path), (0.0, ""))
+        if host and not place.before and place.address != host:
+            self._move(session, host, place.address, RepinReason.NO_COOKIE)
+
+    def call_ended(self, session: int, path: str, began: float, host: str, *, has_filter: bool) -> None:
+        """Note the host of a session's call, and the move if the session has lost its filter and so its host."""
+        since, last = self._held.get((session, path), (began, ""))
+        if began < since:
+            return
+        if has_filter:
+            self._held[session, path] = began, host
+        elif last and host != last:
+            del self._held[session, path]
+            self._move(session, last, host, NO_SESSION_FILTER)
+            self._record.pins.append((self._now(), self._client, session, ""))
+
+    def _move(self, session: int, before: str, after: str, reason: str, cause: str = "") -> None:
+        self._record.moves.append(Move(self._now(), self._client, session, before, after, reason, cause))
+
     def session_changed(self, changed: SessionChanged) -> None:
-        record, now = self._record, self._now()
         if changed.kind in ("pinned", "moved"):
-            record.pins.append((now, self._client, changed.session, changed.address))
+            self._record.pins.append((self._now(), self._client, changed.session, changed.address))
         # A session whose next route has another cluster may be on the same host there.
         if changed.kind == "moved" and changed.before != changed.address:
-            move = Move(
-                now, self._client, changed.session, changed.before, changed.address, changed.reason, changed.change
-            )
-            record.moves.append(move)
+            self._move(changed.session, changed.before, changed.address, changed.reason, changed.change)
 
     def xds_request_sent(self, request: XdsRequest) -> None:
         if request.error:
@@ -94,3 +131,36 @@ class ClientObserver(Observer):
 
     def connection_failed(self, address: str, status: object) -> None:
         self._record.unconnected.append((self._now(), str(status)))
+
+
+class _SessionCall(CallObserver):
+    """One call of a session; `host` is that of its last pick."""
+
+    def __init__(self, client: ClientObserver, session: int, path: str, began: float) -> None:
+        self._client = client
+        self._session = session
+        self._path = path
+        self._began = began
+        self.host = ""
+        self.has_filter = False
+
+    def attempt(self, previous: int, transparent: bool) -> AttemptObserver | None:
+        return _SessionAttempt(self)
+
+    def settled(self, place: SessionHostChanged) -> None:
+        self._client.call_settled(self._session, self._path, place)
+
+    def ended(self, status: Status) -> None:
+        if status.ok:
+            self._client.call_ended(self._session, self._path, self._began, self.host, has_filter=self.has_filter)
+
+
+class _SessionAttempt(AttemptObserver):
+    def __init__(self, call: _SessionCall) -> None:
+        self._call = call
+
+    def picked(self, pick: Pick) -> None:
+        self._call.host = pick.address
+
+    def session_picked(self, pick: SessionPick) -> None:
+        self._call.has_filter = True
