@@ -7,7 +7,7 @@ import pytest
 import trio
 from support.mesh import METHOD, Mesh, ask, bidi, method
 from support.method_config import configured, for_all
-from support.sessions import in_cookie, two_cookies
+from support.sessions import in_cookie, listen, session_filter, two_cookies
 from support.watching import Watcher
 from trio.testing import wait_all_tasks_blocked
 
@@ -353,6 +353,23 @@ async def test_an_observer_gets_the_reason_of_the_cookie_that_moves(autojump_clo
             "session-pick fallback unknown_host",
             f"settled on {other} of cart from {first}: unknown_host",
         ]
+
+
+@pytest.mark.parametrize("cookies", [("one", "two"), ("two", "one")])
+async def test_an_observer_gets_the_move_of_a_response_that_also_pins_another_cookie(cookies, autojump_clock):
+    async with watched(2, sessions=True) as (mesh, channel, watcher):
+        listen(mesh, session_filter("one", in_cookie("one", path="/")))
+        await trio.sleep(1)
+        async with channel.session() as session:
+            first = await ask(session)
+            (other,) = set(mesh.hosts) - {first}
+            listen(mesh, *(session_filter(each, in_cookie(each, path="/")) for each in cookies))
+            mesh.endpoints("cart", [other])
+            await trio.sleep(1)
+            watcher.notes.clear()
+            await ask(session)
+            assert len(session.hosts) == 2
+        assert watcher.of("settled") == [f"settled on {other} of cart from {first}: unknown_host"]
 
 
 async def test_an_observer_gets_the_reason_of_a_session_whose_route_has_another_cluster(autojump_clock):

@@ -177,6 +177,21 @@ class TestChangedCookies:
                 assert len(await spread(session, 6)) == 1
                 assert (session._session.cookies.moves, len(session.hosts)) == (1, 1)
 
+    async def test_a_move_to_another_cluster_has_that_reason_although_the_cookie_has_got_another_path(
+        self, autojump_clock
+    ):
+        async with Mesh.run(2) as mesh:
+            mesh.listen(path="/shop.Cart")
+            async with mesh.channel() as channel, channel.session() as session:
+                host = await ask(session)
+                mesh.cluster("orders")
+                mesh.endpoints("orders", [each for each in mesh.hosts if each != host])
+                mesh.route(xds.route("orders"))
+                mesh.listen(path="/")
+                await trio.sleep(1)
+                assert await ask(session) != host
+                assert session._session.cookies.last_move.reason is RepinReason.CLUSTER_MISMATCH
+
     async def test_a_cookie_of_a_longer_path_takes_no_host_away_from_the_other_routes(self, autojump_clock):
         async with Mesh.run(6) as mesh:
             two_cookies(mesh, in_cookie(path="/shop.Cart"), in_cookie(path="/"))
@@ -209,6 +224,18 @@ class TestChangedCookies:
                     assert set(await spread(old, 4)) == {old.host}
                     assert set(await spread(new, 4)) == {new.host}
                 assert set(await spread(session, 4)) == {new.host}
+
+    async def test_a_bound_call_that_fails_when_the_cookies_time_is_over_loses_no_host(self, autojump_clock):
+        async with Mesh.run(4) as mesh:
+            mesh.listen(ttl=10)
+            async with mesh.channel() as channel, channel.session() as session:
+                await ask(session)
+                slow(mesh, 5)
+                async with session.moving() as (_, new):
+                    await trio.sleep(20)
+                    with pytest.raises(RpcError, match="DEADLINE_EXCEEDED"):
+                        await ask(new, timeout=1)
+                assert session.host == await ask(session) == new.host
 
     async def test_bound_calls_do_not_follow_a_header_of_the_callers(self, autojump_clock):
         async with Mesh.run(3) as mesh:

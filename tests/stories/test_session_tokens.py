@@ -72,6 +72,16 @@ class TestContinue:
                     await ask(session)
                     assert session.hosts == hosts
 
+    @pytest.mark.parametrize("cluster", ["cluster:cart", '"cart"'])
+    async def test_a_call_completes_a_cookie_whatever_form_its_clusters_name_has(self, cluster, autojump_clock):
+        async with Mesh.run(2) as mesh:
+            host = mesh.hosts[0]
+            token = token_of(cookies=[["session", "/", b64(f"{host};{cluster}"), None]])
+            async with mesh.channel() as channel, channel.session(token) as session:
+                assert await ask(session) == host
+                async with session.moving() as (old, _):
+                    assert (old.host, old.cluster) == (host, "cart")
+
     async def test_a_cookie_that_was_not_used_since_the_import_cannot_be_moved(self, autojump_clock):
         async with Mesh.run(2) as mesh:
             cookies = {path: in_cookie(path=path) for path in ("/shop.Cart", "/shop.Orders")}
