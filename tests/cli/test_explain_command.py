@@ -12,6 +12,7 @@ from support.sessions import b64
 from support.transcript import printed
 
 from trxds import RpcError
+from trxds.cli import explain
 from trxds.cli.explain import CREDENTIALS, call_metadata, explain_call, has_destination
 from trxds.cli.main import main
 from trxds.resolver.pick_outcomes import PickedSubchannel
@@ -132,6 +133,15 @@ def test_a_bad_bootstrap_is_named_before_anything_runs(tmp_path):
     done = run("explain", "xds:///shop", METHOD, "--bootstrap", str(file))
     assert done.exit_code == 2
     assert "xds_servers" in done.output
+
+
+def test_ctrl_c_before_an_explanation_exits_3(monkeypatch):
+    async def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(explain, "explain_call", interrupted)
+    done = run("explain", "ipv4:127.0.0.1:1", METHOD)
+    assert (done.exit_code, done.output) == (3, "")
 
 
 @pytest.mark.parametrize("option", [("--within", "nan"), ("--within", "-1"), ("--settle", "-1"), ("--settle", "nan")])

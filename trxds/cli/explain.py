@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import click
 import trio
@@ -19,7 +20,7 @@ from trxds.resolver.route_explanation import Explanation
 from trxds.transport.connect import Network
 
 from .exit_codes import FAILURE, SUCCESS
-from .running.program import Program
+from .running.program import Program, UnreachableError
 
 _BAD = (PickFailed.__name__, PickDropped.__name__)
 _POLL_INTERVAL = 0.05  # seconds between two looks at a tree that connects
@@ -93,6 +94,16 @@ async def explain_call(
             await trio.sleep(_POLL_INTERVAL)
             explanation = await channel.explain(method, pairs)
         return explanation
+
+
+async def show_explanation(as_json: bool, *arguments: Any) -> int:
+    """Print the explanation of `explain_call` with these arguments; return the exit code."""
+    try:
+        explanation = await explain_call(*arguments)
+    except trxds.RpcError as error:
+        raise UnreachableError(str(error)) from error
+    click.echo(json.dumps(explanation.as_data(), indent=1) if as_json else str(explanation))
+    return SUCCESS if has_destination(explanation) else FAILURE
 
 
 async def show_in_program(

@@ -29,7 +29,7 @@ from .control_plane import host_and_port, serve_file
 from .cookie import as_lines, read_cookie
 from .demo.run import run_demo, run_live
 from .demo.screen import show_page, show_verdict, watching
-from .explain import CREDENTIALS, call_metadata, explain_call, has_destination, show_in_program
+from .explain import CREDENTIALS, call_metadata, show_explanation, show_in_program
 from .parameters import SECONDS, SECONDS_OR_ZERO, FiniteRange
 from .recording.command import save_resources
 from .recording.sources import from_control_plane
@@ -252,14 +252,10 @@ def explain(
     try:
         config = service_config.read() if service_config is not None else None
         arguments = target, method, metadata, bootstrap, within, settle, CREDENTIALS[way], config
-        explanation = trio.run(explain_call, *arguments)
+        code = run(show_explanation, as_json, *arguments)
     except (ValueError, BootstrapError) as error:
         raise click.UsageError(str(error)) from error
-    except trxds.RpcError as error:
-        click.echo(str(error), err=True)
-        sys.exit(3)
-    click.echo(json.dumps(explanation.as_data(), indent=1) if as_json else str(explanation))
-    sys.exit(0 if has_destination(explanation) else 1)
+    sys.exit(code)
 
 
 @main.command()
