@@ -41,6 +41,12 @@ def test_a_proto_without_services_has_messages_only(here):
     assert run("plain.proto", "--out", ".").stdout.splitlines() == ["plain_pb2.py", "plain_pb2.pyi"]
 
 
+def test_the_error_of_a_proto_without_a_syntax_stands_alone(here):
+    (here / "bad.proto").write_text("mesage M {}\n", "utf-8")
+    done = run("bad.proto", "--out", "made")
+    assert done.stderr == 'Error: bad.proto:1:1: Expected top-level statement (e.g. "message").\n'
+
+
 def test_a_bad_proto_is_told_by_line_and_nothing_is_written(here):
     (here / "bad.proto").write_text('syntax = "proto3";\nmessage M { strin name = 1; }\n', "utf-8")
     done = run("greeter.proto", "bad.proto", "--out", "made")

@@ -7,6 +7,7 @@ before all of them have been generated.
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,9 @@ from msgspec import Struct
 from .names import module_of, path_of
 from .rewrite import export_all_types, make_imports_relative
 from .stubs import Options, stubs_of
+
+# protoc's own log, which would hide the error of the proto below it.
+_ABSL_LOG = re.compile(r"WARNING: All log messages before absl|[IWEF]\d{4} [\d:.]+ +\d+ \S+:\d+\]")
 
 
 class GenerateError(Exception):
@@ -78,7 +82,10 @@ def _run_protoc(protos: Sequence[str], includes: Sequence[str], folder: Path) ->
     ]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
-        raise GenerateError(done.stderr.strip() or f"protoc ended with {done.returncode} and said nothing")
+        errors = "\n".join(line for line in done.stderr.splitlines() if not _ABSL_LOG.match(line))
+        raise GenerateError(
+            errors.strip() or done.stderr.strip() or f"protoc ended with {done.returncode} and said nothing"
+        )
     if done.stderr:
         print(done.stderr, end="", file=sys.stderr)  # its warnings
 
