@@ -42,8 +42,18 @@ class TestByValues:
     def test_a_status_that_is_not_retryable_is_final(self):
         assert RetryState(POLICY, Random(1)).next_delay(Status(StatusCode.INTERNAL), EMPTY) is None
 
-    def test_a_pushback_sets_the_retry_delay(self):
-        assert RetryState(POLICY, Random(1)).next_delay(UNAVAILABLE, pushback("250")) == 0.25
+    def test_a_first_delay_above_the_maximum_is_the_maximum(self):
+        policy = RetryPolicy(POLICY.codes, 4, 9.0, 3.0)
+        assert RetryState(policy, Random(1)).next_delay(UNAVAILABLE, EMPTY) == pytest.approx(3, rel=0.2)
+
+    @pytest.mark.parametrize(("text", "delay"), [("250", 0.25), (str(2**31 - 1), 2147483.647)])
+    def test_a_pushback_sets_the_retry_delay(self, text, delay):
+        assert RetryState(POLICY, Random(1)).next_delay(UNAVAILABLE, pushback(text)) == delay
+
+    def test_after_a_pushback_the_delays_begin_anew(self):
+        retries = RetryState(POLICY, Random(1))
+        delays = [retries.next_delay(UNAVAILABLE, trailing) for trailing in (EMPTY, pushback("250"), EMPTY)]
+        assert delays == [pytest.approx(1, rel=0.2), 0.25, pytest.approx(1, rel=0.2)]
 
     @pytest.mark.parametrize("text", ["-1", "soon", "", "1.5", "9" * 400, "9" * 5000])
     def test_a_pushback_of_never_stops_retries(self, text):
