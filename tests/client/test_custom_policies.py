@@ -461,8 +461,10 @@ async def test_a_call_whose_picked_host_is_released_says_what_it_waits_for(autoj
             await ask(channel, timeout=5)
 
 
-@pytest.mark.parametrize("policy", [BrokenTask, Tracked])
-async def test_a_task_or_tracker_that_raises_is_logged_and_the_rpcs_go_on(policy, autojump_clock, caplog):
+@pytest.mark.parametrize(
+    ("policy", "places"), [(BrokenTask, [""]), (Tracked, ["at the start of the RPC", "at the end of the RPC"])]
+)
+async def test_a_task_or_tracker_that_raises_is_logged_and_the_rpcs_go_on(policy, places, autojump_clock, caplog):
     async with Mesh.run(1) as mesh:
         asks_for(mesh)
         async with mesh.channel(policies={NAME: PolicyType(policy)}) as channel:
@@ -470,6 +472,7 @@ async def test_a_task_or_tracker_that_raises_is_logged_and_the_rpcs_go_on(policy
             await trio.sleep(2)
             assert await ask(channel) == mesh.hosts[0]
             assert "ZeroDivisionError" in caplog.text
+            assert all(place in caplog.text for place in places)
 
 
 class TaskForOneSecond(ToLowest):
