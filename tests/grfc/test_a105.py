@@ -568,6 +568,8 @@ async def test_a_call_that_waits_for_a_stream_counts_for_the_circuit_breaker(aut
         await held.end(2)
         await held.begin(1)
         assert not held.failed  # a call that was cancelled in the queue counts no more
+        with pytest.raises(RpcError, match="circuit breaker drop"):
+            await ask(channel, timeout=5)  # and it has taken no other call's count with it
 
 
 async def test_an_idle_channel_closes_all_connections_of_a_host(autojump_clock):
