@@ -200,6 +200,12 @@ class TestSuccessRate:
             detector.call(host, bad=100)
         assert detector.at(10) == frozenset()
 
+    def test_hosts_that_succeed_equally_often_are_no_outliers_however_many_calls_they_get(self):
+        detector = Detector(by_rate())
+        for host, calls in zip("abcde", (100, 100, 100, 100, 10), strict=True):
+            detector.call(host, good=calls)
+        assert detector.at(10) == frozenset()
+
     @pytest.mark.parametrize(("volume", "hosts", "ejected"), [(10, 5, {"e"}), (11, 4, set()), (10, 6, set())])
     def test_the_success_rate_needs_enough_hosts_with_enough_calls(self, volume, hosts, ejected):
         detector = Detector(by_rate(volume=volume, hosts=hosts))
@@ -253,6 +259,12 @@ class TestHowMany:
             out += detector.at(10) == {"e"}
         assert 70 < out < 130
 
+    def test_an_enforcement_percentage_of_0_never_ejects(self):
+        for seed in range(400):
+            detector = Detector(by_failures(enforcement=0), seed=seed)
+            detector.call("e", bad=4)
+            assert detector.at(10) == frozenset()
+
 
 class TestReturn:
     def test_an_ejected_host_returns_after_the_base_time(self):
@@ -271,12 +283,12 @@ class TestReturn:
 
     def test_an_ejection_lasts_no_longer_than_max_ejection_time(self):
         detector = Detector(by_failures(base_ejection_time=10, max_ejection_time=15))
-        now = 0
-        for _ in range(5):
-            detector.eject("a", now + 10)
-            assert detector.at(now + 20) in ({"a"}, frozenset())
-            assert detector.at(now + 30) == frozenset()
-            now += 30
+        detector.eject("a", 10)
+        assert detector.at(20) == frozenset()
+        for again in (30, 60, 90):  # each right after its return, so that the multiplier grows
+            detector.eject("a", again)
+            assert detector.at(again + 10) == {"a"}
+            assert detector.at(again + 20) == frozenset()
 
     def test_a_max_ejection_time_below_the_base_time_is_the_base_time(self):
         detector = Detector(by_failures(base_ejection_time=30, max_ejection_time=5))
@@ -295,8 +307,19 @@ class TestReturn:
         detector.eject("a", 80)
         assert detector.at(90) == frozenset()
 
+    def test_one_interval_without_an_ejection_lowers_the_multiplier_by_one(self):
+        detector = Detector(by_failures(base_ejection_time=10))
+        detector.eject("a", 10)
+        detector.at(20)
+        detector.eject("a", 30)  # its second
+        detector.at(50)
+        detector.at(60)
+        detector.eject("a", 70)
+        assert detector.at(80) == {"a"}
+        assert detector.at(90) == frozenset()
+
     def test_an_ejected_host_is_not_ejected_again(self):
-        detector = Detector(by_failures(base_ejection_time=10, interval=5))
+        detector = Detector(by_failures(base_ejection_time=10, interval=5, max_ejection_percent=100))
         detector.eject("a", 5)
         detector.call("a", bad=10)  # by a cookie
         assert detector.at(10) == {"a"}
