@@ -67,6 +67,21 @@ def test_a_connecting_priority_has_10_seconds_before_failover():
     assert story.running() == ["p0", "p1"]
 
 
+def test_a_last_priority_that_connects_for_10_seconds_counts_as_failed():
+    story = Story("p0")
+    story.at(0)
+    assert story.at(9.9, p0=CONNECTING).state is CONNECTING
+    assert story.at(10).state is FAILURE
+
+
+def test_a_priority_that_is_new_above_the_others_leaves_them_running_while_it_connects():
+    story = Story("p1")
+    story.at(0, p1=READY)
+    story.at(1, "p0", "p1")
+    assert story.decision.state is CONNECTING
+    assert story.running() == ["p0", "p1"]
+
+
 def test_a_higher_priority_is_used_again_when_it_recovers():
     story = Story("p0", "p1")
     story.at(0, p0=FAILURE)
@@ -94,6 +109,17 @@ def test_a_priority_is_deactivated_for_a_quarter_of_an_hour():
     story.at(2, p0=READY)
     assert story.at(2 + CHILD_RETENTION - 1).deactivate == {"p1"}
     assert story.at(2 + CHILD_RETENTION).deactivate == frozenset()
+
+
+def test_a_priority_that_is_deactivated_again_has_its_whole_quarter_of_an_hour():
+    story = Story("p0", "p1")
+    story.at(0, p0=FAILURE)
+    story.at(1, p1=READY)
+    story.at(2, p0=READY)
+    story.at(800, p0=FAILURE)
+    story.at(801, p0=READY)
+    assert story.at(801 + CHILD_RETENTION - 1).deactivate == {"p1"}
+    assert story.at(801 + CHILD_RETENTION).deactivate == frozenset()
 
 
 def test_a_priority_removed_from_the_configuration_ends_at_once():
