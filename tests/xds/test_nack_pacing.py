@@ -34,6 +34,14 @@ def test_a_server_that_sends_what_was_refused_at_once_gets_a_nack_a_second(talk:
     assert times == [0.1, 0.3, 0.7, 1.5, 2.5, 3.5, 4.5, 5.5]
 
 
+def test_nacks_that_repeat_an_old_one_are_paced_from_now(talk: Talk) -> None:
+    talk.waits(100)
+    talk.hears("CDS", "2", a=Bad("no"), b="y")
+    assert talk.says() == ["NACK CDS v=1 n3 a,b"]
+    talk.hears("CDS", "2", a=Bad("no"), b="y")
+    assert talk.says() == []
+
+
 def test_a_nack_that_waits_has_the_last_nonce(talk: Talk) -> None:
     talk.hears("CDS", "2", a=Bad("no"), b="y")
     talk.hears("CDS", "3", a=Bad("no"), b="z")
