@@ -89,6 +89,7 @@ def test_a_cookies_text_that_is_no_address_is_not_shown():
     [
         ("MTI3LjIwMS4wLjI6NTAwNTE7YQ==", SessionCookie(ADDRESS, "a")),
         ("MTI3LjIwMS4wLjI6NTAwNTE7YQ", SessionCookie(ADDRESS, "a")),
+        (b64(f"{ADDRESS};ab").removesuffix("="), SessionCookie(ADDRESS, "ab")),
         ('"MTI3LjIwMS4wLjI6NTAwNTE7YQ=="', SessionCookie(ADDRESS, "a")),
         (" MTI3LjIwMS4wLjI6NTAwNTE7YQ== ", SessionCookie(ADDRESS, "a")),
         (b64(f"{ADDRESS};cluster:a"), SessionCookie(ADDRESS, "cluster:a")),
@@ -110,11 +111,22 @@ def test_a_cookies_text_that_is_no_address_is_not_shown():
         (b64(b"\xff;a"), SessionCookie("\ufffd", "a")),
         (b64(ADDRESS.encode() + b";\xff"), SessionCookie(ADDRESS, "\ufffd")),
         (envoy(ADDRESS, 2**64 - 1), SessionCookie(ADDRESS, expires=2**64 - 1)),
+        (b64(f"{ADDRESS};".ljust(MAX_SIZE * 3 // 4, "a")), SessionCookie(ADDRESS, "a" * 3054)),
         ("A" * (MAX_SIZE + 4), None),
     ],
 )
 def test_every_known_form_of_a_session_cookie_is_read(value, cookie):
     assert decode(value) == cookie
+
+
+@pytest.mark.parametrize("text", ["1.2.3:80", "1.2.3.400:80", "1.2.3.4:65536", "[::1::]:80"])
+def test_an_address_that_no_host_can_have_names_no_host(text):
+    assert not decode(b64(f"{text};a")).names_host
+
+
+@pytest.mark.parametrize("data", [b"\x1a\x0b10.0.0.1:80", b"\x0a\x0c10.0.0.1:80"])
+def test_a_message_with_another_field_or_a_part_of_an_address_is_not_envoys_form(data):
+    assert not decode(b64(data)).names_host
 
 
 @pytest.mark.parametrize("data", [b"\x0a\x0b10.0.0.1:80\x10" + b"\xff" * 10 + b"\x01", b"\x10" + b"\xff" * 3000])
@@ -175,6 +187,7 @@ def test_a_cookies_path_matches_by_segments(prefix, matching):
         (CookieConfig("s"), "s=V; HttpOnly"),
         (CookieConfig("s", ttl=120), "s=V; HttpOnly; Max-Age=120"),
         (CookieConfig("s", ttl=1.5), "s=V; HttpOnly; Max-Age=1"),
+        (CookieConfig("s", ttl=0.5), "s=V; HttpOnly; Max-Age=0"),
         (CookieConfig("s", path="/"), "s=V; HttpOnly; Path=/"),
         (CookieConfig("s", path="/p", ttl=7), "s=V; HttpOnly; Path=/p; Max-Age=7"),
     ],
