@@ -214,6 +214,14 @@ class TestChangedCookies:
                 }
                 assert session._session.cookies.moves == 0
 
+    async def test_a_cookie_of_a_shorter_path_takes_no_host_away_from_one_of_another_name(self, autojump_clock):
+        async with Mesh.run(3) as mesh:
+            cart, all_methods = in_cookie("a", path="/shop.Cart"), in_cookie("b", path="/")
+            listen(mesh, session_filter("f1", all_methods), session_filter("f2", cart))
+            async with mesh.channel() as channel, channel.session() as session:
+                await ask(session)
+                assert set(session.hosts) == {CookieKey("a", "/shop.Cart"), CookieKey("b", "/")}
+
     async def test_bound_calls_stay_on_their_hosts_when_the_cookies_time_is_over(self, autojump_clock):
         async with Mesh.run(4) as mesh:
             mesh.listen(ttl=10)
