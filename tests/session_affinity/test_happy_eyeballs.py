@@ -48,6 +48,24 @@ def test_each_further_host_of_a_cookie_is_connected_250_milliseconds_later():
     assert story.decision.wake_at > 1000, "there is nobody left whose turn it could be"
 
 
+def test_a_decision_in_between_does_not_connect_the_next_host_of_a_cookie_early():
+    story = waiting("a", "b", "c")
+    at(story, 0.25)
+    at(story, 0.3)
+    assert connecting(story) == {"a", "b"}
+
+
+def test_a_race_connects_hosts_that_the_child_has_left_idle():
+    story = Story(endpoint("a"), endpoint("b"))
+    for name in "ab":
+        story.becomes(name, IDLE)
+    assert story.pick("a", "b") == QUEUED
+    story.step()
+    assert connecting(story) == {"a"}
+    at(story, 0.25)
+    assert connecting(story) == {"a", "b"}
+
+
 def test_a_failed_host_of_a_cookie_makes_the_next_one_connect_at_once():
     story = waiting("a", "b", "c")
     at(story, 0.25)
@@ -151,6 +169,20 @@ def test_a_race_ends_when_no_host_is_connecting():
     for now in (60.5, 65.5):  # the second sweep takes what an RPC has waited for
         at(story, now)
     assert story.acquired == set() and story.decision.wake_at == math.inf
+
+
+def test_a_race_whose_hosts_have_all_failed_may_begin_again():
+    story = waiting("a", "b")
+    at(story, 0.25)
+    for name in "ab":
+        story.becomes(name, FAILURE)
+    for name in "ab":
+        story.becomes(name, IDLE)
+    assert story.pick("a", "b") == QUEUED
+    story.step()
+    assert connecting(story) == {"a"}
+    at(story, 0.5)
+    assert connecting(story) == {"a", "b"}
 
 
 def test_a_race_forgets_a_host_that_leaves_the_cluster():
