@@ -45,6 +45,8 @@ def test_a_target_without_a_scheme_is_a_dns_name(text: str, authority: str, name
         ("unix:///run/cart", "localhost", ["unix:/run/cart"]),
         ("unix:///run/my%20cart", "localhost", ["unix:/run/my cart"]),
         ("unix-abstract:cart", "localhost", ["unix-abstract:cart"]),
+        ("unix-abstract:/cart", "localhost", ["unix-abstract:/cart"]),
+        ("unix-abstract:///cart", "localhost", ["unix-abstract:/cart"]),
     ],
 )
 def test_known_addresses_have_the_authority_of_the_first_and_sockets_are_localhost(
@@ -87,7 +89,11 @@ def test_known_addresses_have_the_authority_of_the_first_and_sockets_are_localho
         ("ipv6:1.2.3.4:80", "'1.2.3.4' is no address of this kind; write for example ipv6:[::1]:80"),
         ("unix:", "no path; write unix:///PATH"),
         ("unix://run/cart", "write unix:///PATH, or unix:PATH"),
+        ("unix:cart%00", "a socket's path or name has no NUL; leave %00 out"),
+        ("unix:%00cart", "a socket's path or name has no NUL; leave %00 out"),
         ("unix-abstract:", "no name; write unix-abstract:NAME"),
+        ("unix-abstract://run/cart", "a name after // begins with a slash; write unix-abstract:NAME"),
+        ("unix-abstract:cart%00", "a socket's path or name has no NUL; leave %00 out"),
         ("https://cart", "unknown scheme 'https'; trxds knows xds, dns, ipv4, ipv6, unix, unix-abstract"),
         ("xdss:///cart", "unknown scheme 'xdss'"),
     ],

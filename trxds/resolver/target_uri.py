@@ -183,12 +183,19 @@ def _unix(text: str, rest: str) -> NonXdsTarget:
 
 
 def _unix_abstract(text: str, rest: str) -> NonXdsTarget:
-    if not rest:
+    if rest.startswith("//") and not rest.startswith("///"):
+        raise _TargetError("a name after // begins with a slash; write unix-abstract:NAME")
+    # As in C-core and grpc-go: after an empty authority the path, with its slash, is the name.
+    name = unquote(rest.removeprefix("//"))
+    if not name:
         raise _TargetError("no name; write unix-abstract:NAME")
-    return _socket(text, f"unix-abstract:{unquote(rest)}")
+    return _socket(text, f"unix-abstract:{name}")
 
 
 def _socket(text: str, address: str) -> NonXdsTarget:
+    # The system would cut a path there, and take a path that begins with it for an abstract name.
+    if "\0" in address:
+        raise _TargetError("a socket's path or name has no NUL; leave %00 out")
     # As in grpc-go: many servers reject the path, which C-core puts here.
     return NonXdsTarget(text, "localhost", (address,))
 
