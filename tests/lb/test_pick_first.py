@@ -145,6 +145,24 @@ def test_pick_first_keeps_its_connection_if_a_new_list_has_the_address():
     assert picked(decision.picker) == ["a"]
 
 
+def test_an_address_that_stays_is_leased_until_its_turn_comes_again_and_so_keeps_its_backoff():
+    tried = Tried("ab")
+    tried.decide(a=FAILURE, b=FAILURE)
+    tried.endpoints = endpoint_set("xb")
+    decision = tried.decide(b=FAILURE)
+    assert (set(decision.hosts), decision.connect) == ({"x", "b"}, ("x",))
+    # IDLE after its backoff: it does not overtake the address before it.
+    assert tried.decide(x=CONNECTING, b=IDLE).connect == ()
+
+
+def test_an_address_that_stays_is_released_when_another_one_is_connected():
+    tried = Tried("ab")
+    tried.decide(a=FAILURE, b=FAILURE)
+    tried.endpoints = endpoint_set("xb")
+    tried.decide(b=FAILURE)
+    assert tried.decide(x=READY, b=FAILURE).hosts == ("x",)
+
+
 def test_pick_first_uses_an_ejected_host():
     inputs = PolicyInputs(CONFIG, hosts=hosts(a=READY), ejected=frozenset("a"), endpoints=endpoint_set("a"))
     decision = PickFirst(channel_control()).decide(inputs, 0.0)

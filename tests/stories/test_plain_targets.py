@@ -203,6 +203,22 @@ async def test_a_remaining_host_keeps_its_connection_when_a_dns_target_changes(a
             assert mesh.network.attempts[mesh.hosts[1]] == 1
 
 
+async def test_an_address_that_cannot_be_reached_keeps_its_backoff_when_a_dns_target_changes(autojump_clock):
+    async with hosts_in_memory(3) as mesh:
+        for host in mesh.hosts:
+            mesh.network.refuse(host)
+        stays = mesh.hosts[1]
+        async with mesh.channel(refresh=1) as channel:
+            with suppress(RpcError):
+                await ask(channel)
+            for _ in range(15):
+                mesh.points_to(mesh.hosts[0], stays)
+                await settled()
+                mesh.points_to(mesh.hosts[2], stays)
+                await settled()
+        assert mesh.network.attempts[stays] < 10  # not one for each change
+
+
 # -- the service config
 
 

@@ -51,6 +51,7 @@ class EndpointState:
         "_failed",
         "_host",
         "_is_lazy",
+        "_kept",
         "_next_at",
         "_num_tried",
         "addresses",
@@ -77,6 +78,7 @@ class EndpointState:
         self._num_tried = 0  # the number of addresses that have been tried
         self._next_at = -math.inf  # when the next one is tried too
         self._failed: frozenset[str] = EMPTY_SET  # shared, for there may be ten thousand endpoints
+        self._kept: tuple[str, ...] = ()  # leased before an update, and not tried again since
 
     def exit_idle(self) -> None:
         """Connect at the next `update`, if the endpoint is IDLE."""
@@ -93,6 +95,8 @@ class EndpointState:
             other.exit_idle()
         else:
             other._host, other.ready, other.error, other.state = self._host, self.ready, self.error, self.state
+            # Until their turn comes they stay leased, because a subchannel that ends forgets its backoff.
+            other._kept = tuple([address for address in self.wanted if address in addresses])
             other.wanted = other._addresses_to_lease()
             if self.ready is not None:
                 other.complete = self.complete
@@ -144,7 +148,7 @@ class EndpointState:
             already = self._find_connected(now, lookup) if len(self.addresses) > 1 else None
             if already is not None and already not in hosts:
                 # This decision leases it, and the node then has the policy decide once more with it.
-                self.wanted, self.connect = (*self.addresses[: self._num_tried], already), ()
+                self.wanted, self.connect = (*self._addresses_to_lease(), already), ()
                 return self.state
             self._happy_eyeballs(hosts, now, already)
         else:
@@ -154,7 +158,10 @@ class EndpointState:
         return self.state
 
     def _addresses_to_lease(self) -> tuple[str, ...]:
-        return self.addresses[: self._num_tried] if self._host is None else (self._host.address,)
+        if self._host is not None:
+            return (self._host.address,)
+        tried = self.addresses[: self._num_tried]
+        return (*tried, *(address for address in self._kept if address not in tried)) if self._kept else tried
 
     def _use_or_hold_back(self, host: SubchannelInterface, ejected: frozenset[str]) -> None:
         if host.address in ejected:
@@ -188,7 +195,8 @@ class EndpointState:
         if all_failed:
             self.state = Connectivity.TRANSIENT_FAILURE
         self.wanted = self._addresses_to_lease()
-        self.connect = tuple([a for a in self.wanted if self._should_connect(a, hosts.get(a), all_failed)])
+        tried = self.addresses[: self._num_tried] if self._host is None else ()
+        self.connect = tuple([a for a in tried if self._should_connect(a, hosts.get(a), all_failed)])
 
     def _record_state(self, host: SubchannelInterface | None) -> None:
         if host is None or self._host is not None:
