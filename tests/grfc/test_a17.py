@@ -187,6 +187,14 @@ async def test_a_host_without_the_health_service_counts_as_healthy_and_an_error_
     assert record.getMessage().startswith(f"{mesh.hosts[0]}: has no grpc.health.v1 service")
 
 
+async def test_the_error_of_a_watch_that_ends_with_ok_says_that_a_server_keeps_it_open(autojump_clock):
+    health = Health()
+    health.ends = True
+    async with watched(health) as (_, channel):
+        with pytest.raises(RpcError, match="its health check ended with OK; a server keeps it open"):
+            await ask(channel)
+
+
 async def test_a_watch_that_fails_before_an_answer_is_made_again_after_a_backoff(autojump_clock):
     health = Health()
     health.fail()
