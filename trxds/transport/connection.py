@@ -36,7 +36,7 @@ from .request import Request, RequestHeaders
 from .response import ResponseHeaderParser
 from .stream_gathering import StreamGathering
 from .stream_table import StreamTable
-from .tls import credentials_doubt
+from .tls import certificate_doubt
 from .transport import Transport
 from .user_timeout import set_user_timeout
 
@@ -75,12 +75,13 @@ class Connection:
         owner: ConnectionOwner | None = None,
     ) -> None:
         options = options or WireOptions()
-        is_secure = isinstance(transport, trio.SSLStream)
+        tls = transport.context if isinstance(transport, trio.SSLStream) else None
         open_streams: dict[int, ClientStream] = {}
         self.http2 = Http2Connection(transport, _engine(options), self, open_streams, peer=peer, options=options)
         # A server that closes before its first frame often expects other credentials, and does not say so.
-        self.http2.loss_hint = f" before HTTP/2 began; does it {credentials_doubt(transport)}?"
-        self._headers = RequestHeaders(peer, b"https" if is_secure else b"http", options.user_agent)
+        doubt = certificate_doubt(tls) if tls is not None else "speak TLS"
+        self.http2.loss_hint = f" before HTTP/2 began; does it {doubt}?"
+        self._headers = RequestHeaders(peer, b"https" if tls is not None else b"http", options.user_agent)
         self.streams = StreamTable(
             self.http2,
             open_streams,

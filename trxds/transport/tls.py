@@ -167,11 +167,8 @@ def server_name_of(address: str) -> str:
     return "localhost" if address.startswith("unix:") else host_of(address)
 
 
-def credentials_doubt(transport: trio.abc.Stream) -> str:
-    """Return what a server may do that has closed this transport without a word: a verb with its object."""
-    if not isinstance(transport, trio.SSLStream):
-        return "speak TLS"
-    context = transport.context
+def certificate_doubt(context: ssl.SSLContext) -> str:
+    """Return what a server may not like that has closed a connection without a word, as the end of "does it ...?"."""
     shown = isinstance(context, ClientContext) and context.shows_certificate
     return "accept our certificate" if shown else "want a certificate from us"
 
