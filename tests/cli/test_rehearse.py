@@ -107,6 +107,20 @@ def test_a_route_without_a_session_filter_moves_no_session(files, run):
     assert run(before, after, *SMALL, "--expect", "moved==0").exit_code == 0
 
 
+def test_sessions_that_nothing_held_before_the_change_are_noted(files, run):
+    before, after = (resources(*HOSTS) for _ in range(2))
+    before[0] = xds.listener("shop", routes="r")
+    done = run(files("before", before), files("after", after), *SMALL)
+    assert "note: no session had a host before the change, so none can move; does BEFORE have a session" in done.stdout
+
+
+def test_a_rehearsal_without_sessions_notes_nothing_about_them(files, run):
+    listed = resources(*HOSTS)
+    listed[0] = xds.listener("shop", routes="r")
+    before, after = files("before", listed), files("after", resources(*HOSTS))
+    assert "note:" not in run(before, after, *SMALL, "--sessions", "0").stdout
+
+
 def test_the_text_has_what_the_report_has(files, run):
     before, after = files("before", resources(*HOSTS)), files("after", resources(*HOSTS[1:]))
     done = run(before, after, *SMALL, "--clients", "12", "--expect", "failed==0 moved<=1%")

@@ -80,8 +80,15 @@ def make_report(plan: Plan, record: Record, digest: str) -> Report:
         "resources_refused": _refusals(record),
         "connections": _connections(record, changed, plan.end),
         "per_second": _per_second(plan, record),
-        "remarks": list(plan.remarks),
+        "remarks": [*plan.remarks, *_remarks(plan, record, changed)],
     }
+
+
+def _remarks(plan: Plan, record: Record, changed: float) -> Iterator[str]:
+    is_held = any(at < changed and host for at, _, _, host in record.pins)
+    # Otherwise "0 moved" would look as if all sessions had kept their hosts.
+    if plan.load.sessions and not is_held:
+        yield "no session had a host before the change, so none can move; does BEFORE have a session filter for them?"
 
 
 # -- when it has settled
