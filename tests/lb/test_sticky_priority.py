@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from support.policies import CONNECTING, FAILURE, IDLE, READY, channel_control
+from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost, channel_control
 from support.session_policy import ALL, DRAINING, HEALTHY, QUEUED, UNKNOWN, Story, endpoint
 
 from trxds.core.status import unavailable
@@ -142,7 +142,7 @@ def test_a_cookie_waits_in_a_leaf_that_has_failed_over_for_draining_hosts_only(h
     story = two_leaves(x=[endpoint("a"), endpoint("s", health=health)], y=[endpoint("b")])
     x = story.start("x", FAILURE)
     if state is not None:
-        x._acquire("s").state = state
+        x.pool["s"] = FakeHost("s", state)  # another policy leases it
     elif "s" in x.pool:
         del x.pool["s"]
     story.start("y")

@@ -193,6 +193,90 @@ def test_the_state_of_override_host_is_its_childs():
     assert story.decision.state is FAILURE
 
 
+class TestLeavingAHost:
+    """A session that leaves its host on purpose finds another one, even if the child gives that host each time."""
+
+    def story(self, *others, **settings):
+        story = Story(endpoint("a"), *others, **settings)
+        story.leased = {"a"}  # the other hosts stay in the pool, and READY
+        story.step()
+        return story
+
+    def leave(self, story, host="a"):
+        """Return the host that a session gets that leaves this one; None if there is no other."""
+        result = story.result(Override(avoid=host))
+        if isinstance(result, Fail):
+            text = f"the session cannot leave {host}: no other host of its cluster takes new sessions"
+            assert result.status == unavailable(text)
+            return None
+        return QUEUED if result is QUEUE else result.host.address
+
+    def test_it_gets_a_host_that_is_ready(self):
+        assert self.leave(self.story(endpoint("b"))) == "b"
+
+    def test_it_gets_no_draining_host(self):
+        assert self.leave(self.story(endpoint("b", health=DRAINING))) is None
+
+    def test_it_gets_no_host_whose_status_overrides_exclude(self):
+        assert self.leave(self.story(endpoint("b", health=UNKNOWN), statuses=frozenset({HEALTHY}))) is None
+
+    def test_it_gets_no_host_that_does_not_serve(self):
+        story = self.story(endpoint("b"))
+        story.pool["b"].health = unavailable("not serving")
+        assert self.leave(story) is None
+
+    def test_it_waits_for_a_host_that_did_not_serve_before_it_lost_its_connection(self):
+        story = self.story(endpoint("b"))
+        story.pool["b"].health = unavailable("not serving")
+        story.becomes("b", IDLE)
+        assert self.leave(story) == QUEUED
+
+    def test_it_waits_for_a_host_that_nobody_has_connected(self):
+        story = self.story(endpoint("b"))
+        del story.pool["b"]
+        assert self.leave(story) == QUEUED
+        assert story.acquired == {"b"}
+
+    def test_it_gets_no_ejected_host(self):
+        story = self.story(endpoint("b"))
+        story.ejected = frozenset({"b"})
+        story.step()
+        assert self.leave(story) is None
+
+    @pytest.mark.parametrize("address", ["a", "a2"])
+    def test_another_address_of_the_host_that_it_leaves_is_no_other_host(self, address):
+        assert self.leave(Story(endpoint("a", "a2")), address) is None
+
+    def test_the_childs_pick_of_another_address_of_the_host_is_no_other_host(self):
+        story = Story(endpoint("a", "a2"), endpoint("b"))
+        story.leased = {"a2"}
+        story.step()
+        assert self.leave(story) == "b"
+
+    def test_the_host_that_it_leaves_is_no_other_host_after_it_has_left_the_cluster(self):
+        story = self.story(endpoint("b"))
+        story.endpoints = Endpoints([endpoint("b")])
+        story.step()
+        assert self.leave(story) == "b"
+
+    def test_it_gets_the_first_address_of_a_host_with_several(self):
+        story = self.story(endpoint("b", "b2"))
+        assert {self.leave(story) for _ in range(10)} == {"b"}
+
+    def test_it_waits_for_the_first_of_several_hosts_that_are_idle(self):
+        story = self.story(endpoint("b"), endpoint("c"))
+        for name in "bc":
+            story.becomes(name, IDLE)
+        assert self.leave(story) == QUEUED
+        assert story.to_connect == {"b"}
+
+    def test_a_host_that_other_sessions_use_is_not_leased_again(self):
+        story = self.story(endpoint("b"))
+        story.pick("b")
+        assert self.leave(story) == "b"
+        assert story.acquired == {"b"}
+
+
 class TestStrict:
     """An RPC of a strict session fails if its host cannot be used (Envoy)."""
 

@@ -36,6 +36,7 @@ class Story:
         self.pool = {}  # address -> host, while it has a lease
         self.acquired = set()
         self.pick_events = set()
+        self.ejected = frozenset()
         self.now = 0.0
         self.policy = OverrideHost(
             ChannelControl(self.pick_events.add, self._acquire, self._release, self.pool.get, Random(1))
@@ -64,13 +65,14 @@ class Story:
         self.pick_events.clear()
         child = RoundRobinPicker([self.pool[address] for address in sorted(self.leased)])
         report = PolicyState(READY, child) if child.ready else PolicyState(FAILURE, transient_failure_picker(None))
-        inputs = PolicyInputs(self.config, {"everybody": report}, {}, pick_events, endpoints=self.endpoints)
+        inputs = PolicyInputs(self.config, {"everybody": report}, {}, pick_events, self.ejected, self.endpoints)
         self.decision = self.policy.decide(inputs, self.now)
         for address in self.decision.connect:
             if self.pool[address].state is IDLE:
                 self.pool[address].request_connection()
 
     def _acquire(self, address):
+        assert address not in self.acquired, f"{address} is leased already"
         self.acquired.add(address)
         return self.pool.setdefault(address, FakeHost(address, IDLE))
 
