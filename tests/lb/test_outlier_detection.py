@@ -9,7 +9,7 @@ from trxds.core.status import OK, unavailable
 from trxds.lb.configs import OutlierDetectionConfig
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.outlier_detection.policy import OutlierDetection
-from trxds.lb.pick import QUEUE, Complete, FixedPicker, PickArgs
+from trxds.lb.pick import QUEUE, Complete, FixedPicker, PickArgs, TraceNote
 from trxds.lb.policy import CONNECTING, PolicyInputs, PolicyState
 from trxds.resources.endpoint import Endpoint
 from trxds.resources.leaf_policy import RoundRobin
@@ -77,6 +77,19 @@ def test_outlier_detection_without_rules_hands_on_its_childs_picker():
     detector = Detector(None)
     assert detector.decide(child).picker is child.picker
     assert detector.decision.wake_at == math.inf
+
+
+@pytest.mark.parametrize("rules", [None, by_failures()])
+def test_outlier_detection_reads_its_endpoints_only_for_rules(rules):
+    assert Detector(rules).policy.reads_endpoints is (rules is not None)
+
+
+@pytest.mark.parametrize(
+    ("rules", "why"),
+    [(None, "it has no rules and ejects no host"), (by_failures(), "it only counts; leaf policies skip ejected hosts")],
+)
+def test_outlier_detection_explains_why_it_hands_each_rpc_on(rules, why):
+    assert Detector(rules).decision.handed_on == TraceNote(why)
 
 
 def test_outlier_detection_keeps_its_picker_while_its_child_does():
