@@ -72,6 +72,21 @@ class TestContinue:
                     await ask(session)
                     assert session.hosts == hosts
 
+    async def test_each_cookie_is_completed_by_the_first_call_that_sends_it(self, autojump_clock):
+        async with Mesh.run(4) as mesh:
+            two_cookies(mesh, in_cookie("one", path="/"), in_cookie("two", path="/"))
+            async with mesh.channel() as channel:
+                async with channel.session() as session:
+                    await ask(session)
+                    await method(session, "/shop.Orders/Get")(b"")
+                    token = session.export()
+                async with channel.session(token) as session:
+                    await ask(session)
+                    await method(session, "/shop.Orders/Get")(b"")
+                    for name, cluster in (("one", "cart"), ("two", "orders")):
+                        async with session.moving(trxds.CookieKey(name, "/")) as (old, _):
+                            assert old.cluster == cluster
+
     @pytest.mark.parametrize("cluster", ["cluster:cart", '"cart"'])
     async def test_a_call_completes_a_cookie_whatever_form_its_clusters_name_has(self, cluster, autojump_clock):
         async with Mesh.run(2) as mesh:
