@@ -8,6 +8,7 @@ import h2.events
 import trio
 from h2.settings import SettingCodes
 
+from trxds.core.calls import Calls
 from trxds.core.status import OK
 from trxds.testing.network import memory_stream_pair
 from trxds.transport.connection import Connection
@@ -122,6 +123,21 @@ async def test_a_connection_that_finds_its_identifiers_used_up_without_an_open_c
     assert await last.receive_unary() == b""
     assert connection.open_stream(request_()) is None
     assert "all its stream identifiers" in connection.closed_status.message
+
+
+async def test_a_connection_counts_the_calls_that_left_the_queue(wire, request_, autojump_clock) -> None:
+    connection, server = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 2})
+    assert connection.calls == Calls()
+    await trio.sleep(3)
+    good, bad, *_ = [connection.open_stream(request_()) for _ in range(4)]
+    began = trio.current_time()
+    assert connection.calls == Calls(2, 0, 0, began)
+    await server.answer(await server.request())
+    await good.receive_unary()
+    assert connection.calls == Calls(3, 1, 0, began)
+    await server.answer(await server.request(), trailers=[("grpc-status", "5")])
+    await bad.receive_unary()
+    assert connection.calls == Calls(4, 1, 1, began)
 
 
 # -- bounds
