@@ -87,6 +87,18 @@ class TestContinue:
                         async with session.moving(trxds.CookieKey(name, "/")) as (old, _):
                             assert old.cluster == cluster
 
+    async def test_a_call_does_not_complete_a_cookie_of_another_host_of_its_cluster(self, autojump_clock):
+        async with Mesh.run(2) as mesh:
+            two_cookies(mesh, in_cookie("one", path="/"), in_cookie("two", path="/"))
+            mesh.endpoints("cart", mesh.hosts)
+            named = zip(("one", "two"), mesh.hosts, strict=True)
+            token = token_of(cookies=[[name, "/", b64(f"{host};cart"), None] for name, host in named])
+            async with mesh.channel() as channel, channel.session(token) as session:
+                assert await ask(session) == mesh.hosts[0]
+                with pytest.raises(ValueError, match="has not used the cookie since it was imported"):
+                    async with session.moving(trxds.CookieKey("two", "/")):
+                        pass
+
     @pytest.mark.parametrize("cluster", ["cluster:cart", '"cart"'])
     async def test_a_call_completes_a_cookie_whatever_form_its_clusters_name_has(self, cluster, autojump_clock):
         async with Mesh.run(2) as mesh:
