@@ -6,6 +6,7 @@ import time
 
 import h2.events
 import trio
+import trio.testing
 from h2.settings import SettingCodes
 
 from trxds.core.calls import Calls
@@ -107,6 +108,23 @@ async def test_a_connection_whose_identifiers_are_used_up_takes_no_more_and_drai
     await server.answer(await server.request(), b"the last")
     assert await last.receive_unary() == b"the last"
     assert "all its stream identifiers" in connection.error.message
+
+
+async def test_a_call_in_the_queue_is_refused_when_the_one_before_it_uses_the_last_identifier(
+    wire, request_, autojump_clock
+) -> None:
+    connection, server = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 1})
+    engine = connection.http2.engine
+    if isinstance(engine, FastHttp2Engine):
+        engine._streams.next_id = 2**31 - 3
+    else:
+        engine._next_id = 2**31 - 3
+    first, last, late = [connection.open_stream(request_()) for _ in range(3)]
+    await server.answer(await server.request())
+    await first.receive_unary()
+    await trio.testing.wait_all_tasks_blocked()
+    assert last.id == 2**31 - 1 and last.status is None
+    assert "all its stream identifiers" in late.status.message
 
 
 async def test_a_connection_that_finds_its_identifiers_used_up_without_an_open_call_ends(
