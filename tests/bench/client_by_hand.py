@@ -67,7 +67,11 @@ class ByHand:
             if self._said:
                 self._write()
             self._writer = trio.lowlevel.current_task()
-            await trio.lowlevel.wait_task_rescheduled(_given_up)
+            await trio.lowlevel.wait_task_rescheduled(self._give_up)
+
+    def _give_up(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+        self._writer = None  # the last PING may come in the step that cancels the writer, which must not be woken twice
+        return trio.lowlevel.Abort.SUCCEEDED
 
     async def read(self) -> None:
         rest = b""
@@ -91,10 +95,6 @@ class ByHand:
 
 def _never(_: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
     return trio.lowlevel.Abort.FAILED
-
-
-def _given_up(_: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
-    return trio.lowlevel.Abort.SUCCEEDED
 
 
 async def main(ordered: Orders) -> None:
