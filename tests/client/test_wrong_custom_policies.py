@@ -242,8 +242,8 @@ async def test_a_task_whose_cleanup_fails_does_not_end_the_channel(autojump_cloc
 @pytest.mark.parametrize(
     ("child", "text"),
     [
-        (lambda: WeightedTargetConfig({"one": Target(RoundRobinConfig(), 1)}), "a Target of them is (weight, config)"),
-        (lambda: WeightedTargetConfig({"one": Target(1, "round_robin")}), "a Target of them is (weight, config)"),
+        (lambda: WeightedTargetConfig({"one": Target(RoundRobinConfig(), 1)}), "each target is Target(weight, config)"),
+        (lambda: WeightedTargetConfig({"one": Target(1, "round_robin")}), "each target is Target(weight, config)"),
         (lambda: CustomConfig("my.pkg.Other", {}), "no load balancing policy 'my.pkg.Other' is known; pass it in"),
     ],
 )

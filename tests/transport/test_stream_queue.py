@@ -94,15 +94,19 @@ async def test_a_cancelled_call_leaves_a_long_queue_without_a_search(wire, reque
     assert time.process_time() - began < 3  # to search it takes fifteen
 
 
+def set_next_id(connection, stream_id: int) -> None:
+    engine = connection.http2.engine
+    if isinstance(engine, FastHttp2Engine):
+        engine._streams.next_id = stream_id
+    else:
+        engine._next_id = stream_id
+
+
 async def test_a_connection_whose_identifiers_are_used_up_takes_no_more_and_drains(
     wire, request_, autojump_clock
 ) -> None:
     connection, server = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 1})
-    engine = connection.http2.engine
-    if isinstance(engine, FastHttp2Engine):
-        engine._streams.next_id = 2**31 - 1
-    else:
-        engine._next_id = 2**31 - 1
+    set_next_id(connection, 2**31 - 1)
     last = connection.open_stream(request_())
     assert connection.open_stream(request_()) is None
     await server.answer(await server.request(), b"the last")
@@ -114,11 +118,7 @@ async def test_a_call_in_the_queue_is_refused_when_the_one_before_it_uses_the_la
     wire, request_, autojump_clock
 ) -> None:
     connection, server = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 1})
-    engine = connection.http2.engine
-    if isinstance(engine, FastHttp2Engine):
-        engine._streams.next_id = 2**31 - 3
-    else:
-        engine._next_id = 2**31 - 3
+    set_next_id(connection, 2**31 - 3)
     first, last, late = [connection.open_stream(request_()) for _ in range(3)]
     await server.answer(await server.request())
     await first.receive_unary()
@@ -131,11 +131,7 @@ async def test_a_connection_that_finds_its_identifiers_used_up_without_an_open_c
     wire, request_, autojump_clock
 ) -> None:
     connection, server = await wire()
-    engine = connection.http2.engine
-    if isinstance(engine, FastHttp2Engine):
-        engine._streams.next_id = 2**31 - 1
-    else:
-        engine._next_id = 2**31 - 1
+    set_next_id(connection, 2**31 - 1)
     last = connection.open_stream(request_())
     await server.answer(await server.request())
     assert await last.receive_unary() == b""

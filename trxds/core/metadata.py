@@ -175,10 +175,7 @@ def as_text(value: Value) -> str:
 
 
 def from_text(key: str, text: str) -> Value:
-    """Return the value of a key from the text of a header, or of people and tools: base64, padded or not, for `-bin`.
-
-    Raises `ValueError` if that text is no base64.
-    """
+    """Return a value from its text. That of a `-bin` key is base64, padded or not; `ValueError` if it is not."""
     if not key.lower().endswith("-bin"):
         return text
     value = decode_binary(text.encode("ascii", "replace"))

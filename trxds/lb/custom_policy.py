@@ -74,7 +74,7 @@ def check_decision(decision: object) -> None:
     for field, wanted, good in (
         ("state", "a Connectivity", isinstance(decision.state, Connectivity)),
         ("picker", "an object with a method `pick`", callable(getattr(decision.picker, "pick", None))),
-        ("children", "configs by name; a Target of them is (weight, config)", _are_configs(decision.children)),
+        ("children", "configs by name; each target is Target(weight, config)", _are_configs(decision.children)),
         ("deactivate", "a frozenset of children's names", _are_texts(decision.deactivate, frozenset)),
         ("hosts", "a tuple of addresses", _are_texts(decision.hosts, tuple)),
         ("connect", "a tuple of addresses", _are_texts(decision.connect, tuple)),

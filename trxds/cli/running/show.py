@@ -18,6 +18,7 @@ from rich.text import Text
 
 from trxds.admin.state_stream.messages import State
 from trxds.core.conflating_queue import ConflatingQueue
+from trxds.core.error_text import leaves
 
 from ..exit_codes import FAILURE, SUCCESS, UNREACHABLE
 from .pages import Page
@@ -153,12 +154,3 @@ def run(show: Callable[..., Awaitable[int]], *arguments: object, stopped: int = 
             click.echo(str(error), err=True)
         code = UNREACHABLE
     return code
-
-
-def leaves(error: BaseException) -> Iterator[BaseException]:
-    """Yield the exceptions inside of nested groups."""
-    if isinstance(error, BaseExceptionGroup):
-        for each in error.exceptions:
-            yield from leaves(each)
-    else:
-        yield error
