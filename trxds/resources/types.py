@@ -50,7 +50,7 @@ class Parsed(Struct, frozen=True):
 
 
 class UnwrappedResource(Struct, frozen=True):
-    """The content of an Any; `name` is the wrapper's. With an `error` there is none, and it is the Any itself."""
+    """The content of an Any; `name` is the wrapper's. If an `error` says that there is none, it is the Any itself."""
 
     type_url: str
     value: bytes
