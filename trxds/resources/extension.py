@@ -31,22 +31,19 @@ class Extension(Struct, frozen=True):
     fields: Mapping[str, Any] | None = None
     filter_name: str = ""
 
-    def parse(self, message_class: Any) -> Any | None:
-        """Return the message, or None if it cannot be parsed (or is a TypedStruct)."""
-        return parse(message_class, self.value) if self.value is not None else None
-
-    def parse_only(self, message_class: Any, wrong_type: str, undecodable: str) -> Any | None:
-        """Return the message if it has this type.
-
-        The error is `wrong_type` for another type, and `undecodable` for bad bytes.
-        """
-        if self.type_name != protos.type_name(message_class):
-            self.problems.add(wrong_type)
-            return None
-        message = self.parse(message_class)
+    def parse(self, message_class: Any, undecodable: str) -> Any | None:
+        """Return the message; None (and the problem `undecodable`) for bad bytes, and for a TypedStruct."""
+        message = parse(message_class, self.value) if self.value is not None else None
         if message is None:
             self.problems.add(undecodable)
         return message
+
+    def parse_only(self, message_class: Any, wrong_type: str, undecodable: str) -> Any | None:
+        """Return the message if it has this type; the problem is `wrong_type` for another one."""
+        if self.type_name == protos.type_name(message_class):
+            return self.parse(message_class, undecodable)
+        self.problems.add(wrong_type)
+        return None
 
 
 def parse(message_class: Any, value: bytes) -> Any | None:

@@ -70,9 +70,8 @@ def _parse(config: Extension) -> FaultConfig | None:
 
     Envoy's other fields (clusters, headers, a rate limit of responses) do not apply to gRPC.
     """
-    message = config.parse(protos.HTTPFault)
+    message = config.parse(protos.HTTPFault, "could not parse fault injection filter config")
     if message is None:
-        config.problems.add("could not parse fault injection filter config")
         return None
     return FaultConfig(
         _delay(message.delay, config.problems.at("delay")) if message.HasField("delay") else None,

@@ -43,10 +43,8 @@ class RouterConfig(FilterConfig, frozen=True):
 
 
 def _router(config: Extension) -> RouterConfig | None:
-    if config.parse(protos.Router) is None:
-        config.problems.add("could not parse router filter config")
-        return None
-    return RouterConfig()
+    message = config.parse(protos.Router, "could not parse router filter config")
+    return RouterConfig() if message is not None else None
 
 
 def _not_parsed(config: Extension) -> None:
@@ -201,8 +199,7 @@ def _override(name: str, packed: Any, context: FilterContext, problems: Validati
 
 def _unwrap(wrapped: Extension) -> tuple[Extension | None, bool]:
     """Return the content of an envoy.config.route.v3.FilterConfig, and whether it is optional."""
-    message = wrapped.parse(protos.FilterConfig)
+    message = wrapped.parse(protos.FilterConfig, "could not parse FilterConfig")
     if message is None:
-        wrapped.problems.add("could not parse FilterConfig")
         return None, False
     return extension(message, "config", wrapped.problems), message.is_optional

@@ -131,9 +131,8 @@ def _leaf_with_experiments(parse: Callable[[Extension, Experiments], LbPolicyCon
 
 
 def _wrr_locality(config: Extension, nesting: WrapperPolicy) -> WrrLocality | None:
-    message = config.parse(protos.WrrLocality)
+    message = config.parse(protos.WrrLocality, "can't decode WrrLocality LB policy config")
     if message is None:
-        config.problems.add("can't decode WrrLocality LB policy config")
         return None
     at = config.problems.at("endpoint_picking_policy")
     if not message.HasField("endpoint_picking_policy"):
@@ -144,9 +143,8 @@ def _wrr_locality(config: Extension, nesting: WrapperPolicy) -> WrrLocality | No
 
 
 def _random_subsetting(config: Extension, nesting: WrapperPolicy) -> RandomSubsetting | None:
-    message = config.parse(protos.RandomSubsetting)
+    message = config.parse(protos.RandomSubsetting, "can't decode RandomSubsetting LB policy config")
     if message is None:
-        config.problems.add("can't decode RandomSubsetting LB policy config")
         return None
     if not message.subset_size.value:
         config.problems.at("subset_size").add("must be greater than 0")

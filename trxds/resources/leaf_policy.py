@@ -156,10 +156,7 @@ def _seconds(message: Any, field: str, default: float, problems: ValidationError
 
 
 def _message(config: Extension, message_class: Any, name: str) -> Any | None:
-    message = config.parse(message_class)
-    if message is None:
-        config.problems.add(f"can't decode {name} LB policy config")
-    return message
+    return config.parse(message_class, f"can't decode {name} LB policy config")
 
 
 # -- from a cluster's older fields

@@ -18,8 +18,6 @@ from .validation_errors import ValidationErrors
 if TYPE_CHECKING:
     from .context import ParseContext
 
-_CONNECTION_MANAGER = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
-
 
 class Listener(Struct, frozen=True):
     """A parsed Listener: it has `rds_name` or `route_config`. `max_stream_duration` is in seconds, 0 is no limit.
@@ -44,12 +42,9 @@ def parse_listener(message: Any, context: ParseContext, problems: ValidationErro
     manager = extension(message.api_listener, "api_listener", problems.at("api_listener"))
     if manager is None:
         return Listener(message.name)
-    if manager.type_name != _CONNECTION_MANAGER:
-        manager.problems.add("unsupported API listener type")
-        return Listener(message.name)
-    parsed = manager.parse(protos.HttpConnectionManager)
+    error_texts = "unsupported API listener type", "could not parse HttpConnectionManager config"
+    parsed = manager.parse_only(protos.HttpConnectionManager, *error_texts)
     if parsed is None:
-        manager.problems.add("could not parse HttpConnectionManager config")
         return Listener(message.name)
     return (yield from _connection_manager(message.name, parsed, context, manager.problems))
 

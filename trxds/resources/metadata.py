@@ -49,9 +49,8 @@ def proxy_address(metadata: Mapping[str, MetadataValue]) -> str:
 
 
 def _parse_address(extension: Extension) -> AddressMetadata | None:
-    message = extension.parse(protos.Address)
+    message = extension.parse(protos.Address, "could not parse")
     if message is None:
-        extension.problems.add("could not parse")
         return None
     at = extension.problems.at("socket_address")
     if not message.HasField("socket_address"):

@@ -20,7 +20,6 @@ from .validation_errors import ValidationErrors
 _COOKIE = "envoy.extensions.http.stateful_session.cookie.v3.CookieBasedSessionState"
 _HEADER = "envoy.extensions.http.stateful_session.header.v3.HeaderBasedSessionState"
 _TAKEN_HEADERS = frozenset({"content-length", "cookie", "set-cookie"})  # callers may send them, for what they are
-_BAD_CONFIG = "could not parse stateful session filter config"
 
 
 class CookieConfig(Struct, frozen=True):
@@ -73,18 +72,14 @@ OFF = StatefulSessionConfig()
 
 
 def _parse(config: Extension) -> StatefulSessionConfig | None:
-    message = config.parse(protos.StatefulSession)
-    if message is None:
-        config.problems.add(_BAD_CONFIG)
-        return None
-    return _stateful_session(message, config.problems)
+    message = config.parse(protos.StatefulSession, "could not parse stateful session filter config")
+    return _stateful_session(message, config.problems) if message is not None else None
 
 
 def _parse_override(config: Extension) -> StatefulSessionConfig | None:
     """Parse an override, which replaces the whole configuration; without a session state it switches the filter off."""
-    message = config.parse(protos.StatefulSessionPerRoute)
+    message = config.parse(protos.StatefulSessionPerRoute, "could not parse stateful session filter override config")
     if message is None:
-        config.problems.add("could not parse stateful session filter override config")
         return None
     # Envoy rejects an override with neither field, and `disabled: false`; in the C++ client both mean off.
     if message.WhichOneof("override") != "stateful_session":
@@ -110,17 +105,13 @@ def _session_state(packed: Extension) -> SessionState | None:
 
 
 def _cookie_state(packed: Extension) -> CookieConfig | None:
-    message = packed.parse(protos.CookieBasedSessionState)
-    if message is None:
-        packed.problems.add("could not parse CookieBasedSessionState")
-        return None
-    return _cookie(message, packed.problems)
+    message = packed.parse(protos.CookieBasedSessionState, "could not parse CookieBasedSessionState")
+    return _cookie(message, packed.problems) if message is not None else None
 
 
 def _header_state(packed: Extension) -> HeaderConfig | None:
-    message = packed.parse(protos.HeaderBasedSessionState)
+    message = packed.parse(protos.HeaderBasedSessionState, "could not parse HeaderBasedSessionState")
     if message is None:
-        packed.problems.add("could not parse HeaderBasedSessionState")
         return None
     name, at = message.name.lower(), packed.problems.at("name")
     if problem := find_header_problem(name):

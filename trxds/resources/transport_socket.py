@@ -28,9 +28,8 @@ def parse_transport_socket(
     # A86: without the guard it is refused as any other type.
     if config is None or not context.experiments.http_connect or config.type_name != _PROXY:
         return _tls(config, context), False
-    wrapper = config.parse(protos.Http11ProxyUpstreamTransport)
+    wrapper = config.parse(protos.Http11ProxyUpstreamTransport, "can't decode Http11ProxyUpstreamTransport")
     if wrapper is None:
-        config.problems.add("can't decode Http11ProxyUpstreamTransport")
         return None, True
     return _tls(_socket(wrapper, config.problems), context), True
 
