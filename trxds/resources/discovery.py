@@ -65,9 +65,7 @@ def _eds(message: Any, problems: ValidationErrors) -> Eds | None:
         problems.add("field not present")
         return None
     config = message.eds_cluster_config
-    if not config.HasField("eds_config"):
-        problems.at("eds_config").add("field not present")
-    elif not is_ads_or_self(config.eds_config):
+    if problems.has_field(config, "eds_config") and not is_ads_or_self(config.eds_config):
         problems.at("eds_config").add("ConfigSource is not ads or self")
     if not config.service_name and message.name.startswith("xdstp:"):
         # A47: an xdstp name has its type, so the cluster's own name cannot be that of its EDS resource.
@@ -89,11 +87,10 @@ def _logical_dns(message: Any, problems: ValidationErrors) -> LogicalDns | None:
     endpoint = _only(locality.lb_endpoints, "lb_endpoints", "one endpoint", at)
     if endpoint is None:
         return None
-    at = at.at("lb_endpoints[0].endpoint.address.socket_address")
-    if not endpoint.endpoint.address.HasField("socket_address"):
-        at.add("field not present")
+    address, at = endpoint.endpoint.address, at.at("lb_endpoints[0].endpoint.address")
+    if not at.has_field(address, "socket_address"):
         return None
-    return _dns_name(endpoint.endpoint.address.socket_address, at)
+    return _dns_name(address.socket_address, at.at("socket_address"))
 
 
 def _only(messages: Any, field: str, one: str, problems: ValidationErrors) -> Any:
@@ -108,9 +105,7 @@ def _dns_name(address: Any, problems: ValidationErrors) -> LogicalDns:
         problems.at("resolver_name").add("LOGICAL_DNS clusters must NOT have a custom resolver name set")
     if not address.address:
         problems.at("address").add("field not present")
-    if not address.HasField("port_value"):
-        problems.at("port_value").add("field not present")
-    elif address.port_value > MAX_PORT:
+    if problems.has_field(address, "port_value") and address.port_value > MAX_PORT:
         problems.at("port_value").add("invalid port")
     return LogicalDns(address.address, address.port_value)
 

@@ -189,15 +189,12 @@ def _locality(message: Any, state: _ParseState, problems: ValidationErrors) -> S
                 endpoints.append(endpoint)
         if state.time_slice.is_used_up():
             yield
-    if not message.HasField("locality"):
-        problems.at("locality").add("field not present")
+    if not problems.has_field(message, "locality"):
         return None
     proxy = _proxy(message, problems) if state.http_connect else ""
-    return Locality(_locality_id(message.locality), weight, tuple(endpoints), proxy)
-
-
-def _locality_id(message: Any) -> LocalityId:
-    return LocalityId(message.region, message.zone, message.sub_zone)
+    locality = message.locality
+    id = LocalityId(locality.region, locality.zone, locality.sub_zone)
+    return Locality(id, weight, tuple(endpoints), proxy)
 
 
 def _known_or_parsed_endpoint(

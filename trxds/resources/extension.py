@@ -56,11 +56,7 @@ def parse(message_class: Any, value: bytes) -> Any | None:
 
 def extension(parent: Any, field: str, problems: ValidationErrors) -> Extension | None:
     """Return the extension in that field of `parent`; None (and a problem) if it is unset or has no type."""
-    below = problems.at(field)
-    if not parent.HasField(field):
-        below.add("field not present")
-        return None
-    return unpack(getattr(parent, field), below)
+    return unpack(getattr(parent, field), problems.at(field)) if problems.has_field(parent, field) else None
 
 
 def unpack(packed: Any, problems: ValidationErrors) -> Extension | None:

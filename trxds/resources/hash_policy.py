@@ -57,16 +57,15 @@ def _header(message: Any, terminal: bool, problems: ValidationErrors) -> HeaderH
 
 
 def _rewrite(message: Any, problems: ValidationErrors) -> Rewrite | None:
-    at = problems.at("pattern")
-    if not message.HasField("pattern"):
-        at.add("field not present")
+    if not problems.has_field(message, "pattern"):
         return None
+    at = problems.at("pattern.regex")
     # Rejected as by the C++ client: an empty expression matches between any two characters.
     if not message.pattern.regex:
-        at.at("regex").add("must be non-empty")
+        at.add("must be non-empty")
         return None
     try:
         return Rewrite(Regex(message.pattern.regex), message.substitution)
     except ValueError as error:
-        at.at("regex").add(f"errors compiling regex: {error}")
+        at.add(f"errors compiling regex: {error}")
         return None

@@ -82,9 +82,12 @@ class WrapperPolicy(Struct, frozen=True):
     context: PolicyContext
     depth: int = 0
 
-    def child(self, policy: Any, problems: ValidationErrors) -> LbPolicyConfig | None:
-        """Return the policy inside this one, an envoy.config.cluster.v3.LoadBalancingPolicy."""
-        return parse_load_balancing_policy(policy, WrapperPolicy(self.context, self.depth + 1), problems)
+    def child(self, message: Any, field: str, problems: ValidationErrors) -> LbPolicyConfig | None:
+        """Return the policy in that field of `message`, an envoy.config.cluster.v3.LoadBalancingPolicy."""
+        if not problems.has_field(message, field):
+            return None
+        below = WrapperPolicy(self.context, self.depth + 1)
+        return parse_load_balancing_policy(getattr(message, field), below, problems.at(field))
 
 
 LbPolicyType: TypeAlias = Callable[[Extension, WrapperPolicy], LbPolicyConfig | None]
@@ -101,11 +104,10 @@ def parse_load_balancing_policy(
         return None
     # A52: the first known policy is used. If its configuration is invalid, so is the resource; no other one is tried.
     for index, policy in enumerate(message.policies):
-        at = problems.at(f"policies[{index}].typed_extension_config")
-        if not policy.HasField("typed_extension_config"):
-            at.add("field not present")
+        at = problems.at(f"policies[{index}]")
+        if not at.has_field(policy, "typed_extension_config"):
             return None
-        config = extension(policy.typed_extension_config, "typed_config", at)
+        config = extension(policy.typed_extension_config, "typed_config", at.at("typed_extension_config"))
         if config is None:
             return None
         if config.fields is not None:
@@ -134,11 +136,7 @@ def _wrr_locality(config: Extension, nesting: WrapperPolicy) -> WrrLocality | No
     message = config.parse(protos.WrrLocality, "can't decode WrrLocality LB policy config")
     if message is None:
         return None
-    at = config.problems.at("endpoint_picking_policy")
-    if not message.HasField("endpoint_picking_policy"):
-        at.add("field not present")
-        return None
-    child = nesting.child(message.endpoint_picking_policy, at)
+    child = nesting.child(message, "endpoint_picking_policy", config.problems)
     return WrrLocality(child) if child is not None else None
 
 
@@ -148,11 +146,7 @@ def _random_subsetting(config: Extension, nesting: WrapperPolicy) -> RandomSubse
         return None
     if not message.subset_size.value:
         config.problems.at("subset_size").add("must be greater than 0")
-    at = config.problems.at("child_policy")
-    if not message.HasField("child_policy"):
-        at.add("field not present")
-        return None
-    child = nesting.child(message.child_policy, at)
+    child = nesting.child(message, "child_policy", config.problems)
     return RandomSubsetting(message.subset_size.value, child) if child is not None else None
 
 

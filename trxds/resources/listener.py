@@ -76,10 +76,7 @@ def _check_trust(message: Any, problems: ValidationErrors) -> None:
 
 
 def _rds_name(rds: Any, problems: ValidationErrors) -> str:
-    at = problems.at("config_source")
-    if not rds.HasField("config_source"):
-        at.add("field not present")
-    elif not is_ads_or_self(rds.config_source):
-        at.add("ConfigSource does not specify ADS or SELF")
+    if problems.has_field(rds, "config_source") and not is_ads_or_self(rds.config_source):
+        problems.at("config_source").add("ConfigSource does not specify ADS or SELF")
     # An empty name is valid, as in the C++ client: no resource has it, so it will not exist.
     return str(rds.route_config_name)

@@ -80,8 +80,7 @@ def _share(message: Any, problems: ValidationErrors) -> int:
     if not message.HasField("runtime_fraction"):
         return MILLION
     # There is no runtime whose key could have another value, so the default counts, as for routes (A28).
-    fraction, at = message.runtime_fraction, problems.at("runtime_fraction.default_value")
-    if not fraction.HasField("default_value"):
-        at.add("field not present")
+    fraction, at = message.runtime_fraction, problems.at("runtime_fraction")
+    if not at.has_field(fraction, "default_value"):
         return 0
-    return per_million(fraction.default_value, at) or 0
+    return per_million(fraction.default_value, at.at("default_value")) or 0

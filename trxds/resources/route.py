@@ -116,11 +116,10 @@ def _optional_plugins(messages: Iterable[Any], problems: ValidationErrors) -> fr
     """
     names: set[str] = set()
     for index, message in enumerate(messages):
-        at = problems.at(f"cluster_specifier_plugins[{index}].extension")
-        if not message.HasField("extension"):
-            at.add("field not present")
+        plugin = problems.at(f"cluster_specifier_plugins[{index}]")
+        if not plugin.has_field(message, "extension"):
             continue
-        name = message.extension.name
+        name, at = message.extension.name, plugin.at("extension")
         if name in names:
             at.at("name").add(f'duplicate name "{name}"')
         names.add(name)

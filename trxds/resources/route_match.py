@@ -33,11 +33,9 @@ class RouteMatch(Struct, frozen=True):
 
 def parse_route_match(route: Any, problems: ValidationErrors) -> RouteMatch | None:
     """Return the match; None if gRPC skips the route, or if it has a problem."""
-    at = problems.at("match")
-    if not route.HasField("match"):
-        at.add("field not present")
+    if not problems.has_field(route, "match"):
         return None
-    match = route.match
+    match, at = route.match, problems.at("match")
     if match.query_parameters:
         return None  # A28: an RPC has no query, so such a route is skipped without further checks
     path = _path_match(match, at)

@@ -6,6 +6,8 @@ the C++ client: people search the web for them.
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class ValidationErrors:
     """The errors of a resource, seen from one field; `at` returns the same for a field below it."""
@@ -26,6 +28,13 @@ class ValidationErrors:
 
     def add(self, error: str) -> None:
         self._found.setdefault(self._path, []).append(error)
+
+    def has_field(self, message: Any, field: str) -> bool:
+        """Return whether the message at this path has that field, and add an error if it has not."""
+        if message.HasField(field):
+            return True
+        self.at(field).add("field not present")
+        return False
 
     @property
     def texts(self) -> tuple[str, ...]:
