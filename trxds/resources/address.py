@@ -30,26 +30,23 @@ def address_text(ip: str, port: int) -> str | None:
     return f"[{ipv6}{percent}{zone}]:{port}"
 
 
-def parse_address(parent: Any) -> str | None:
-    """Return the text of the envoy.config.core.v3.Address in `parent.address`; None if `check_address` finds an error.
+def parse_address(message: Any) -> str | None:
+    """Return the text of an envoy.config.core.v3.Address; None if `check_address` finds an error.
 
     Fields that are not set read as empty, and an empty text is no address, so a valid address costs no further check.
     """
-    address = parent.address.socket_address
+    address = message.socket_address
     port = address.port_value
     return address_text(address.address, port) if port <= MAX_PORT else None
 
 
-def check_address(parent: Any, problems: ValidationErrors) -> None:
-    """Note the errors of the address; `problems` is at `parent.address`."""
-    at = problems.at("socket_address")
-    if not parent.HasField("address"):
-        problems.add("field not present")
-    elif not parent.address.HasField("socket_address"):
-        at.add("field not present")
-    elif parent.address.socket_address.port_value > MAX_PORT:
+def check_address(message: Any, problems: ValidationErrors) -> None:
+    """Note the errors of an address."""
+    if not problems.has_field(message, "socket_address"):
+        return
+    address, at = message.socket_address, problems.at("socket_address")
+    if address.port_value > MAX_PORT:
         at.at("port_value").add("invalid port")
-    elif parse_address(parent) is None:
-        address = parent.address.socket_address
-        # A27: it must be an IP address. A name has to be resolved, and LOGICAL_DNS is for that.
+    elif parse_address(message) is None:
+        # A27, A86: it must be an IP address. A name has to be resolved, and LOGICAL_DNS is for that.
         at.add(f"Failed to parse address:{address.address}:{address.port_value}")

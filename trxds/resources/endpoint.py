@@ -17,7 +17,7 @@ from msgspec import Struct
 from .address import check_address, parse_address
 from .cooperative_parse import Slices, TimeSlice
 from .experiments import Experiments
-from .metadata import parse_metadata, proxy_address
+from .metadata import parse_proxy_address
 from .units import UINT32_MAX, per_million
 from .validation_errors import ValidationErrors
 
@@ -191,7 +191,7 @@ def _locality(message: Any, state: _ParseState, problems: ValidationErrors) -> S
             yield
     if not problems.has_field(message, "locality"):
         return None
-    proxy = _proxy(message, problems) if state.http_connect else ""
+    proxy = parse_proxy_address(message, problems) if state.http_connect else ""
     locality = message.locality
     id = LocalityId(locality.region, locality.zone, locality.sub_zone)
     return Locality(id, weight, tuple(endpoints), proxy)
@@ -211,7 +211,7 @@ def _known_or_parsed_endpoint(
             return None
         # Without the guard (A86) typed metadata is not looked at, whatever it has.
         if state.http_connect and message.HasField("metadata"):
-            endpoint = replace(endpoint, proxy=_proxy(message, problems.at(f"lb_endpoints[{index}]")))
+            endpoint = replace(endpoint, proxy=parse_proxy_address(message, problems.at(f"lb_endpoints[{index}]")))
             if problems.count > before:
                 return None
         state.known[key] = endpoint
@@ -234,10 +234,6 @@ def _parse_endpoint(message: Any, health: HealthStatus) -> Endpoint | None:
     return Endpoint(addresses, health, weight, message.endpoint.hostname, _hash_key(message))
 
 
-def _proxy(message: Any, problems: ValidationErrors) -> str:
-    return proxy_address(parse_metadata(message.metadata, problems.at("metadata")))
-
-
 def _hash_key(message: Any) -> str:
     if not message.HasField("metadata"):
         return ""
@@ -249,10 +245,10 @@ def _hash_key(message: Any) -> str:
 
 def _addresses(endpoint: Any) -> tuple[str, ...]:
     """Return all addresses, or none if one of them is invalid."""
-    first = parse_address(endpoint)
+    first = parse_address(endpoint.address)
     if first is None or not endpoint.additional_addresses:
         return () if first is None else (first,)
-    others = [parse_address(each) for each in endpoint.additional_addresses]
+    others = [parse_address(each.address) for each in endpoint.additional_addresses]
     return () if None in others else (first, *filter(None, others))
 
 
@@ -260,13 +256,17 @@ def _note_errors(message: Any, problems: ValidationErrors) -> None:
     """Check an invalid endpoint again, this time with a path for each field."""
     if message.HasField("load_balancing_weight") and not message.load_balancing_weight.value:
         problems.at("load_balancing_weight").add("must be greater than 0")
-    at = problems.at("endpoint")
-    if not message.HasField("endpoint"):
-        at.add("field not present")
+    if not problems.has_field(message, "endpoint"):
         return
-    check_address(message.endpoint, at.at("address"))
+    at = problems.at("endpoint")
+    _note_address_errors(message.endpoint, at)
     for index, each in enumerate(message.endpoint.additional_addresses):
-        check_address(each, at.at(f"additional_addresses[{index}].address"))
+        _note_address_errors(each, at.at(f"additional_addresses[{index}]"))
+
+
+def _note_address_errors(parent: Any, problems: ValidationErrors) -> None:
+    if problems.has_field(parent, "address"):
+        check_address(parent.address, problems.at("address"))
 
 
 def _scheme(address: str) -> str:
