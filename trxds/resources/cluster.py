@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, structs
 
 from . import protos
-from .connection_scaling import parse_max_connections
 from .discovery import Aggregate, Discovery, parse_discovery
 from .endpoint import HealthStatus, known_health
 from .extension import extension
@@ -75,7 +74,7 @@ def parse_cluster(message: Any, context: ParseContext, problems: ValidationError
     ejection = parse_outlier_detection(message, problems)
     max_connections = None
     if context.experiments.connection_scaling:
-        max_connections = parse_max_connections(message.circuit_breakers, problems.at("circuit_breakers"))
+        max_connections = _max_connections(message.circuit_breakers, problems.at("circuit_breakers"))
     # Only after all fields were read: a NACK has every error, not the first one alone.
     if found is None or lb_policy is None:
         return None
@@ -158,6 +157,19 @@ def _max_requests(circuit_breakers: Any) -> int:
         if threshold.priority == protos.DEFAULT_PRIORITY:
             return int(threshold.max_requests.value) if threshold.HasField("max_requests") else DEFAULT_MAX_REQUESTS
     return DEFAULT_MAX_REQUESTS
+
+
+def _max_connections(circuit_breakers: Any, problems: ValidationErrors) -> int | None:
+    """Return `max_connections` of the first per-host threshold of priority DEFAULT; None if it is unset (A105)."""
+    for index, threshold in enumerate(circuit_breakers.per_host_thresholds):
+        # As for `thresholds` (A32), the others do not count, whatever they say.
+        if threshold.priority == protos.DEFAULT_PRIORITY:
+            if not threshold.HasField("max_connections"):
+                return None
+            if not threshold.max_connections.value:
+                problems.at(f"per_host_thresholds[{index}]").at("max_connections").add("must be greater than 0")
+            return int(threshold.max_connections.value)
+    return None
 
 
 def _load_reporting(message: Any, context: ParseContext, problems: ValidationErrors) -> LoadReporting | None:
