@@ -8,7 +8,6 @@ from msgspec import Struct
 
 from . import protos
 from .address import MAX_PORT
-from .config_source import is_ads_or_self
 from .extension import extension
 from .leaf_policy import LbPolicyConfig
 from .validation_errors import ValidationErrors
@@ -72,6 +71,11 @@ def _eds(message: Any, problems: ValidationErrors) -> Eds | None:
         problems.at("service_name").add("must be set if Cluster resource has an xdstp name")
     # A27: without a service_name the EDS resource has the cluster's name.
     return Eds(config.service_name or message.name)
+
+
+def is_ads_or_self(source: Any) -> bool:
+    """Return whether that config source is the ADS stream that the resource came on; gRPC has no other (A27)."""
+    return source.WhichOneof("config_source_specifier") in ("ads", "self")
 
 
 def _logical_dns(message: Any, problems: ValidationErrors) -> LogicalDns | None:

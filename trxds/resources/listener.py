@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from . import protos
-from .config_source import is_ads_or_self
 from .cooperative_parse import Slices
+from .discovery import is_ads_or_self
 from .extension import extension
 from .filters import HttpFilter, parse_http_filters
 from .route import RouteConfig, parse_route_config
