@@ -15,7 +15,7 @@ from .lb_policy import WRR_LOCALITY, WrapperPolicy, WrrLocality, parse_load_bala
 from .leaf_policy import LbPolicyConfig, cluster_least_request, cluster_ring_hash, cluster_round_robin
 from .outlier_detection import OutlierDetectionSettings, parse_outlier_detection
 from .transport_socket import parse_transport_socket
-from .units import parse_optional_duration
+from .units import parse_duration_or
 from .upstream_tls import UpstreamTls
 from .validation_errors import ValidationErrors
 
@@ -147,8 +147,7 @@ def _idle_timeout(message: Any, problems: ValidationErrors) -> float:
     if options is None:
         return DEFAULT_IDLE_TIMEOUT
     at = config.problems.at("common_http_protocol_options")
-    seconds = parse_optional_duration(options.common_http_protocol_options, "idle_timeout", at)
-    return seconds if seconds is not None else DEFAULT_IDLE_TIMEOUT
+    return parse_duration_or(DEFAULT_IDLE_TIMEOUT, options.common_http_protocol_options, "idle_timeout", at)
 
 
 def _max_requests(circuit_breakers: Any) -> int:

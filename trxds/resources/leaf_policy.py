@@ -12,7 +12,7 @@ from . import protos
 from .experiments import Experiments
 from .extension import Extension
 from .slow_start import SlowStart, parse_slow_start
-from .units import parse_optional_duration
+from .units import parse_duration_or
 from .validation_errors import ValidationErrors
 
 MIN_RING_SIZE = 1024
@@ -133,12 +133,12 @@ def client_side_weighted_round_robin(
     elif not math.isfinite(penalty):  # every weight would be 0 or NaN
         config.problems.at("error_utilization_penalty").add("value must be finite")
     return ClientSideWeightedRoundRobin(
-        _seconds(message, "blackout_period", 10.0, config.problems),
-        _seconds(message, "weight_expiration_period", 180.0, config.problems),
+        parse_duration_or(10.0, message, "blackout_period", config.problems),
+        parse_duration_or(180.0, message, "weight_expiration_period", config.problems),
         # A58: a shorter period is raised and not rejected; each update reads the weights of all hosts.
-        max(_seconds(message, "weight_update_period", 1.0, config.problems), MIN_UPDATE_PERIOD),
+        max(parse_duration_or(1.0, message, "weight_update_period", config.problems), MIN_UPDATE_PERIOD),
         penalty,
-        _seconds(message, "oob_reporting_period", 10.0, config.problems)
+        parse_duration_or(10.0, message, "oob_reporting_period", config.problems)
         if message.enable_oob_load_report.value
         else None,
         tuple(message.metric_names_for_computing_utilization) if experiments.custom_metrics else (),
@@ -148,11 +148,6 @@ def client_side_weighted_round_robin(
 
 def _slow_start(message: Any, experiments: Experiments, problems: ValidationErrors) -> SlowStart | None:
     return parse_slow_start(message, problems) if experiments.slow_start else None
-
-
-def _seconds(message: Any, field: str, default: float, problems: ValidationErrors) -> float:
-    seconds = parse_optional_duration(message, field, problems)
-    return default if seconds is None else seconds
 
 
 def _message(config: Extension, message_class: Any, name: str) -> Any | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from .units import parse_optional_duration
+from .units import parse_duration_or
 from .validation_errors import ValidationErrors
 
 
@@ -62,9 +62,11 @@ def parse_outlier_detection(cluster: Any, problems: ValidationErrors) -> Outlier
     if not cluster.HasField("outlier_detection"):
         return None
     message, at = cluster.outlier_detection, problems.at("outlier_detection")
-    interval = parse_optional_duration(message, "interval", at)
-    base = parse_optional_duration(message, "base_ejection_time", at)
-    max_ejection_time = parse_optional_duration(message, "max_ejection_time", at)
+    default = OutlierDetectionSettings()
+    interval = parse_duration_or(default.interval, message, "interval", at)
+    base = parse_duration_or(default.base_ejection_time, message, "base_ejection_time", at)
+    # A50: unset, it is 300 s or the base time, whichever is longer, so that a default cuts no ejection short.
+    max_ejection_time = parse_duration_or(max(default.max_ejection_time, base), message, "max_ejection_time", at)
     for field in _PERCENTAGES:
         # A50: above 100 the resource is rejected, and the value is not capped.
         if getattr(message, field).value > 100:
@@ -72,13 +74,10 @@ def parse_outlier_detection(cluster: Any, problems: ValidationErrors) -> Outlier
     success_rate, failure_percentage = _success_rate(message), _failure_percentage(message)
     if success_rate is None and failure_percentage is None:
         return None
-    default = OutlierDetectionSettings()
-    base = default.base_ejection_time if base is None else base
     return OutlierDetectionSettings(
-        default.interval if interval is None else interval,
+        interval,
         base,
-        # A50: unset, it is 300 s or the base time, whichever is longer, so that a default cuts no ejection short.
-        max(default.max_ejection_time, base) if max_ejection_time is None else max_ejection_time,
+        max_ejection_time,
         _number(message, "max_ejection_percent", default.max_ejection_percent),
         success_rate,
         failure_percentage,

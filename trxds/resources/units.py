@@ -33,6 +33,12 @@ def parse_optional_duration(parent: Any, field: str, problems: ValidationErrors)
     return parse_duration(getattr(parent, field), problems.at(field)) if parent.HasField(field) else None
 
 
+def parse_duration_or(default: float, parent: Any, field: str, problems: ValidationErrors) -> float:
+    """Return the seconds of that field of `parent`; `default` if it is unset (or wrong)."""
+    seconds = parse_optional_duration(parent, field, problems)
+    return default if seconds is None else seconds
+
+
 def per_million(fraction: Any, problems: ValidationErrors) -> int | None:
     """Return a FractionalPercent in parts per million; None if the denominator is unknown."""
     # Enums of proto3 are open: the server may send a denominator that is newer than the generated messages.
