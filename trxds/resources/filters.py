@@ -65,11 +65,7 @@ RBAC = HttpFilterType(
 
 def registry(types: Iterable[HttpFilterType]) -> Mapping[str, HttpFilterType]:
     """Return the filter types by the message names of their configurations, overrides included."""
-    found: dict[str, HttpFilterType] = {}
-    for each in types:
-        found[each.config_type] = each
-        if each.override_type is not None:
-            found[each.override_type] = each
+    found = {name: each for each in types for name in (each.config_type, each.override_type) if name is not None}
     return MappingProxyType(found)
 
 
