@@ -106,7 +106,16 @@ def _session_state(packed: Extension) -> SessionState | None:
 
 def _cookie_state(packed: Extension) -> CookieConfig | None:
     message = packed.parse(protos.CookieBasedSessionState, "could not parse CookieBasedSessionState")
-    return _cookie(message, packed.problems) if message is not None else None
+    if message is None or not packed.problems.has_field(message, "cookie"):
+        return None
+    cookie, at = message.cookie, packed.problems.at("cookie")
+    if not cookie.name:
+        at.at("name").add("field not present")
+    ttl = parse_optional_duration(cookie, "ttl", at) or 0.0
+    # Max-Age has whole seconds. Cut here, because a float has no room for a fraction of many seconds and rounds it up.
+    ttl = float(cookie.ttl.seconds) or ttl
+    # A55 has these three attributes; Envoy's others are ignored, as in the C++ client.
+    return CookieConfig(cookie.name, cookie.path, ttl)
 
 
 def _header_state(packed: Extension) -> HeaderConfig | None:
@@ -135,21 +144,6 @@ def _is_taken(name: str) -> bool:
     except ValueError:
         return True
     return name in _TAKEN_HEADERS
-
-
-def _cookie(state: Any, problems: ValidationErrors) -> CookieConfig | None:
-    at = problems.at("cookie")
-    if not state.HasField("cookie"):
-        at.add("field not present")
-        return None
-    cookie = state.cookie
-    if not cookie.name:
-        at.at("name").add("field not present")
-    ttl = parse_optional_duration(cookie, "ttl", at) or 0.0
-    # Max-Age has whole seconds. Cut here, because a float has no room for a fraction of many seconds and rounds it up.
-    ttl = float(cookie.ttl.seconds) or ttl
-    # A55 has these three attributes; Envoy's others are ignored, as in the C++ client.
-    return CookieConfig(cookie.name, cookie.path, ttl)
 
 
 STATEFUL_SESSION = HttpFilterType(
