@@ -6,6 +6,7 @@ Such a configuration is a TypedStruct, which any control plane can send, or a me
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct, structs
@@ -109,19 +110,13 @@ def custom_filter_type(of_listener: CustomFilterParser, of_override: CustomFilte
     config_type = of_listener.type_name
     override_type = of_override.type_name if of_override is not None else ""
 
-    def parse(config: Extension) -> CustomFilterConfig | None:
-        settings, is_valid = of_listener.settings(config)
+    def parse(parser: CustomFilterParser, is_override: bool, config: Extension) -> CustomFilterConfig | None:
+        settings, is_valid = parser.settings(config)
         if not is_valid:
             return None
-        return CustomFilterConfig(config.filter_name, config_type, override_type, settings)
+        return CustomFilterConfig(config.filter_name, config_type, override_type, settings, is_override=is_override)
 
-    def parse_override(config: Extension) -> CustomFilterConfig | None:
-        assert of_override is not None
-        settings, is_valid = of_override.settings(config)
-        if not is_valid:
-            return None
-        return CustomFilterConfig(config.filter_name, config_type, override_type, settings, is_override=True)
-
+    parse_config = partial(parse, of_listener, False)
     if of_override is None:
-        return HttpFilterType(config_type, parse)
-    return HttpFilterType(config_type, parse, override_type, parse_override)
+        return HttpFilterType(config_type, parse_config)
+    return HttpFilterType(config_type, parse_config, override_type, partial(parse, of_override, True))
