@@ -49,7 +49,7 @@ def find_missing_references(found: Sequence[ReadResource], names: ResourceKeys) 
     references = [reference for each in found for reference in _references(each)]
     # A cluster that nothing leads to yet may get its endpoints later, and fails no call.
     used = {each.name for each in references if each.kind is CDS}
-    endpoints = [each for resource in found if _cluster_name(resource) in used for each in _endpoints(resource)]
+    endpoints = [each for resource in found for each in _endpoints(resource, used)]
     for reference in (*references, *endpoints):
         # An xdstp: name may be one of another authority, whose server has it (A47).
         if (reference.kind.type_url, reference.name) not in names and not reference.name.startswith("xdstp:"):
@@ -87,14 +87,10 @@ def _clusters(resource: ReadResource, subject: str, routes: RouteConfig) -> Iter
     yield from (Reference(resource, subject, CDS, name, ("route",)) for name in names)
 
 
-def _endpoints(resource: ReadResource) -> Iterator[Reference]:
+def _endpoints(resource: ReadResource, used: Collection[str]) -> Iterator[Reference]:
     match resource.parsed:
-        case Cluster(name, Eds(service)):
+        case Cluster(name, Eds(service)) if name in used:
             yield Reference(resource, f'cluster "{name}" has no endpoints: it takes them from', EDS, service)
-
-
-def _cluster_name(resource: ReadResource) -> str:
-    return resource.parsed.name if isinstance(resource.parsed, Cluster) else ""
 
 
 def _missing(reference: Reference, names: ResourceKeys) -> Problem:
