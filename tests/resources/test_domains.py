@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trxds.resources.domains import DomainKind, domain_kind, domain_matches, find_virtual_host
-from trxds.resources.route import VirtualHost
+from trxds.resources.route import DomainKind, VirtualHost, domain_kind, domain_matches, find_virtual_host
 
 
 def found(authority: str, *domains: str) -> str | None:

@@ -17,11 +17,10 @@ from trxds.core.resource_update import ResourceUpdate
 from trxds.core.status import Status
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Aggregate, Eds, LogicalDns
-from trxds.resources.domains import find_virtual_host
 from trxds.resources.endpoint import ClusterLoadAssignment, Endpoint, Locality, LocalityId
 from trxds.resources.leaf_policy import LbPolicyConfig
 from trxds.resources.listener import Listener
-from trxds.resources.route import RouteConfig, VirtualHost
+from trxds.resources.route import RouteConfig, VirtualHost, find_virtual_host
 
 from .flatten import MAX_DEPTH, flatten
 from .snapshot import AggregateConfig, ClusterConfig, ClusterError, ClusterResult, ConfigError, Missing, XdsConfig

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import enum
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field, structs
 
 from .cooperative_parse import Slices, TimeSlice
-from .domains import domain_kind
 from .extension import extension
 from .filter_config import FilterConfig
 from .filters import parse_filter_overrides
@@ -39,6 +39,15 @@ class VirtualHost(Struct, frozen=True):
     filter_overrides: Mapping[str, FilterConfig] = field(default_factory=dict)
 
 
+class DomainKind(enum.IntEnum):
+    """The kinds of domain patterns, the preferred first (A28; the rules are Envoy's)."""
+
+    EXACT = 0
+    SUFFIX = 1
+    PREFIX = 2
+    UNIVERSAL = 3
+
+
 class RouteConfig(Struct, frozen=True):
     """The virtual hosts of one RouteConfiguration."""
 
@@ -48,6 +57,56 @@ class RouteConfig(Struct, frozen=True):
     def __repr__(self) -> str:
         routes = sum(len(host.routes) for host in self.virtual_hosts)
         return f"<RouteConfig {self.name}: {len(self.virtual_hosts)} virtual hosts, {routes} routes>"
+
+
+# -- domains
+
+
+def domain_kind(domain: str) -> DomainKind | None:
+    """Return the kind; None for what is no domain pattern: an empty text, or a star in the middle."""
+    if domain == "*":
+        return DomainKind.UNIVERSAL
+    if domain.startswith("*"):
+        return DomainKind.SUFFIX  # also "*a*", which then matches no host
+    if domain.endswith("*"):
+        return DomainKind.PREFIX
+    return DomainKind.EXACT if domain and "*" not in domain else None
+
+
+def domain_matches(domain: str, authority: str) -> bool:
+    """Return whether the pattern matches. Case does not matter; a star stands for at least one character."""
+    # RFC 4343: host names ignore case, and so does the C++ client; grpc-go compares them as written.
+    domain, authority = domain.lower(), authority.lower()
+    match domain_kind(domain):
+        case DomainKind.EXACT:
+            return authority == domain
+        case DomainKind.SUFFIX:
+            return len(authority) >= len(domain) and authority.endswith(domain[1:])
+        case DomainKind.PREFIX:
+            return len(authority) >= len(domain) and authority.startswith(domain[:-1])
+        case DomainKind.UNIVERSAL:
+            return True
+        case None:
+            return False
+
+
+def find_virtual_host(virtual_hosts: Sequence[VirtualHost], authority: str) -> VirtualHost | None:
+    """Return the virtual host for that authority; None if no domain matches it.
+
+    An exact domain goes before a suffix `*.example.com`, that before a prefix `example.*`, and `*` is last. Within a
+    kind the longest domain wins, and of equals the first.
+    """
+    # A28: the domain that "most specifically matches" wins.
+    matching = [
+        (kind, -len(domain), index)
+        for index, virtual_host in enumerate(virtual_hosts)
+        for domain in virtual_host.domains
+        if (kind := domain_kind(domain)) is not None and domain_matches(domain, authority)
+    ]
+    return virtual_hosts[min(matching)[2]] if matching else None
+
+
+# -- parsing
 
 
 def parse_route_config(message: Any, context: ParseContext, problems: ValidationErrors) -> Slices[RouteConfig]:
