@@ -25,41 +25,34 @@ def fold(text: str) -> bytes:
 # -- texts
 
 
-class Exact(Struct, frozen=True):
-    """A matcher of the whole text."""
-
+class _Text(Struct, frozen=True):
     text: str
     ignore_case: bool = False
+
+
+class Exact(_Text, frozen=True):
+    """A matcher of the whole text."""
 
     def matches(self, value: str) -> bool:
         return fold(value) == fold(self.text) if self.ignore_case else value == self.text
 
 
-class Prefix(Struct, frozen=True):
+class Prefix(_Text, frozen=True):
     """A matcher of texts with this beginning; the empty prefix matches all."""
-
-    text: str
-    ignore_case: bool = False
 
     def matches(self, value: str) -> bool:
         return fold(value).startswith(fold(self.text)) if self.ignore_case else value.startswith(self.text)
 
 
-class Suffix(Struct, frozen=True):
+class Suffix(_Text, frozen=True):
     """A matcher of texts with this end."""
-
-    text: str
-    ignore_case: bool = False
 
     def matches(self, value: str) -> bool:
         return fold(value).endswith(fold(self.text)) if self.ignore_case else value.endswith(self.text)
 
 
-class Contains(Struct, frozen=True):
+class Contains(_Text, frozen=True):
     """A matcher of texts with this part."""
-
-    text: str
-    ignore_case: bool = False
 
     def matches(self, value: str) -> bool:
         return fold(self.text) in fold(value) if self.ignore_case else self.text in value
