@@ -1,6 +1,6 @@
 """An endpoint's weight is its share of the traffic (A113)."""
 
-from trxds.lb.weights import endpoint_weights
+from trxds.lb.config_builder import endpoint_weights
 from trxds.resources.endpoint import Endpoint, Locality, LocalityId
 
 ALL = 1 << 31

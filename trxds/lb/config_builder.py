@@ -38,13 +38,15 @@ from .configs import (
     WeightedTargetConfig,
 )
 from .endpoint_set import Endpoints
-from .weights import endpoint_weights
 
 # A locality and those of its endpoints that are not DRAINING.
 _Serving: TypeAlias = tuple[Locality, tuple[Endpoint, ...]]
 
 # The policies that read EDS weights; round_robin, for one, ignores them (A113).
 _WEIGHTED_POLICIES = (PickFirst, RingHash, CustomPolicy)
+
+# Weights are fixed-point numbers with 31 bits after the point, in whole steps as A113 has them.
+_FIXED_POINT_ONE = 1 << 31
 
 _hostname = attrgetter("hostname")  # without a frame of Python for each of ten thousand endpoints
 
@@ -220,6 +222,19 @@ def _build_policy(form: LbPolicyConfig, serving: Sequence[_Serving], note: str) 
             return structs.replace(form, child=config), endpoints
     weights = endpoint_weights(serving) if isinstance(form, _WEIGHTED_POLICIES) else ()
     return form, Endpoints(_all_endpoints(serving), note, weights)
+
+
+def endpoint_weights(serving: Sequence[_Serving]) -> tuple[int, ...]:
+    """Return for each endpoint the share of its locality times its own share in the locality (A113)."""
+    total = sum(locality.weight for locality, _ in serving)
+    shares = ((locality.weight * _FIXED_POINT_ONE // total, endpoints) for locality, endpoints in serving)
+    return tuple(chain.from_iterable(_endpoint_shares(share, endpoints) for share, endpoints in shares))
+
+
+def _endpoint_shares(locality: int, endpoints: Sequence[Endpoint]) -> Iterable[int]:
+    total = sum(endpoint.weight for endpoint in endpoints)
+    # Rounded down, but never to 0: a listed endpoint has to get some traffic (A113).
+    return [(locality * (endpoint.weight * _FIXED_POINT_ONE // total) >> 31) or 1 for endpoint in endpoints]
 
 
 def _build_localities(
