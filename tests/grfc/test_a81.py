@@ -18,8 +18,7 @@ from support.pki import NO_TEXT, Authority, bundle, bundle_map
 from support.verified_chain import show_verified_chains
 
 import trxds
-from trxds.lb.endpoint_set import Endpoints
-from trxds.lb.hostnames import Hostnames
+from trxds.lb.endpoint_set import Endpoints, Hostnames
 from trxds.policies import Complete, EndpointList, PolicyType
 from trxds.resolver.routes import BoundRoutes
 from trxds.resources.endpoint import Endpoint

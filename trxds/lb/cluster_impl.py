@@ -21,8 +21,7 @@ from trxds.resources.endpoint import DropOverload
 
 from .circuit_breakers import CallCounter
 from .configs import ClusterImplConfig
-from .endpoint_set import Endpoints
-from .hostnames import Hostnames
+from .endpoint_set import Endpoints, Hostnames
 from .load_report.load_reporting_picker import ClusterLoadTrackers, LoadReportingPicker
 from .pick import Complete, Drop, Fail, PickArgs, Picker, PickResult, WrapperPicker
 from .policy import CONNECTING, ChannelControl, Decision, PolicyInputs, SubtreeSettings

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from trxds.resources.upstream_tls import UpstreamTls
 
-from .endpoint_set import NO_ENDPOINTS
-from .hostnames import Hostnames
+from .endpoint_set import NO_ENDPOINTS, Hostnames
 
 NO_HOSTNAMES = Hostnames(NO_ENDPOINTS)
 
