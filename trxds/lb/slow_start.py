@@ -14,18 +14,17 @@ from functools import partial
 from itertools import accumulate
 from random import Random
 
-from msgspec import Struct
-
 from trxds.core.connectivity import Connectivity
 from trxds.resources.slow_start import SlowStart
 
 from .endpoint_list import EndpointList, EndpointState, Key
-from .pick import Complete, Explainable, PickArgs, Picker, PickResult
+from .pick import Picker
 from .policy import Decision, PolicyInputs
-from .weighted_round_robin.edf_scheduler import EdfScheduler
+from .weighted_round_robin.edf_scheduler import EdfPicker, EdfScheduler
 
 _STEPS = 20  # updates of the shares within a window
 _MIN_PERIOD, _MAX_PERIOD = 0.1, 1.0  # seconds between two updates
+_WHY = "it is its turn, with a share of {:.2g} in slow start"
 
 
 def update_period(rules: SlowStart) -> float:
@@ -91,26 +90,11 @@ class SlowStartTurns:
             self._ready = keys
             period = update_period(self.rules)
             self._schedule = EdfScheduler(partial(self._warming.shares, keys, self.rules), period, self._random)
-        return SlowStartPicker(tuple(each.complete for each in ready.values()), self._schedule)
+        return EdfPicker(tuple(each.complete for each in ready.values()), self._schedule, _WHY)
 
     def describe(self, now: float) -> str:
         """Return how many endpoints start slowly."""
         return self._warming.describe(self.rules, now)
-
-
-class SlowStartPicker(Explainable, Struct, frozen=True):
-    """A picker over the READY hosts in the order of a schedule by their shares."""
-
-    hosts: tuple[Complete, ...]
-    schedule: EdfScheduler
-
-    def pick(self, call: PickArgs) -> PickResult:
-        if call.trace is None:
-            return self.hosts[self.schedule.next(call.now)]
-        schedule = self.schedule.copy(call.trace.random)
-        position = schedule.next(call.now)
-        call.trace.note(f"it is its turn, with a share of {schedule.weight(position):.2g} in slow start")
-        return self.hosts[position]
 
 
 class WeightedDraw:

@@ -16,6 +16,10 @@ from collections.abc import Callable
 from heapq import heapify, heapreplace
 from random import Random
 
+from msgspec import Struct
+
+from ..pick import Complete, Explainable, PickArgs, PickResult
+
 MIN_RATIO, MAX_RATIO = 0.01, 10.0  # times the mean
 
 
@@ -82,6 +86,22 @@ class EdfScheduler:
         # A random start, or all clients would call the same host at the same time.
         self._deadlines = [(self._random.random() * period, position) for position, period in enumerate(self._periods)]
         heapify(self._deadlines)
+
+
+class EdfPicker(Explainable, Struct, frozen=True):
+    """A picker over the READY hosts in the order of a schedule; `why` explains a pick, the weight in its braces."""
+
+    hosts: tuple[Complete, ...]
+    schedule: EdfScheduler
+    why: str
+
+    def pick(self, call: PickArgs) -> PickResult:
+        if call.trace is None:
+            return self.hosts[self.schedule.next(call.now)]
+        schedule = self.schedule.copy(call.trace.random)
+        position = schedule.next(call.now)
+        call.trace.note(self.why.format(schedule.weight(position)))
+        return self.hosts[position]
 
 
 def fill_unknown_weights(weights: list[float]) -> list[float]:

@@ -7,8 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
-from msgspec import Struct
-
 from trxds.core.connectivity import Connectivity
 from trxds.core.observe import WrrUpdate
 from trxds.resources.leaf_policy import ClientSideWeightedRoundRobin
@@ -19,13 +17,14 @@ from ..endpoint_list import EndpointList, EndpointState, Key, index_by_address, 
 from ..endpoint_set import Endpoints
 from ..interfaces import SubchannelInterface
 from ..load_report.orca_oob import watch_load_reports
-from ..pick import Complete, Explainable, PickArgs, Picker, PickResult
+from ..pick import Complete, Picker
 from ..policy import ChannelControl, Decision, PolicyInputs
 from ..slow_start import WarmingHosts
-from .edf_scheduler import EdfScheduler
+from .edf_scheduler import EdfPicker, EdfScheduler
 from .endpoint_weight import EndpointWeight
 
 _OobTask: TypeAlias = partial[Coroutine[Any, Any, None]]
+_WHY = "it is its turn, with a weight of {:.3g}"
 
 
 class WeightedRoundRobin:
@@ -94,9 +93,9 @@ class WeightedRoundRobin:
         pairs = [(endpoint.host, weight) for endpoint, weight in zip(ready.values(), weights, strict=True)]
         if rules.reporting_period is None:
             self._oob_tasks = {}  # an update may have turned them off
-            return WrrPicker(tuple(Complete(host, (weight,)) for host, weight in pairs), self._schedule)
+            return EdfPicker(tuple(Complete(host, (weight,)) for host, weight in pairs), self._schedule, _WHY)
         self._oob_tasks = dict(self._oob_task(host, weight, rules.reporting_period) for host, weight in pairs)
-        return WrrPicker(tuple(Complete(host) for host, _ in pairs), self._schedule)
+        return EdfPicker(tuple(Complete(host) for host, _ in pairs), self._schedule, _WHY)
 
     def _shares(self, keys: tuple[Key, ...], slow_start: SlowStart) -> Callable[[float], list[float]]:
         return lambda now: self._warming.shares(keys, slow_start, now)
@@ -115,18 +114,3 @@ class WeightedRoundRobin:
         before = self._oob_tasks.get(name)
         # A58: an update that changes nothing for the host leaves its stream of reports open.
         return name, before if before is not None and before.args == task.args else task
-
-
-class WrrPicker(Explainable, Struct, frozen=True):
-    """A picker over the READY hosts in the order of the schedule."""
-
-    hosts: tuple[Complete, ...]
-    schedule: EdfScheduler
-
-    def pick(self, call: PickArgs) -> PickResult:
-        if call.trace is None:
-            return self.hosts[self.schedule.next(call.now)]
-        schedule = self.schedule.copy(call.trace.random)
-        position = schedule.next(call.now)
-        call.trace.note(f"it is its turn, with a weight of {schedule.weight(position):.3g}")
-        return self.hosts[position]
