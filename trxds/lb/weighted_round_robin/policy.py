@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -11,7 +11,6 @@ from trxds.core.connectivity import Connectivity
 from trxds.core.observe import WrrUpdate
 from trxds.resources.leaf_policy import ClientSideWeightedRoundRobin
 from trxds.resources.orca import import_messages
-from trxds.resources.slow_start import SlowStart
 
 from ..endpoint_list import EndpointList, EndpointState, Key, index_by_address, key_of
 from ..endpoint_set import Endpoints
@@ -58,8 +57,7 @@ class WeightedRoundRobin:
         return replace(decision, tasks=self._oob_tasks, trackers=self._trackers)
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
-        slow_start = self._rules.slow_start if self._rules is not None else None
-        return self._endpoints.describe() + self._warming.describe(slow_start, now)
+        return self._endpoints.describe() + self._warming.describe(inputs.config.slow_start, now)
 
     def _apply_update(self, rules: ClientSideWeightedRoundRobin, endpoints: Endpoints) -> None:
         self._rules, self._last_endpoints = rules, endpoints
@@ -81,24 +79,22 @@ class WeightedRoundRobin:
             self._weights[key].restart_blackout()
         self._warming.update(ready, self._now)
         # The same schedule for the same hosts, or each decision would begin it anew at random.
-        if self._schedule is None or tuple(ready) != self._ready:
+        keys, slow_start = tuple(ready), rules.slow_start
+        if self._schedule is None or keys != self._ready:
             self._schedule = EdfScheduler(
                 lambda now: [each.at(now) for each in weights],
                 rules.update_period,
                 self._random,
                 partial(self._report_weights, weights),
-                self._shares(tuple(ready), rules.slow_start) if rules.slow_start is not None else None,
+                partial(self._warming.shares, keys, slow_start) if slow_start is not None else None,
             )
-        self._ready = tuple(ready)
+        self._ready = keys
         pairs = [(endpoint.host, weight) for endpoint, weight in zip(ready.values(), weights, strict=True)]
         if rules.reporting_period is None:
             self._oob_tasks = {}  # an update may have turned them off
             return EdfPicker(tuple(Complete(host, (weight,)) for host, weight in pairs), self._schedule, _WHY)
         self._oob_tasks = dict(self._oob_task(host, weight, rules.reporting_period) for host, weight in pairs)
         return EdfPicker(tuple(Complete(host) for host, _ in pairs), self._schedule, _WHY)
-
-    def _shares(self, keys: tuple[Key, ...], slow_start: SlowStart) -> Callable[[float], list[float]]:
-        return lambda now: self._warming.shares(keys, slow_start, now)
 
     def _report_weights(self, weights: Sequence[EndpointWeight], known: Sequence[float], now: float) -> None:
         if self._observers.active:
