@@ -15,7 +15,6 @@ from trxds.core.status import unavailable
 from trxds.resources.leaf_policy import LbPolicyConfig
 
 from .configs import WeightedTargetConfig
-from .endpoint_set import Endpoints
 from .pick import QUEUE, Explainable, FixedPicker, PickArgs, Picker, PickResult, TraceNote, transient_failure_picker
 from .policy import CONNECTING, EMPTY_SET, ChannelControl, Decision, PolicyInputs, PolicyState
 from .state import StickyFailures, aggregate
@@ -42,15 +41,16 @@ class WeightedTarget:
         if inputs.config is not self._config:
             self._apply_config(inputs.config)
         weights, reports = self._weights, {name: inputs.children.get(name, CONNECTING) for name in self._children}
-        self._states = states = self._failures.states(weights, reports)
+        self._states = self._failures.states(weights, reports)
         self.reads_endpoints = not weights  # only for the reason why there are none
         # A28: a removed locality keeps its connections for 15 minutes.
         deactivate = frozenset(inputs.children.keys() - self._children.keys()) or EMPTY_SET
         if not weights:
-            no_targets = _no_targets_picker(inputs.endpoints)
+            error = unavailable(inputs.endpoints.note or "no localities with endpoints")
+            no_targets = transient_failure_picker(error, "there is none to draw")
             return Decision(Connectivity.TRANSIENT_FAILURE, no_targets, children=self._children, deactivate=deactivate)
-        state = aggregate(states.values())
-        picker, handed_on = self._picker(state, states, reports, weights)
+        state = aggregate(self._states.values())
+        picker, handed_on = self._picker(state, reports)
         return Decision(
             state,
             picker,
@@ -71,29 +71,17 @@ class WeightedTarget:
         described = [f"{name} {state.name} of weight {targets[name].weight}" for name, state in self._states.items()]
         return ", ".join(described) or "no targets"
 
-    def _picker(
-        self,
-        state: Connectivity,
-        states: Mapping[str, Connectivity],
-        reports: Mapping[str, PolicyState],
-        weights: Mapping[str, int],
-    ) -> tuple[Picker, TraceNote | None]:
+    def _picker(self, state: Connectivity, reports: Mapping[str, PolicyState]) -> tuple[Picker, TraceNote | None]:
         """Return the picker, and the reason if it is a child's own."""
         if state is Connectivity.CONNECTING:
             return _CONNECTING, None
-        names = tuple(name for name, child_state in states.items() if child_state is state)
+        names = tuple(name for name, child_state in self._states.items() if child_state is state)
         if len(names) == 1 or state is not Connectivity.READY:
             # IDLE: a pick makes that child connect. Failure: one error stands for all, as in C-core.
             only = "the only one" if len(names) == 1 else "the last one, which speaks for all,"
             return reports[names[-1]].picker, TraceNote(f"{only} that is {state.name}", names[-1])
-        bounds = tuple(accumulate(weights[name] for name in names))
+        bounds = tuple(accumulate(self._weights[name] for name in names))
         return WeightedTargetPicker(names, tuple(reports[name].picker for name in names), bounds, self._random), None
-
-
-def _no_targets_picker(endpoints: Endpoints) -> Picker:
-    return transient_failure_picker(
-        unavailable(endpoints.note or "no localities with endpoints"), "there is none to draw"
-    )
 
 
 class WeightedTargetPicker(Explainable, Struct, frozen=True):
