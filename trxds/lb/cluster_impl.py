@@ -32,10 +32,6 @@ _CHILD = "hosts"
 _MILLION = 1_000_000  # drops are in millionths of the RPCs
 
 
-def drop_status(by: ResourceStatus | None, category: str) -> Status:
-    return error_with_note(by, f"EDS-configured drop: {category}")
-
-
 def max_requests_status(by: ResourceStatus | None, limit: int) -> Status:
     return error_with_note(by, "circuit breaker drop", f"max_requests is {limit}, and so many RPCs are in flight")
 
@@ -187,7 +183,7 @@ class ClusterImplPicker(WrapperPicker, Struct, frozen=True):
         # A27: each category is drawn for itself, in order, and the first hit counts.
         for share in self.drops:
             if random.random() * _MILLION < share.per_million:
-                status = drop_status(self.dropped_by, share.category)
+                status = error_with_note(self.dropped_by, f"EDS-configured drop: {share.category}")
                 return self._drop(call, share.category, status, f"it was drawn for {share.category}")
         return None
 

@@ -59,12 +59,8 @@ class ClusterManagerPicker(Explainable, Struct, frozen=True):
             if call.trace is not None:
                 call.trace.note(f"cluster {call.cluster} is not among them")
             # Dropped, not failed: the RPC's cluster will never come to this picker (A31).
-            return Drop(unknown_cluster_status(call.cluster))
+            return Drop(Status(StatusCode.INTERNAL, f"cluster manager: unknown cluster {call.cluster!r}"))
         if call.trace is not None:
             call.trace.note(f"it is the RPC's; it is {self.states[call.cluster].name}", call.cluster)
             return call.trace.pick(picker, call)
         return picker.pick(call)
-
-
-def unknown_cluster_status(cluster: str) -> Status:
-    return Status(StatusCode.INTERNAL, f"cluster manager: unknown cluster {cluster!r}")
