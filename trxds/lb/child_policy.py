@@ -144,10 +144,6 @@ class Child:
                 return
         parent.queue.put(self, report)
 
-    def on_exit(self) -> None:
-        """Have the parent forget the child: its task has ended, perhaps because its time is over."""
-        self.parent.forget(self)
-
     def record_report(self, report: PolicyState) -> None:
         """Record a report of the child, and whether it is the answer that its parent waits for."""
         self.report = report

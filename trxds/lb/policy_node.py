@@ -171,7 +171,7 @@ class Node:
             self._leases.release_all()
         # Reached if the nursery's own scope was cancelled, and not if the parent's was, which does not need to know.
         if child is not None:  # type: ignore[unreachable]
-            child.on_exit()
+            child.parent.forget(child)
 
     async def _gather_messages(self) -> Mapping[Hashable, Any]:
         """Wait for messages; while the policy can serve, gather more of them for a moment if there are many hosts.
