@@ -8,7 +8,7 @@ end at once (A115).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -59,7 +59,8 @@ class Priority:
             return Decision(
                 Connectivity.TRANSIENT_FAILURE, transient_failure_picker(NO_PRIORITIES, "there is none to choose")
             )
-        self._remove_unconfigured(inputs.config.children, now)
+        # A115: a removed priority is not kept; one whose time as a deactivated child is over starts anew.
+        self._timers = {n: p for n, p in self._timers.items() if n in inputs.config.children and p.ends_at > now}
         chosen, tried, why = self._choose(names, inputs.children, now)
         report = self._effective_state(chosen, inputs.children.get(chosen, CONNECTING), now)
         active = self._activate(names, chosen, tried, report.state)
@@ -92,11 +93,6 @@ class Priority:
         remaining = f" for {left:.1f} s more" if 0 < left < math.inf else ""
         warm = ", kept warm" if now < timer.ends_at < math.inf else ""
         return f"{reports[name].state.name}{remaining}{warm}"
-
-    def _remove_unconfigured(self, configured: Iterable[str], now: float) -> None:
-        wanted = set(configured)
-        # A115: a removed priority is not kept; one whose time as a deactivated child is over starts anew.
-        self._timers = {n: p for n, p in self._timers.items() if n in wanted and p.ends_at > now}
 
     def _choose(
         self, names: tuple[str, ...], reports: Mapping[str, PolicyState], now: float
