@@ -7,7 +7,7 @@ only the endpoints are known, and none of them is connected.
 from __future__ import annotations
 
 import enum
-from typing import Protocol
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -39,22 +39,6 @@ _PREFERENCES = {
 }
 
 
-class SessionHosts(Protocol):
-    """The hosts that a leaf has for sessions."""
-
-    def preference(self, addresses: tuple[str, ...]) -> HostPreference:
-        """Return how well the best of these addresses can be used. It leases, connects and counts nothing."""
-        ...
-
-    def unusable_reason(self, address: str) -> RepinReason:
-        """Return why this address, which is not usable, is not: `UNKNOWN_HOST` if the leaf does not have it."""
-        ...
-
-    def describe(self, address: str) -> str:
-        """Describe the health and state of one address, for explanations."""
-        ...
-
-
 class TableHosts(Struct, frozen=True):
     """The hosts of a leaf that runs, as its override_host policy sees them now.
 
@@ -65,6 +49,7 @@ class TableHosts(Struct, frozen=True):
     has_failed_over: bool = False
 
     def preference(self, addresses: tuple[str, ...]) -> HostPreference:
+        """Return how well the best of these addresses can be used. It leases, connects and counts nothing."""
         table, statuses = self.picker.table, self.picker.statuses
         best = HostPreference.UNUSABLE
         for address in addresses:
@@ -80,9 +65,11 @@ class TableHosts(Struct, frozen=True):
         return best
 
     def unusable_reason(self, address: str) -> RepinReason:
+        """Return why this address, which is not usable, is not: `UNKNOWN_HOST` if the leaf does not have it."""
         return self.picker.unusable_reason(address)
 
     def describe(self, address: str) -> str:
+        """Describe the health and state of one address, for explanations."""
         return self.picker.describe_address(address)
 
     @property
@@ -150,6 +137,9 @@ class NoHosts:
 
 
 _NO_HOSTS = NoHosts()
+
+SessionHosts: TypeAlias = TableHosts | ListedHosts | NoHosts
+"""The hosts that a leaf has for sessions."""
 
 
 # Compared by identity: the policy keeps the object while nothing of the leaf has changed.
