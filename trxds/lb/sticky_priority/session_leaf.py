@@ -103,11 +103,8 @@ class ListedHosts(Struct):
         return f"{address} is {health.name}, and cluster {name} does not run"
 
     def _health_by_address(self) -> dict[str, HealthStatus]:
-        if self._health is None:
-            self._health = dict(self._read_health())
-        return self._health
-
-    def _read_health(self) -> list[tuple[str, HealthStatus]]:
+        if self._health is not None:
+            return self._health
         assignment, statuses = self.leaf.endpoints, self.leaf.cluster.override_statuses
         endpoints = [
             endpoint
@@ -118,7 +115,8 @@ class ListedHosts(Struct):
             if endpoint.health is not HealthStatus.DRAINING or HealthStatus.DRAINING in statuses
         ]
         # In reverse, so that the first endpoint with an address wins, as in a leaf that runs.
-        return [(address, endpoint.health) for endpoint in reversed(endpoints) for address in endpoint.addresses]
+        self._health = {address: each.health for each in reversed(endpoints) for address in each.addresses}
+        return self._health
 
 
 class NoHosts:
