@@ -9,7 +9,7 @@ from random import Random
 import trio
 
 from trxds.core.backoff import Backoff
-from trxds.core.status import Status, StatusCode
+from trxds.core.status import StatusCode
 from trxds.resources.orca import LoadReport, load_report, report_request
 
 from ..interfaces import SubchannelInterface
@@ -39,17 +39,12 @@ async def watch_load_reports(
             _log.exception("a load report of %s made its policy raise: %r", host.address, report)
 
     while True:
-        status = await _listen(host, report_request(period), on_message)
+        try:
+            status = await host.listen(_PATH, report_request(period), on_message)
+        except Exception:
+            status = None
+            _log.exception("listening to the load reports of %s failed; it is tried again", host.address)
         if status is not None and status.code is StatusCode.UNIMPLEMENTED:
             _log.warning("%s sends no load reports; serve OpenRcaService there, or it gets a mean share", host.address)
             return  # A51: the server does not implement the service, and will not soon
         await trio.sleep(backoff.next())
-
-
-async def _listen(host: SubchannelInterface, request: bytes, on_message: Callable[[bytes], None]) -> Status | None:
-    """Listen once; return how the call ended, or None if the host is not READY or the call raised."""
-    try:
-        return await host.listen(_PATH, request, on_message)
-    except Exception:
-        _log.exception("listening to the load reports of %s failed; it is tried again", host.address)
-        return None
