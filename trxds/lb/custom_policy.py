@@ -13,7 +13,7 @@ from .configs import Target, WeightedTargetConfig
 from .endpoint_set import Endpoints
 from .pick import TraceNote
 from .pick_explanation import Describes
-from .policy import NO_SETTINGS, ChannelControl, Decision, ExitIdle, Policy, PolicyFactory, PolicyInputs
+from .policy import NO_SETTINGS, Decision, ExitIdle, PolicyFactory, PolicyInputs
 
 _TRACKER_METHODS = ("began", "ended")
 
@@ -34,11 +34,7 @@ class PolicyType:
 
 def make_checked_factory(make: PolicyFactory) -> PolicyFactory:
     """Return a factory whose policies have their decisions checked, because `make` is the user's."""
-
-    def made(channel_control: ChannelControl) -> Policy:
-        return _CheckedPolicy(make(channel_control))
-
-    return made
+    return lambda channel_control: _CheckedPolicy(make(channel_control))
 
 
 class _CheckedPolicy:
