@@ -11,7 +11,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable
 from random import Random
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import trio
 
@@ -85,25 +85,22 @@ class AdsStream:
 
     async def run(self) -> None:
         with self._scope:
-            await self._run()
-
-    async def _run(self) -> None:
-        while True:
-            await self._wait_until_wanted()
-            reason = await self._control_plane_stream.run(self._run_stream)
-            self._state.stream_ended(reason, trio.current_time())
-            # A57: the end of a stream that got a response is no failure, and is not counted as one (A78).
-            if self._state.failure is not None:
-                self._telemetry.stream_failed(reason)
-            changes = self._review(self._state, ())
-            self._watches.publish(changes)
-            # A57 wants backoff only after a stream without a response. The shortest delay after any other one prevents
-            # a busy loop with a server that ends each stream right after its response.
-            delay = self._backoff.next()
-            # One warning for the server and not for each resource, and no second one for the same outage.
-            level = logging.WARNING if changes else logging.INFO
-            log.log(level, "xDS server %s: %s; trying again in %.1f s", self.server.uri, reason, delay)
-            await trio.sleep(delay)
+            while True:
+                await self._wait_until_wanted()
+                reason = await self._control_plane_stream.run(self._run_stream)
+                self._state.stream_ended(reason, trio.current_time())
+                # A57: the end of a stream that got a response is no failure, and is not counted as one (A78).
+                if self._state.failure is not None:
+                    self._telemetry.stream_failed(reason)
+                changes = self._review(self._state, ())
+                self._watches.publish(changes)
+                # A57 wants backoff only after a stream without a response. The shortest delay after any other one
+                # prevents a busy loop with a server that ends each stream right after its response.
+                delay = self._backoff.next()
+                # One warning for the server and not for each resource, and no second one for the same outage.
+                level = logging.WARNING if changes else logging.INFO
+                log.log(level, "xDS server %s: %s; trying again in %.1f s", self.server.uri, reason, delay)
+                await trio.sleep(delay)
 
     async def _wait_until_wanted(self) -> None:
         """Wait for a subscription: a type's first request without names would subscribe to all resources."""
@@ -124,26 +121,18 @@ class AdsStream:
 
     async def _write(self, stream: ClientStream) -> None:
         while True:
-            while (request := self._next_request()) is not None:
+            while (request := self._state.next_request(trio.current_time())) is not None:
                 # A delta request has a map, whose order would be another one in each process; a simulation is the same.
                 if not await stream.send(request.SerializeToString(deterministic=True)):
                     self._can_send = False
                     self._request_sent.unpark_all()
                     return  # the reader gets the reason
-                self._on_sent(request)
-            await self._writer_wakeup.next()
-
-    def _next_request(self) -> Any | None:
-        request = self._state.next_request(trio.current_time())
-        if request is None:
+                self._telemetry.request_sent(request)
+                self._state.sent(request, trio.current_time())
+                self._update_timer()
+                self._request_sent.unpark_all()
             self._update_timer()  # a NACK may have to wait
-        return request
-
-    def _on_sent(self, request: Any) -> None:
-        self._telemetry.request_sent(request)
-        self._state.sent(request, trio.current_time())
-        self._update_timer()
-        self._request_sent.unpark_all()
+            await self._writer_wakeup.next()
 
     def _update_timer(self) -> None:
         if self._state.next_deadline != self._timer_deadline:
