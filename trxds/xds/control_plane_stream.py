@@ -14,13 +14,13 @@ from trxds.transport.connection import Connection
 from trxds.transport.request import Request
 
 from .authorization import fetch_authorization
-from .xds_channel import CONNECT_TIMEOUT, ConnectionRef, XdsChannel, describe_connect_error, describe_unusable
+from .xds_channel import CONNECT_TIMEOUT, XdsChannel, describe_connect_error, describe_unusable
 
 MAX_RESPONSE_SIZE = 1 << 30  # bytes: the control plane is trusted, and one message may have a whole mesh
 
 
 class ControlPlaneStream(Struct, frozen=True):
-    """A kind of stream on one xDS channel: `what` is "ADS" or "LRS", and `path` is its method.
+    """A kind of stream on one xDS channel: `kind` is "ADS" or "LRS", and `path` is its method.
 
     `remedy` is the advice against a server that does not have the method.
     """
@@ -34,7 +34,7 @@ class ControlPlaneStream(Struct, frozen=True):
         """Open a stream, call `run_stream` with it until that returns, and return the reason of the end."""
         # Tokens come before the connection, so that a missing one is not reported as a server that cannot be reached.
         tokens = await self._fetch_tokens()
-        reason = tokens if isinstance(tokens, str) else await self._run_with_tokens(tokens, run_stream)
+        reason = tokens if isinstance(tokens, str) else await self._run_on_connection(tokens, run_stream)
         self.xds_channel.note_stream_end(reason)
         return reason
 
@@ -48,29 +48,24 @@ class ControlPlaneStream(Struct, frozen=True):
         except OSError as error:
             return describe_connect_error(error)
 
-    async def _run_with_tokens(self, tokens: Headers, run_stream: Callable[[ClientStream], Awaitable[None]]) -> str:
+    async def _run_on_connection(self, tokens: Headers, run_stream: Callable[[ClientStream], Awaitable[None]]) -> str:
         connection_ref = self.xds_channel.acquire()
         try:
-            return await self._run_on_connection(connection_ref, tokens, run_stream)
+            connection = await connection_ref.connection()
+            if not isinstance(connection, Connection):
+                return connection
+            # There must be no checkpoint since the connection had room: another stream could take it.
+            stream = connection.open_stream(self._build_request(tokens))
+            if stream is None:
+                return describe_unusable(connection)
+            try:
+                await run_stream(stream)
+            finally:
+                # Without an await, so a cancelled task does it too: the server need not wait for keepalive to notice.
+                stream.cancel()
+            return f"the {self.kind} stream ended with {describe_end(stream.status, self.remedy)}"
         finally:
             connection_ref.release()
-
-    async def _run_on_connection(
-        self, connection_ref: ConnectionRef, tokens: Headers, run_stream: Callable[[ClientStream], Awaitable[None]]
-    ) -> str:
-        connection = await connection_ref.connection()
-        if not isinstance(connection, Connection):
-            return connection
-        # There must be no checkpoint since the connection had room: another stream could take it.
-        stream = connection.open_stream(self._build_request(tokens))
-        if stream is None:
-            return describe_unusable(connection)
-        try:
-            await run_stream(stream)
-        finally:
-            # This does not await, so a cancelled task does it too: the server need not wait for keepalive to notice.
-            stream.cancel()
-        return f"the {self.kind} stream ended with {describe_end(stream.status, self.remedy)}"
 
     def _build_request(self, tokens: Headers) -> Request:
         address = self.xds_channel.server.address
