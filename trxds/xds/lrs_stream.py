@@ -68,18 +68,15 @@ class LrsStream:
     async def run(self) -> None:
         self._reported_at = trio.current_time()
         with self._scope:
-            await self._run()
-
-    async def _run(self) -> None:
-        while True:
-            self._received_response = False
-            reason = await self._control_plane_stream.run(self._run_stream)
-            delay = self._backoff.next()
-            # The same outage is logged once, and the end of a stream that got a response is no outage.
-            level = logging.INFO if self._received_response or reason == self._logged_outage else logging.WARNING
-            log.log(level, "no load reports to %s: %s; trying again in %.1f s", self.server.uri, reason, delay)
-            self._logged_outage = "" if self._received_response else reason
-            await trio.sleep(delay)
+            while True:
+                self._received_response = False
+                reason = await self._control_plane_stream.run(self._run_stream)
+                delay = self._backoff.next()
+                # The same outage is logged once, and the end of a stream that got a response is no outage.
+                level = logging.INFO if self._received_response or reason == self._logged_outage else logging.WARNING
+                log.log(level, "no load reports to %s: %s; trying again in %.1f s", self.server.uri, reason, delay)
+                self._logged_outage = "" if self._received_response else reason
+                await trio.sleep(delay)
 
     async def _run_stream(self, stream: ClientStream) -> None:
         if not await stream.send(self._first_request()):
