@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from trxds.resources.cluster import Cluster
@@ -12,16 +13,16 @@ from .resource import Changes, Key
 
 
 class LrsServers:
-    """The clusters to report, by server. `begin` is called for a server's first such cluster, `end` after the last."""
+    """How many clusters report to each server. `begin` is called for a server's first cluster, `end` after the last."""
 
     def __init__(self, begin: Callable[[ServerConfig], None], end: Callable[[ServerConfig], None]) -> None:
         self._begin = begin
         self._end = end
-        self._clusters: dict[ServerConfig, set[str]] = {}
+        self._clusters: Counter[ServerConfig] = Counter()
         self._servers: dict[str, ServerConfig] = {}  # by the name of the cluster
 
     def __repr__(self) -> str:
-        return f"<LrsServers {', '.join(f'{server.uri}: {len(names)}' for server, names in self._clusters.items())}>"
+        return f"<LrsServers {', '.join(f'{server.uri}: {number}' for server, number in self._clusters.items())}>"
 
     def update(self, changes: Changes) -> None:
         """Note which clusters the changes add or remove."""
@@ -42,22 +43,14 @@ class LrsServers:
         if server == before:
             return
         if server is not None:
-            self._add(server, name)
+            self._clusters[server] += 1
+            if self._clusters[server] == 1:
+                self._begin(server)
         if before is not None:
-            self._remove(before, name)
-
-    def _add(self, server: ServerConfig, name: str) -> None:
-        names = self._clusters.setdefault(server, set())
-        names.add(name)
-        if len(names) == 1:
-            self._begin(server)
-
-    def _remove(self, server: ServerConfig, name: str) -> None:
-        names = self._clusters[server]
-        names.remove(name)
-        if not names:
-            del self._clusters[server]
-            self._end(server)
+            self._clusters[before] -= 1
+            if not self._clusters[before]:
+                del self._clusters[before]
+                self._end(before)
 
 
 def _lrs_server(value: object | None) -> ServerConfig | None:
