@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 import trio
 from msgspec import Struct, structs
@@ -51,6 +52,11 @@ class CacheLocation(Struct, frozen=True):
         """Return the resources of the file; none if there is no file. It blocks, so it is for a thread."""
         data = self.directory.read(self.key)
         return decode_cache(data) if data is not None else []
+
+    def write(self, resources: Iterable[CachedResource], now: float) -> None:
+        """Replace the file, and remove those that nobody needs any more. It blocks, so it is for a thread."""
+        self.directory.replace(self.key, encode_cache(resources))
+        self.directory.remove_old(now, self.max_age)
 
 
 class ResourceCache:
@@ -240,12 +246,20 @@ class ResourceCache:
         now = Clock.now().epoch + trio.current_time()
         self._answered_at |= {each.server.uri: now for each in self._servers() if each.is_answering}
         # What is in use is never old, however long ago its server sent it.
-        old = [key for key, each in self._entries.items() if key not in self._live and self._is_old(each, now)]
-        for key in old:
-            del self._entries[key]
-        work = _Write(self._location, dict(self._entries), frozenset(self._live), dict(self._answered_at), now)
+        max_age = self._location.max_age
+        self._entries = {
+            key: each
+            for key, each in self._entries.items()
+            if key in self._live or abs(now - each.current_at) <= max_age
+        }
+        # Of copies, because the thread makes the resources while it writes them.
+        entries, live, answered_at = dict(self._entries), frozenset(self._live), dict(self._answered_at)
+        current = (
+            structs.replace(each, current_at=answered_at[each.server]) if key in live else each
+            for key, each in entries.items()
+        )
         try:
-            await run_in_thread(work.run)
+            await run_in_thread(partial(self._location.write, current, now))
         except OSError as error:
             # Once: a full disk would be one line a second.
             if str(error) != self._problem:
@@ -256,25 +270,3 @@ class ResourceCache:
             if self._problem:
                 log.info("the resource cache %s is written again", self._location)
             self._problem = ""
-
-    def _is_old(self, entry: CachedResource, now: float) -> bool:
-        return abs(now - entry.current_at) > self._location.max_age
-
-
-class _Write(Struct, frozen=True):
-    """One version of the file; a thread makes it of copies, since it takes time."""
-
-    location: CacheLocation
-    entries: Mapping[Key, CachedResource]
-    live: frozenset[Key]
-    answered_at: Mapping[str, float]
-    now: float
-
-    def run(self) -> None:
-        directory = self.location.directory
-        directory.replace(self.location.key, encode_cache(map(self._timed, self.entries.items())))
-        directory.remove_old(self.now, self.location.max_age)
-
-    def _timed(self, item: tuple[Key, CachedResource]) -> CachedResource:
-        key, entry = item
-        return structs.replace(entry, current_at=self.answered_at[entry.server]) if key in self.live else entry
