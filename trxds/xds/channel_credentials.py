@@ -64,13 +64,9 @@ def _supported_types() -> list[str]:
 
 def _google_auth_is_installed() -> bool:
     """Return whether google-auth is installed, and requests, the separate package that it fetches tokens with."""
-    return all(map(_is_installed, ("google.auth", "requests")))
-
-
-def _is_installed(module: str) -> bool:
     try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # its parent is missing too
+        return all(map(find_spec, ("google.auth", "requests")))
+    except ModuleNotFoundError:  # the package `google` is missing too
         return False
 
 

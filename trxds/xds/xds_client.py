@@ -69,11 +69,6 @@ def _authorities(bootstrap: Bootstrap) -> dict[str | None, AuthorityConfig]:
     return {None: AuthorityConfig("", bootstrap.servers)} | dict(bootstrap.authorities.items())
 
 
-def _all_servers(bootstrap: Bootstrap) -> Iterator[ServerConfig]:
-    for each in _authorities(bootstrap).values():
-        yield from each.servers
-
-
 class XdsClient:
     """Resources by name, from the servers of a bootstrap.
 
@@ -121,7 +116,8 @@ class XdsClient:
         }
         self._cache: ResourceCache | None = None
         if cache is not None:
-            contexts = {server.uri: server_context(context, server) for server in _all_servers(bootstrap)}
+            servers = chain.from_iterable(each.servers for each in _authorities(bootstrap).values())
+            contexts = {server.uri: server_context(context, server) for server in servers}
             self._cache = ResourceCache(
                 cache, self._authorities, contexts, self._streams.keys, self._watches.publish, self._report_resources
             )
