@@ -142,7 +142,8 @@ class AdsStream:
         while True:
             self._timer_deadline = self._state.next_deadline
             await self._timer_wakeup.next(self._timer_deadline)
-            self._notify_watchers(self._review(self._state, self._state.expire_timers(trio.current_time())))
+            expired = self._state.expire_timers(trio.current_time())
+            notify_watchers(self._watches, self._review(self._state, expired))
             if self._state.has_pending_requests:
                 self._writer_wakeup.put("clock", None)
 
@@ -154,7 +155,7 @@ class AdsStream:
             finally:
                 # Also if another server takes over meanwhile, which ends this task: what came before that was applied.
                 changes = self._review(self._state, touched)
-            self._notify_watchers(changes)
+            notify_watchers(self._watches, changes)
             # The ACK does not wait for the watchers: it means that the resources are valid, not that they are in use.
             self._writer_wakeup.put("answer", None)
             await self._wait_until_seen(changes)
@@ -198,11 +199,13 @@ class AdsStream:
             text = "%s read nothing for %g s; the others go on without them"
             log.warning(text, plural(late, "watcher"), WATCHER_TIMEOUT)
 
-    def _notify_watchers(self, changes: Changes) -> None:
-        for state in changes.values():
-            if problem := state.error or state.ambient:
-                log.warning("%s", problem.message)
-        self._watches.publish(changes)
+
+def notify_watchers(watches: WatchRegistry, changes: Changes) -> None:
+    """Publish the changes, and log their errors."""
+    for state in changes.values():
+        if problem := state.error or state.ambient:
+            log.warning("%s", problem.message)
+    watches.publish(changes)
 
 
 async def run_in_slices(work: Slices[T]) -> T:

@@ -18,7 +18,7 @@ from trxds.core.observers import Observers
 from trxds.resources.types import RESOURCE_TYPES, ParseContext, ResourceType
 from trxds.transport.run_in_thread import run_in_thread
 
-from .ads_stream import ReviewServers, run_in_slices
+from .ads_stream import ReviewServers, notify_watchers, run_in_slices
 from .ads_stream_state import AdsStreamState
 from .discovery_response import ParsedResource, ParsedResponse, read_resource
 from .resource import Resource
@@ -117,11 +117,7 @@ class FileStream:
                 if unanswered:
                     touched |= dict.fromkeys(await self._answer_type(type, unanswered))
         if touched:
-            changes = self._review(self._state, touched)
-            for state in changes.values():
-                if problem := state.error or state.ambient:
-                    log.warning("%s", problem.message)
-            self._watches.publish(changes)
+            notify_watchers(self._watches, self._review(self._state, touched))
 
     def _take_requests(self) -> bool:
         """Take the requests that are there; return whether names are unanswered."""
