@@ -80,10 +80,9 @@ RETIRED: dict[str, frozenset[str]] = {
 # Kept, because here the word has its ordinary or the field's meaning.
 KEPT = frozenset(
     {
-        ("xds/nack_pacing.py", "due"),  # a time
         ("xds/resource.py", "awaited"),
         ("xds/resource_type_state.py", "answers"),
-        ("xds/resource_type_state.py", "due"),
+        ("xds/resource_type_state.py", "due"),  # a time
         ("xds/xds_channel.py", "release"),
         ("resolver/http_filters.py", "chain"),  # a chain of HTTP filters (A39)
         ("resolver/route_explanation.py", "draw"),  # a field of `trxds explain --json`

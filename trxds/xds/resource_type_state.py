@@ -18,9 +18,13 @@ from math import inf
 from msgspec import Struct, structs
 
 from .discovery_response import ParsedResponse
-from .nack_pacing import AT_ONCE, NackPacing
 
 ACK_SIZE = 200  # bytes, without its texts
+
+MIN_NACK_DELAY = 0.1  # seconds between a NACK and the first one that repeats it; doubled for each one after
+MAX_NACK_DELAY = 1.0
+
+_AT_ONCE = -inf
 
 
 class PendingAck(Struct, frozen=True):
@@ -36,6 +40,41 @@ class PendingAck(Struct, frozen=True):
     def size(self) -> int:
         """Return roughly the bytes that the answer takes while it waits."""
         return ACK_SIZE + len(self.nonce) + len(self.version) + sum(map(len, self.errors))
+
+
+class NackPacing:
+    """The delay of NACKs that repeat an earlier NACK for the same type of resource on the same stream.
+
+    go-control-plane sends a rejected resource again as soon as it gets the NACK. Without a delay that makes thousands
+    of NACKs a second until somebody repairs the resource. So the first NACK goes at once, and those that repeat it
+    wait, each longer than the last. NACKs are compared by resource: the order of the resources in a response, and with
+    it the index in the error's text, may differ each time.
+    """
+
+    __slots__ = ("_delay", "_due", "_rejected")
+
+    def __init__(self) -> None:
+        self._rejected: dict[str | None, tuple[str, ...]] = {}  # the errors of earlier NACKs, by resource
+        self._delay = MIN_NACK_DELAY
+        self._due = _AT_ONCE  # when the last NACK may go or went
+
+    def due(self, response: ParsedResponse, now: float) -> float:
+        """Return when the answer to this response may go out. NACKs that wait already share that time with it."""
+        # A resource that was valid in between and is rejected again is news: somebody has tried to repair it.
+        for item in response.items if self._rejected else ():
+            if not item.parsed.errors:
+                self._rejected.pop(item.parsed.name, None)
+        refused = response.rejected
+        if not refused:
+            return _AT_ONCE
+        is_new = any(self._rejected.get(name) != errors for name, errors in refused.items())
+        self._rejected |= refused
+        if is_new:
+            self._delay, self._due = MIN_NACK_DELAY, now
+        # A NACK that waits already keeps its time, or responses that come faster would delay it for ever.
+        elif self._due <= now:
+            self._due, self._delay = max(now, self._due + self._delay), min(2 * self._delay, MAX_NACK_DELAY)
+        return self._due if self._due > now else _AT_ONCE
 
 
 class NextRequest(Struct, frozen=True):
@@ -208,7 +247,7 @@ class ResourceTypeState:
         """
         if self._cumulative:
             first = self._pending_acks[0] if self._pending_acks else None
-            is_news = first is not None and first.errors and first.due == AT_ONCE
+            is_news = first is not None and first.errors and first.due == _AT_ONCE
             del self._pending_acks[1 if is_news else 0 :]
         else:  # nonces and errors may be long, so bytes are counted and not answers
             self.unsent_bytes += ack.size
