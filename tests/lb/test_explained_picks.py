@@ -10,7 +10,7 @@ from trxds.core.status import unavailable
 from trxds.lb.built_in_policies import BUILT_IN
 from trxds.lb.cds import AggregateErrorPicker, Cds, UnroutedPicker
 from trxds.lb.circuit_breakers import CallCounter
-from trxds.lb.cluster_impl import ClusterImpl, ClusterImplPicker
+from trxds.lb.cluster_impl import ClusterImpl, ClusterImplPicker, LoadReportingPicker
 from trxds.lb.cluster_manager import ClusterManager, ClusterManagerPicker
 from trxds.lb.configs import (
     CdsConfig,
@@ -24,7 +24,6 @@ from trxds.lb.configs import (
 )
 from trxds.lb.endpoint_set import NO_ENDPOINTS, Endpoints
 from trxds.lb.least_request import LeastRequest
-from trxds.lb.load_report.load_reporting_picker import LoadReportingPicker
 from trxds.lb.outlier_detection.policy import OutlierDetection, OutlierDetectionPicker
 from trxds.lb.override_host.policy import OverrideHost
 from trxds.lb.pick import QUEUE, Complete, Drop, Explainable, Fail, Override, PickArgs, Trace, TraceNote

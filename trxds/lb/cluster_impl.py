@@ -6,7 +6,7 @@ they protect an overloaded cluster.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import ClassVar
@@ -17,12 +17,13 @@ from trxds.core.connectivity import Connectivity
 from trxds.core.plural import plural
 from trxds.core.resource_status import ResourceStatus, error_with_note
 from trxds.core.status import Status
-from trxds.resources.endpoint import DropOverload
+from trxds.resources.cluster import LoadReporting
+from trxds.resources.endpoint import DropOverload, Locality
 
 from .circuit_breakers import CallCounter
 from .configs import ClusterImplConfig
 from .endpoint_set import Endpoints, Hostnames
-from .load_report.load_reporting_picker import ClusterLoadTrackers, LoadReportingPicker
+from .load_report.load_store import ClusterCounts, RpcCount
 from .pick import Complete, Drop, Fail, PickArgs, Picker, PickResult, WrapperPicker
 from .policy import CONNECTING, ChannelControl, Decision, PolicyInputs, SubtreeSettings
 from .proxies import Proxies
@@ -133,6 +134,40 @@ class ClusterImpl:
 
 def _ignore(category: str) -> None:
     """Ignore a drop: the cluster's load is not reported."""
+
+
+class ClusterLoadTrackers:
+    """The counts of a cluster, and a tracker for each of its addresses.
+
+    A picker finds a tracker by the host's address, whether the child or a cookie chose the host.
+    """
+
+    def __init__(self, rules: LoadReporting, localities: Sequence[Locality], counts: ClusterCounts) -> None:
+        self._rules = rules
+        self._localities = localities
+        self.counts = counts
+        self.trackers: dict[str, RpcCount] = {}
+        for locality in localities:
+            tracker = counts.tracker(locality.id, rules.metrics)
+            for endpoint in locality.endpoints:
+                self.trackers.update(dict.fromkeys(endpoint.addresses, tracker))
+
+    def is_made_from(self, rules: LoadReporting, localities: Sequence[Locality]) -> bool:
+        """Return whether the trackers were made from these rules and localities."""
+        return self._rules == rules and self._localities == localities
+
+
+class LoadReportingPicker(WrapperPicker, Struct, frozen=True):
+    """A picker that adds the tracker of the chosen host's locality to each pick (LRS; A85)."""
+
+    trackers: Mapping[str, RpcCount]
+    child: Picker
+
+    def pick(self, call: PickArgs) -> PickResult:
+        result = self.child.pick(call) if call.trace is None else call.trace.pick(self.child, call)
+        if type(result) is Complete and (tracker := self.trackers.get(result.host.address)) is not None:
+            return result.with_tracker(tracker)
+        return result
 
 
 class ClusterImplPicker(WrapperPicker, Struct, frozen=True):
