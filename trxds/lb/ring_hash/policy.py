@@ -18,8 +18,7 @@ from ..endpoint_set import Endpoints
 from ..pick import Picker
 from ..policy import ChannelControl, Decision, PolicyInputs
 from ..policy_options import RING_SIZE_CAP
-from .hash_header import HeaderHashPicker
-from .picker import RingPicker, describe_endpoints
+from .picker import HeaderHashPicker, RingPicker, describe_endpoints
 from .ring import Ring, build_ring
 
 IDLE = Connectivity.IDLE
