@@ -12,7 +12,6 @@ from msgspec import Struct
 from xxhash import xxh64_intdigest
 
 from trxds.core.connectivity import Connectivity
-from trxds.core.metadata import Metadata
 from trxds.resources.endpoint import Endpoint
 from trxds.resources.matchers import header_value
 
@@ -80,12 +79,6 @@ class RingPicker(Explainable, Struct, frozen=True):
         trace.note(why, saw=saw, waits_for=f"{address or 'an endpoint'} to connect", address=address)
 
 
-def hash_header(metadata: Metadata, name: str) -> int | None:
-    """Return the hash of all values of the header, joined by commas; None if it is missing or empty (A76)."""
-    value = header_value(metadata, name)
-    return xxh64_intdigest(value.encode()) if value else None
-
-
 class HeaderHashPicker(Explainable, Struct, frozen=True):
     """A picker by a header's hash; an RPC without the header goes to any READY host and connects at most one (A76).
 
@@ -93,19 +86,20 @@ class HeaderHashPicker(Explainable, Struct, frozen=True):
     """
 
     ring: RingPicker
-    header: str
     is_connecting: bool
 
     def pick(self, call: PickArgs) -> PickResult:
-        hashed = hash_header(call.metadata, self.header)
-        if hashed is None:
+        # A76: all values of the header, joined by commas.
+        value = header_value(call.metadata, self.ring.header)
+        if not value:
             return self._pick_any(call)
-        call.hash = hashed
+        call.hash = xxh64_intdigest(value.encode())
         return self.ring.pick(call)
 
     def _pick_any(self, call: PickArgs) -> PickResult:
         """Pick the next READY endpoint after a random hash, drawn by each pick (A76)."""
         ring, trace, is_connecting = self.ring, call.trace, self.is_connecting
+        reason = f"the RPC has no header {ring.header}" if trace is not None else ""
         random = ring.random if trace is None else trace.random(ring.random)
         drawn = random.getrandbits(64)
         connected: Key | None = None
@@ -114,7 +108,7 @@ class HeaderHashPicker(Explainable, Struct, frozen=True):
             if endpoint is not None and endpoint.ready is not None:
                 if trace is not None:
                     why = "the next on the ring that is READY; without the header any host will do"
-                    ring.note(trace, why, drawn, self._reason, key)
+                    ring.note(trace, why, drawn, reason, key)
                 return endpoint.complete
             # A76: at most one endpoint is connected, so that such RPCs do not connect the whole ring.
             if endpoint is None and not is_connecting:
@@ -123,12 +117,8 @@ class HeaderHashPicker(Explainable, Struct, frozen=True):
                     ring.notify_policy(key)
         if trace is not None:
             why = "none is READY, and one is on its way" if is_connecting else "all have failed"
-            ring.note(trace, why, drawn, self._reason, connected)
+            ring.note(trace, why, drawn, reason, connected)
         return QUEUE if is_connecting else ring.fail(drawn)
-
-    @property
-    def _reason(self) -> str:
-        return f"the RPC has no header {self.header}"
 
 
 def describe_endpoints(keys: Sequence[Key], awake: Mapping[Key, EndpointState]) -> str:

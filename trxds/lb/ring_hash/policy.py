@@ -95,7 +95,7 @@ class RingHash:
         )
         if not header:
             return ring
-        return HeaderHashPicker(ring, header, any(each.state is CONNECTING for each in self._states.values()))
+        return HeaderHashPicker(ring, any(each.state is CONNECTING for each in self._states.values()))
 
     def _exit_idle(self, key: Key) -> None:
         if key not in self._states:
