@@ -30,7 +30,7 @@ from trxds.resources.experiments import Experiments
 from trxds.resources.fault import Abort, Delay, FaultConfig, FractionalPercent
 from trxds.resources.hash_policy import HeaderHash
 from trxds.resources.load_stats import MIN_INTERVAL, parse_lrs_response
-from trxds.resources.protos import DeltaDiscoveryResponse, DiscoveryResponse, LoadStatsResponse, from_json
+from trxds.resources.protos import AnyProto, DeltaDiscoveryResponse, DiscoveryResponse, LoadStatsResponse, from_json
 from trxds.resources.regex import Regex, Rewrite
 from trxds.resources.stateful_session import CookieConfig, HeaderConfig
 from trxds.resources.types import ResourceType
@@ -82,9 +82,10 @@ CONTEXT = ParseContext(
 
 def _resource(type: ResourceType) -> Callable[[bytes], None]:
     def run(data: bytes) -> None:
-        parsed = type.parse(data, CONTEXT)
+        resource = AnyProto(type_url=type.type_url, value=data)
+        parsed = type.read(resource, CONTEXT)
         assert (parsed.value is None) is bool(parsed.errors)
-        assert type.parse(data, CONTEXT) == parsed, "the same bytes mean the same"
+        assert type.read(resource, CONTEXT) == parsed, "the same bytes mean the same"
 
     return run
 

@@ -62,7 +62,8 @@ def test_a_resource_of_another_type_than_the_response_is_an_error() -> None:
 @pytest.mark.parametrize("kind", RESOURCE_TYPES.values(), ids=lambda kind: kind.kind)
 @pytest.mark.parametrize("garbage", [b"\xff", b"\x0a\x05ab", b"\x0a\x01\xff"])
 def test_garbage_is_an_error_without_a_name(kind: Any, garbage: bytes) -> None:
-    assert kind.parse(garbage, ParseContext()) == Parsed(None, None, (f"Can't decode {kind.name} resource",))
+    resource = protos.AnyProto(type_url=kind.type_url, value=garbage)
+    assert kind.read(resource, ParseContext()) == Parsed(None, None, (f"Can't decode {kind.name} resource",))
 
 
 def test_garbage_in_a_wrapper_has_the_wrappers_name() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from . import protos
 from .cluster import parse_cluster
@@ -86,19 +86,6 @@ class ResourceType:
     def __post_init__(self) -> None:
         object.__setattr__(self, "type_url", protos.TYPE_PREFIX + protos.type_name(self._message))
 
-    def parse(self, value: bytes, context: ParseContext) -> Parsed:
-        """Parse the bytes of a message of this type."""
-        return run_at_once(self.parse_in_slices(value, context))
-
-    def parse_in_slices(self, value: bytes, context: ParseContext) -> Slices[Parsed]:
-        message = parse(self._message, value)
-        if message is None:
-            return Parsed(None, None, (f"Can't decode {self.name} resource",))
-        problems = ValidationErrors()
-        converted = yield from self._convert(message, context, problems)
-        name = str(getattr(message, self._name_field))
-        return Parsed(name, None, problems.texts) if problems else Parsed(name, converted)
-
     def read(self, resource: Any, context: ParseContext) -> Parsed:
         """Parse a resource of a response, a google.protobuf.Any."""
         return run_at_once(self.read_in_slices(unwrap(resource), context))
@@ -109,10 +96,14 @@ class ResourceType:
             return Parsed(name, None, (resource.error,))
         if url != self.type_url:
             return Parsed(name, None, (f"incorrect resource type {url!r} (should be {self.type_url!r})",))
-        parsed = yield from self.parse_in_slices(resource.value, context)
-        # As in the C++ client the wrapper's name goes first: a name of the new style need not be in the resource (A47),
-        # and a resource that cannot be decoded has none.
-        return structs.replace(parsed, name=name) if name else parsed
+        message = parse(self._message, resource.value)
+        if message is None:
+            return Parsed(name, None, (f"Can't decode {self.name} resource",))
+        problems = ValidationErrors()
+        converted = yield from self._convert(message, context, problems)
+        # As in the C++ client the wrapper's name goes first: a name of the new style need not be in the resource (A47).
+        name = name or str(getattr(message, self._name_field))
+        return Parsed(name, None, problems.texts) if problems else Parsed(name, converted)
 
     def validation_message(self, errors: tuple[str, ...]) -> str:
         """Return all errors of one resource, as a NACK and the RPCs that fail because of it show them."""
