@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, structs
 
 from . import protos
+from .cooperative_parse import Slices
 from .discovery import Aggregate, Discovery, parse_discovery
 from .endpoint import HealthStatus, known_health
 from .extension import extension
@@ -61,7 +62,8 @@ class Cluster(Struct, frozen=True):
     http_connect: bool = False
 
 
-def parse_cluster(message: Any, context: ParseContext, problems: ValidationErrors) -> Cluster | None:
+def parse_cluster(message: Any, context: ParseContext, problems: ValidationErrors) -> Slices[Cluster | None]:
+    yield from ()  # one slice, because a cluster is never long
     found = parse_discovery(message, problems)
     lb_policy: LbPolicyConfig | None = WRR_LOCALITY
     if isinstance(found, Aggregate):

@@ -110,21 +110,11 @@ class ResourceType:
         return f"errors validating {self.name} resource: [{'; '.join(errors)}]"
 
 
-def _in_one_slice(convert: Callable[[Any, ParseContext, ValidationErrors], object]) -> Conversion:
-    """Return the conversion in the form of the others, for resources that are never long."""
-
-    def in_one_slice(message: Any, context: ParseContext, problems: ValidationErrors) -> Slices[object]:
-        yield from ()
-        return convert(message, context, problems)
-
-    return in_one_slice
-
-
 # xDS protocol: LDS and CDS responses have all resources, so the others were deleted; a resource that an RDS or EDS
 # response leaves out is unchanged.
 LDS = ResourceType("LDS", "Listener", True, protos.Listener, "name", parse_listener)
 RDS = ResourceType("RDS", "RouteConfiguration", False, protos.RouteConfiguration, "name", parse_route_config)
-CDS = ResourceType("CDS", "Cluster", True, protos.Cluster, "name", _in_one_slice(parse_cluster))
+CDS = ResourceType("CDS", "Cluster", True, protos.Cluster, "name", parse_cluster)
 EDS = ResourceType(
     "EDS", "ClusterLoadAssignment", False, protos.ClusterLoadAssignment, "cluster_name", parse_cluster_load_assignment
 )
