@@ -14,7 +14,7 @@ from trxds.transport.connection import Connection
 from trxds.transport.request import Request
 
 from .authorization import fetch_authorization
-from .xds_channel import CONNECT_TIMEOUT, XdsChannel, describe_connect_error, describe_unusable
+from .xds_channel import CONNECT_TIMEOUT, ConnectionRef, XdsChannel, describe_connect_error, describe_unusable
 
 MAX_RESPONSE_SIZE = 1 << 30  # bytes: the control plane is trusted, and one message may have a whole mesh
 
@@ -49,7 +49,7 @@ class ControlPlaneStream(Struct, frozen=True):
             return describe_connect_error(error)
 
     async def _run_on_connection(self, tokens: Headers, run_stream: Callable[[ClientStream], Awaitable[None]]) -> str:
-        connection_ref = self.xds_channel.acquire()
+        connection_ref = ConnectionRef(self.xds_channel)
         try:
             connection = await connection_ref.connection()
             if not isinstance(connection, Connection):

@@ -34,7 +34,7 @@ Start: TypeAlias = Callable[[Callable[[], Awaitable[None]], str], None]
 
 
 class ConnectionRef:
-    """One stream's hold on a shared connection, from before it is connected."""
+    """One stream's hold on the channel's present connection, or on a new one, from before it is connected."""
 
     def __init__(self, xds_channel: XdsChannel) -> None:
         self._xds_channel = xds_channel
@@ -99,10 +99,6 @@ class XdsChannel:
         self._network = network
         self._start = start
         self._shared: _SharedConnection | None = None
-
-    def acquire(self) -> ConnectionRef:
-        """Return a hold on the present connection, or on a new one."""
-        return ConnectionRef(self)
 
     def note_stream_end(self, reason: str) -> None:
         """Note that a stream ended for that reason."""
