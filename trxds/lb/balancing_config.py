@@ -206,17 +206,14 @@ _PARENT_PARSERS: Mapping[str, Callable[[JsonNode, _Known, int], LbPolicyConfig |
 
 def make_struct_policies(experiments: Experiments = NO_EXPERIMENTS) -> Mapping[str, StructPolicy]:
     """Return the parsers of the policies that a TypedStruct may name, by their names (A52)."""
-    return MappingProxyType({name: _make_struct_policy(read, experiments) for name, read in _LEAF_PARSERS.items()})
+    return MappingProxyType({name: partial(_parse_struct, read, experiments) for name, read in _LEAF_PARSERS.items()})
 
 
-def _make_struct_policy(
-    read: Callable[[JsonNode, Experiments], LbPolicyConfig], experiments: Experiments
-) -> StructPolicy:
-    def policy(struct: Extension) -> LbPolicyConfig | None:
-        problems: list[Problem] = []
-        config = read(JsonNode(struct.fields, problems), experiments)
-        for problem in problems:
-            struct.problems.at(problem.path).add(problem.text)
-        return None if problems else config
-
-    return policy
+def _parse_struct(
+    read: Callable[[JsonNode, Experiments], LbPolicyConfig], experiments: Experiments, struct: Extension
+) -> LbPolicyConfig | None:
+    problems: list[Problem] = []
+    config = read(JsonNode(struct.fields, problems), experiments)
+    for problem in problems:
+        struct.problems.at(problem.path).add(problem.text)
+    return None if problems else config
