@@ -226,9 +226,6 @@ class Children:
         # each report of one of a thousand children asks for it.
         self.num_awaited = 0
 
-    def __len__(self) -> int:
-        return len(self.by_name)
-
     def get(self, name: str) -> Child | None:
         return self.by_name.get(name)
 

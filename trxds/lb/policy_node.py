@@ -399,7 +399,7 @@ class Node:
 
     def __repr__(self) -> str:
         state = self._last_report.state.name if self._last_report else "undecided"
-        return f"<Node {self.path} {state}, {len(self._children)} children>"
+        return f"<Node {self.path} {state}, {len(self._children.by_name)} children>"
 
 
 def _find_fixed_failure(last: PolicyState | None) -> Status | None:
