@@ -13,7 +13,6 @@ from random import Random
 
 from msgspec import Struct
 
-from trxds.core.connectivity import Connectivity
 from trxds.resources.leaf_policy import LeastRequest as LeastRequestConfig
 from trxds.resources.slow_start import SlowStart
 
@@ -23,6 +22,8 @@ from .endpoint_set import Endpoints
 from .pick import Complete, Explainable, PickArgs, Picker, PickResult
 from .policy import ChannelControl, Decision, PolicyInputs
 from .slow_start import WarmingHosts, WeightedDraw, update_period
+
+_WHY = "the fewest RPCs in flight of those drawn"
 
 
 class LeastRequest:
@@ -47,12 +48,7 @@ class LeastRequest:
         rules = inputs.config.slow_start
         if rules is None:
             return replace(decision, trackers=self._trackers)
-        # `_make_picker`, which notes the READY endpoints, is not called while there is none.
-        if decision.state is not Connectivity.READY:
-            self._warming.update((), now)
-        end = self._warming.end(rules)
-        wake_at = min(decision.wake_at, end) if end > now else decision.wake_at
-        return replace(decision, trackers=self._trackers, wake_at=wake_at)
+        return replace(decision, trackers=self._trackers, wake_at=self._warming.wake_at(decision, rules, now))
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
         return self._endpoints.describe() + self._warming.describe(inputs.config.slow_start, now)
@@ -103,9 +99,11 @@ class LeastRequestPicker(Explainable, Struct, frozen=True):
         random = call.trace.random(self.random)
         chosen = self._choose(random)
         drawn = [int(fraction * len(self.hosts)) for fraction in random.fractions[-self.choice_count :]]
-        loads = ", ".join(f"{self.hosts[each].host.address} with {self.counts[each].rpcs}" for each in drawn)
-        call.trace.note(f"the fewest RPCs in flight of those drawn: {loads}")
+        call.trace.note(f"{_WHY}: {self._describe(drawn)}")
         return self.hosts[chosen]
+
+    def _describe(self, drawn: list[int]) -> str:
+        return ", ".join(f"{self.hosts[each].host.address} with {self.counts[each].rpcs}" for each in drawn)
 
     def _choose(self, random: Random) -> int:
         # A host may be drawn twice (A48, as in Envoy): so even the busiest one gets an RPC now and then.
@@ -118,25 +116,20 @@ class LeastRequestPicker(Explainable, Struct, frozen=True):
         return chosen
 
 
-class SlowStartLeastRequestPicker(Explainable, Struct, frozen=True):
+class SlowStartLeastRequestPicker(LeastRequestPicker, frozen=True):
     """The same while a host starts slowly: it is drawn less often, by its share."""
 
-    hosts: tuple[Complete, ...]
-    counts: tuple[CallCounter, ...]
-    choice_count: int
-    random: Random
     weighted_draw: WeightedDraw
 
     def pick(self, call: PickArgs) -> PickResult:
         if call.trace is None:
-            return self.hosts[self._choose(self._draws(self.weighted_draw, self.random, call.now))]
+            return self.hosts[self._fewest(self._draws(self.weighted_draw, self.random, call.now))]
         drawn = self._draws(self.weighted_draw.copy(), call.trace.random(self.random), call.now)
-        loads = ", ".join(f"{self.hosts[each].host.address} with {self.counts[each].rpcs}" for each in drawn)
-        call.trace.note(f"the fewest RPCs in flight of those drawn, by their shares in slow start: {loads}")
-        return self.hosts[self._choose(drawn)]
+        call.trace.note(f"{_WHY}, by their shares in slow start: {self._describe(drawn)}")
+        return self.hosts[self._fewest(drawn)]
 
     def _draws(self, weighted_draw: WeightedDraw, random: Random, now: float) -> list[int]:
         return [weighted_draw.draw(random, now) for _ in range(self.choice_count)]
 
-    def _choose(self, drawn: list[int]) -> int:
+    def _fewest(self, drawn: list[int]) -> int:
         return min(drawn, key=lambda position: self.counts[position].rpcs)

@@ -51,6 +51,14 @@ class WarmingHosts:
         """Return when the last of them has started, on Trio's clock."""
         return max(self._since.values(), default=-math.inf) + rules.window
 
+    def wake_at(self, decision: Decision, rules: SlowStart, now: float) -> float:
+        """Return when a policy has to decide again after this decision, at the latest when all have started."""
+        # A policy makes its picker, and notes the READY endpoints for it, only if there is one.
+        if decision.state is not Connectivity.READY:
+            self.update((), now)
+        end = self.end(rules)
+        return min(decision.wake_at, end) if end > now else decision.wake_at
+
     def describe(self, rules: SlowStart | None, now: float) -> str:
         """Return how many endpoints start slowly, as the end of a description; empty for none."""
         number = sum(now - since < rules.window for since in self._since.values()) if rules is not None else 0
@@ -73,11 +81,7 @@ class SlowStartTurns:
         """Return the decision of the endpoints, which calls `picker`; it is made again when all have started."""
         self._now = now
         decision = endpoints.decide(inputs, now)
-        # `picker`, which notes the READY endpoints, is not called while there is none.
-        if decision.state is not Connectivity.READY:
-            self._warming.update((), now)
-        end = self._warming.end(self.rules)
-        return replace(decision, wake_at=min(decision.wake_at, end)) if end > now else decision
+        return replace(decision, wake_at=self._warming.wake_at(decision, self.rules, now))
 
     def picker(self, ready: Mapping[Key, EndpointState]) -> Picker | None:
         """Return the picker while a host starts slowly, and None otherwise."""
