@@ -17,8 +17,6 @@ from .filter_config import FilterConfig, HttpFilterType
 from .units import parse_optional_duration
 from .validation_errors import ValidationErrors
 
-_COOKIE = "envoy.extensions.http.stateful_session.cookie.v3.CookieBasedSessionState"
-_HEADER = "envoy.extensions.http.stateful_session.header.v3.HeaderBasedSessionState"
 _TAKEN_HEADERS = frozenset({"content-length", "cookie", "set-cookie"})  # callers may send them, for what they are
 
 
@@ -96,9 +94,9 @@ def _stateful_session(message: Any, problems: ValidationErrors) -> StatefulSessi
 
 
 def _session_state(packed: Extension) -> SessionState | None:
-    if packed.type_name == _COOKIE:
+    if packed.type_name == protos.type_name(protos.CookieBasedSessionState):
         return _cookie_state(packed)
-    if packed.type_name == _HEADER:
+    if packed.type_name == protos.type_name(protos.HeaderBasedSessionState):
         return _header_state(packed)
     packed.problems.add("unsupported session state type")
     return None
