@@ -1,4 +1,4 @@
-"""Cluster: the source of a cluster's endpoints, and the settings for them (CDS; A27, A37, A52, A55, A75)."""
+"""Cluster: the source of a cluster's endpoints, and the settings for them (CDS; A27, A29, A37, A52, A55, A75)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from . import protos
 from .cooperative_parse import Slices
 from .discovery import Aggregate, Discovery, parse_discovery
 from .endpoint import HealthStatus, known_health
-from .extension import extension
+from .extension import Extension, extension
 from .lb_policy import WRR_LOCALITY, WrapperPolicy, WrrLocality, parse_load_balancing_policy
 from .leaf_policy import LbPolicyConfig, cluster_least_request, cluster_ring_hash, cluster_round_robin
 from .outlier_detection import OutlierDetectionSettings, parse_outlier_detection
-from .transport_socket import parse_transport_socket
 from .units import parse_duration_or
-from .upstream_tls import UpstreamTls
+from .upstream_tls import UpstreamTls, parse_upstream_tls
 from .validation_errors import ValidationErrors
 
 if TYPE_CHECKING:
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
 DEFAULT_OVERRIDE_STATUSES = frozenset({HealthStatus.UNKNOWN, HealthStatus.HEALTHY})
 DEFAULT_IDLE_TIMEOUT = 3600.0
 DEFAULT_MAX_REQUESTS = 1024
+
+_PROXY = "envoy.extensions.transport_sockets.http_11_proxy.v3.Http11ProxyUpstreamTransport"
 
 
 class LoadReporting(Struct, frozen=True):
@@ -70,7 +71,7 @@ def parse_cluster(message: Any, context: ParseContext, problems: ValidationError
         found = structs.replace(found, lb_policy=_aggregate_lb_policy(message, context, problems))
     else:
         lb_policy = _lb_policy(message, context, problems)
-    tls, http_connect = parse_transport_socket(message, context, problems)
+    tls, http_connect = _transport_socket(message, context, problems)
     idle_timeout = _idle_timeout(message, problems)
     lrs = _load_reporting(message, context, problems)
     ejection = parse_outlier_detection(message, problems)
@@ -181,3 +182,40 @@ def _load_reporting(message: Any, context: ParseContext, problems: ValidationErr
     if message.lrs_server.WhichOneof("config_source_specifier") != "self":
         problems.at("lrs_server").add("ConfigSource is not self")
     return LoadReporting(context.server, frozenset(message.lrs_report_endpoint_metrics))
+
+
+# -- the transport socket: TLS (A29), and around it perhaps an HTTP CONNECT proxy (A86)
+
+
+def _transport_socket(
+    message: Any, context: ParseContext, problems: ValidationErrors
+) -> tuple[UpstreamTls | None, bool]:
+    """Return the TLS configuration, and whether the endpoints may have HTTP CONNECT proxies.
+
+    TLS is validated even if the channel does not use it (A29). Proxies are used whatever its credentials are (A86).
+    """
+    # A29: not supported. To ignore it could make connections less safe than the control plane means.
+    if message.transport_socket_matches:
+        problems.at("transport_socket_matches").add("feature unsupported")
+    config = _socket(message, problems)
+    # A86: without the guard it is refused as any other type.
+    if config is None or not context.experiments.http_connect or config.type_name != _PROXY:
+        return _tls(config, context), False
+    wrapper = config.parse(protos.Http11ProxyUpstreamTransport, "can't decode Http11ProxyUpstreamTransport")
+    if wrapper is None:
+        return None, True
+    return _tls(_socket(wrapper, config.problems), context), True
+
+
+def _socket(parent: Any, problems: ValidationErrors) -> Extension | None:
+    if not parent.HasField("transport_socket"):
+        return None
+    return extension(parent.transport_socket, "typed_config", problems.at("transport_socket"))
+
+
+def _tls(config: Extension | None, context: ParseContext) -> UpstreamTls | None:
+    if config is None:
+        return None
+    error_texts = "unrecognized transport socket type", "can't decode UpstreamTlsContext"
+    parsed = config.parse_only(protos.UpstreamTlsContext, *error_texts)
+    return parse_upstream_tls(parsed, context, config.problems) if parsed is not None else None
