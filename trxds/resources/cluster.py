@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 from . import protos
 from .cooperative_parse import Slices
 from .discovery import Aggregate, Discovery, parse_discovery
-from .endpoint import HealthStatus, known_health
+from .endpoint import KNOWN_HEALTH, HealthStatus
 from .extension import Extension, extension
 from .lb_policy import WRR_LOCALITY, WrapperPolicy, WrrLocality, parse_load_balancing_policy
 from .leaf_policy import LbPolicyConfig, cluster_least_request, cluster_ring_hash, cluster_round_robin
@@ -131,8 +131,7 @@ def _override_statuses(common: Any, context: ParseContext) -> frozenset[HealthSt
     if not common.HasField("override_host_status") or not context.experiments.override_host:
         return DEFAULT_OVERRIDE_STATUSES
     # A55: other states are ignored and not rejected, so that one list serves Envoy and gRPC.
-    known = known_health(override_host=context.experiments.override_host)
-    return frozenset(known[each] for each in common.override_host_status.statuses if each in known)
+    return frozenset(KNOWN_HEALTH[each] for each in common.override_host_status.statuses if each in KNOWN_HEALTH)
 
 
 # -- connections and requests

@@ -32,13 +32,9 @@ class HealthStatus(enum.Enum):
     __hash__ = object.__hash__  # fast, and correct since members are singletons
 
 
-def known_health(*, override_host: bool) -> Mapping[int, HealthStatus]:
-    """Return the states by their number in envoy.config.core.v3; only session affinity has DRAINING (A55)."""
-    return _WITH_DRAINING if override_host else _WITHOUT_DRAINING
-
-
+# By their number in envoy.config.core.v3; only session affinity has DRAINING (A55).
 _WITHOUT_DRAINING = {0: HealthStatus.UNKNOWN, 1: HealthStatus.HEALTHY}
-_WITH_DRAINING = {**_WITHOUT_DRAINING, 3: HealthStatus.DRAINING}
+KNOWN_HEALTH = {**_WITHOUT_DRAINING, 3: HealthStatus.DRAINING}
 _NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -126,14 +122,17 @@ def parse_cluster_load_assignment(
     message: Any, context: EndpointContext, problems: ValidationErrors
 ) -> Slices[ClusterLoadAssignment]:
     experiments = context.experiments
-    known = known_health(override_host=experiments.override_host)
-    state = _ParseState(known, context.endpoints, experiments.http_connect)
+    health = KNOWN_HEALTH if experiments.override_host else _WITHOUT_DRAINING
+    state = _ParseState(health, context.endpoints, experiments.http_connect)
     priorities: dict[int, dict[LocalityId, Locality]] = {}
     for index, each in enumerate(message.endpoints):
         at = problems.at(f"endpoints[{index}]")
         locality = yield from _locality(each, state, at)
-        if locality is not None and _check_priority(each.priority, len(message.endpoints), at):
+        if locality is not None and each.priority < len(message.endpoints):
             _add_locality(locality, each.priority, priorities, at)
+        elif locality is not None:
+            # Priorities have no gaps, so there cannot be more of them than localities.
+            at.at("priority").add(f"priority {each.priority} >= number of localities ({len(message.endpoints)})")
         if state.time_slice.is_used_up():
             yield
     _check_priorities(priorities, problems.at("endpoints"))
@@ -144,14 +143,6 @@ def parse_cluster_load_assignment(
 
 
 # -- priorities
-
-
-def _check_priority(priority: int, localities: int, problems: ValidationErrors) -> bool:
-    """Check the priority: since priorities have no gaps, there cannot be more of them than localities."""
-    if priority < localities:
-        return True
-    problems.at("priority").add(f"priority {priority} >= number of localities ({localities})")
-    return False
 
 
 def _add_locality(
@@ -218,8 +209,8 @@ def _known_or_parsed_endpoint(
     for address in endpoint.addresses:
         # A27: an address may be in a cluster once, over all priorities and localities; A61: additional addresses too.
         if address in state.addresses:
-            at = problems.at(f"lb_endpoints[{index}]")
-            at.add(f'duplicate endpoint address "{_scheme(address)}:{address}"')
+            scheme = "ipv6" if address.startswith("[") else "ipv4"
+            problems.at(f"lb_endpoints[{index}]").add(f'duplicate endpoint address "{scheme}:{address}"')
         state.addresses.add(address)
     return endpoint
 
@@ -267,10 +258,6 @@ def _note_errors(message: Any, problems: ValidationErrors) -> None:
 def _note_address_errors(parent: Any, problems: ValidationErrors) -> None:
     if problems.has_field(parent, "address"):
         check_address(parent.address, problems.at("address"))
-
-
-def _scheme(address: str) -> str:
-    return "ipv6" if address.startswith("[") else "ipv4"
 
 
 # -- drops
