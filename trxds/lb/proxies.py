@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from trxds.core.plural import plural
-from trxds.resources.endpoint import Locality
 
 from .endpoint_set import NO_ENDPOINTS, Endpoints
 
@@ -30,7 +29,14 @@ class Proxies:
         """Return the proxies of these endpoints: a new object only if a host that stays has another one."""
         if endpoints is self._endpoints:
             return self
-        found, before = _proxies_by_address(endpoints.localities), self._by_address
+        # A86: the endpoint's own goes before its locality's.
+        found = {
+            address: endpoint.proxy or locality.proxy
+            for locality in endpoints.localities
+            for endpoint in locality.endpoints
+            for address in endpoint.addresses
+        }
+        before = self._by_address
         # In place otherwise: a host that comes or goes must not disturb the others.
         changed = any(before.get(address, proxy) != proxy for address, proxy in found.items())
         proxies = Proxies() if changed else self
@@ -44,13 +50,3 @@ class Proxies:
         number = len(set(proxied))
         through = f"the proxy {proxied[0]}" if number == 1 else plural(number, "proxy", "proxies")
         return f"{len(proxied)} of {plural(len(self._by_address), 'address', 'addresses')} through {through}"
-
-
-def _proxies_by_address(localities: Iterable[Locality]) -> dict[str, str]:
-    # A86: the endpoint's own goes before its locality's.
-    return {
-        address: endpoint.proxy or locality.proxy
-        for locality in localities
-        for endpoint in locality.endpoints
-        for address in endpoint.addresses
-    }
