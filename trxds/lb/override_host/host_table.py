@@ -16,7 +16,7 @@ from trxds.core.connectivity import Connectivity
 from trxds.core.status import OK
 from trxds.lb.host_trackers import HostTrackers
 from trxds.lb.interfaces import SubchannelInterface
-from trxds.lb.pick import Complete, Tracker
+from trxds.lb.pick import Complete
 from trxds.resources.endpoint import Endpoint, HealthStatus
 
 MIN_SWEEP_INTERVAL = 5.0  # seconds between two sweeps at least
@@ -57,7 +57,7 @@ class HostTable:
         self._acquire = acquire
         self._release = release
         self._lookup = lookup
-        self._trackers = trackers or HostTrackers()
+        self.trackers = trackers or HostTrackers()  # those that policies below have attached to hosts
         self._idle_timeout = math.inf
 
     def get(self, address: str) -> Entry | None:
@@ -131,14 +131,10 @@ class HostTable:
         entry.last_used = now
         picked = entry.cached_pick
         # A list of trackers is built once, and not for each RPC of a session.
-        if picked is None or entry.tracker_changes != self._trackers.changes:
-            picked = entry.cached_pick = Complete(self.use(entry, now), self._trackers.of(entry.address))
-            entry.tracker_changes = self._trackers.changes
+        if picked is None or entry.tracker_changes != self.trackers.changes:
+            picked = entry.cached_pick = Complete(self.use(entry, now), self.trackers.of(entry.address))
+            entry.tracker_changes = self.trackers.changes
         return picked
-
-    def trackers_of(self, address: str) -> tuple[Tracker, ...]:
-        """Return the trackers that policies below have attached to the host."""
-        return self._trackers.of(address)
 
     @property
     def leased_addresses(self) -> list[str]:

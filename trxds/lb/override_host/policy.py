@@ -148,7 +148,7 @@ class OverridePicker(Explainable, Struct, frozen=True):
             # No session filter: the host is not recorded, because no cookie will be written.
             return self.child.pick(call) if call.trace is None else self._explain_child(call, call.trace)
         if override.pinned is not None:
-            return Complete(override.pinned, self.table.trackers_of(override.pinned.address))
+            return Complete(override.pinned, self.table.trackers.of(override.pinned.address))
         if override.addresses:
             result = self._session_host(override, call)
             if result is not None:
