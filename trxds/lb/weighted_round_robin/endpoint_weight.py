@@ -48,17 +48,14 @@ class EndpointWeight:
 
     def _compute(self, report: LoadReport) -> float:
         """Return the weight by A58; 0, infinity or NaN if the report has none, or numbers too large or small for it."""
-        load = self._utilization(report)
+        # A114: without any of the metrics that are configured it is what A58 says.
+        load = (greatest_metric(report, self.rules.metrics) if self.rules.metrics else 0.0) or report.utilization
         if report.queries <= 0 or load <= 0:
             return 0.0
         # A58: load = utilization + errors per query * penalty.
         if self.rules.error_penalty:
             load += report.errors / report.queries * self.rules.error_penalty
         return report.queries / load if load > 0 else 0.0
-
-    def _utilization(self, report: LoadReport) -> float:
-        # A114: without any of the metrics that are configured it is what A58 says.
-        return (greatest_metric(report, self.rules.metrics) if self.rules.metrics else 0.0) or report.utilization
 
     def restart_blackout(self) -> None:
         """Restart the blackout period: a new connection may lead to a new process, with no load yet (A58)."""
