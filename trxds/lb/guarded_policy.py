@@ -50,8 +50,6 @@ class GuardedPolicy:
                 self._policy, self._make = self._make(), None
             assert self._policy is not None
             decision = self._policy.decide(inputs, now)
-            if type(decision) is not Decision:
-                raise TypeError(f"decide() must return a Decision, not {decision!r}")
             self.must_decide, self.decision, self.wake_at = False, decision, decision.wake_at
             self.reads_endpoints = getattr(self._policy, "reads_endpoints", True)
             self.connects_idle_children = getattr(self._policy, "connects_idle_children", False)
