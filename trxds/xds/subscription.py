@@ -43,8 +43,8 @@ class Subscription(Struct, eq=False):
         return update.version if update is not None and same else ""
 
     def note(self, name: str, update: UpdateMetadata, parsed: Parsed) -> None:
-        # The last version's parsed form goes first, or all versions would be kept for ever.
         """Note the version of a resource that this server sent last, and what its bytes were parsed to."""
+        # The last version's parsed form goes first, or all versions would be kept for ever.
         self.forget(name)
         self.last_sent[name] = update
         self.parsed[update.raw] = parsed
