@@ -9,8 +9,7 @@ connected. The sweep of idle hosts, the races of a cookie's hosts and the end of
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
-from random import Random
+from collections.abc import Callable
 from typing import ClassVar
 
 from msgspec import Struct
@@ -79,10 +78,8 @@ class OverrideHost:
             self._eyeballs,
             config.statuses,
             report.picker,
-            self._channel_control.lookup,
-            self._channel_control.notify_policy,
+            self._channel_control,
             self._describe_address,
-            self._channel_control.random,
             inputs.ejected,
             self._first_pass if in_first_pass else None,
         )
@@ -135,10 +132,8 @@ class OverridePicker(Explainable, Struct, frozen=True):
     eyeballs: HappyEyeballs
     statuses: frozenset[HealthStatus]
     child: Picker
-    lookup: Callable[[str], SubchannelInterface | None]
-    notify_policy: Callable[[Hashable], None]
+    control: ChannelControl
     describe_address: Callable[[str], str]  # for explanations
-    random: Random
     ejected_addresses: frozenset[str]  # those that outlier detection has ejected
     first_pass: FirstPass | None = None  # of the child's hosts, while the first calls of sessions wait for it
 
@@ -182,7 +177,7 @@ class OverridePicker(Explainable, Struct, frozen=True):
             entry = self.table.get(address)
             if entry is None or entry.health not in self.statuses:
                 continue
-            host = entry.host or self.lookup(address)
+            host = entry.host or self.control.lookup(address)
             state = host.state if host is not None else None
             if state is Connectivity.READY:
                 override.actual_address_list = entry.addresses
@@ -216,7 +211,7 @@ class OverridePicker(Explainable, Struct, frozen=True):
                 usable.setdefault(self.table.state(entry), []).append(entry)
         if Connectivity.READY in usable:
             # Drawn, because many sessions may leave one host.
-            return self.table.pick(self.random.choice(usable[Connectivity.READY]), call.now)
+            return self.table.pick(self.control.random.choice(usable[Connectivity.READY]), call.now)
         for state in _WAIT_REASONS:
             if state in usable:
                 return self._wait_for(usable[state][0], state, override, call)
@@ -239,10 +234,10 @@ class OverridePicker(Explainable, Struct, frozen=True):
             return QUEUE
         # Only the first pick starts the race: each event makes a new picker and all waiting RPCs pick again.
         if self.eyeballs.should_start(override.addresses):
-            self.notify_policy(RaceRequested(override.addresses))
+            self.control.notify_policy(RaceRequested(override.addresses))
         # The host is leased before the RPC waits, or its next state would not reach this policy and wake the RPC.
         if self.table.wait_for(entry, call.now).state is Connectivity.IDLE:
-            self.notify_policy(entry.address)
+            self.control.notify_policy(entry.address)
         return QUEUE
 
     def _explain_child(self, call: PickArgs, trace: Trace) -> PickResult:

@@ -89,10 +89,7 @@ class RingHash:
             self._ring_args, self._ring = args, build_ring(*args, self._size_cap)
 
     def _picker(self, header: str) -> Picker:
-        control = self._channel_control
-        ring = RingPicker(
-            self._ring, self._keys, self._endpoints, self._states, control.notify_policy, control.random, header
-        )
+        ring = RingPicker(self._ring, self._keys, self._endpoints, self._states, self._channel_control, header)
         if not header:
             return ring
         return HeaderHashPicker(ring, any(each.state is CONNECTING for each in self._states.values()))
