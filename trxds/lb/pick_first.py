@@ -28,9 +28,7 @@ class PickFirst:
     """The pick_first policy; it treats all addresses of all endpoints as those of one."""
 
     def __init__(self, channel_control: ChannelControl) -> None:
-        self._random = channel_control.random
-        self._notify_policy = channel_control.notify_policy
-        self._lookup = channel_control.lookup
+        self._control = channel_control
         self._config: PickFirstConfig | None = None
         self._endpoints: Endpoints | None = None
         self._state: EndpointState | None = None  # None while there are no addresses
@@ -44,7 +42,7 @@ class PickFirst:
         if inputs.pick_events:
             self._state.exit_idle()
         # Ejections are for policies with more than one host to choose from (A61).
-        self._state.update(inputs.hosts, now, lookup=self._lookup)
+        self._state.update(inputs.hosts, now, lookup=self._control.lookup)
         return Decision(
             self._state.state,
             self._picker(self._state),
@@ -64,7 +62,7 @@ class PickFirst:
 
     def _apply_update(self, config: PickFirstConfig, endpoints: Endpoints) -> None:
         self._config, self._endpoints = config, endpoints
-        in_order = _shuffle(endpoints, self._random) if config.shuffle else endpoints.all
+        in_order = _shuffle(endpoints, self._control.random) if config.shuffle else endpoints.all
         # A61: duplicates are removed, the first one counts.
         addresses = tuple(dict.fromkeys(address for endpoint in in_order for address in endpoint.addresses))
         if not addresses:
@@ -81,7 +79,7 @@ class PickFirst:
             return FixedPicker(Complete(state.ready), "it is the connected one")
         match state.state:
             case Connectivity.IDLE:
-                return ExitIdlePicker(self._notify_policy, state.addresses[0])
+                return ExitIdlePicker(self._control.notify_policy, state.addresses[0])
             case Connectivity.TRANSIENT_FAILURE:
                 return unreachable_picker((state,))
         return _CONNECTING

@@ -36,9 +36,7 @@ class OutlierDetection:
     only_child: ClassVar[str] = _CHILD
 
     def __init__(self, channel_control: ChannelControl) -> None:
-        self._random = channel_control.random
-        self._observers = channel_control.observers
-        self._path = channel_control.path
+        self._control = channel_control
         self._backend = ""
         self._endpoints: tuple[Endpoint, ...] = ()  # the endpoints that have records
         self._records: dict[Key, EndpointStats] = {}
@@ -132,12 +130,13 @@ class OutlierDetection:
             unenforced = ""
             if ejected and 100 * ejected >= rules.max_ejection_percent * len(self._records):
                 unenforced = "max_ejection_overflow"
-            elif self._random.randrange(100) >= enforcement:
+            elif self._control.random.randrange(100) >= enforcement:
                 unenforced = "enforcement_percentage"
             else:
                 record.eject(now)
                 ejected += 1
-            self._observers.outlier(OutlierEvent(self._path, record.addresses, method, unenforced, self._backend))
+            event = OutlierEvent(self._control.path, record.addresses, method, unenforced, self._backend)
+            self._control.observers.outlier(event)
 
     def _update_ejected(self) -> None:
         out = (record.addresses for record in self._records.values() if record.ejected_at is not None)

@@ -53,7 +53,7 @@ class OverrideHost:
     only_child: ClassVar[str] = _CHILD
 
     def __init__(self, channel_control: ChannelControl, spread_within: float = 0.0) -> None:
-        self._channel_control = channel_control
+        self._control = channel_control
         trackers = HostTrackers()
         self._subtree = SubtreeSettings(collects=trackers)
         self._table = HostTable(self._acquire, channel_control.release, channel_control.lookup, trackers)
@@ -78,7 +78,7 @@ class OverrideHost:
             self._eyeballs,
             config.statuses,
             report.picker,
-            self._channel_control,
+            self._control,
             self._describe_address,
             inputs.ejected,
             self._first_pass if in_first_pass else None,
@@ -113,8 +113,8 @@ class OverrideHost:
 
     def _acquire(self, address: str) -> SubchannelInterface:
         if not self._table.leased_addresses:
-            self._channel_control.notify_policy(_SWEEP)
-        return self._channel_control.acquire(address)
+            self._control.notify_policy(_SWEEP)
+        return self._control.acquire(address)
 
     def _apply_update(self, config: OverrideHostConfig, endpoints: Endpoints, now: float) -> None:
         self._config, self._endpoints = config, endpoints

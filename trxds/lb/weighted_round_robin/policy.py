@@ -31,9 +31,7 @@ class WeightedRoundRobin:
 
     def __init__(self, channel_control: ChannelControl) -> None:
         import_messages()
-        self._random = channel_control.random
-        self._observers = channel_control.observers
-        self._path = channel_control.path
+        self._control = channel_control
         self._endpoints = EndpointList(self._make_picker, channel_control.lookup)
         self._rules: ClientSideWeightedRoundRobin | None = None
         self._last_endpoints: Endpoints | None = None
@@ -84,7 +82,7 @@ class WeightedRoundRobin:
             self._schedule = EdfScheduler(
                 lambda now: [each.at(now) for each in weights],
                 rules.update_period,
-                self._random,
+                self._control.random,
                 partial(self._report_weights, weights),
                 partial(self._warming.shares, keys, slow_start) if slow_start is not None else None,
             )
@@ -97,16 +95,17 @@ class WeightedRoundRobin:
         return EdfPicker(tuple(Complete(host) for host, _ in pairs), self._schedule, _WHY)
 
     def _report_weights(self, weights: Sequence[EndpointWeight], known: Sequence[float], now: float) -> None:
-        if self._observers.active:
+        if self._control.observers.active:
             unknown = sum(not each for each in known)
             stale = sum(weight.is_stale(now) for weight, each in zip(weights, known, strict=True) if not each)
             few = len(known) - unknown < 2
-            self._observers.weights(WrrUpdate(self._path, tuple(known), unknown - stale, stale, few))
+            update = WrrUpdate(self._control.path, tuple(known), unknown - stale, stale, few)
+            self._control.observers.weights(update)
 
     def _oob_task(self, host: SubchannelInterface, weight: EndpointWeight, period: float) -> tuple[str, _OobTask]:
         """Return name and function of the task that reads a host's reports: the same one while the host is READY."""
         name = f"load reports of {host.address}"
-        task = partial(watch_load_reports, host, period, weight.record_report, self._random)
+        task = partial(watch_load_reports, host, period, weight.record_report, self._control.random)
         before = self._oob_tasks.get(name)
         # A58: an update that changes nothing for the host leaves its stream of reports open.
         return name, before if before is not None and before.args == task.args else task
