@@ -189,9 +189,8 @@ class ClusterImplPicker(WrapperPicker, Struct, frozen=True):
             return drawn
         # Counted when the stream opens, so picks in between may slightly exceed the limit, as in C-core.
         if self.in_flight.rpcs >= self.max_requests:
-            return self._drop(
-                call, "", max_requests_status(self.limited_by, self.max_requests), "max_requests is reached"
-            )
+            status = max_requests_status(self.limited_by, self.max_requests)
+            return self._drop(call, "", status, "max_requests is reached")
         if call.trace is None:
             result = self.child.pick(call)
         else:

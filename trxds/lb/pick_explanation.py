@@ -126,6 +126,5 @@ def count_states(states: Iterable[Connectivity]) -> str:
     counts = Counter(states)
     total = sum(counts.values())
     ready = counts.pop(Connectivity.READY, 0)
-    return ", ".join(
-        [f"{ready} of {total} endpoints READY", *(f"{count} {state.name}" for state, count in counts.items())]
-    )
+    others = [f"{count} {state.name}" for state, count in counts.items()]
+    return ", ".join([f"{ready} of {total} endpoints READY", *others])

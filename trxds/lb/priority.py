@@ -56,33 +56,29 @@ class Priority:
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         names = tuple(inputs.config.children)
         if not names:
-            return Decision(
-                Connectivity.TRANSIENT_FAILURE, transient_failure_picker(NO_PRIORITIES, "there is none to choose")
-            )
+            picker = transient_failure_picker(NO_PRIORITIES, "there is none to choose")
+            return Decision(Connectivity.TRANSIENT_FAILURE, picker)
         # A115: a removed priority is not kept; one whose time as a deactivated child is over starts anew.
         self._timers = {n: p for n, p in self._timers.items() if n in inputs.config.children and p.ends_at > now}
         chosen, tried, why = self._choose(names, inputs.children, now)
         report = self._effective_state(chosen, inputs.children.get(chosen, CONNECTING), now)
         active = self._activate(names, chosen, tried, report.state)
         self._start_deactivation(now)
+        timeouts = [timer.fires_at for name, timer in self._timers.items() if name in active and timer.fires_at > now]
         # The child's own picker: RPCs do not pass this policy.
         return Decision(
             report.state,
             report.picker,
             children={name: inputs.config.children[name] for name in names if name in active},
             deactivate=frozenset(self._timers.keys() - active) or EMPTY_SET,
-            wake_at=min(
-                (p.fires_at for n, p in self._timers.items() if n in active and p.fires_at > now), default=math.inf
-            ),
+            wake_at=min(timeouts, default=math.inf),
             handed_on=TraceNote(why, chosen),
             in_first_pass=report.in_first_pass,
         )
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
-        names = inputs.config.children
-        return (
-            ", ".join(f"{name} {self._describe_child(name, inputs.children, now)}" for name in names) or "no priorities"
-        )
+        described = [f"{name} {self._describe_child(name, inputs.children, now)}" for name in inputs.config.children]
+        return ", ".join(described) or "no priorities"
 
     def _describe_child(self, name: str, reports: Mapping[str, PolicyState], now: float) -> str:
         if name not in reports:

@@ -137,9 +137,8 @@ def parse_cluster_load_assignment(
             yield
     _check_priorities(priorities, problems.at("endpoints"))
     drops = _drops(message.policy.drop_overloads, problems.at("policy"))
-    return ClusterLoadAssignment(
-        message.cluster_name, tuple(tuple(priorities[each].values()) for each in sorted(priorities)), drops
-    )
+    in_order = tuple(tuple(priorities[each].values()) for each in sorted(priorities))
+    return ClusterLoadAssignment(message.cluster_name, in_order, drops)
 
 
 # -- priorities

@@ -49,9 +49,9 @@ def _hash_policy(message: Any, problems: ValidationErrors) -> HashPolicy | None:
 def _header(message: Any, terminal: bool, problems: ValidationErrors) -> HeaderHash:
     if not message.header_name:
         problems.at("header_name").add("must be non-empty")
-    rewrite = (
-        _rewrite(message.regex_rewrite, problems.at("regex_rewrite")) if message.HasField("regex_rewrite") else None
-    )
+    rewrite = None
+    if message.HasField("regex_rewrite"):
+        rewrite = _rewrite(message.regex_rewrite, problems.at("regex_rewrite"))
     # A42: headers are looked up as for route matches, and metadata keys are lower case.
     return HeaderHash(message.header_name.lower(), rewrite, terminal)
 

@@ -52,9 +52,8 @@ def parse_listener(message: Any, context: ParseContext, problems: ValidationErro
 def _connection_manager(name: str, message: Any, context: ParseContext, problems: ValidationErrors) -> Slices[Listener]:
     _check_trust(message, problems)
     # A31: the default of all routes without a max_stream_duration.
-    limit = parse_optional_duration(
-        message.common_http_protocol_options, "max_stream_duration", problems.at("common_http_protocol_options")
-    )
+    at = problems.at("common_http_protocol_options")
+    limit = parse_optional_duration(message.common_http_protocol_options, "max_stream_duration", at)
     filters = parse_http_filters(message.http_filters, context, problems.at("http_filters"))
     rds_name, inline = None, None
     match message.WhichOneof("route_specifier"):

@@ -115,9 +115,8 @@ def parse_route_config(message: Any, context: ParseContext, problems: Validation
     time_slice = TimeSlice()
     virtual_hosts: list[VirtualHost] = []
     for index, each in enumerate(message.virtual_hosts):
-        virtual_hosts.append(
-            (yield from _virtual_host(each, outer, time_slice, problems.at(f"virtual_hosts[{index}]")))
-        )
+        virtual_host = yield from _virtual_host(each, outer, time_slice, problems.at(f"virtual_hosts[{index}]"))
+        virtual_hosts.append(virtual_host)
         if time_slice.is_used_up():
             yield
     return RouteConfig(message.name, tuple(virtual_hosts))

@@ -240,13 +240,12 @@ class Authority:
             return None
         failing = self._active
         since = max(each.failing_since for each in failing)  # the last one could still answer until then
+        where = self._describe_servers(failing)
         if len(failing) == 1:
             what = "read the resources" if failing[0].server.files else "reach the xDS server"
-            return ResourceFailure(
-                self._describe_servers(failing), f"cannot {what} since {since}: {failing[0].failure}"
-            )
+            return ResourceFailure(where, f"cannot {what} since {since}: {failing[0].failure}")
         reasons = "; ".join(f"{each.server.uri}: {each.failure}" for each in failing)
-        return ResourceFailure(self._describe_servers(failing), f"cannot reach any xDS server since {since}: {reasons}")
+        return ResourceFailure(where, f"cannot reach any xDS server since {since}: {reasons}")
 
     def _describe_servers(self, asked: Sequence[AdsStreamState]) -> str:
         uris = ", ".join(each.server.uri for each in asked)

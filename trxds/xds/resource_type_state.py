@@ -232,9 +232,8 @@ class ResourceTypeState:
                 self._not_held.discard(name)
             elif self._cumulative:
                 self._not_held.add(name)
-        self._queue_ack(
-            PendingAck(response.nonce, version, response.errors, self._responses, self._pacing.due(response, now))
-        )
+        due = self._pacing.due(response, now)
+        self._queue_ack(PendingAck(response.nonce, version, response.errors, self._responses, due))
 
     def note_left_out(self, name: str) -> bool:
         """Note that a complete response does not have a resource; return whether an earlier one had."""

@@ -122,8 +122,6 @@ class HeaderHashPicker(Explainable, Struct, frozen=True):
 
 def describe_endpoints(keys: Sequence[Key], awake: Mapping[Key, EndpointState]) -> str:
     """Return the numbers of endpoints by state, in words; those that no RPC has asked for are IDLE."""
-    return (
-        count_states(awake[key].state if key in awake else Connectivity.IDLE for key in keys)
-        if keys
-        else "no endpoints"
-    )
+    if not keys:
+        return "no endpoints"
+    return count_states(awake[key].state if key in awake else Connectivity.IDLE for key in keys)

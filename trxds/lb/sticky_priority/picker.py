@@ -67,9 +67,8 @@ class StickyPriorityPicker(Explainable, Struct, frozen=True):
         # The preferred leaf knows its own hosts only; the one that has the host knows what is wrong with it.
         if override.fallback_reason == RepinReason.UNKNOWN_HOST:
             reasons = (leaf.hosts.unusable_reason(override.addresses[0]) for leaf in self.leaves)
-            override.fallback_reason = next(
-                (reason for reason in reasons if reason is not RepinReason.UNKNOWN_HOST), RepinReason.UNKNOWN_HOST
-            )
+            known = (reason for reason in reasons if reason is not RepinReason.UNKNOWN_HOST)
+            override.fallback_reason = next(known, RepinReason.UNKNOWN_HOST)
         return result
 
     def _request(self, leaf: SessionLeaf, override: Override, call: PickArgs) -> PickResult:
