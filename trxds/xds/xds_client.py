@@ -131,10 +131,8 @@ class XdsClient:
             try:
                 if self._cache is not None:
                     self._start_task(self._cache.run, "xds cache")
-                for stream in self._streams.values():
+                for stream in self._all_streams():
                     self._start_stream(stream)
-                for load_stream in self._lrs_streams.values():
-                    self._start_stream(load_stream)
                 await trio.sleep_forever()
             finally:
                 self._nursery = None  # before the nursery closes: watchers that stay must start no task in it
