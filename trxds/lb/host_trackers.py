@@ -36,5 +36,4 @@ class HostTrackers:
 
     def of(self, address: str) -> tuple[Tracker, ...]:
         """Return the trackers of one host; several if several policies have it, as the leaves of two localities may."""
-        found = [trackers[address] for trackers in self._attached.values() if address in trackers]
-        return tuple(found)
+        return tuple([trackers[address] for trackers in self._attached.values() if address in trackers])
