@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any
 
 from trxds.core.connectivity import Connectivity
 
@@ -75,7 +75,7 @@ def check_decision(decision: object) -> None:
         ("hosts", "a tuple of addresses", _are_texts(decision.hosts, tuple)),
         ("connect", "a tuple of addresses", _are_texts(decision.connect, tuple)),
         ("wake_at", "a time on Trio's clock", _is_time(decision.wake_at)),
-        ("tasks", "async functions, by the tasks' names", _are_functions(decision.tasks)),
+        ("tasks", "async functions, by the tasks' names", _are_named(decision.tasks, callable)),
         ("ejected", "a frozenset of addresses, or None", _are_texts_or_none(decision.ejected)),
         ("endpoints", "None, or Endpoints by the children's names", _are_endpoints(decision.endpoints)),
         ("re_resolve", "a name", isinstance(decision.re_resolve, str)),
@@ -98,13 +98,13 @@ def _are_texts_or_none(values: object) -> bool:
 
 
 def _are_configs(values: object) -> bool:
-    return _are_named(values) and all(map(_is_config, values.values()))
+    return _are_named(values, _is_config)
 
 
 def _is_config(value: object) -> bool:
     if isinstance(value, WeightedTargetConfig):
         # Here, because weighted_target would raise past its own decision, and that ends the channel.
-        return _are_named(value.targets) and all(map(_is_target, value.targets.values()))
+        return _are_named(value.targets, _is_target)
     return isinstance(getattr(value, "policy", None), str)
 
 
@@ -113,11 +113,7 @@ def _is_target(value: object) -> bool:
 
 
 def _are_endpoints(values: object) -> bool:
-    return values is None or (_are_named(values) and all(isinstance(each, Endpoints) for each in values.values()))
-
-
-def _are_functions(values: object) -> bool:
-    return _are_named(values) and all(map(callable, values.values()))
+    return values is None or _are_named(values, lambda each: isinstance(each, Endpoints))
 
 
 def _are_trackers(values: object) -> bool:
@@ -133,8 +129,9 @@ def _are_trackers(values: object) -> bool:
     )
 
 
-def _are_named(values: object) -> TypeGuard[Mapping[str, Any]]:
-    return isinstance(values, Mapping) and all(isinstance(name, str) for name in values)
+def _are_named(values: object, is_good: Callable[[object], bool]) -> bool:
+    """Return whether these are good values by their names."""
+    return isinstance(values, Mapping) and all(isinstance(key, str) and is_good(value) for key, value in values.items())
 
 
 def _is_time(value: object) -> bool:
