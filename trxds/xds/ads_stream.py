@@ -86,7 +86,10 @@ class AdsStream:
     async def run(self) -> None:
         with self._scope:
             while True:
-                await self._wait_until_wanted()
+                # A type's first request without names would subscribe to all resources.
+                while not self._state.has_subscriptions:
+                    self._state.become_idle()
+                    await self._writer_wakeup.next()
                 reason = await self._control_plane_stream.run(self._run_stream)
                 self._state.stream_ended(reason, trio.current_time())
                 # A57: the end of a stream that got a response is no failure, and is not counted as one (A78).
@@ -101,12 +104,6 @@ class AdsStream:
                 level = logging.WARNING if changes else logging.INFO
                 log.log(level, "xDS server %s: %s; trying again in %.1f s", self.server.uri, reason, delay)
                 await trio.sleep(delay)
-
-    async def _wait_until_wanted(self) -> None:
-        """Wait for a subscription: a type's first request without names would subscribe to all resources."""
-        while not self._state.has_subscriptions:
-            self._state.become_idle()
-            await self._writer_wakeup.next()
 
     async def _run_stream(self, stream: ClientStream) -> None:
         self._state.stream_opened()
