@@ -34,10 +34,10 @@ from trxds.resources.leaf_policy import (
     RingHash,
     RoundRobin,
 )
+from trxds.resources.outlier_detection import FailurePercentage, OutlierDetectionSettings, SuccessRate
 from trxds.resources.slow_start import SlowStart, slow_start_settings
 
 from .configs import OutlierDetectionConfig
-from .outlier_detection.config import outlier_detection_settings
 
 Policies: TypeAlias = Mapping[str, ParseSettings]
 
@@ -116,9 +116,59 @@ def _parse_random_subsetting(node: JsonNode, known: _Known, depth: int) -> Rando
 
 
 def _parse_outlier_detection(node: JsonNode, known: _Known, depth: int) -> OutlierDetectionConfig | None:
-    rules = outlier_detection_settings(node)
+    rules = _parse_outlier_rules(node)
     child = _parse_first_known(node.member("childPolicy"), known, depth + 1)
     return OutlierDetectionConfig(rules, child) if child is not None else None
+
+
+def _parse_outlier_rules(node: JsonNode) -> OutlierDetectionSettings | None:
+    """Parse the rules; return None if the config has none of the algorithms.
+
+    An algorithm that is missing does not run. In a cluster's resource success rate runs unless it is switched off.
+    """
+    default = OutlierDetectionSettings()
+    base = node.member("baseEjectionTime").duration(default.base_ejection_time)
+    rules = OutlierDetectionSettings(
+        node.member("interval").duration(default.interval),
+        base,
+        node.member("maxEjectionTime").duration(max(default.max_ejection_time, base)),
+        _parse_percent(node.member("maxEjectionPercent"), default.max_ejection_percent),
+        _parse_success_rate(node.member("successRateEjection")),
+        _parse_failure_percentage(node.member("failurePercentageEjection")),
+    )
+    # A50: without an algorithm the policy only passes its child through.
+    return rules if rules.success_rate or rules.failure_percentage else None
+
+
+def _parse_success_rate(node: JsonNode) -> SuccessRate | None:
+    if not node.has_object():
+        return None
+    default = SuccessRate()
+    return SuccessRate(
+        node.member("stdevFactor").integer(default.stdev_factor),
+        _parse_percent(node.member("enforcementPercentage"), default.enforcement),
+        node.member("minimumHosts").integer(default.minimum_hosts),
+        node.member("requestVolume").integer(default.request_volume),
+    )
+
+
+def _parse_failure_percentage(node: JsonNode) -> FailurePercentage | None:
+    if not node.has_object():
+        return None
+    default = FailurePercentage()
+    return FailurePercentage(
+        _parse_percent(node.member("threshold"), default.threshold),
+        _parse_percent(node.member("enforcementPercentage"), default.enforcement),
+        node.member("minimumHosts").integer(default.minimum_hosts),
+        node.member("requestVolume").integer(default.request_volume),
+    )
+
+
+def _parse_percent(node: JsonNode, default: int) -> int:
+    value = node.integer(default)
+    if value > 100:
+        node.error("must be a percentage, at most 100")
+    return value
 
 
 def _parse_slow_start(node: JsonNode, experiments: Experiments) -> SlowStart | None:
