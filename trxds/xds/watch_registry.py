@@ -40,7 +40,12 @@ class WatchRegistry:
         return len(self._observables)
 
     def add(self, key: Key, queue: ConflatingQueue[ResourceUpdate], sender: Hashable) -> Watch:
-        return Watch(self, key, self._observable(key).subscribe(queue, sender))
+        observable = self._observables.get(key)
+        if observable is None:
+            # It has to exist before `_subscribe`: a state that is known already is published to it like any other.
+            observable = self._observables[key] = Observable()
+            self.publish(self._subscribe(*key))
+        return Watch(self, key, observable.subscribe(queue, sender))
 
     def publish(self, changes: Changes) -> None:
         # A watcher that has caught up is waited for again: it may have been slow in a busy moment only.
@@ -65,14 +70,6 @@ class WatchRegistry:
     def _subscriptions(self, keys: Iterable[Key]) -> list[Subscription[ResourceUpdate]]:
         observables = (self._observables.get(key) for key in keys)
         return [subscription for observable in observables if observable for subscription in observable.subscribers]
-
-    def _observable(self, key: Key) -> Observable[ResourceUpdate]:
-        observable = self._observables.get(key)
-        if observable is None:
-            # It has to exist before `_subscribe`: a state that is known already is published to it like any other.
-            observable = self._observables[key] = Observable()
-            self.publish(self._subscribe(*key))
-        return observable
 
     def _on_cancelled(self, key: Key) -> None:
         observable = self._observables.get(key)
