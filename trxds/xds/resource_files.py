@@ -75,12 +75,12 @@ class ResourceFiles:
 
     def _read_stable(self) -> FilesContent | None:
         for _ in range(_TRIES):
-            stamp = self._look()
+            stamp = tuple(self._look())
             if stamp == self._stamp:
                 return None
             texts = {name: Path(name).read_bytes() for name, *_ in stamp}
             # A directory that was replaced in between would give a mixture of two versions.
-            if stamp == self._look():
+            if stamp == tuple(self._look()):
                 self._stamp, self._has_content = stamp, True
                 self._suspected = self._reported = ""
                 return _read(self.path, texts)
@@ -98,11 +98,8 @@ class ResourceFiles:
         self._reported, self._has_content = error, False
         return FilesContent(problems=(error,))
 
-    def _look(self) -> _Stamp:
-        """Return the files, with what shows that one was changed or replaced."""
-        return tuple(self._stamps())
-
-    def _stamps(self) -> Iterator[tuple[str, int, int, int]]:
+    def _look(self) -> Iterator[tuple[str, int, int, int]]:
+        """Yield the files, with what shows that one was changed or replaced."""
         for name in self._names():
             found = os.stat(name)
             if stat.S_ISDIR(found.st_mode) and name != str(self.path):
