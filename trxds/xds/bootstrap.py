@@ -21,8 +21,8 @@ from trxds.transport.certificates import CertificateFiles
 from trxds.transport.transport_credentials import INSECURE
 
 from .channel_credentials import (
-    CallCredentials,
     ChannelCredentials,
+    JwtTokenFile,
     call_credentials,
     certificate_provider,
     channel_credentials,
@@ -54,7 +54,7 @@ class ServerConfig(Struct, frozen=True):
     uri: str
     credentials: ChannelCredentials = INSECURE
     features: frozenset[str] = frozenset()
-    call_credentials: tuple[CallCredentials, ...] = ()
+    call_credentials: tuple[JwtTokenFile, ...] = ()
 
     @property
     def address(self) -> str:

@@ -32,7 +32,6 @@ class JwtTokenFile(Struct, frozen=True):
 
 
 ChannelCredentials: TypeAlias = Insecure | Tls | GoogleDefault
-CallCredentials: TypeAlias = JwtTokenFile
 
 
 def channel_credentials(node: JsonNode) -> ChannelCredentials:
@@ -98,7 +97,7 @@ CHANNEL_TYPES: Mapping[str, Callable[[JsonNode], ChannelCredentials]] = {
 }
 
 
-def call_credentials(node: JsonNode, channel: ChannelCredentials) -> tuple[CallCredentials, ...]:
+def call_credentials(node: JsonNode, channel: ChannelCredentials) -> tuple[JwtTokenFile, ...]:
     """Return all supported call credentials; others are ignored. None may be sent without TLS."""
     # A97: all supported call_creds apply together; of channel_creds only the first one is used.
     known = [item for item in node.items() if item.member("type").text() == JWT]
