@@ -18,14 +18,12 @@ MILLION = 1_000_000
 def parse_duration(message: Any, problems: ValidationErrors) -> float | None:
     """Return the seconds of a google.protobuf.Duration; None if it is out of range."""
     # A Duration may be negative. No field here has a use for that, so gRPC rejects it (A50, A55, A75).
-    right = True
+    before = problems.count
     if not 0 <= message.seconds <= _MAX_SECONDS:
         problems.at("seconds").add(f"value must be in the range [0, {_MAX_SECONDS}]")
-        right = False
     if not 0 <= message.nanos <= _MAX_NANOS:
         problems.at("nanos").add(f"value must be in the range [0, {_MAX_NANOS}]")
-        right = False
-    return message.seconds + message.nanos / 1e9 if right else None
+    return message.seconds + message.nanos / 1e9 if problems.count == before else None
 
 
 def parse_optional_duration(parent: Any, field: str, problems: ValidationErrors) -> float | None:
