@@ -69,7 +69,20 @@ class Cds:
         )
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
-        return _describe(inputs.endpoints.cluster)
+        cluster: ClusterResult = inputs.endpoints.cluster
+        match cluster:
+            case ClusterError(name):
+                return f"cluster {name} without a usable resource"
+            case AggregateConfig(name, leaves, note):
+                left_out = f"; left out: {note}" if note else ""
+                return f"aggregate {name} of {', '.join(leaf.cluster.name for leaf in leaves)}{left_out}"
+            case ClusterConfig(config, endpoints, note):
+                priorities = endpoints.priorities if endpoints is not None else ()
+                hosts = sum(len(locality.endpoints) for localities in priorities for locality in localities)
+                size = f"{plural(hosts, 'endpoint')} in {plural(len(priorities), 'priority', 'priorities')}"
+                return f"cluster {config.name} with {size}" + (note and f"; {note}")
+            case _ as never:
+                assert_never(never)
 
     def _build(self, cluster: _Usable) -> Update:
         # Built once for each entry, not for each report of the child.
@@ -92,22 +105,6 @@ def _error_picker(cluster: ClusterError, is_deleted: bool) -> Picker:
             Drop(add_unrouted_note(cluster.status, cluster.name)), "it cannot serve and no route names it"
         )
     return FixedPicker(Fail(cluster.status), "its resource may still come")
-
-
-def _describe(cluster: ClusterResult) -> str:
-    match cluster:
-        case ClusterError(name):
-            return f"cluster {name} without a usable resource"
-        case AggregateConfig(name, leaves, note):
-            left_out = f"; left out: {note}" if note else ""
-            return f"aggregate {name} of {', '.join(leaf.cluster.name for leaf in leaves)}{left_out}"
-        case ClusterConfig(config, endpoints, note):
-            priorities = endpoints.priorities if endpoints is not None else ()
-            hosts = sum(len(locality.endpoints) for localities in priorities for locality in localities)
-            size = f"{plural(hosts, 'endpoint')} in {plural(len(priorities), 'priority', 'priorities')}"
-            return f"cluster {config.name} with {size}" + (note and f"; {note}")
-        case _ as never:
-            assert_never(never)
 
 
 def _dns_name(cluster: _Usable) -> str:
