@@ -32,8 +32,7 @@ class RandomSubsetting:
 
     def __init__(self, channel_control: ChannelControl) -> None:
         self._seed = channel_control.random.getrandbits(64)  # each client has another one, and so another subset
-        self._last_inputs: tuple[RandomSubsettingConfig, Endpoints] | None = None
-        self._subset: tuple[LbPolicyConfig, Endpoints] | None = None  # of `_last_inputs`
+        self._last: tuple[RandomSubsettingConfig, Endpoints, tuple[LbPolicyConfig, Endpoints]] | None = None
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         report = inputs.children.get(_CHILD, CONNECTING)
@@ -51,12 +50,12 @@ class RandomSubsetting:
         return f"{min(len(inputs.endpoints), inputs.config.subset_size)} of {len(inputs.endpoints)} endpoints"
 
     def _choose(self, config: RandomSubsettingConfig, endpoints: Endpoints) -> tuple[LbPolicyConfig, Endpoints]:
-        last = self._last_inputs
+        last = self._last
         # Once for the same inputs, because it hashes all endpoints and each report of the child comes here.
-        if self._subset is None or last is None or last[0] is not config or last[1] is not endpoints:
+        if last is None or last[0] is not config or last[1] is not endpoints:
             subset = endpoints.only(choose_addresses(endpoints, config.subset_size, self._seed))
-            self._last_inputs, self._subset = (config, endpoints), (narrow_config(config.child, subset), subset)
-        return self._subset
+            last = self._last = config, endpoints, (narrow_config(config.child, subset), subset)
+        return last[2]
 
 
 def choose_addresses(endpoints: Iterable[Endpoint], size: int, seed: int) -> frozenset[str]:
