@@ -91,7 +91,6 @@ KEPT = frozenset(
         ("resources/matchers.py", "present"),  # of a header (A28)
         ("core/conflating_queue.py", "put"),
         ("core/observe.py", "settled"),  # a public event
-        ("core/observers.py", "settled"),
         ("lb/outlier_detection/outlier_algorithms.py", "eject"),  # A50's own term
         ("lb/subtree.py", "eject"),
         ("lb/subtree.py", "ejected"),
