@@ -28,8 +28,8 @@ _CLUSTER = re.compile(r"\{cluster=(.*), child_number=\d+\}")
 _LOCALITY = re.compile(r'\{region="[^"]*", zone="[^"]*", sub_zone="[^"]*"\}')
 
 
-class XdsMetrics:
-    """The state of one xDS client, kept for gauges.
+class XdsMetrics(Observer):
+    """This observer records the metrics of one xDS client, and keeps its state for gauges.
 
     The SDK reads gauges in a thread of its own. So a value that it reads is never changed: each change makes a new
     dict, or the read begins with a copy.
@@ -42,20 +42,20 @@ class XdsMetrics:
         self._states: dict[tuple[str, str], tuple[str, str, str]] = {}  # by type and name
         self._resources: Counter[tuple[str, str, str]] = Counter()  # by authority, state and type
 
-    def connected(self, server: str) -> None:
+    def xds_connected(self, server: str) -> None:
         # A78: a stream makes a server healthy the first time only. One that failed has to answer first.
         self._healthy = {server: True} | self._healthy
 
-    def failed(self, server: str) -> None:
+    def xds_failed(self, server: str, reason: str) -> None:
         # A78 counts how often it went from healthy to unhealthy, not each attempt while it is down.
         if self._healthy.get(server, True):
             self._meters.record(of.SERVER_FAILURE, 1, {of.TARGET: self._target, of.SERVER: server})
         self._healthy = self._healthy | {server: False}
 
-    def left(self, server: str) -> None:
+    def xds_disconnected(self, server: str) -> None:
         self._healthy = {each: healthy for each, healthy in self._healthy.items() if each != server}
 
-    def answered(self, response: XdsResponse) -> None:
+    def xds_response_received(self, response: XdsResponse) -> None:
         if not self._healthy.get(response.server):
             self._healthy = self._healthy | {response.server: True}
         labels = {of.TARGET: self._target, of.SERVER: response.server, of.RESOURCE_TYPE: response.type}
@@ -63,7 +63,7 @@ class XdsMetrics:
             if names:
                 self._meters.record(instrument, len(names), labels)
 
-    def resource(self, resource: XdsResource) -> None:
+    def xds_resource(self, resource: XdsResource) -> None:
         key = resource.type, resource.name
         before = self._states.pop(key, None)
         if before is not None:
@@ -91,25 +91,47 @@ class XdsMetrics:
             yield number, {of.TARGET: self._target, **labels}
 
 
-class ConnectionMetrics:
-    """Metrics of connections to hosts (A94). A connection that closes is taken back with the labels of its opening."""
+class ChannelMetrics(XdsMetrics):
+    """This observer records all metrics of one channel that are not about calls.
+
+    A connection that closes is taken back with the labels of its opening (A94).
+    """
 
     def __init__(self, meters: Meters, target: str, locate: Locate) -> None:
-        self._meters = meters
-        self._target = target
+        super().__init__(meters, target)
         self._locate = locate
         self._open: defaultdict[tuple[str, str], deque[Labels]] = defaultdict(deque)
 
-    def failed(self, address: str) -> None:
-        self._meters.record(of.ATTEMPTS_FAILED, 1, self._labels(address))
+    def session_opened(self, number: int) -> None:
+        self._meters.record(of.SESSIONS_ACTIVE, 1, {of.TARGET: self._target})
 
-    def opened(self, address: str, security: str) -> None:
-        labels = {**self._labels(address), of.SECURITY: security}
+    def session_closed(self, number: int) -> None:
+        self._meters.record(of.SESSIONS_ACTIVE, -1, {of.TARGET: self._target})
+
+    def session_changed(self, changed: SessionChanged) -> None:
+        if changed.kind == "draining":
+            self._meters.record(of.SESSIONS_DRAINING, 1, {of.TARGET: self._target})
+        elif changed.kind == "moved" and changed.reason == "requested":
+            # Other moves are counted with the call that finds the new host, in a session or not.
+            self._meters.record(of.SESSIONS_REPINNED, 1, {of.TARGET: self._target, of.REASON: changed.reason})
+
+    def mirrored(self, copy: CallMirrored) -> None:
+        status = copy.status.code.name if copy.status is not None else ""
+        labels = {of.TARGET: self._target, of.RESULT: copy.result, of.STATUS: status, of.BACKEND: copy.cluster}
+        self._meters.record(of.MIRRORED_CALLS, 1, labels)
+
+    # -- connections to hosts (A94)
+
+    def connection_failed(self, address: str, status: Status) -> None:
+        self._meters.record(of.ATTEMPTS_FAILED, 1, self._labels_of_host(address))
+
+    def connection_opened(self, address: str, security: str) -> None:
+        labels = {**self._labels_of_host(address), of.SECURITY: security}
         self._open[address, security].append(labels)
         self._meters.record(of.ATTEMPTS_SUCCEEDED, 1, labels)
         self._meters.record(of.OPEN_CONNECTIONS, 1, labels)
 
-    def closed(self, address: str, security: str, why: str) -> None:
+    def connection_closed(self, address: str, security: str, why: str) -> None:
         opened = self._open[address, security]
         if not opened:
             return  # before we watched
@@ -121,19 +143,13 @@ class ConnectionMetrics:
         self._meters.record(of.OPEN_CONNECTIONS, -1, labels)
         self._meters.record(of.DISCONNECTIONS, 1, {**labels, of.DISCONNECT: why})
 
-    def _labels(self, address: str) -> dict[str, str]:
+    def _labels_of_host(self, address: str) -> dict[str, str]:
         if not (self._meters.has_label(of.BACKEND) or self._meters.has_label(of.LOCALITY)):
             return {of.TARGET: self._target}
         at = self._locate(address)
         return {of.TARGET: self._target, of.BACKEND: at.backend, of.LOCALITY: at.locality}
 
-
-class PolicyMetrics:
-    """Metrics of weighted_round_robin and of outlier detection (A78, A91)."""
-
-    def __init__(self, meters: Meters, target: str) -> None:
-        self._meters = meters
-        self._target = target
+    # -- weighted_round_robin and outlier detection (A78, A91)
 
     def weights(self, weights: WrrUpdate) -> None:
         labels = {of.TARGET: self._target, **_place(weights.policy)}
@@ -159,62 +175,3 @@ def _place(path: str) -> dict[str, str]:
     """Return the cluster and the locality of a leaf, read from its path in the tree."""
     cluster, locality = _CLUSTER.search(path), _LOCALITY.search(path)
     return {of.BACKEND: cluster[1] if cluster else "", of.LOCALITY: locality[0] if locality else ""}
-
-
-class ChannelMetrics(Observer):
-    """This observer records all metrics of one channel that are not about calls."""
-
-    def __init__(self, meters: Meters, target: str, locate: Locate) -> None:
-        self.xds = XdsMetrics(meters, target)
-        self._connections = ConnectionMetrics(meters, target, locate)
-        self._policies = PolicyMetrics(meters, target)
-        self._meters = meters
-        self._target = target
-
-    def session_opened(self, number: int) -> None:
-        self._meters.record(of.SESSIONS_ACTIVE, 1, {of.TARGET: self._target})
-
-    def session_closed(self, number: int) -> None:
-        self._meters.record(of.SESSIONS_ACTIVE, -1, {of.TARGET: self._target})
-
-    def session_changed(self, changed: SessionChanged) -> None:
-        if changed.kind == "draining":
-            self._meters.record(of.SESSIONS_DRAINING, 1, {of.TARGET: self._target})
-        elif changed.kind == "moved" and changed.reason == "requested":
-            # Other moves are counted with the call that finds the new host, in a session or not.
-            self._meters.record(of.SESSIONS_REPINNED, 1, {of.TARGET: self._target, of.REASON: changed.reason})
-
-    def mirrored(self, copy: CallMirrored) -> None:
-        status = copy.status.code.name if copy.status is not None else ""
-        labels = {of.TARGET: self._target, of.RESULT: copy.result, of.STATUS: status, of.BACKEND: copy.cluster}
-        self._meters.record(of.MIRRORED_CALLS, 1, labels)
-
-    def xds_connected(self, server: str) -> None:
-        self.xds.connected(server)
-
-    def xds_failed(self, server: str, reason: str) -> None:
-        self.xds.failed(server)
-
-    def xds_disconnected(self, server: str) -> None:
-        self.xds.left(server)
-
-    def xds_response_received(self, response: XdsResponse) -> None:
-        self.xds.answered(response)
-
-    def xds_resource(self, resource: XdsResource) -> None:
-        self.xds.resource(resource)
-
-    def connection_failed(self, address: str, status: Status) -> None:
-        self._connections.failed(address)
-
-    def connection_opened(self, address: str, security: str) -> None:
-        self._connections.opened(address, security)
-
-    def connection_closed(self, address: str, security: str, why: str) -> None:
-        self._connections.closed(address, security, why)
-
-    def weights(self, weights: WrrUpdate) -> None:
-        self._policies.weights(weights)
-
-    def outlier(self, outlier: OutlierEvent) -> None:
-        self._policies.outlier(outlier)

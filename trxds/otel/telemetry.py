@@ -153,10 +153,10 @@ class Metrics:
 
     def _servers(self) -> Iterator[tuple[int, Labels]]:
         # One that is down shows, whatever others with its target can reach.
-        return _merged((each.xds.servers() for each in self._open()), min)
+        return _merged((each.servers() for each in self._open()), min)
 
     def _resources(self) -> Iterator[tuple[int, Labels]]:
-        return _merged((each.xds.resources() for each in self._open()), sum)
+        return _merged((each.resources() for each in self._open()), sum)
 
 
 def _merged(
