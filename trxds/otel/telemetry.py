@@ -24,6 +24,13 @@ _LIBRARY = "trxds"
 _OTHER = "other"
 _FLUSH = "trxds.flush"
 
+# The open channels with metrics, of all telemetries of the process. For a second observable instrument of the same name
+# the SDK returns the first one, and drops the callbacks of the second. So those of each telemetry read the channels of
+# all telemetries with its provider.
+# Channels of several threads open and close, and the SDK reads in one of its own. No lock is needed: to add, to remove
+# and to copy is one step each, also without the GIL.
+_open_channels: dict[ObservedChannel, None] = {}
+
 
 def _no_label(call: CallStarted) -> str:
     return ""
@@ -78,35 +85,6 @@ def telemetry(
     return tuple(made)
 
 
-class OpenChannels:
-    """The open channels with metrics, of all telemetries of the process.
-
-    For a second observable instrument of the same name the SDK returns the first one, and drops the callbacks of the
-    second. So those of each telemetry read the channels of all telemetries with its provider.
-    """
-
-    __slots__ = ("_channels",)
-
-    def __init__(self) -> None:
-        # Channels of several threads open and close, and the SDK reads in one of its own. No lock is needed: to add, to
-        # remove and to copy is one step each, also without the GIL.
-        self._channels: dict[ObservedChannel, None] = {}
-
-    def add(self, channel: ObservedChannel) -> None:
-        self._channels[channel] = None
-
-    def remove(self, channel: ObservedChannel) -> None:
-        self._channels.pop(channel, None)
-
-    def of(self, provider: MeterProvider) -> list[ObservedChannel]:
-        """Return the open channels whose metrics go to that provider."""
-        # By identity: no provider has to be hashable or weakly referenced.
-        return [each for each in list(self._channels) if each.metrics.provider is provider]
-
-
-_open_channels = OpenChannels()
-
-
 class Metrics:
     """Metrics of all channels with this telemetry, recorded into one meter.
 
@@ -134,7 +112,7 @@ class Metrics:
 
     def observe(self, target: str, locate: Locate) -> Observer:
         observer = ObservedChannel(self._meters, target, locate, self)
-        _open_channels.add(observer)
+        _open_channels[observer] = None
         return observer
 
     def labels(self, call: CallStarted) -> tuple[str, str]:
@@ -144,7 +122,8 @@ class Metrics:
         return call.path[1:] if is_known else _OTHER, self._custom_label(call) if self._custom_label is not None else ""
 
     def _open(self) -> list[ObservedChannel]:
-        return _open_channels.of(self.provider)
+        # By identity: no provider has to be hashable or weakly referenced.
+        return [each for each in list(_open_channels) if each.metrics.provider is self.provider]
 
     def _flush(self, options: CallbackOptions) -> Iterable[Observation]:
         for channel in self._open():
@@ -188,7 +167,7 @@ class ObservedChannel(ChannelMetrics):
 
     def closed(self) -> None:
         self.flush()
-        _open_channels.remove(self)
+        _open_channels.pop(self, None)
 
 
 class Spans:
