@@ -10,8 +10,8 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from .chunk_buffer import ChunkBuffer
 from .events import ErrorCode
+from .message_buffer import MessageBuffer
 from .outgoing_frames import Octets
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -162,15 +162,14 @@ def without_priority(payload: bytes) -> bytes:
 class FrameReader:
     """Cuts received bytes into frames, of which the first must be SETTINGS (RFC 9113 §3.4)."""
 
-    __slots__ = ("_head", "_in_parts", "_is_first", "_max_frame", "_missing", "_partial_head", "_payload")
+    __slots__ = ("_head", "_is_first", "_max_frame", "_missing", "_partial_head", "_payload")
 
     def __init__(self, max_frame: int) -> None:
         self._max_frame = max_frame
         self._partial_head = b""  # the beginning of an incomplete frame header
         self._head = (0, 0, 0)  # type, flags and stream of the frame that is incomplete
-        self._payload = ChunkBuffer()  # the part of its payload that has come
+        self._payload: MessageBuffer | None = None  # the part of its payload that has come; None if it is not kept
         self._missing = 0  # bytes of its payload still to come; 0 between frames
-        self._in_parts = False  # whether its payload is passed on as it comes, and not kept
         self._is_first = True
 
     def read(self, data: bytes, handle_frame: HandleFrame, handle_unary_response: HandleUnaryResponse) -> bytes:
@@ -205,9 +204,10 @@ class FrameReader:
             stream_id &= MAX_STREAM_ID
             if end > size:
                 self._head, self._missing = (kind, flags, stream_id), length
-                self._in_parts = kind == DATA and not flags & PADDED and length >= _MIN_LARGE_DATA
+                in_parts = kind == DATA and not flags & PADDED and length >= _MIN_LARGE_DATA
+                self._payload = None if in_parts else MessageBuffer(length)
                 if start < size:
-                    self._go_on(memoryview(data)[start:] if self._in_parts else data[start:], handle_frame)
+                    self._go_on(memoryview(data)[start:], handle_frame)
                 return b""
             if kind == HEADERS and flags == END_HEADERS:
                 position = self._read_unary_response(data, start, end, stream_id, handle_unary_response)
@@ -228,14 +228,14 @@ class FrameReader:
         """Take in more of the frame that is incomplete; return what the part cost."""
         self._missing -= len(part)
         kind, flags, stream_id = self._head
-        if self._in_parts:
+        if self._payload is None:
             # Only the last part ends the stream.
             handle_frame(kind, 0 if self._missing else flags, stream_id, part)
             return 1 + (len(part) >> _DATA_SHIFT)
         self._payload.add(part)
         if self._missing:
             return 0
-        payload = self._payload.join()
+        payload, self._payload = self._payload.take(), None
         handle_frame(kind, flags, stream_id, payload)
         return 1 + (len(payload) >> (_DATA_SHIFT if kind == DATA else _SHIFT))
 

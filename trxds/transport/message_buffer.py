@@ -1,4 +1,4 @@
-"""The place of one large message, which arrives in parts, and is taken as `bytes` without another copy.
+"""The place of one message or frame that arrives in parts, and is taken as `bytes` without another copy.
 
 Parts that are kept and joined at the end take the message's size twice. That is more than the allocator keeps, so it
 gives the memory back to the system after each message, and faults in every page of the next one: at 1 MiB this costs
@@ -17,7 +17,7 @@ _GROWTH = 8  # the place takes at most this many times what has come
 
 
 class MessageBuffer:
-    """Collects the parts of a message of `size` bytes."""
+    """Collects the parts of a message, or of a frame's payload, of `size` bytes."""
 
     __slots__ = ("_buffer", "_has_place", "_received", "_size")
 

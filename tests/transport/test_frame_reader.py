@@ -1,4 +1,4 @@
-"""Bytes that come in chunks are joined once, and small chunks are merged."""
+"""Frames that come in pieces are passed on whole, but large DATA as it comes."""
 
 from __future__ import annotations
 
@@ -8,23 +8,6 @@ from functools import partial
 from typing import Any
 
 from trxds.transport import frames
-from trxds.transport.chunk_buffer import ChunkBuffer
-
-
-def test_chunks_are_joined_in_order_and_then_dropped() -> None:
-    pieces = ChunkBuffer()
-    parts = [b"a", b"bc", bytes(2000), memoryview(b"d" * 3000), b"e", b""]
-    for part in parts:
-        pieces.add(part)
-    assert pieces.join() == b"".join(parts)
-    assert pieces.join() == b""
-
-
-def test_merging_small_chunks_does_not_change_the_callers_bytes() -> None:
-    pieces, own = ChunkBuffer(), bytearray(b"a" * 2000)
-    pieces.add(bytes(own))
-    pieces.add(b"b")
-    assert own == b"a" * 2000 and pieces.join() == b"a" * 2000 + b"b"
 
 
 def test_a_frame_that_comes_byte_by_byte_takes_no_more_than_a_few_times_its_size() -> None:
