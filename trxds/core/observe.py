@@ -324,4 +324,3 @@ class Telemetry(Protocol):
 
     def observe(self, target: str, locate: Locate) -> Observer:
         """Return an observer for the channel with that target, in its canonical form."""
-        ...

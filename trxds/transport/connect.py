@@ -20,11 +20,9 @@ class Network(Protocol):
 
     async def connect(self, address: str) -> trio.abc.Stream:
         """Return a transport to `address`; `OSError` if it cannot be reached."""
-        ...
 
     async def resolve(self, host: str, port: int) -> tuple[str, ...]:
         """Return the addresses of `host`, at least one; `OSError` if there are none."""
-        ...
 
 
 class TcpNetwork:

@@ -36,42 +36,34 @@ class Http2Engine(Protocol):
 
         It takes a few milliseconds at most. While something is `unread`, go on with `receive(b"")`.
         """
-        ...
 
     # -- streams
 
     @property
     def peer_max_streams(self) -> int:
         """The number of our streams that the peer allows at a time."""
-        ...
 
     @property
     def peer_max_header_list(self) -> float:
         """The largest header list that the peer takes, by `list_size`; `inf` if it has set no limit."""
-        ...
 
     @property
     def exhausted(self) -> bool:
         """Whether this client has used all its stream identifiers."""
-        ...
 
     @property
     def connection_window(self) -> int:
         """The bytes that all streams together may send now."""
-        ...
 
     @property
     def receive_window(self) -> int:
         """The bytes that the peer may send now on all streams together."""
-        ...
 
     def stream_window(self, stream_id: int) -> int:
         """Return the bytes that this stream may send now, apart from the connection's window; may be negative."""
-        ...
 
     def initial_data_limit(self) -> int:
         """Return the bytes that a stream may send along with its headers if it is opened now."""
-        ...
 
     def open_stream(
         self, method_headers: Fields, metadata: Headers, uncached_headers: Headers, complete_request: Octets = b""
@@ -82,7 +74,6 @@ class Http2Engine(Protocol):
         displace those that do. `complete_request` is all the data of the request, if that is known and no larger than
         `initial_data_limit()`: the client's half ends with it.
         """
-        ...
 
     def write(self, stream_id: int, data: Octets, *, end: bool, limit: int) -> int:
         """Append as much of `data` as the windows and `limit` allow; return how many bytes that was.
@@ -90,26 +81,20 @@ class Http2Engine(Protocol):
         If all of it was appended and `end` is true, our half of the stream ends with it. The end alone, without data,
         needs no window. Nothing is sent on a stream that has ended.
         """
-        ...
 
     def increment_window(self, stream_id: int, size: int) -> None:
         """Let the peer send `size` more bytes on a stream, if it is open, or on the connection if `stream_id` is 0."""
-        ...
 
     def update_initial_window(self, stream_window: int) -> None:
         """Set a larger window for every stream, those that are open included."""
-        ...
 
     def reset(self, stream_id: int, code: int) -> None:
         """End a stream at once; do nothing if it has ended."""
-        ...
 
     # -- the connection
 
     def ping(self, payload: bytes) -> None:
         """Send a PING with these eight bytes, which a `PingAcked` answers."""
-        ...
 
     def goaway(self, code: int = ErrorCode.NO_ERROR, debug: bytes = b"", last_stream_id: int | None = None) -> None:
         """Tell the peer to open no more streams; those up to `last_stream_id` (by default all so far) go on."""
-        ...
