@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import trio
@@ -422,6 +422,17 @@ async def wait_message(stream: ClientStream) -> bool:
     """Wait for a message; False if no more will come. Always a checkpoint."""
     await (stream._incoming or stream._make_incoming()).wait()
     return has_message(stream)
+
+
+async def listen(stream: ClientStream, request: bytes, on_reply: Callable[[bytes], None]) -> Status | None:
+    """Send the only message of a new stream and pass each reply to `on_reply`; return the status of the call."""
+    try:
+        await stream.send(request, end=True)
+        while (reply := await stream.receive()) is not None:
+            on_reply(reply)
+        return stream.status
+    finally:
+        stream.cancel()
 
 
 def _notify_sent(observer: AttemptObserver, message: bytes) -> None:

@@ -14,6 +14,7 @@ from trxds.core.backoff import Backoff
 from trxds.core.metadata import Headers
 from trxds.core.status import OK, Status, StatusCode, unavailable
 
+from .client_stream import listen
 from .connection import Connection
 from .request import Request
 
@@ -116,10 +117,4 @@ async def _call(
     stream = connection.open_stream(Request(PATH, check.authority, metadata))
     if stream is None:
         return None
-    try:
-        await stream.send(StringValue(value=check.service).SerializeToString(), end=True)
-        while (message := await stream.receive()) is not None:
-            on_message(message)
-        return stream.status
-    finally:
-        stream.cancel()
+    return await listen(stream, StringValue(value=check.service).SerializeToString(), on_message)

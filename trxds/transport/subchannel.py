@@ -22,7 +22,7 @@ from trxds.core.connectivity import Connectivity
 from trxds.core.observers import Observers
 from trxds.core.status import OK, Status, unavailable
 
-from .client_stream import ClientStream
+from .client_stream import ClientStream, listen
 from .connect import Network, connect_error
 from .connection import Connection
 from .connection_age import ConnectionAge, close_after_grace
@@ -165,15 +165,7 @@ class Subchannel:
     async def listen(self, path: str, request: bytes, on_reply: Callable[[bytes], None]) -> Status | None:
         """Send one request and pass each reply to `on_reply`; return the status of the call, or None unless READY."""
         stream = self.open_stream(Request(path, self.address))
-        if stream is None:
-            return None
-        try:
-            await stream.send(request, end=True)
-            while (reply := await stream.receive()) is not None:
-                on_reply(reply)
-            return stream.status
-        finally:
-            stream.cancel()
+        return await listen(stream, request, on_reply) if stream is not None else None
 
     def shut_down(self) -> None:
         """Open no more streams, and end when the last one has ended, because no user leases this host any more."""
