@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from hpack import Decoder, HPACKDecodingError, HPACKError, OversizedHeaderListError
 from hpack.table import HeaderTable
 
-from trxds.core.metadata import Headers
+from trxds.core.metadata import Headers, find
 
 from .engine import Fields
 from .events import ErrorCode
@@ -188,10 +188,7 @@ class HeaderBlock(NamedTuple):
 class BlockDecoder:
     """Decodes the header blocks of one peer. It must see every block, in order, used or not."""
 
-    __slots__ = ("_bound", "_cached_blocks", "_decoder", "_has_decoder", "_limit", "_table", "cached_headers")
-
-    _decoder: BoundedDecoder
-    _table: _CountedTable
+    __slots__ = ("_bound", "_cached_blocks", "_decoder", "_limit", "cached_headers")
 
     def __init__(self, header_list_bound: int, limit: float = math.inf) -> None:
         self.cached_headers: dict[bytes, Headers] = {}
@@ -199,36 +196,21 @@ class BlockDecoder:
         self._bound = header_list_bound
         self._limit = limit
         self._cached_blocks: dict[bytes, HeaderBlock] = {}
-        self._has_decoder = False  # the first block makes the decoder: a thousand idle hosts need no tables
-
-    def _make_decoder(self) -> None:
-        self._decoder = BoundedDecoder(self._bound)
-        self._table = self._decoder.header_table
-        self._has_decoder = True
+        self._decoder: BoundedDecoder | None = None  # the first block makes it: a thousand idle hosts need no tables
 
     def decode(self, data: bytes) -> HeaderBlock:
         """Return the block; `Http2ProtocolError` if it is invalid, which also loses the table and so the connection."""
         block = self._cached_blocks.get(data)
         if block is None:
-            if not self._has_decoder:
-                self._make_decoder()
+            decoder = self._decoder = self._decoder or BoundedDecoder(self._bound)
+            before = decoder.header_table.changes
+            block = _decode(decoder, data)
             # A block that changes the table means something else the next time, and so may every other block.
-            before = self._table.changes
-            block = self._decode(data)
-            if self._table.changes != before:
+            if decoder.header_table.changes != before:
                 self._clear_caches()
             elif len(data) <= _MAX_CACHED_BLOCK_SIZE:
                 self._cache(data, block)
         return block
-
-    def _decode(self, data: bytes) -> HeaderBlock:
-        try:
-            headers: Headers = [(name, value) for name, value in self._decoder.decode(data, raw=True)]
-        except OversizedHeaderListError as error:
-            raise Http2ProtocolError(ErrorCode.ENHANCE_YOUR_CALM, str(error)) from error
-        except (HPACKError, IndexError, TypeError) as error:  # hpack does not convert the latter two
-            raise Http2ProtocolError(ErrorCode.COMPRESSION_ERROR, f"header block: {error_text(error)}") from error
-        return HeaderBlock(headers, list_size(headers), _is_informational(headers))
 
     def _cache(self, data: bytes, block: HeaderBlock) -> None:
         if len(self._cached_blocks) >= _MAX_CACHED_BLOCKS:
@@ -289,6 +271,17 @@ class _CountedTable(PrivateTable):
         HeaderTable.maxsize.fset(self, size)  # type: ignore[attr-defined]  # mypy takes a property for its value
 
 
+def _decode(decoder: BoundedDecoder, data: bytes) -> HeaderBlock:
+    try:
+        headers: Headers = [(name, value) for name, value in decoder.decode(data, raw=True)]
+    except OversizedHeaderListError as error:
+        raise Http2ProtocolError(ErrorCode.ENHANCE_YOUR_CALM, str(error)) from error
+    except (HPACKError, IndexError, TypeError) as error:  # hpack does not convert the latter two
+        raise Http2ProtocolError(ErrorCode.COMPRESSION_ERROR, f"header block: {error_text(error)}") from error
+    status = find(headers, b":status") or b""
+    return HeaderBlock(headers, list_size(headers), status.startswith(b"1"))
+
+
 def error_text(error: Exception) -> str:
     """Return the message of an hpack or h2 error without the names and values that it quotes, which may be secrets.
 
@@ -303,10 +296,3 @@ def list_size(headers: Headers) -> int:
     for name, value in headers:
         size += len(name) + len(value)
     return size
-
-
-def _is_informational(headers: Headers) -> bool:
-    for name, value in headers:
-        if name == b":status":
-            return value.startswith(b"1")
-    return False
