@@ -26,8 +26,7 @@ from trxds.transport.grpc_timeout import decode_timeout, encode_timeout
 from trxds.transport.h2_engine import H2LibraryEngine
 from trxds.transport.header_blocks import BlockDecoder, list_size
 from trxds.transport.options import WireOptions
-from trxds.transport.response import headers_error, trailers_status
-from trxds.transport.rst_stream import rst_stream_status
+from trxds.transport.response import headers_error, rst_stream_status, trailers_status
 
 from .target import Target
 

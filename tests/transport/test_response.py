@@ -6,8 +6,7 @@ import pytest
 
 from trxds.core.metadata import Headers
 from trxds.core.status import OK, Status, StatusCode
-from trxds.transport.response import ResponseHeaderParser, headers_error, trailers_status
-from trxds.transport.rst_stream import rst_stream_status
+from trxds.transport.response import ResponseHeaderParser, headers_error, rst_stream_status, trailers_status
 
 GRPC = (b"content-type", b"application/grpc")
 PEER = "10.0.0.1:443"

@@ -19,8 +19,7 @@ from .incoming_messages import IncomingMessages
 from .inline_read import InlineReads
 from .outgoing_messages import OutgoingMessages
 from .request import Request
-from .response import ResponseHeaderParser
-from .rst_stream import is_refused, rst_stream_status
+from .response import ResponseHeaderParser, rst_stream_status
 from .waiter import Waiter
 
 
@@ -358,7 +357,7 @@ class ClientStream:
     def was_reset(self, code: int) -> None:
         """End the call because the server reset the stream."""
         status = rst_stream_status(code, deadline_passed=self.request.deadline <= trio.current_time())
-        self.fail(status, refused=is_refused(code))
+        self.fail(status, refused=code == ErrorCode.REFUSED_STREAM)
 
     def fail(self, status: Status, *, refused: bool = False, reset: int | None = None) -> None:
         """End the call with a status that is not from the server; `reset` is the code of a RST_STREAM to it, if any."""

@@ -13,9 +13,19 @@ from typing import TypeAlias
 from trxds.core.metadata import Headers, Metadata, decode, decode_message, find
 from trxds.core.status import Status, StatusCode, from_http
 
+from .events import ErrorCode, code_name
+
 _NO_GRPC = "check that a gRPC server listens there"
 
 _STATUS_CODES = {b"%d" % code: code for code in StatusCode}
+
+# PROTOCOL-HTTP2, "Errors"; RFC 9113 §8.7.
+_STATUS_CODES_OF_RST_STREAM: dict[int, StatusCode] = {
+    ErrorCode.REFUSED_STREAM: StatusCode.UNAVAILABLE,
+    ErrorCode.CANCEL: StatusCode.CANCELLED,
+    ErrorCode.ENHANCE_YOUR_CALM: StatusCode.RESOURCE_EXHAUSTED,
+    ErrorCode.INADEQUATE_SECURITY: StatusCode.PERMISSION_DENIED,
+}
 
 # RFC 9113 §8.2.1 forbids capitals, spaces, controls and non-ASCII; a colon is only for pseudo-header fields.
 _NAME = re.compile(rb"(?::status|[!-9;-@\[-~]+)\Z")
@@ -132,3 +142,12 @@ def _decode_details(headers: Headers) -> bytes | None:
         return base64.b64decode(text + b"=" * (-len(text) % 4))
     except (binascii.Error, ValueError):
         return None
+
+
+def rst_stream_status(code: int, *, deadline_passed: bool) -> Status:
+    """Return the status of a call whose stream the server reset with this HTTP/2 error code."""
+    if code == ErrorCode.CANCEL and deadline_passed:
+        # The server's timer fired a little before the caller's, for the same deadline.
+        return Status(StatusCode.DEADLINE_EXCEEDED, "the server gave up at the deadline")
+    status = _STATUS_CODES_OF_RST_STREAM.get(code, StatusCode.INTERNAL)
+    return Status(status, f"the server reset the stream: {code_name(code)}")
