@@ -1,10 +1,13 @@
-"""The text of an exception of a program's own code, for a status or a warning."""
+"""The errors in an exception of a program's own code, and their text for a status or a warning."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeVar
 
 from .status import RpcError
+
+E = TypeVar("E", bound=BaseException)
 
 
 def error_text(error: BaseException) -> str:
@@ -19,6 +22,11 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
             yield from leaves(each)
     else:
         yield error
+
+
+def error_in(error: BaseException, kind: type[E]) -> E | None:
+    """Return the first error of a kind that an exception is, or has in its groups; None if there is none."""
+    return next((each for each in leaves(error) if isinstance(each, kind)), None)
 
 
 def _text(error: BaseException) -> str:

@@ -5,7 +5,8 @@ A test must not pass with such a reply. Its caller sees a status only, and may h
 
 from __future__ import annotations
 
-from .handler_errors import error_in
+from trxds.core.error_text import error_in
+
 from .reply_type import ReplyTypeError
 from .server_call import Call, Handler
 

@@ -14,6 +14,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import trio
 
+from trxds.core.error_text import error_in
 from trxds.core.metadata import (
     EMPTY,
     Headers,
@@ -39,7 +40,6 @@ from trxds.transport.grpc_timeout import decode_timeout
 from trxds.transport.incoming_messages import IncomingMessages
 from trxds.transport.outgoing_messages import OutgoingMessages
 
-from .handler_errors import error_in
 from .reply_type import ReplyTypeError, check_async_iterator, check_awaitable, reply_bytes
 from .requests import content_subtype
 from .stream_owner import StreamOwner
