@@ -58,24 +58,18 @@ class ConnectionTasks:
         context = self._nursery.parent_task.context.copy()
         context.run(partial(self._nursery.start_soon, task, *args, name=f"transport/{name}/{self._peer}"))
 
-    def end_each(self, streams: Sequence[S], end: Callable[[S], None]) -> None:
+    def end_each(self, streams: Sequence[S], end: Callable[[S], None], at_once: int = MAX_ENDS_PER_STEP) -> None:
         """End streams in order, a few now and the others in later passes of the scheduler.
 
-        Each end wakes a task that has work to do, and a thousand in one pass would delay every other task.
+        Each end wakes a task that has work to do, and a thousand in one pass would delay every other task. All end now
+        if there is no more task of this connection.
         """
-        at_once = MAX_ENDS_PER_STEP if self._nursery is not None else len(streams)
+        if self._nursery is None:
+            at_once = len(streams)
         for stream in streams[:at_once]:
             end(stream)
         if len(streams) > at_once:
             self.start(_end_rest, streams[at_once:], end, name="ends")
-
-    def end_later(self, streams: Sequence[S], end: Callable[[S], None]) -> None:
-        """End streams in the next pass of the scheduler; at once if there is no more task of this connection."""
-        if self._nursery is None:
-            for stream in streams:
-                end(stream)
-        else:
-            self.start(_end_rest, streams, end, name="ends")
 
 
 async def _end_rest(streams: Sequence[S], end: Callable[[S], None]) -> None:

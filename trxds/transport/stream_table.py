@@ -90,7 +90,7 @@ class StreamTable:
         # Here and not before it waits: only the connection that sends it knows the peer that will get it.
         if request.overrides_authority and (problem := self._authorities.error(request.authority)) is not None:
             # Later, because the end of a stream opens the next one that waits, which may fail as well.
-            self._http2.tasks.end_later((stream,), partial(ClientStream.fail, status=problem))
+            self._http2.tasks.end_each((stream,), partial(ClientStream.fail, status=problem), at_once=0)
             return True
         # Most calls send one message: then headers, message and END_STREAM leave together.
         message, complete = request.message, b""
