@@ -85,7 +85,6 @@ SHELLS = frozenset(
         "transport/connection_age.py",
         "transport/connection_race.py",
         "transport/reader.py",
-        "transport/resolve.py",
         "transport/client_stream.py",
         "transport/subchannel.py",
         "transport/user_timeout.py",

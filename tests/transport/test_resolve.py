@@ -5,8 +5,7 @@ import socket
 import pytest
 import trio
 
-from trxds.transport.connect import TcpNetwork
-from trxds.transport.resolve import resolve
+from trxds.transport.connect import TcpNetwork, resolve
 
 
 class Names(trio.abc.HostnameResolver):
