@@ -8,6 +8,7 @@ All bounds are in `WireOptions`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
@@ -15,7 +16,6 @@ import trio
 
 from trxds.core.status import Status, StatusCode, unavailable
 
-from .connection_counts import ConnectionCounts
 from .connection_tasks import ConnectionTasks
 from .disconnect_reason import SHUTDOWN, UNKNOWN, disconnect_reason
 from .engine import Http2Engine
@@ -57,6 +57,26 @@ class Http2Stream(Protocol):
 
     def fail(self, status: Status) -> None:
         """End the stream because the connection ended, or the peer broke a rule on the stream."""
+
+
+class ConnectionCounts:
+    """Counts of the messages and PINGs of one connection, which channelz shows (A14).
+
+    Times are on Trio's clock, which `now` reads.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.now = now
+        self.messages_sent = self.messages_received = self.pings_sent = 0
+        self.last_sent = -math.inf
+        """The time when the last message was handed over."""
+        self.last_received = -math.inf
+        """The time of the last read when the last message was taken."""
+
+    def count_sent(self, messages: int) -> None:
+        """Count messages that were handed over now."""
+        self.messages_sent += messages
+        self.last_sent = self.now()
 
 
 class Http2Connection:
