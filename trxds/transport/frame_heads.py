@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from . import frames
 from .events import ErrorCode
 from .flood_guard import SETTINGS_BYTES_PER_FRAME
-from .frames import CONTINUATION, DATA, END_HEADERS, HEADERS, PREFACE, SETTINGS, Http2ProtocolError
+from .frames import CONTINUATION, DATA, HEADERS, SETTINGS, Http2ProtocolError
 from .options import WireOptions
 
 _HEAD_SIZE = 9
@@ -35,7 +36,7 @@ class FrameHeads:
     def __init__(self, is_client: bool, options: WireOptions) -> None:
         self.overhead = 0
         self._is_client = is_client
-        self._bytes_to_header = 0 if is_client else len(PREFACE)  # bytes to come before the next frame header
+        self._bytes_to_header = 0 if is_client else len(frames.PREFACE)  # bytes to come before the next frame header
         self._max_frame = options.max_frame
         self._max_block = options.header_list_bound
         self._block_size = 0  # bytes of the header block so far: h2 counts only its frames
@@ -54,7 +55,8 @@ class FrameHeads:
                 return position - before
             length = int.from_bytes(data[position : position + 3])
             if self._is_first:
-                self._check_first(data[position : position + _HEAD_SIZE])
+                self._is_first = False
+                frames.check_is_settings(data[position : position + _HEAD_SIZE])
             if length > self._max_frame:
                 agreed = f"where {self._max_frame} were agreed on"
                 raise Http2ProtocolError(ErrorCode.FRAME_SIZE_ERROR, f"frame of {length} bytes, {agreed}")
@@ -74,7 +76,7 @@ class FrameHeads:
             return self._is_client  # only at a client: at a server each header block begins a request
         if kind == CONTINUATION:
             # An honest peer fills a frame before it begins another.
-            return not flags & END_HEADERS and length < _MIN_MAX_FRAME_SIZE
+            return not flags & frames.END_HEADERS and length < _MIN_MAX_FRAME_SIZE
         return 1 + length // SETTINGS_BYTES_PER_FRAME if kind == SETTINGS else 1
 
     def _check_block(self, kind: int, length: int) -> None:
@@ -85,10 +87,3 @@ class FrameHeads:
             raise Http2ProtocolError(
                 ErrorCode.ENHANCE_YOUR_CALM, f"header block without end: {self._block_size} bytes so far"
             )
-
-    def _check_first(self, header: bytes) -> None:
-        self._is_first = False
-        if header[3] != SETTINGS:  # RFC 9113 §3.4
-            speaks = "HTTP/1" if header.startswith(b"HTTP/") else repr(header)
-            text = f"it does not speak HTTP/2: its first bytes are {speaks}, not a SETTINGS frame"
-            raise Http2ProtocolError(ErrorCode.FRAME_SIZE_ERROR, text)

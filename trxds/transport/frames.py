@@ -159,8 +159,16 @@ def without_priority(payload: bytes) -> bytes:
     return payload[5:]
 
 
+def check_is_settings(header: bytes) -> None:
+    """Raise `Http2ProtocolError` unless the header of a peer's first frame is that of SETTINGS (RFC 9113 §3.4)."""
+    if header[3] != SETTINGS:
+        speaks = "HTTP/1" if header.startswith(b"HTTP/") else repr(header)
+        text = f"it does not speak HTTP/2: its first bytes are {speaks}, not a SETTINGS frame"
+        raise Http2ProtocolError(ErrorCode.FRAME_SIZE_ERROR, text)
+
+
 class FrameReader:
-    """Cuts received bytes into frames, of which the first must be SETTINGS (RFC 9113 §3.4)."""
+    """Cuts received bytes into frames."""
 
     __slots__ = ("_head", "_is_first", "_max_frame", "_missing", "_partial_head", "_payload")
 
@@ -196,7 +204,8 @@ class FrameReader:
             kind, length, start = word & 0xFF, word >> 8, position + _HEAD_SIZE
             end = start + length
             if self._is_first:
-                self._check_first(kind, data[:start])
+                self._is_first = False
+                check_is_settings(data[:start])
             if length > largest:
                 text = f"frame of {length} bytes, where {largest} were agreed on"
                 raise Http2ProtocolError(ErrorCode.FRAME_SIZE_ERROR, text)
@@ -257,10 +266,3 @@ class FrameReader:
         if word & 0xFF != HEADERS or flags != _END_BOTH or owner != stream_id or end > size or word >> 8 > largest:
             return 0
         return end if handle(stream_id, data[start:body], data[data_start:data_end], data[trailers:end]) else 0
-
-    def _check_first(self, kind: int, header: bytes) -> None:
-        self._is_first = False
-        if kind != SETTINGS:
-            speaks = "HTTP/1" if header.startswith(b"HTTP/") else repr(header)
-            text = f"it does not speak HTTP/2: its first bytes are {speaks}, not a SETTINGS frame"
-            raise Http2ProtocolError(ErrorCode.FRAME_SIZE_ERROR, text)
