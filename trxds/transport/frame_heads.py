@@ -7,13 +7,13 @@ from .events import ErrorCode
 from .flood_guard import SETTINGS_BYTES_PER_FRAME
 from .frames import CONTINUATION, DATA, HEADERS, SETTINGS, Http2ProtocolError
 from .options import WireOptions
+from .stream_state import DEFAULT_MAX_FRAME
 
 _HEAD_SIZE = 9
 # The frames that one step may read, or data that costs as much. h2 takes six times as long for one as the fast engine.
 _MAX_STEP_COST = 64
 _DATA_SHIFT = 11  # 2 KiB of data cost as much as a frame,
 _SHIFT = 6  # ... and 64 bytes of anything else
-_MIN_MAX_FRAME_SIZE = 16_384  # the smallest limit on frames that a peer may set (RFC 9113 §6.5.2)
 
 
 class FrameHeads:
@@ -76,7 +76,7 @@ class FrameHeads:
             return self._is_client  # only at a client: at a server each header block begins a request
         if kind == CONTINUATION:
             # An honest peer fills a frame before it begins another.
-            return not flags & frames.END_HEADERS and length < _MIN_MAX_FRAME_SIZE
+            return not flags & frames.END_HEADERS and length < DEFAULT_MAX_FRAME
         return 1 + length // SETTINGS_BYTES_PER_FRAME if kind == SETTINGS else 1
 
     def _check_block(self, kind: int, length: int) -> None:

@@ -20,9 +20,8 @@ from .events import ErrorCode, StreamFailed
 from .frames import MAX_WINDOW
 from .header_blocks import BoundedDecoder, PrivateTable
 from .options import WireOptions
+from .stream_state import DEFAULT_MAX_FRAME, DEFAULT_WINDOW
 
-_INITIAL_WINDOW = 65_535
-_MIN_MAX_FRAME_SIZE = 16_384
 _SWEEP_INTERVAL = 64
 _KNOWN_SETTINGS = frozenset(h2.settings.SettingCodes)
 _WRONG_LENGTH = "its content-length is wrong"
@@ -149,7 +148,7 @@ class PatchedH2Connection(h2.connection.H2Connection):
         super().__init__(config)
         self.state_machine = _OpenAfterGoAway()
         self._until_sweep = _SWEEP_INTERVAL
-        self._limits = _PeerLimits(_INITIAL_WINDOW, self.max_outbound_frame_size)
+        self._limits = _PeerLimits(DEFAULT_WINDOW, self.max_outbound_frame_size)
 
     def clear_outbound_data_buffer(self) -> None:
         """Keep the output. h2 calls this at a GOAWAY, but the acknowledgements in it still have to leave."""
@@ -193,7 +192,7 @@ class PatchedH2Connection(h2.connection.H2Connection):
             # h2 would walk over all streams for it.
             max_frame = frame.settings.pop(h2.settings.SettingCodes.MAX_FRAME_SIZE, None)
             if max_frame is not None:
-                if not _MIN_MAX_FRAME_SIZE <= max_frame < 2**24:
+                if not DEFAULT_MAX_FRAME <= max_frame < 2**24:
                     text = f"MAX_FRAME_SIZE of {max_frame}"
                     # Our ErrorCode has the numbers of h2's own enum, which the annotation wants.
                     raise h2.exceptions.InvalidSettingsValueError(text, ErrorCode.PROTOCOL_ERROR)  # type: ignore[arg-type]

@@ -21,12 +21,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import h2.config
-import h2.connection
 import h2.events
 import h2.exceptions
 import h2.settings
-import h2.stream
 from hpack.struct import NeverIndexedHeaderTuple
 
 from trxds.core.metadata import Headers
@@ -47,14 +44,12 @@ from .events import (
     WindowUpdated,
 )
 from .frame_heads import FrameHeads
-from .frames import Http2ProtocolError
+from .frames import MAX_STREAM_ID, Http2ProtocolError
 from .h2_connection import make_h2
 from .header_blocks import error_text, list_size
 from .options import WireOptions
 from .outgoing_frames import Octets, OutgoingFrames
-
-_INITIAL_WINDOW = 65_535
-_LAST_STREAM_ID = 2**31 - 1
+from .stream_state import DEFAULT_WINDOW
 
 
 class H2LibraryEngine:
@@ -69,8 +64,8 @@ class H2LibraryEngine:
         self.unread = b""
         self.overhead = 0
         self._h2.initiate_connection()
-        if options.connection_window > _INITIAL_WINDOW:
-            self._h2.increment_flow_control_window(options.connection_window - _INITIAL_WINDOW)
+        if options.connection_window > DEFAULT_WINDOW:
+            self._h2.increment_flow_control_window(options.connection_window - DEFAULT_WINDOW)
         self._collect(control=True)
 
     # -- in
@@ -129,7 +124,7 @@ class H2LibraryEngine:
 
     @property
     def exhausted(self) -> bool:
-        return self._next_id > _LAST_STREAM_ID
+        return self._next_id > MAX_STREAM_ID
 
     def initial_data_limit(self) -> int:
         window = min(self._h2.remote_settings.initial_window_size, self._h2.outbound_flow_control_window)
@@ -250,7 +245,7 @@ _TRANSLATIONS: dict[type, Callable[[Any], Event]] = {
     h2.events.PingAckReceived: lambda event: PingAcked(event.ping_data),
     h2.events.ConnectionTerminated: lambda event: GoAwayReceived(
         # h2 leaves the reserved bit in the number, which means nothing (RFC 9113 §6.8).
-        event.last_stream_id & _LAST_STREAM_ID,
+        event.last_stream_id & MAX_STREAM_ID,
         int(event.error_code),
         event.additional_data or b"",
     ),

@@ -11,7 +11,7 @@ from .frames import MAX_WINDOW, Http2ProtocolError
 from .options import WireOptions
 
 DEFAULT_WINDOW = 65_535  # of every connection and stream (RFC 9113 §6.9.2)
-DEFAULT_MAX_FRAME = 16_384
+DEFAULT_MAX_FRAME = 16_384  # the smallest limit on frames that a peer may set (RFC 9113 §6.5.2)
 _NO_LIMIT = 2**32
 
 
