@@ -79,7 +79,8 @@ class H2LibraryEngine:
                 data, self.unread = data[:end], data[end:]
             received = self._h2.receive_data(data)
         except Http2ProtocolError as error:
-            return self._fail_connection(error.code, str(error))
+            self.goaway(error.code, str(error).encode())
+            return [ConnectionFailed(error.code, str(error))]
         except h2.exceptions.ProtocolError as error:
             self.unread = b""
             self._collect(control=True)
@@ -97,10 +98,6 @@ class H2LibraryEngine:
         if isinstance(event, DataReceived) and not event.data and not event.end:
             self.overhead += 1
         return event
-
-    def _fail_connection(self, code: ErrorCode, message: str) -> list[Event]:
-        self.goaway(code, message.encode())
-        return [ConnectionFailed(code, message)]
 
     # -- out
 
