@@ -76,13 +76,9 @@ def certificate_facts(der: bytes) -> CertificateFacts:
     return CertificateFacts(is_ca, bool(bits & (_KEY_CERT_SIGN | _CRL_SIGN)))
 
 
-def is_one_element(der: bytes) -> bool:
-    """Return whether the bytes are one SEQUENCE and nothing else."""
-    try:
-        _only(der, _SEQUENCE)
-    except ValueError:
-        return False
-    return True
+def check_one_element(der: bytes) -> None:
+    """Raise `ValueError` unless the bytes are one SEQUENCE and nothing else."""
+    _only(der, _SEQUENCE)
 
 
 def _fields_of_signed(der: bytes) -> list[_Element]:

@@ -17,7 +17,7 @@ from trxds.core.json_parse import parse_json
 from trxds.core.json_reader import JsonNode, Problem, kind_of
 from trxds.core.redacted_struct import RedactedStruct
 
-from .der import is_one_element
+from .der import check_one_element
 
 TRUST_DOMAIN = re.compile(r"[a-z0-9._-]{1,255}", re.ASCII)
 
@@ -102,9 +102,7 @@ def _authority(key: JsonNode) -> bytes | None:
 def _certificate(node: JsonNode) -> bytes | None:
     try:
         der = base64.b64decode(node.text(), validate=True)
-        # OpenSSL would take a second certificate behind the first.
-        if not is_one_element(der):
-            raise ValueError
+        check_one_element(der)  # OpenSSL would take a second certificate behind the first
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=der)
     except (ValueError, ssl.SSLError):
         node.error("is no certificate; write its DER in base64")
