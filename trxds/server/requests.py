@@ -10,7 +10,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from trxds.core.metadata import Headers, encode_message, find
-from trxds.core.status import Status, StatusCode
+from trxds.core.status import StatusCode
 from trxds.transport.events import DataReceived, ErrorCode
 
 from .stream_owner import StreamOwner
@@ -110,23 +110,17 @@ class PlainAnswer:
         elif self._uploaded > _MAX_UPLOAD:
             # RFC 9113 §8.1: after a complete response NO_ERROR asks the client to stop its upload.
             self._connection.http2.reset(self.id, ErrorCode.NO_ERROR)
-            self._stop()
+            self.fail()
 
     def peer_ended(self) -> None:
         """Note that the client has ended its half."""
         self.is_receiving = False
         self._forget_if_done()
 
-    def refuse(self, problem: Status) -> None:
-        self._stop()
-
-    def was_reset(self, code: int) -> None:
-        self._stop()
-
-    def fail(self, status: Status) -> None:
-        self._stop()
-
-    def _stop(self) -> None:
+    def fail(self, why: object = None) -> None:
+        """End the stream. A status or a code that says why is of no use: no handler waits for it."""
         self._body = b""
         self._connection.http2.send_queue.forget(self)
         self._connection.forget(self.id)
+
+    refuse = was_reset = fail
