@@ -374,10 +374,7 @@ async def _receive_single(call: Call, parse: Parse) -> Any:
         if await call.receive() is not None:
             call.abort(StatusCode.UNIMPLEMENTED, "the client sent a second message where the method has one")
         await trio.lowlevel.checkpoint_if_cancelled()  # a call that was reset must not reach the handler's function
-    try:
-        return parse(message)
-    except Exception as error:
-        raise _unparsable(error) from None
+    return _parsed(message, parse)
 
 
 async def _send_all(call: Call, returned: AsyncIterator[Any], serialize: Serialize) -> None:
@@ -390,13 +387,13 @@ async def _send_all(call: Call, returned: AsyncIterator[Any], serialize: Seriali
 
 async def _parse_requests(call: Call, parse: Parse) -> AsyncGenerator[Any, None]:
     async for message in call:
-        try:
-            request = parse(message)
-        except Exception as error:
-            raise _unparsable(error) from None
-        yield request
+        yield _parsed(message, parse)
 
 
-def _unparsable(error: Exception) -> Abort:
-    # statuscodes.md: a request that cannot be parsed is INTERNAL. It is the client's error, so it is not logged.
-    return Abort(Status(StatusCode.INTERNAL, f"the request cannot be parsed: {type(error).__name__}: {error}"))
+def _parsed(message: bytes, parse: Parse) -> Any:
+    try:
+        return parse(message)
+    except Exception as error:
+        # statuscodes.md: a request that cannot be parsed is INTERNAL. It is the client's error, so it is not logged.
+        text = f"the request cannot be parsed: {type(error).__name__}: {error}"
+        raise Abort(Status(StatusCode.INTERNAL, text)) from None
