@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
-from copy import copy
 from functools import partial
 from random import Random
 from typing import Any, TypeAlias
@@ -271,9 +270,7 @@ class ClusterSubchannelPool:
         return ClusterSubchannelPool(self._pool, self._security, limit)
 
     def with_proxies(self, proxy: Callable[[str], str]) -> ClusterSubchannelPool:
-        pool = copy(self)
-        pool._security = partial(proxied, self._security, proxy)
-        return pool
+        return ClusterSubchannelPool(self._pool, partial(proxied, self._security, proxy), self._limit)
 
     def lookup(self, address: str) -> Subchannel | None:
         return self._pool.lookup(address, self._security(address))
