@@ -22,14 +22,12 @@ class TlsSessions:
     def __init__(self) -> None:
         self._sessions: dict[str, tuple[ssl.SSLContext, ssl.SSLSession, float]] = {}
 
-    def keep(
-        self, address: str, context: ssl.SSLContext | None, session: ssl.SSLSession | None, expires: float
-    ) -> None:
+    def keep(self, address: str, context: ssl.SSLContext, session: ssl.SSLSession, expires: float) -> None:
         """Keep the session of a connection that takes no more calls, in place of an earlier one.
 
         `expires` is the end of the peer's certificate, in seconds since 1970.
         """
-        if session is None or not isinstance(context, ClientContext) or not context.may_resume:
+        if not isinstance(context, ClientContext) or not context.may_resume:
             return
         self._sessions.pop(address, None)
         self._sessions[address] = context, session, expires
