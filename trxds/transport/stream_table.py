@@ -33,7 +33,7 @@ class StreamTable:
     ) -> None:
         self.open = streams
         # An ordered dict, because any of them may leave at any time: a list would have to be searched.
-        # A105: several connections to one host have one queue.
+        # A105: several connections to one host have one queue, which `WorkingConnections` sets.
         self.waiting: OrderedDict[ClientStream, None] = OrderedDict()
         self.max_streams = http2.engine.peer_max_streams
         """The server's SETTINGS_MAX_CONCURRENT_STREAMS."""
@@ -120,10 +120,6 @@ class StreamTable:
             stream = self.waiting.popitem(last=False)[0]
             stream.move_to(self._owner)
             self.begin(stream, self._http2.counts.now())
-
-    def share_queue(self, other: StreamTable) -> None:
-        """Take streams from the other's queue from now on; the own one is empty."""
-        self.waiting = other.waiting
 
     def leave_queue(self, other: StreamOwner) -> None:
         """Leave the streams that wait to the `other` connection, which has the same queue."""

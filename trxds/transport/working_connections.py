@@ -76,7 +76,7 @@ class WorkingConnections:
         replaced = {each: its for each, its in self.nurseries.items() if each in self.aged}
         self.aged = _NONE
         if (oldest := self.oldest) is not None:
-            connection.streams.share_queue(oldest.streams)
+            connection.streams.waiting = oldest.streams.waiting  # its own is empty
         self.nurseries[connection] = nursery
         self.serve_queue(connection)
         return replaced
