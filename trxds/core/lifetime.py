@@ -47,10 +47,8 @@ class Lifetime:
     def release(self) -> None:
         """Release one hold; the last release cancels the scope. Synchronous."""
         self._holds -= 1
-        if not self._holds:
-            self._end()
-
-    def _end(self) -> None:
+        if self._holds:
+            return
         self.ended = True
         if self._registry is not None:
             del self._registry[self.name]
