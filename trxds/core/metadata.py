@@ -157,15 +157,11 @@ def _size(value: Value) -> str:
 def encode(metadata: Metadata) -> Headers:
     """Return the header fields, in a list that must not be changed; binary values are in base64 without padding."""
     if metadata._encoded is None:
-        metadata._encoded = _encode(metadata)
+        metadata._encoded = [
+            (key.encode("ascii"), value.encode("ascii") if isinstance(value, str) else encode_binary(value))
+            for key, value in metadata
+        ]
     return metadata._encoded
-
-
-def _encode(metadata: Metadata) -> Headers:
-    return [
-        (key.encode("ascii"), value.encode("ascii") if isinstance(value, str) else encode_binary(value))
-        for key, value in metadata
-    ]
 
 
 def as_text(value: Value) -> str:
