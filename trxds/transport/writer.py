@@ -120,7 +120,8 @@ class Writer:
     async def _run(self) -> None:
         while self._outgoing.unsent or self._unwritten or not self._is_closing:
             if self._has_work_left:
-                self._use_room()
+                self._has_work_left = False
+                self._role.use_room()
             self._flush_repeatedly()
             if self._unwritten:
                 try:
@@ -135,10 +136,6 @@ class Writer:
                     # The read that provoked them may have woken callers, who call again in this pass.
                     await trio.lowlevel.checkpoint()
         self._tasks.cancel()
-
-    def _use_room(self) -> None:
-        self._has_work_left = False
-        self._role.use_room()
 
     def _flush_repeatedly(self) -> None:
         """Offer the pending output, and the output that then has room, a few times: other tasks have to run too."""
