@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import TypeAlias
 
 import trio
@@ -234,10 +235,7 @@ class ServerConnection:
 
     def before_read(self) -> Callable[[], Awaitable[None]] | None:
         """Return a wait if the client does not read its answers: trailers and refusals wait for no window."""
-        return None if self._has_room() else self._wait_for_room
-
-    async def _wait_for_room(self) -> None:
-        await self.http2.writer.taken.wait(self._has_room)
+        return None if self._has_room() else partial(self.http2.writer.taken.wait, self._has_room)
 
     def _has_room(self) -> bool:
         # Once the connection has ended nothing is written, so the reader must not wait for it.
