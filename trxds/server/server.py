@@ -266,7 +266,7 @@ class Server:
         try:
             await self._record.run(call, self._handler(call.path))
         finally:
-            connection.handler_ended()
+            connection.handlers.ended()
 
     def _client_name(self, transport: trio.abc.Stream) -> str:
         if isinstance(transport, trio.SocketStream):

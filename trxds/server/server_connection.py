@@ -79,7 +79,7 @@ class HandlerSlots:
 
 
 class ServerConnection:
-    """The connection of one client. `start` starts a call's handler, and calls `handler_ended` when that has returned.
+    """The connection of one client. `start` starts a call's handler, and calls `handlers.ended` when that has returned.
 
     `on_preface` is called once, when the client's SETTINGS have come; `on_request` with the headers of each request,
     until it returns true.
@@ -104,7 +104,7 @@ class ServerConnection:
         self.is_draining = False
         self.on_preface: Callable[[], None] | None = None
         self.on_request: Callable[[Headers], bool] | None = None
-        self._handlers = HandlerSlots(options.max_concurrent_streams, start)
+        self.handlers = HandlerSlots(options.max_concurrent_streams, start)
         self._max_streams = options.max_concurrent_streams
         self._resets = ResetBudget(limits.max_resets, limits.resets_per_second, self.http2.counts.now())
         self._max_unsent = _MAX_UNSENT_FACTOR * options.unsent_bound
@@ -137,10 +137,6 @@ class ServerConnection:
         """Close the connection without GOAWAY."""
         self.http2.end(unavailable("the server dropped the connection"))
 
-    def handler_ended(self) -> None:
-        """Free the slot of a handler that has returned, so the next call may begin."""
-        self._handlers.ended()
-
     # -- what streams ask for
 
     def send_headers(self, stream_id: int, headers: Headers, *, end: bool = False) -> None:
@@ -152,7 +148,7 @@ class ServerConnection:
         """Remove a stream that has ended."""
         stream = self.streams.pop(stream_id, None)
         if isinstance(stream, Call):
-            self._handlers.forget(stream)
+            self.handlers.forget(stream)
         self._close_when_drained()
 
     def call_served(self) -> None:
@@ -229,7 +225,7 @@ class ServerConnection:
         if problem is not None:
             call.incoming.is_open = not event.end
             return call.refuse(problem)
-        self._handlers.begin(call)
+        self.handlers.begin(call)
         if event.end:
             call.peer_ended()
 
@@ -251,7 +247,7 @@ class ServerConnection:
 
     def ended(self, status: Status) -> None:
         self.http2.tasks.end_each(tuple(self.streams.values()), lambda stream: stream.fail(status))
-        self._handlers.clear()
+        self.handlers.clear()
 
     def _close_when_drained(self) -> None:
         if self.is_draining and not self.streams and self.closed_status is None:
