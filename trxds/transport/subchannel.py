@@ -48,10 +48,6 @@ MIN_UNUSED_TIME = 1.0
 DEFAULT_MAX_CONNECTIONS_CAP = 10  # A105
 
 
-def _ignore() -> None:
-    """Resolve nothing."""
-
-
 class SubchannelContext(Struct):
     """The settings that all subchannels of a pool share; `start` runs a subchannel's `run` as a task.
 
@@ -68,10 +64,10 @@ class SubchannelContext(Struct):
     connections: dict[Connection, None]
     start: Callable[[Subchannel], None]
     changed: Callable[[Subchannel], None]
-    health_check: HealthCheck | None = None
-    max_connections_cap: int = DEFAULT_MAX_CONNECTIONS_CAP
-    age: ConnectionAge | None = None
-    on_stale: Callable[[], None] = _ignore
+    health_check: HealthCheck | None
+    max_connections_cap: int
+    age: ConnectionAge | None
+    on_stale: Callable[[], None]
 
 
 class _Attempt(Struct):
