@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec import Struct
 from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.propagators.textmap import TextMapPropagator
@@ -20,15 +21,12 @@ from trxds.core.status import Status
 from .semconv import call_labels, status_labels
 
 
-class Tracing:
+class Tracing(Struct, frozen=True):
     """The settings of tracing. With `own`, spans have events beyond those of A72; their names begin with `trxds.`."""
 
-    __slots__ = ("own", "propagator", "tracer")
-
-    def __init__(self, tracer: Tracer, propagator: TextMapPropagator, own: bool) -> None:
-        self.tracer = tracer
-        self.propagator = propagator
-        self.own = own
+    tracer: Tracer
+    propagator: TextMapPropagator
+    own: bool
 
 
 class CallSpan(CallObserver):
