@@ -87,7 +87,6 @@ SHELLS = frozenset(
         "transport/reader.py",
         "transport/client_stream.py",
         "transport/subchannel.py",
-        "transport/user_timeout.py",
         "transport/tls.py",
         "transport/transport.py",
         "transport/waiter.py",

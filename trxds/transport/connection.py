@@ -29,7 +29,7 @@ from .events import (
 from .fast_http2 import FastHttp2Engine
 from .http2_connection import Http2Connection
 from .inline_read import READ_FRESHNESS, InlineReads
-from .keepalive import Keepalive
+from .keepalive import Keepalive, set_user_timeout
 from .options import WireOptions
 from .read_coalescing import MIN_CALLS_TO_COALESCE, MIN_CALLS_TO_PAUSE, ReadCoalescing
 from .request import Request, RequestHeaders
@@ -38,7 +38,6 @@ from .stream_gathering import StreamGathering
 from .stream_table import StreamTable
 from .tls import certificate_doubt
 from .transport import Transport
-from .user_timeout import set_user_timeout
 
 
 class ConnectionOwner(Protocol):

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import logging
 import math
+import socket
 from collections.abc import Sized
+from contextlib import suppress
 
 import trio
 
@@ -29,6 +31,9 @@ DEFAULT_KEEPALIVE_TIMEOUT = 20.0
 """The default seconds to wait for an answer (A8)."""
 
 _MAX_KEEPALIVE_TIME = 24 * 3600.0  # seconds from which on a server's complaint changes nothing
+
+_USER_TIMEOUT: int | None = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux has it
+_MAX_USER_TIMEOUT = 2**31 - 1  # milliseconds, as it is a C int
 
 _log = logging.getLogger("trxds.transport")
 
@@ -94,3 +99,20 @@ def make_keepalive(time: float | None, timeout: float, without_calls: bool) -> K
     if without_calls:
         raise ValueError("keepalive_without_calls has no meaning without keepalive_time; set both")
     return None
+
+
+def set_user_timeout(stream: trio.abc.Stream, seconds: float) -> None:
+    """Have the kernel end a connection whose bytes the peer does not acknowledge in that time: TCP_USER_TIMEOUT (A18).
+
+    It does nothing for streams that are not TCP sockets.
+    """
+    while isinstance(stream, trio.SSLStream):
+        stream = stream.transport_stream
+    if _USER_TIMEOUT is None or not isinstance(stream, trio.SocketStream):
+        return
+    if stream.socket.family in (socket.AF_INET, socket.AF_INET6):
+        # A kernel that refuses it, as a sandbox's may, has its own, longer time.
+        with suppress(OSError):
+            # 0 would stand for the kernel's own time.
+            milliseconds = min(max(round(seconds * 1000), 1), _MAX_USER_TIMEOUT)
+            stream.setsockopt(socket.IPPROTO_TCP, _USER_TIMEOUT, milliseconds)
