@@ -51,6 +51,10 @@ async def watch_health(
     check: HealthCheck, host: WatchedHost, connection: Connection, on_health: Callable[[Status], None]
 ) -> None:
     """Pass each health of the host to `on_health`, OK or why not, for as long as its connection takes calls."""
+    # Imported late: a channel without health checks does not need protobuf.
+    from google.protobuf.wrappers_pb2 import StringValue
+
+    request = StringValue(value=check.service).SerializeToString()
     backoff, made_at_once = Backoff(check.random), False
     while True:
         watch = _Watch(check.service, host.address, on_health)
@@ -58,7 +62,8 @@ async def watch_health(
         if isinstance(metadata, Status):
             status: Status | None = metadata
         else:
-            status = await _call(check, metadata, connection, watch.on_message)
+            stream = connection.open_stream(Request(PATH, check.authority, metadata))
+            status = await listen(stream, request, watch.on_message) if stream is not None else None
         if status is None:
             return
         # Of the host, not of the function that gives the credentials.
@@ -105,16 +110,3 @@ class _Watch:
         name = _STATUS_NAMES.get(health, str(health))
         text = f"{self._address}: says {name} for service {self._service!r} in its health check"
         self._on_health(OK if health == _SERVING else unavailable(text))
-
-
-async def _call(
-    check: HealthCheck, metadata: Headers, connection: Connection, on_message: Callable[[bytes], None]
-) -> Status | None:
-    """Make one Watch call; return how it ended, or None if the connection takes no more calls."""
-    # Imported late: a channel without health checks does not need protobuf.
-    from google.protobuf.wrappers_pb2 import StringValue
-
-    stream = connection.open_stream(Request(PATH, check.authority, metadata))
-    if stream is None:
-        return None
-    return await listen(stream, StringValue(value=check.service).SerializeToString(), on_message)
