@@ -14,6 +14,7 @@ from random import Random
 from typing import Any, TypeAlias
 
 import trio
+from msgspec import Struct
 
 from trxds.core.backoff import Backoff
 from trxds.core.conflating_queue import ConflatingQueue
@@ -279,24 +280,14 @@ class ClusterSubchannelPool:
         return self._pool.lease(address, queue, self._security(address), self._limit)
 
 
-class Lease:
+class Lease(Struct, eq=False):
     """One user's share in a subchannel, until `release()`."""
 
-    __slots__ = ("_key", "_limit", "_pool", "_queue", "subchannel")
-
-    def __init__(
-        self,
-        pool: SubchannelPool,
-        key: Key,
-        subchannel: Subchannel,
-        queue: ConflatingQueue[Any],
-        limit: ConnectionLimit,
-    ) -> None:
-        self.subchannel = subchannel
-        self._key = key
-        self._queue = queue
-        self._limit = limit
-        self._pool: SubchannelPool | None = pool
+    _pool: SubchannelPool | None
+    _key: Key
+    subchannel: Subchannel
+    _queue: ConflatingQueue[Any]
+    _limit: ConnectionLimit
 
     def release(self) -> None:
         """Release the share. Plain and idempotent; any task may do it."""
