@@ -8,6 +8,7 @@ is synchronous, so a cancelled task can call it.
 from __future__ import annotations
 
 import trio
+from msgspec import Struct
 
 
 class Lifetime:
@@ -58,13 +59,10 @@ class Lifetime:
         return f"<Lifetime {self.name} {'ended' if self.ended else f'{self._holds} holds'}>"
 
 
-class Hold:
+class Hold(Struct, eq=False):
     """A `Hold` keeps a Lifetime alive until `release`, which any task may call; a second call has no effect."""
 
-    __slots__ = ("_lifetime",)
-
-    def __init__(self, lifetime: Lifetime) -> None:
-        self._lifetime: Lifetime | None = lifetime
+    _lifetime: Lifetime | None
 
     def release(self) -> None:
         """Release the hold. Synchronous and idempotent."""
