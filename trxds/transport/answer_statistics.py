@@ -5,31 +5,34 @@ Only reads that find several calls open are counted. Times are in seconds, on Tr
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 # The counts of earlier reads decay by this factor with each read.
 _DECAY = 7 / 8
 # Seconds: a longer gap between reads says nothing about how fast answers come.
 _MAX_GAP = 0.1
 
 
-class AnswerStatistics:
+class AnswerStatistics(Struct, eq=False):
     """Statistics of the latest answers: the older they are, the less they count."""
 
-    __slots__ = ("_answers", "_checked_at", "_latest", "_read_at", "_seconds", "calls", "passed", "quick_call", "size")
+    quick_call: float = 0.0
+    """The time that a quick call takes: it falls at once and rises slowly."""
 
-    def __init__(self) -> None:
-        self.quick_call = 0.0
-        """The time that a quick call takes: it falls at once and rises slowly."""
-        self.size = 0.0
-        """The bytes of a small answer, in the same way."""
-        self.calls = 0
-        """The calls that were open before the last read that had answers."""
-        self.passed = 0.0
-        """The time between the latest two `check`s."""
-        self._latest = 0  # the answers of the last read that had any,
-        self._read_at = 0.0  # ... and its time
-        self._checked_at = 0.0
-        self._answers = 0.0  # a decayed count,
-        self._seconds = 0.0  # ... and the decayed time in which they came
+    size: float = 0.0
+    """The bytes of a small answer, in the same way."""
+
+    calls: int = 0
+    """The calls that were open before the last read that had answers."""
+
+    passed: float = 0.0
+    """The time between the latest two `check`s."""
+
+    _latest: int = 0  # the answers of the last read that had any,
+    _read_at: float = 0.0  # ... and its time
+    _checked_at: float = 0.0
+    _answers: float = 0.0  # a decayed count,
+    _seconds: float = 0.0  # ... and the decayed time in which they came
 
     def count(self, answers: int, calls: int, took: float, size: int, now: float) -> None:
         """Count answers of a read of `size` bytes; the server had the quickest call for `took` seconds.

@@ -8,6 +8,8 @@ patient for as many, and stays patient if these have not taken longer.
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 IMPATIENT = 1 / 4
 PATIENT = 3 / 4
 
@@ -25,32 +27,19 @@ _MIN_REPEATED = 3 / 4
 _DECAY = 7 / 8
 
 
-class Patience:
+class Patience(Struct, eq=False):
     """Finds the part of a quick call's time for which the reader of one connection may wait: `fraction`."""
 
-    __slots__ = (
-        "_answers",
-        "_began",
-        "_just_answered",
-        "_most_calls",
-        "_rate",
-        "_repeated",
-        "_windows_left",
-        "_windows_of_impatience",
-        "_windows_of_patience",
-        "fraction",
-    )
-
-    def __init__(self) -> None:
-        self.fraction = IMPATIENT
-        self._repeated = 0.0
-        self._just_answered = 0  # by the read before; these callers may be about to call again
-        self._windows_left = 1  # until the next trial
-        self._windows_of_patience = self._windows_of_impatience = _MIN_WINDOWS
-        self._rate = 0.0  # answers a second in the impatient half of a trial; 0 outside of that
-        self._answers = 0  # in the present window,
-        self._began = 0.0  # ... the time when it began,
-        self._most_calls = 0  # ... and the most calls that were open in it
+    fraction: float = IMPATIENT
+    _repeated: float = 0.0
+    _just_answered: int = 0  # by the read before; these callers may be about to call again
+    _windows_left: int = 1  # until the next trial
+    _windows_of_patience: int = _MIN_WINDOWS
+    _windows_of_impatience: int = _MIN_WINDOWS
+    _rate: float = 0.0  # answers a second in the impatient half of a trial; 0 outside of that
+    _answers: int = 0  # in the present window,
+    _began: float = 0.0  # ... the time when it began,
+    _most_calls: int = 0  # ... and the most calls that were open in it
 
     def count_answers(self, answers: int, calls: int, now: float) -> None:
         """Count the answers of a read, before which so many calls were open."""

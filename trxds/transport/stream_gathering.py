@@ -10,6 +10,8 @@ us, feels it about once a second.
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 # Seconds for the messages that are waited for, which take half of them by their latest rate.
 _MAX_WAIT = 0.001
 # Fewer messages than these are not worth a wait.
@@ -26,31 +28,18 @@ _DECAY = 7 / 8
 _MAX_GAP = 0.01
 
 
-class StreamGathering:
+class StreamGathering(Struct, eq=False):
     """Decides how many bytes the reader waits for while one stream is open, and nothing but its data comes."""
 
-    __slots__ = (
-        "_asked",
-        "_bytes",
-        "_max_delay",
-        "_quiet",
-        "_quiet_until",
-        "_read_at",
-        "_reads",
-        "_seconds",
-        "_single",
-    )
-
-    def __init__(self, max_delay: float) -> None:
-        self._max_delay = max_delay
-        self._asked = 0  # the bytes that were waited for before the last read
-        self._single = 0.0  # the size of a read without a wait: it falls at once and rises slowly
-        self._reads = 0  # since the last look
-        self._quiet_until = 0.0  # no wait before this time
-        self._quiet = _MIN_QUIET
-        self._read_at = 0.0
-        self._bytes = 0.0  # a decayed sum,
-        self._seconds = 0.0  # ... and the decayed time in which they came
+    _max_delay: float
+    _asked: int = 0  # the bytes that were waited for before the last read
+    _single: float = 0.0  # the size of a read without a wait: it falls at once and rises slowly
+    _reads: int = 0  # since the last look
+    _quiet_until: float = 0.0  # no wait before this time
+    _quiet: float = _MIN_QUIET
+    _read_at: float = 0.0
+    _bytes: float = 0.0  # a decayed sum,
+    _seconds: float = 0.0  # ... and the decayed time in which they came
 
     def forget_wait(self) -> None:
         """Do not judge the last wait, because the read after it had something else than the stream's data."""

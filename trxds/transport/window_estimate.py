@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import math
 
+from msgspec import Struct
+
 _MAX_SKIPS = 63
 # The part of a round trip in which bytes belong to one burst.
 _BURST_FRACTION = 1 / 8
@@ -23,31 +25,18 @@ _BURST_FRACTION = 1 / 8
 _DECAY = 0.9
 
 
-class WindowEstimate:
+class WindowEstimate(Struct, eq=False):
     """The estimated window. `window` is the bytes that a stream may be sent ahead; it grows up to `max_window`."""
 
-    __slots__ = (
-        "_bandwidth",
-        "_burst",
-        "_ping_sent_at",
-        "_received",
-        "_round_trip",
-        "_skips",
-        "_skips_left",
-        "max_window",
-        "window",
-    )
-
-    def __init__(self, window: int, max_window: int) -> None:
-        self.window = window
-        self.max_window = max_window
-        self._bandwidth = 0.0  # the best so far, in bytes a second
-        self._ping_sent_at: float | None = None  # the time when the unanswered PING was sent
-        self._received = 0  # the bytes before the burst in which the PING left
-        self._burst = (0, -math.inf)  # the bytes before the present burst, and when it began
-        self._round_trip = math.inf  # the shortest so far, in seconds
-        self._skips = 0
-        self._skips_left = 0
+    window: int
+    max_window: int
+    _bandwidth: float = 0.0  # the best so far, in bytes a second
+    _ping_sent_at: float | None = None  # the time when the unanswered PING was sent
+    _received: int = 0  # the bytes before the burst in which the PING left
+    _burst: tuple[int, float] = (0, -math.inf)  # the bytes before the present burst, and when it began
+    _round_trip: float = math.inf  # the shortest so far, in seconds
+    _skips: int = 0
+    _skips_left: int = 0
 
     def begin_sample(self, received: int, now: float) -> bool:
         """Return whether to send a PING, after a good part of a window has come.
