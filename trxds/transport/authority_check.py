@@ -9,6 +9,7 @@ from __future__ import annotations
 import ssl
 
 import trio
+from msgspec import Struct, field
 
 from trxds.core.authority import canonical_ip, host_of, is_authority, is_ip, is_same_host
 from trxds.core.status import Status, StatusCode, unavailable
@@ -19,19 +20,16 @@ _MAX_CACHED = 1024  # names; a caller may choose another one for each call
 _MAX_SHOWN = 100  # characters of a name that errors show
 
 
-class AuthorityCheck:
+class AuthorityCheck(Struct, eq=False):
     """The check for one connection to `peer`.
 
     Without TLS, or where the channel's credentials do not check host names, the peer need not prove a name.
     """
 
-    __slots__ = ("_errors", "_names", "_peer", "_transport")
-
-    def __init__(self, transport: trio.abc.Stream, peer: str) -> None:
-        self._transport = transport
-        self._peer = peer
-        self._errors: dict[str, Status | None] = {}
-        self._names: list[tuple[str, str]] | None = None
+    _transport: trio.abc.Stream
+    _peer: str
+    _errors: dict[str, Status | None] = field(default_factory=dict)
+    _names: list[tuple[str, str]] | None = None
 
     def error(self, authority: str) -> Status | None:
         """Return why the peer must not get an RPC for this authority; None if it may. Computed once for each."""

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from trxds.core.calls import Calls
 
 if TYPE_CHECKING:
     from .connection import Connection
 
 
-class ConnectionStats:
+class ConnectionStats(Struct, eq=False):
     """The open connections to one peer, draining ones included, and counts over all that there ever were."""
 
-    __slots__ = ("_past", "connections")
-
-    def __init__(self) -> None:
-        self.connections: tuple[Connection, ...] = ()
-        self._past = Calls()
+    connections: tuple[Connection, ...] = ()
+    _past: Calls = Calls()
 
     def begin(self, connection: Connection) -> None:
         self.connections += (connection,)

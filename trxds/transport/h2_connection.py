@@ -15,6 +15,7 @@ import h2.events
 import h2.exceptions
 import h2.settings
 import h2.stream
+from msgspec import Struct
 
 from .events import ErrorCode, StreamFailed
 from .frames import MAX_WINDOW
@@ -68,16 +69,13 @@ class _KnownSettings(h2.settings.Settings):
             super().__setitem__(key, value)
 
 
-class _PeerLimits:
+class _PeerLimits(Struct, eq=False):
     """The limits in the peer's SETTINGS that hold for every stream."""
 
-    __slots__ = ("initial_window", "max_frame", "max_offset")
-
-    def __init__(self, initial_window: int, max_frame: int) -> None:
-        self.initial_window = initial_window
-        self.max_frame = max_frame
-        self.max_offset = 0
-        """The most that any stream's window has been above the initial one, closed streams included."""
+    initial_window: int
+    max_frame: int
+    max_offset: int = 0
+    """The most that any stream's window has been above the initial one, closed streams included."""
 
 
 class _Stream(h2.stream.H2Stream):

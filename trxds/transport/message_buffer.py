@@ -11,21 +11,20 @@ from __future__ import annotations
 
 from io import BytesIO
 
+from msgspec import Struct, field
+
 from .outgoing_frames import Octets
 
 _GROWTH = 8  # the place takes at most this many times what has come
 
 
-class MessageBuffer:
+class MessageBuffer(Struct, eq=False):
     """Collects the parts of a message, or of a frame's payload, of `size` bytes."""
 
-    __slots__ = ("_buffer", "_has_place", "_received", "_size")
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._received = 0
-        self._has_place = False  # whether the buffer has the message's size
-        self._buffer = BytesIO()
+    _size: int
+    _received: int = 0
+    _has_place: bool = False  # whether the buffer has the message's size
+    _buffer: BytesIO = field(default_factory=BytesIO)
 
     def add(self, part: Octets) -> None:
         """Copy the next part to its place."""

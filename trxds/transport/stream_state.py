@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 import math
 
+from msgspec import Struct
+
 from . import frames
 from .events import ErrorCode
 from .frames import MAX_WINDOW, Http2ProtocolError
@@ -95,13 +97,12 @@ class StreamStates:
         return True
 
 
-class PeerSettings:
+class PeerSettings(Struct, eq=False):
     """The limits in the peer's SETTINGS, except those that `StreamStates` and `BlockEncoder` keep to."""
 
-    def __init__(self) -> None:
-        self.max_streams = _NO_LIMIT
-        self.max_header_list = math.inf
-        self.max_frame = DEFAULT_MAX_FRAME
+    max_streams: int = _NO_LIMIT
+    max_header_list: float = math.inf
+    max_frame: int = DEFAULT_MAX_FRAME
 
     def set(self, key: int, value: int) -> None:
         """Apply one setting; `Http2ProtocolError` if its value is invalid.

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 
 import trio
+from msgspec import Struct, field
 
 from trxds.core.plural import plural
 from trxds.core.status import unavailable
@@ -21,19 +22,16 @@ from .connection import Connection
 _NONE: frozenset[Connection] = frozenset()  # one object for thousands of hosts
 
 
-class WorkingConnections:
+class WorkingConnections(Struct, eq=False):
     """The connections of one subchannel that take new streams.
 
     `nurseries` has the nursery of each, for its tasks, in the order in which they became READY. `max` is the number
     that may be made for want of streams. Those in `aged` are replaced as soon as another one is READY.
     """
 
-    __slots__ = ("aged", "max", "nurseries")
-
-    def __init__(self) -> None:
-        self.nurseries: dict[Connection, trio.Nursery | None] = {}
-        self.max = 1
-        self.aged: frozenset[Connection] = _NONE
+    nurseries: dict[Connection, trio.Nursery | None] = field(default_factory=dict)
+    max: int = 1
+    aged: frozenset[Connection] = _NONE
 
     @property
     def oldest(self) -> Connection | None:
