@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import trio
+from msgspec import Struct
 
 from trxds.core.metadata import Headers
 
@@ -25,19 +26,14 @@ from .server_limits import ServerLimits
 _log = logging.getLogger("trxds.server")
 
 
-class PendingConnection:
+class PendingConnection(Struct, eq=False):
     """One connection until its first request that is admitted. Its time limit is the deadline of `scope`."""
 
-    __slots__ = ("_admits", "_pending", "connection", "peer", "scope")
-
-    def __init__(
-        self, pending: PendingConnections, peer: str, scope: trio.CancelScope, admits: Callable[[Headers], bool]
-    ) -> None:
-        self._pending = pending
-        self._admits = admits
-        self.peer = peer
-        self.scope = scope
-        self.connection: ServerConnection | None = None  # None until the TLS handshake has ended
+    _pending: PendingConnections
+    peer: str
+    scope: trio.CancelScope
+    _admits: Callable[[Headers], bool]
+    connection: ServerConnection | None = None  # None until the TLS handshake has ended
 
     def on_handshake(self) -> None:
         """Start the time limit for the preface, because the TLS handshake has ended."""
