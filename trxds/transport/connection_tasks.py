@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import trio
+from msgspec import Struct
 
 S = TypeVar("S")
 
@@ -15,16 +16,13 @@ MAX_ENDS_PER_STEP = 32
 """The streams that one step may end for a common reason."""
 
 
-class ConnectionTasks:
+class ConnectionTasks(Struct, eq=False):
     """The tasks of one connection. They start between `open` and `close`; `cancel` ends them all."""
 
-    __slots__ = ("_cancel_at", "_nursery", "_peer", "_scope")
-
-    def __init__(self, peer: str) -> None:
-        self._peer = peer
-        self._nursery: trio.Nursery | None = None
-        self._scope: trio.CancelScope | None = None  # the nursery's; its tasks may run on after `close`
-        self._cancel_at = math.inf
+    _peer: str
+    _nursery: trio.Nursery | None = None
+    _scope: trio.CancelScope | None = None  # the nursery's; its tasks may run on after `close`
+    _cancel_at: float = math.inf
 
     @property
     def may_start(self) -> bool:
