@@ -22,17 +22,17 @@ from .stream_state import DEFAULT_WINDOW, NOTHING, PeerSettings, StreamState, St
 
 
 @lru_cache(maxsize=8)  # nearly all connections of a program have the same
-def _preface(stream_window: int, max_frame: int, max_header_list: int, connection_window: int) -> bytes:
+def _preface(options: WireOptions) -> bytes:
     values = {
         frames.ENABLE_PUSH: 0,
-        frames.INITIAL_WINDOW_SIZE: stream_window,
-        frames.MAX_FRAME_SIZE: max_frame,
-        frames.MAX_HEADER_LIST_SIZE: max_header_list,
+        frames.INITIAL_WINDOW_SIZE: options.stream_window,
+        frames.MAX_FRAME_SIZE: options.max_frame,
+        frames.MAX_HEADER_LIST_SIZE: options.max_header_list,
     }
     preface = frames.PREFACE + frames.settings(values)
     # SETTINGS cannot change the connection's own window, only WINDOW_UPDATE can (RFC 9113 §6.9.2).
-    wider = connection_window - DEFAULT_WINDOW
-    return preface + frames.uint32_frame(frames.WINDOW_UPDATE, 0, wider) if wider else preface
+    wider = options.connection_window - DEFAULT_WINDOW
+    return preface + frames.uint32_frame(frames.WINDOW_UPDATE, 0, wider) if wider > 0 else preface
 
 
 class FastHttp2Engine:
@@ -49,10 +49,7 @@ class FastHttp2Engine:
         self._frames = FrameReader(options.max_frame)
         self._handler = FrameHandler(self._streams, self._peer, self._encoder, self.outgoing, options)
         # The preface and SETTINGS come first; requests may follow without waiting for the server's (RFC 9113 §3.4).
-        preface = _preface(
-            options.stream_window, options.max_frame, options.max_header_list, self._streams.receive_window
-        )
-        self.outgoing.add_control(preface)
+        self.outgoing.add_control(_preface(options))
 
     def receive(self, data: bytes) -> list[Event]:
         handler = self._handler
