@@ -12,7 +12,6 @@ import trio
 from trxds.core.calls import Calls
 from trxds.core.status import Status, unavailable
 
-from .authority_check import AuthorityCheck
 from .client_stream import ClientStream
 from .disconnect_reason import UNKNOWN
 from .engine import Http2Engine
@@ -81,13 +80,7 @@ class Connection:
         doubt = certificate_doubt(tls) if tls is not None else "speak TLS"
         self.http2.loss_hint = f" before HTTP/2 began; does it {doubt}?"
         self._headers = RequestHeaders(peer, b"https" if tls is not None else b"http", options.user_agent)
-        self.streams = StreamTable(
-            self.http2,
-            open_streams,
-            self._headers,
-            AuthorityCheck(transport, peer),
-            self,
-        )
+        self.streams = StreamTable(self.http2, open_streams, self._headers, self)
         self.inline_reads = InlineReads(self.http2.reader, self.http2.flow, open_streams)
         self.response_parser = ResponseHeaderParser(peer)
         self.since = trio.current_time()

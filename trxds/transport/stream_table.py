@@ -24,12 +24,7 @@ class StreamTable:
     """The streams of one connection, their `owner`."""
 
     def __init__(
-        self,
-        http2: Http2Connection,
-        streams: dict[int, ClientStream],
-        headers: RequestHeaders,
-        authorities: AuthorityCheck,
-        owner: StreamOwner,
+        self, http2: Http2Connection, streams: dict[int, ClientStream], headers: RequestHeaders, owner: StreamOwner
     ) -> None:
         self.open = streams
         # An ordered dict, because any of them may leave at any time: a list would have to be searched.
@@ -49,7 +44,7 @@ class StreamTable:
         self._http2 = http2
         self._headers = headers
         self._owner = owner
-        self._authorities = authorities
+        self._authorities = AuthorityCheck(http2.reader.transport.stream, http2.peer)
 
     def __len__(self) -> int:
         """Return the number of streams that have not ended, with those that wait."""
