@@ -73,13 +73,12 @@ class TlsNetwork:
             if (session := self._sessions.take(address, context)) is not None:
                 stream.session = session
             problem = await self._handshake(stream)
+            if problem is not None:
+                name = f" as {self._server_name!r}" if self._server_name else ""
+                raise ConnectionError(f"TLS with {address}{name}: {problem}")
         except BaseException:
             await trio.aclose_forcefully(transport)
             raise
-        if problem is not None:
-            await trio.aclose_forcefully(transport)
-            name = f" as {self._server_name!r}" if self._server_name else ""
-            raise ConnectionError(f"TLS with {address}{name}: {problem}")
         return stream
 
     def _stream(
