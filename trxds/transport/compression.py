@@ -16,8 +16,7 @@ from typing import Literal, TypeAlias
 from trxds.core.status import Status, StatusCode
 
 Compression: TypeAlias = Literal["gzip", "deflate", "identity"]
-"""The encodings of messages; `identity` is no compression."""
-"""The compression of requests, by gRPC's names; `identity` is none."""
+"""The encodings of messages, by gRPC's names; `identity` is no compression."""
 
 IDENTITY: Compression = "identity"
 
@@ -32,7 +31,7 @@ ACCEPTED = ",".join((IDENTITY, *_FORMATS)).encode()
 
 
 class Compressed(bytes):
-    """A message as the wire has it with the compressed flag; `whole` is its original size if it was made here."""
+    """A message as the wire has it with the compressed flag; `original_size` is 0 if it was not made here."""
 
     original_size = 0
 
