@@ -21,7 +21,7 @@ from trxds.core.redacted_struct import RedactedStruct
 from .der import CrlFacts, CrlKey, crl_facts
 from .file_content import FileContent, FileSource, as_path, origin, read_source
 
-_PEM = re.compile(rb"-----BEGIN (X509 CRL)-----(.*?)-----END \1-----", re.DOTALL)
+_PEM = re.compile(rb"-----BEGIN X509 CRL-----(.*?)-----END X509 CRL-----", re.DOTALL)
 _MAX_SHOWN = 5  # files in one message
 
 
@@ -108,7 +108,7 @@ def _read(source: FileSource) -> Iterator[Crl | str]:
         return
     # A69: PEM or DER. Each DER file begins with the tag of a SEQUENCE, which no PEM text does.
     is_der = data[:1] == b"\x30"
-    texts = [data] if is_der else [text for _, text in _PEM.findall(data)]
+    texts = [data] if is_der else _PEM.findall(data)
     if not texts:
         yield "it has no CRL (BEGIN X509 CRL)"
     for text in texts:
