@@ -17,6 +17,7 @@ import trio
 from google.protobuf.descriptor import ServiceDescriptor
 from msgspec import structs
 
+from trxds.core.error_text import error_in
 from trxds.core.event_loop import check_in_trio
 from trxds.core.metadata import Headers
 from trxds.core.status import StatusCode
@@ -25,8 +26,8 @@ from trxds.transport.events import ErrorCode
 from trxds.transport.options import WireOptions
 from trxds.transport.request import MAX_RECEIVE_SIZE
 
-from .call_record import CallRecord
 from .pending_connections import PendingConnection, PendingConnections
+from .reply_type import ReplyTypeError
 from .server_arguments import check_handlers, check_options
 from .server_call import Call, Handler
 from .server_connection import ServerConnection
@@ -276,6 +277,38 @@ class Server:
 
     def _handler(self, path: str) -> Handler:
         return self.handlers.get(path) or self.fallback or _unimplemented
+
+
+class CallRecord:
+    """What a server remembers of its calls: the `calls` in their order, if it is to, and the first wrong reply.
+
+    A test must not pass with a reply of a wrong type. Its caller sees a status only, and may have a fallback for it.
+    """
+
+    def __init__(self, remember_calls: bool) -> None:
+        self.calls: list[Call] = []
+        self.reply_error: ReplyTypeError | None = None
+        self._remember_calls = remember_calls
+
+    def add(self, call: Call) -> None:
+        """Add a call that begins."""
+        if self._remember_calls:
+            self.calls.append(call)
+
+    async def run(self, call: Call, handler: Handler) -> None:
+        """Run a call to its end, and note the first reply of a wrong type."""
+
+        async def noting_handler(call: Call) -> None:
+            try:
+                await handler(call)
+            except Exception as error:
+                reply_error = error_in(error, ReplyTypeError)
+                if reply_error is None:
+                    raise
+                self.reply_error = self.reply_error or reply_error
+                raise reply_error from None
+
+        await call.run(noting_handler)
 
 
 def _address(name: Any) -> str:
