@@ -242,10 +242,12 @@ class Subchannel:
         if self._health_scope is not None:
             self._health_scope.cancel(reason="the connection takes no more calls")
         check, connection = self._context.health_check, self._connection
-        nursery = self.working.nurseries[connection] if connection is not None else None
-        if connection is not None and (check is None or nursery is None):
+        if connection is None:
+            return
+        nursery = self.working.nurseries[connection]
+        if check is None or nursery is None:
             self._set_health(OK)  # nobody asks there, so what another connection said must not hold for ever
-        elif check is not None and connection is not None and nursery is not None:
+        else:
             self._health_scope = trio.CancelScope()
             nursery.start_soon(self._run_health_watch, check, connection, self._health_scope)
 
