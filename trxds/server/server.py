@@ -28,7 +28,7 @@ from trxds.transport.request import MAX_RECEIVE_SIZE
 
 from .pending_connections import PendingConnection, PendingConnections
 from .reply_type import ReplyTypeError
-from .server_arguments import check_handlers, check_options
+from .server_arguments import check_handlers, check_limits, check_options
 from .server_call import Call, Handler
 from .server_connection import ServerConnection
 from .server_limits import ServerLimits
@@ -88,15 +88,8 @@ class Server:
         tls: ssl.SSLContext | None = None,
         remember_calls: bool = True,
     ) -> None:
-        check_options(
-            handlers=handlers,
-            address=address,
-            network=network,
-            limits=limits,
-            tls=tls,
-            max_receive_size=max_receive_size,
-            max_concurrent_streams=max_concurrent_streams,
-        )
+        check_options(handlers, address, network, tls)
+        check_limits(limits, max_receive_size, max_concurrent_streams)
         self.handlers = dict(handlers or {})
         check_handlers(self.handlers, fallback)
         self.fallback = fallback

@@ -37,25 +37,20 @@ def _check_handler(name: str, handler: Any) -> None:
         raise TypeError(f"{name} takes other arguments than the call; wrap the function in {kinds}") from None
 
 
-def check_options(
-    *,
-    handlers: object,
-    address: object,
-    network: object,
-    limits: object,
-    tls: object,
-    max_receive_size: object,
-    max_concurrent_streams: object,
-) -> None:
-    """Raise `TypeError` for an option of another type, and `ValueError` for what is no number in its range."""
+def check_options(handlers: object, address: object, network: object, tls: object) -> None:
+    """Raise `TypeError` for an option of another type."""
     if handlers is not None:
         check_type("handlers", handlers, Mapping, "a mapping from paths to handlers; `add_service` takes a servicer")
     check_type("address", address, str, "a text such as '127.0.0.1:0'")
     if network is not None and (isinstance(network, type) or not callable(getattr(network, "listen", None))):
         raise TypeError(f"network is {network!r}; it must be an object such as MemoryNetwork(), or None")
-    check_type("limits", limits, ServerLimits, "a ServerLimits")
     if tls is not None:
         check_type("tls", tls, ssl.SSLContext, "an ssl.SSLContext, or None")
+
+
+def check_limits(limits: object, max_receive_size: object, max_concurrent_streams: object) -> None:
+    """Raise `TypeError` for limits of another type, and `ValueError` for what is no number in its range."""
+    check_type("limits", limits, ServerLimits, "a ServerLimits")
     check_whole("max_receive_size", max_receive_size, 0, "a whole number of bytes from 0, for no limit sys.maxsize")
     if max_concurrent_streams is not None:
         form = f"a whole number from 0 to {_MAX_STREAMS}, or None for no limit"
