@@ -61,16 +61,15 @@ def parse_proxy(text: str, source: str) -> HttpProxy:
     remedy = "write http://HOST:PORT, with USER:PASSWORD@ before the host if the proxy wants them, percent-encoded"
     try:
         url = urlsplit(text if "://" in text else f"http://{text}")
-        host, port = url.hostname, url.port or _DEFAULT_PORT
-        named = bool(host) and not (url.path.strip("/") or url.query or url.fragment)
-        (host or "").encode("ascii")
+        host, port = url.hostname or "", url.port or _DEFAULT_PORT
+        named = host != "" and not (url.path.strip("/") or url.query or url.fragment)
+        host.encode("ascii")
     except ValueError:
         named = False  # the error would show a part of the URL
     if not named:
         raise ValueError(f"{source}: is no URL of a proxy; {remedy}")
     if url.scheme != "http":
         raise ValueError(f"{source}: has another scheme than http, the only one for proxies; {remedy}")
-    assert host is not None
     authorization = ""
     if url.username is not None:
         secret = f"{unquote(url.username)}:{unquote(url.password or '')}"
