@@ -85,10 +85,9 @@ class IncomingMessages:
     async def wait(self) -> None:
         """Wait for a message or the end of the messages. Always a checkpoint."""
         self.read_on()
-        if self._waiter is None:
-            self._waiter = Waiter()
+        waiter = self._waiter = self._waiter or Waiter()
         try:
-            await self._waiter.wait(self._has_message_or_end)
+            await waiter.wait(self._has_message_or_end)
         finally:
             self.is_reading = False
 

@@ -74,9 +74,8 @@ class OutgoingMessages:
 
     async def wait_taken(self) -> None:
         """Wait until windows and buffer have taken all messages that were handed over. Always a checkpoint."""
-        if self._waiter is None:
-            self._waiter = Waiter()
-        await self._waiter.wait(self._is_taken)
+        waiter = self._waiter = self._waiter or Waiter()
+        await waiter.wait(self._is_taken)
 
     def end(self) -> None:
         """End our half of the stream behind the messages sent so far. Idempotent."""
