@@ -10,7 +10,7 @@ SHUTDOWN = "subchannel shutdown"
 TIMED_OUT = "connection timed out"
 UNKNOWN = "unknown"
 
-_BY_NUMBER: Mapping[int, str] = MappingProxyType(
+_BY_NUMBER: Mapping[int | None, str] = MappingProxyType(
     {
         errno.ECONNRESET: "connection reset",
         errno.ETIMEDOUT: TIMED_OUT,
@@ -25,5 +25,4 @@ def disconnect_reason(error: BaseException | None) -> str:
         return UNKNOWN
     # Trio's BrokenResourceError has the operating system's error as its cause.
     cause = error.__cause__ or error
-    number = cause.errno if isinstance(cause, OSError) else None
-    return _BY_NUMBER.get(number, "socket error") if number is not None else "socket error"
+    return _BY_NUMBER.get(getattr(cause, "errno", None), "socket error")
