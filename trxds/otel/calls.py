@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import trio
+from opentelemetry.context import get_current
 
 from trxds.core.observe import (
     AttemptObserver,
@@ -16,7 +17,7 @@ from trxds.core.status import Status
 
 from . import instruments as of
 from .call_series import MethodSeries
-from .measurement_buffer import MeasurementBuffer, current_context
+from .measurement_buffer import MeasurementBuffer
 from .meters import NO_CONTEXT, Meters
 
 _ONE = (1,)
@@ -78,7 +79,7 @@ class CallMetrics(CallObserver):
     def __init__(self, channel: CallsOfChannel, series: MethodSeries, in_session: bool) -> None:
         self.channel = channel
         self.series = series
-        self.context = current_context()
+        self.context = get_current() or NO_CONTEXT
         self.cluster = ""
         self.hedged = False
         self._began = self._ended_at = channel.now()

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable
 
 import trio
-from opentelemetry.context import Context, get_current
+from opentelemetry.context import Context
 
 from .meters import NO_CONTEXT, Series
 
@@ -20,11 +20,6 @@ FLUSH_SIZE = 96
 """So many entries do not wait for the next collection; a unary call has three."""
 
 _log = logging.getLogger("trxds.observers")
-
-
-def current_context() -> Context:
-    """Return the context for measurements: an exemplar has its span, although it is recorded later."""
-    return get_current() or NO_CONTEXT
 
 
 class MeasurementBuffer:
