@@ -270,7 +270,7 @@ class Observer:
         """Something became of a session: it has a host, moved, or its host drains or is lost."""
 
     def mirrored(self, copy: CallMirrored) -> None:
-        """A copy of a call is over, or was not made; of the call itself nobody says that it was copied."""
+        """A copy of a call is over, or was not made. No event of the call itself says that it was copied."""
 
     # -- the xDS client
 

@@ -71,8 +71,8 @@ def client_context(
 ) -> ClientContext:
     """Return a context for connections to peers that must show a certificate; `OSError` names the unusable file.
 
-    A bundle map and revocation lists that cannot be read stay those of `before`, the context in use. If others cannot
-    be used, it goes on with the bundle map and the lists that were read now.
+    A bundle map and revocation lists that cannot be read stay those of `before`, the context in use. If the roots or
+    our certificate cannot be used, `before` goes on with the bundle map and the lists that were read now.
     """
     context = ClientContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = check_hostname

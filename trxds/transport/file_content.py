@@ -21,7 +21,7 @@ class FileContent(Struct, frozen=True):
 
 
 FileSource: TypeAlias = str | FileContent
-"""A path or a content; the empty path is none of both."""
+"""A path or a content; an empty path means that there is neither."""
 
 
 def origin(source: FileSource) -> str:
