@@ -56,14 +56,21 @@ async def watch_health(
 
     request = StringValue(value=check.service).SerializeToString()
     backoff, made_at_once = Backoff(check.random), False
+    was_answered = False  # by the present call
+
+    def on_message(message: bytes) -> None:
+        nonlocal was_answered
+        was_answered = True
+        on_health(_health_in(message, check.service, host.address))
+
     while True:
-        watch = _Watch(check.service, host.address, on_health)
+        was_answered = False
         metadata = await check.metadata(host)
         if isinstance(metadata, Status):
             status: Status | None = metadata
         else:
             stream = connection.open_stream(Request(PATH, check.authority, metadata))
-            status = await listen(stream, request, watch.on_message) if stream is not None else None
+            status = await listen(stream, request, on_message) if stream is not None else None
         if status is None:
             return
         # Of the host, not of the function that gives the credentials.
@@ -75,7 +82,7 @@ async def watch_health(
         on_health(unavailable(f"{host.address}: its health check {_how(status)}"))
         # A17: after a message from the host the next call is made at once. If that ends too, even after a message, the
         # one after it waits, or a host that ends each call would be called without a pause.
-        if watch.was_answered and not made_at_once:
+        if was_answered and not made_at_once:
             backoff.reset()
             made_at_once = True
         else:
@@ -87,26 +94,16 @@ def _how(status: Status) -> str:
     return "ended with OK; a server keeps it open" if status.code is StatusCode.OK else f"failed: {status}"
 
 
-class _Watch:
-    """One Watch call."""
+def _health_in(message: bytes, service: str, address: str) -> Status:
+    """Return the health in a HealthCheckResponse."""
+    from google.protobuf.message import DecodeError
+    from google.protobuf.wrappers_pb2 import Int32Value
 
-    def __init__(self, service: str, address: str, on_health: Callable[[Status], None]) -> None:
-        self.was_answered = False
-        self._service = service
-        self._address = address
-        self._on_health = on_health
-
-    def on_message(self, message: bytes) -> None:
-        from google.protobuf.message import DecodeError
-        from google.protobuf.wrappers_pb2 import Int32Value
-
-        self.was_answered = True
-        try:
-            # One enum is the whole message, so on the wire it is an Int32Value.
-            health = Int32Value.FromString(message).value
-        except DecodeError:
-            self._on_health(unavailable(f"{self._address}: its health check sent no HealthCheckResponse"))
-            return
-        name = _STATUS_NAMES.get(health, str(health))
-        text = f"{self._address}: says {name} for service {self._service!r} in its health check"
-        self._on_health(OK if health == _SERVING else unavailable(text))
+    try:
+        # One enum is the whole message, so on the wire it is an Int32Value.
+        health = Int32Value.FromString(message).value
+    except DecodeError:
+        return unavailable(f"{address}: its health check sent no HealthCheckResponse")
+    name = _STATUS_NAMES.get(health, str(health))
+    text = f"{address}: says {name} for service {service!r} in its health check"
+    return OK if health == _SERVING else unavailable(text)
