@@ -344,7 +344,7 @@ def client_streaming(
     """Return a handler from `async def function(requests, call) -> reply`."""
 
     async def handler(call: Call) -> None:
-        async with aclosing(_parse_requests(call, parse)) as requests:
+        async with aclosing(_parsed(message, parse) async for message in call) as requests:
             reply = await check_awaitable(call.path, function(requests, call))
         await call.send(serialize(reply))
 
@@ -359,7 +359,7 @@ def bidi_streaming(
     """Return a handler from `async def function(requests, call)`, which yields replies."""
 
     async def handler(call: Call) -> None:
-        async with aclosing(_parse_requests(call, parse)) as requests:
+        async with aclosing(_parsed(message, parse) async for message in call) as requests:
             await _send_all(call, function(requests, call), serialize)
 
     return handler
@@ -383,11 +383,6 @@ async def _send_all(call: Call, returned: AsyncIterator[Any], serialize: Seriali
     async with aclosing(replies) if isinstance(replies, AsyncGenerator) else nullcontext():
         async for reply in replies:
             await call.send(serialize(reply))
-
-
-async def _parse_requests(call: Call, parse: Parse) -> AsyncGenerator[Any, None]:
-    async for message in call:
-        yield _parsed(message, parse)
 
 
 def _parsed(message: bytes, parse: Parse) -> Any:
