@@ -17,7 +17,7 @@ import trio
 from google.protobuf.descriptor import ServiceDescriptor
 from msgspec import structs
 
-from trxds.core.error_text import error_in
+from trxds.core.error_text import error_in, leaves
 from trxds.core.event_loop import check_in_trio
 from trxds.core.metadata import Headers
 from trxds.core.status import StatusCode
@@ -310,8 +310,7 @@ def _address(name: Any) -> str:
 
 
 def _is_cancellation(error: BaseException) -> bool:
-    group = error if isinstance(error, BaseExceptionGroup) else BaseExceptionGroup("", [error])
-    return group.split(trio.Cancelled)[1] is None
+    return all(isinstance(each, trio.Cancelled) for each in leaves(error))
 
 
 async def _unimplemented(call: Call) -> None:
