@@ -339,10 +339,10 @@ class ClientStream:
 
     # -- the end
 
-    def cancel(self, code: int = ErrorCode.CANCEL) -> None:
+    def cancel(self) -> None:
         """End the call now; after its end, drop the messages that it still holds. Plain and idempotent."""
         if self.status is None:
-            self.fail(CANCELLED, reset=code)
+            self.fail(CANCELLED, reset=ErrorCode.CANCEL)
         self._reply = None
         if self._incoming is not None:
             self._incoming.drop()
