@@ -126,10 +126,10 @@ class ServerConnection:
         """Serve the client until the connection is over."""
         return self.http2.run()
 
-    def goaway(self, code: int = ErrorCode.NO_ERROR, debug: bytes = b"", last_stream_id: int | None = None) -> None:
-        """Take no new calls; close when those up to `last_stream_id` (by default all so far) have ended."""
+    def goaway(self, code: int = ErrorCode.NO_ERROR, debug: bytes = b"") -> None:
+        """Take no new calls; close when all so far have ended."""
         self.is_draining = True
-        self._engine.goaway(code, debug, last_stream_id)
+        self._engine.goaway(code, debug)
         self.http2.writer.write_soon()
         self._close_when_drained()
 

@@ -96,5 +96,5 @@ class Http2Engine(Protocol):
     def ping(self, payload: bytes) -> None:
         """Send a PING with these eight bytes, which a `PingAcked` answers."""
 
-    def goaway(self, code: int = ErrorCode.NO_ERROR, debug: bytes = b"", last_stream_id: int | None = None) -> None:
-        """Tell the peer to open no more streams; those up to `last_stream_id` (by default all so far) go on."""
+    def goaway(self, code: int = ErrorCode.NO_ERROR, debug: bytes = b"") -> None:
+        """Tell the peer to open no more streams; all so far go on."""

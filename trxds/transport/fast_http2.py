@@ -168,6 +168,5 @@ class FastHttp2Engine:
     def ping(self, payload: bytes) -> None:
         self.outgoing.add_control(frames.head(8, frames.PING, 0, 0) + payload)
 
-    def goaway(self, code: int = ErrorCode.NO_ERROR, debug: bytes = b"", last_stream_id: int | None = None) -> None:
-        """Send GOAWAY. A server opens no streams, so the default for `last_stream_id` is 0."""
-        self.outgoing.add_control(frames.goaway(last_stream_id or 0, code, debug))
+    def goaway(self, code: int = ErrorCode.NO_ERROR, debug: bytes = b"") -> None:
+        self.outgoing.add_control(frames.goaway(0, code, debug))  # 0, because a server opens no streams
