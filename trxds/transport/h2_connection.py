@@ -54,19 +54,10 @@ def make_h2(client: bool, options: WireOptions) -> PatchedH2Connection:
     elif options.max_concurrent_streams is not None:
         values[codes.MAX_CONCURRENT_STREAMS] = options.max_concurrent_streams
     connection.local_settings = h2.settings.Settings(client=client, initial_values=values)
-    connection.remote_settings = _KnownSettings(client=not client)
     connection.max_inbound_frame_size = options.max_frame
     connection.decoder = BoundedDecoder(options.header_list_bound)
     connection.encoder.header_table = PrivateTable()
     return connection
-
-
-class _KnownSettings(h2.settings.Settings):
-    """A peer's settings without unknown ones: h2 would keep 65,536 of them for good."""
-
-    def __setitem__(self, key: h2.settings.SettingCodes | int, value: int) -> None:
-        if key in _KNOWN_SETTINGS:
-            super().__setitem__(key, value)
 
 
 class _PeerLimits(Struct, eq=False):
@@ -186,6 +177,7 @@ class PatchedH2Connection(h2.connection.H2Connection):
 
     def _receive_settings_frame(self, frame: Any) -> Any:
         if "ACK" not in frame.flags:
+            # h2 would keep 65,536 unknown ones for good.
             frame.settings = {key: value for key, value in frame.settings.items() if key in _KNOWN_SETTINGS}
             # h2 would walk over all streams for it.
             max_frame = frame.settings.pop(h2.settings.SettingCodes.MAX_FRAME_SIZE, None)
