@@ -87,7 +87,8 @@ class FastHttp2Engine:
         return self._streams.receive_window
 
     def stream_window(self, stream_id: int) -> int:
-        return self._streams.send_window_of(stream_id)
+        stream = self._streams.open.get(stream_id)
+        return self._streams.initial_send_window + stream.send_offset if stream is not None else 0
 
     def initial_data_limit(self) -> int:
         streams = self._streams

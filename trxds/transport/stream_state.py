@@ -65,11 +65,6 @@ class StreamStates:
         if stream_id >= self.next_id or not stream_id & 1:
             raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, f"frame on stream {stream_id}, which was never opened")
 
-    def send_window_of(self, stream_id: int) -> int:
-        """Return the bytes that this stream may send now, apart from the connection's window; may be negative."""
-        stream = self.open.get(stream_id)
-        return self.initial_send_window + stream.send_offset if stream is not None else 0
-
     def set_initial_send_window(self, size: int) -> None:
         """Change the windows of all streams, as SETTINGS say; `Http2ProtocolError` if one becomes too large."""
         if size + self._max_send_offset > MAX_WINDOW:
