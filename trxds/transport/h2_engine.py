@@ -89,7 +89,9 @@ class H2LibraryEngine:
         self.overhead += self._frames.overhead
         self._frames.overhead = 0
         self._collect(control=True)
-        return [self._check_limits(event) for event in map(_translate, received) if event is not None]
+        # Without 1xx responses, priorities and acknowledged settings, which gRPC ignores.
+        events = [_TRANSLATIONS[type(each)](each) for each in received if type(each) in _TRANSLATIONS]
+        return [self._check_limits(event) for event in events]
 
     def _check_limits(self, event: Event) -> Event:
         if isinstance(event, HeadersReceived) and (size := list_size(event.headers)) > self._max_header_list:
@@ -253,9 +255,3 @@ def _describe_error(error: h2.exceptions.ProtocolError) -> str:
     if isinstance(error, h2.exceptions.NoSuchStreamError):
         return f"{type(error).__name__} on stream {error.stream_id}"  # h2's message is only the number
     return error_text(error) or type(error).__name__
-
-
-def _translate(event: h2.events.Event) -> Event | None:
-    """Return our event for h2's; None for 1xx responses, priorities and acknowledged settings, which gRPC ignores."""
-    translation = _TRANSLATIONS.get(type(event))
-    return translation(event) if translation is not None else None
