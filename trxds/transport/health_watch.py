@@ -79,7 +79,8 @@ async def watch_health(
             _log.error("%s: has no grpc.health.v1 service, so it counts as healthy; serve it there", host.address)
             on_health(OK)
             return
-        on_health(unavailable(f"{host.address}: its health check {_how(status)}"))
+        how = "ended with OK; a server keeps it open" if status.code is StatusCode.OK else f"failed: {status}"
+        on_health(unavailable(f"{host.address}: its health check {how}"))
         # A17: after a message from the host the next call is made at once. If that ends too, even after a message, the
         # one after it waits, or a host that ends each call would be called without a pause.
         if was_answered and not made_at_once:
@@ -88,10 +89,6 @@ async def watch_health(
         else:
             await trio.sleep(backoff.next())
             made_at_once = False
-
-
-def _how(status: Status) -> str:
-    return "ended with OK; a server keeps it open" if status.code is StatusCode.OK else f"failed: {status}"
 
 
 def _health_in(message: bytes, service: str, address: str) -> Status:
