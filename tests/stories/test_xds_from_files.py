@@ -328,6 +328,18 @@ async def test_channels_of_a_shared_client_get_what_they_name_as_they_come(autoj
                 await trio.sleep(2)
 
 
+async def test_a_channel_of_a_shared_client_that_is_opened_again_gets_its_configuration_again(autojump_clock, tmp_path):
+    async with Mesh.run(1) as mesh:
+        write(tmp_path / "mesh.yaml", *shop(mesh.hosts[0]))
+        bootstrap = {"xds_servers": [{"server_uri": f"file://{tmp_path}"}]}
+        async with trxds.open_xds_client(bootstrap=bootstrap, network=mesh.network) as client:
+            for _ in range(2):
+                async with trxds.open_channel("xds:///shop", xds=client, network=mesh.network) as channel:
+                    with trio.fail_after(5):
+                        assert await ask(channel) == mesh.hosts[0]
+                await trio.sleep(2)
+
+
 async def test_an_explanation_of_a_call_works_as_with_a_control_plane(autojump_clock, tmp_path):
     async with Mesh.run(1) as mesh:
         write(tmp_path / "mesh.yaml", *shop(mesh.hosts[0]))

@@ -125,7 +125,10 @@ class FileStream:
         while (request := self._state.next_request(now)) is not None:
             self._telemetry.request_sent(request)
             self._state.sent(request, now)
-            self._requested[RESOURCE_TYPES[request.type_url]] = frozenset(request.resource_names)
+            type, names = RESOURCE_TYPES[request.type_url], frozenset(request.resource_names)
+            self._requested[type] = names
+            # What is requested no longer is forgotten, so it has to be answered again when somebody comes back.
+            self._answered[type] = self._answered.get(type, frozenset()) & names
         return self._state.is_connected and any(
             names - self._answered.get(type, frozenset()) for type, names in self._requested.items()
         )
