@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 from contextlib import asynccontextmanager
@@ -17,6 +18,7 @@ from trxds import RpcError, StatusCode
 from trxds.admin.channel_source import channel_sources
 from trxds.admin.state_stream.state_snapshot import Sampler
 from trxds.testing import resources as xds
+from trxds.xds.resource import Resource
 
 
 def shop(host, cluster="cart"):
@@ -338,6 +340,19 @@ async def test_a_channel_of_a_shared_client_that_is_opened_again_gets_its_config
                     with trio.fail_after(5):
                         assert await ask(channel) == mesh.hosts[0]
                 await trio.sleep(2)
+
+
+async def test_names_that_nobody_wants_any_more_are_forgotten_while_the_files_have_an_error(autojump_clock, tmp_path):
+    (tmp_path / "mesh.yaml").write_text("- [")
+    bootstrap = {"xds_servers": [{"server_uri": f"file://{tmp_path}"}]}
+    async with trxds.open_xds_client(bootstrap=bootstrap) as client, trxds.open_channel("xds:///shop", xds=client):
+        for number in range(5):
+            async with trxds.open_channel(f"xds:///kiosk-{number}", xds=client) as channel:
+                with pytest.raises(RpcError, match="no valid YAML"):
+                    await ask(channel)
+            await trio.sleep(2)
+        kept = {each.name for each in gc.get_objects() if isinstance(each, Resource)}
+        assert kept & {f"kiosk-{number}" for number in range(5)} <= {"kiosk-4"}
 
 
 async def test_an_explanation_of_a_call_works_as_with_a_control_plane(autojump_clock, tmp_path):

@@ -128,12 +128,14 @@ class AdsStreamState:
         """Request a resource no longer.
 
         Its state is kept until the server knows, for a watcher that comes back before that. A resource that is
-        requested from other servers too need not be kept here.
+        requested from other servers too, or of which nothing is known, need not be kept here.
         """
         subscription = self._subscriptions[resource.type]
         if resource.name in subscription.resources:
             subscription.unwanted.add(resource.name)
-            if resource.wanted or (self._stream is None and resource.server_refcount > 1):
+            is_kept_elsewhere = resource.server_refcount > 1
+            is_unknown = resource.state is CacheState.REQUESTED and resource.value is None
+            if resource.wanted or (self._stream is None and (is_kept_elsewhere or is_unknown)):
                 self._forget(resource)
             self._mark_dirty(resource.type)
 
