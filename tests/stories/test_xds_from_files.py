@@ -12,12 +12,15 @@ import trio
 import yaml
 from support.logs import lines
 from support.mesh import METHOD, PLANE, Mesh, ask
+from support.watching import Watcher
 
 import trxds
 from trxds import RpcError, StatusCode
 from trxds.admin.channel_source import channel_sources
 from trxds.admin.state_stream.state_snapshot import Sampler
+from trxds.resources.cooperative_parse import run_at_once
 from trxds.testing import resources as xds
+from trxds.xds import file_stream
 from trxds.xds.resource import Resource
 
 
@@ -353,6 +356,37 @@ async def test_names_that_nobody_wants_any_more_are_forgotten_while_the_files_ha
             await trio.sleep(2)
         kept = {each.name for each in gc.get_objects() if isinstance(each, Resource)}
         assert kept & {f"kiosk-{number}" for number in range(5)} <= {"kiosk-4"}
+
+
+async def test_observers_get_what_the_files_had_changed_before_a_better_server_takes_over(
+    autojump_clock, tmp_path, monkeypatch
+):
+    async with Mesh.run(1) as mesh:
+        write(tmp_path / "mesh.yaml", *shop(mesh.hosts[0]))
+        servers = [*xds.bootstrap(PLANE)["xds_servers"], {"server_uri": f"file://{tmp_path}"}]
+        mesh.network.refuse(PLANE)
+        async with channel_on(mesh, tmp_path, xds_servers=servers) as channel:
+            await ask(channel)
+            waiting = trio.Event()
+
+            async def parse_and_wait(work):
+                parsed = run_at_once(work)
+                if parsed.parsed.name == "routes":
+                    waiting.set()
+                    await trio.sleep_forever()
+                return parsed
+
+            monkeypatch.setattr(file_stream, "run_in_slices", parse_and_wait)
+            watcher = Watcher()
+            with channel.observed_by(watcher):
+                mesh.plane.withhold("LDS")
+                write(tmp_path / "mesh.yaml", xds.listener("shop", routes="routes"), *shop(mesh.hosts[0])[1:])
+                await waiting.wait()
+                del watcher.notes[:]
+                mesh.network.restore(PLANE)
+                await mesh.plane.wait_for_ack("CDS")
+                await trio.sleep(1)
+                assert "resource Listener shop acked" in watcher.notes
 
 
 async def test_an_explanation_of_a_call_works_as_with_a_control_plane(autojump_clock, tmp_path):

@@ -109,15 +109,22 @@ class FileStream:
     async def _answer(self) -> None:
         """Answer the requests for names that this version has not answered, all of them as one update."""
         touched: dict[Resource, None] = {}
-        # An answer may lead to further requests, as a cluster does to its endpoints: all of it is one update.
+        try:
+            await self._answer_requests(touched)
+        finally:
+            # Also if another server takes over meanwhile, which ends this task: what came before that was applied.
+            changes = self._review(self._state, touched) if touched else {}
+        notify_watchers(self._watches, changes)
+
+    async def _answer_requests(self, touched: dict[Resource, None]) -> None:
+        """Answer the requests; `touched` gets the resources that the answers change."""
+        # An answer may lead to further requests, as a cluster does to its endpoints.
         while self._take_requests():
             for type, names in self._requested.items():
                 unanswered = names - self._answered.get(type, frozenset())
                 self._answered[type] = names
                 if unanswered:
-                    touched |= dict.fromkeys(await self._answer_type(type, unanswered))
-        if touched:
-            notify_watchers(self._watches, self._review(self._state, touched))
+                    touched.update(dict.fromkeys(await self._answer_type(type, unanswered)))
 
     def _take_requests(self) -> bool:
         """Take the requests that are there; return whether names are unanswered."""
