@@ -177,12 +177,43 @@ def test_a_cluster_with_proxies_is_good_for_clients_that_are_switched_on(monkeyp
     assert not any("refuse" in str(remark) for remark in read_resource_file(text).remarks)
 
 
-@pytest.mark.parametrize("value", ["2001-99-99", "0x_", "!!int ''", "!!float x", "9" * 5000])
+@pytest.mark.parametrize(
+    "value", ["2001-99-99", "0x_", "!!int ''", "!!float x", "!!bool maybe", "!!timestamp x", "9" * 5000]
+)
 def test_a_value_that_yaml_cannot_convert_is_a_problem_with_its_line(value: str) -> None:
     text = f"- '@type': type.googleapis.com/envoy.config.cluster.v3.Cluster\n  name: cart\n  alt_stat_name: {value}\n"
     [problem] = read_resource_file(text).problems
     assert problem.line == 3
     assert "is read as" in problem.message and "write text in quotes" in problem.message
+
+
+PACKED = "typed_filter_metadata: {{x: {{'@type': type.googleapis.com/google.protobuf.{}}}}}"
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("'@type': [a]", "@type: is already set on line 1"),
+        ('"\\ud800": a', "no valid YAML: half of a surrogate pair, which is no character"),
+        (f"metadata: {{filter_metadata: {{x: {{a: {'9' * 400}}}}}}}", "metadata.filter_metadata.x: int too large"),
+        (f"metadata: {{{PACKED.format('Duration')}}}", "metadata.typed_filter_metadata.x: 'value' is missing"),
+        (f"metadata: {{{PACKED.format('Duration, value: 5')}}}", "metadata.typed_filter_metadata.x.value: Duration"),
+    ],
+)
+def test_what_protobuf_and_yaml_stumble_over_is_a_problem_with_its_line(line: str, problem: str) -> None:
+    """They raise errors of all kinds, and one that nobody expects would end the channels that read the file."""
+    [found] = read_resource_file(f"- '@type': {CLUSTER}\n  name: cart\n  {line}\n").problems
+    assert found.line == 3
+    assert str(found).startswith(f"line 3: {problem}")
+
+
+def test_a_message_without_fields_needs_no_value() -> None:
+    line = f"metadata: {{{PACKED.format('Empty')}}}"
+    assert read_resource_file(f"- '@type': {CLUSTER}\n  name: cart\n  {line}\n").problems == ()
+
+
+def test_json_may_write_a_character_as_a_surrogate_pair() -> None:
+    assert read_resource_file(json.dumps([cluster("\N{GRINNING FACE}")])).resources.keys() == {(CLUSTER, "\U0001f600")}
 
 
 def test_aliases_that_grow_without_end_are_a_problem_and_cost_no_time() -> None:

@@ -15,6 +15,9 @@ from google.protobuf import descriptor_pool, json_format, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from msgspec import Struct
 
+PARSE_ERRORS = (json_format.ParseError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError)
+"""The errors of `json_format.ParseDict`; all but the first leak out of it."""
+
 
 class Problem(Struct, frozen=True, order=True):
     """One error. `line` counts from 1; `field` is the path from the resource, empty for the whole resource."""
@@ -64,15 +67,22 @@ class ProtoValidator:
         if not isinstance(place.node, yaml.MappingNode):
             yield place.problem(f"must be {self._mapping} with '@type'")
             return
-        kind = next((value for key, value in place.node.value if key.value == "@type"), None)
-        if kind is None:
+        kinds = _members(place.node, "@type")
+        if not kinds:
             yield place.problem("'@type' is missing")
             return
+        kind, *again = kinds
+        for each in again:
+            yield place.below("@type", each).problem(f"is already set on line {kind.start_mark.line + 1}")
         message = find_message(str(kind.value), self._pool)
         if message is None:
             yield place.below("@type", kind).problem(f"unknown type {kind.value!r}")
         elif _is_plain(message):
             yield from self.message(place, message, skip="@type")
+        elif not (values := _members(place.node, "value")):
+            yield place.problem("'value' is missing")
+        else:
+            yield from self.message(place.below("value", values[-1]), message)
 
     def message(self, place: YamlNode, message: Descriptor, skip: str = "") -> Iterator[Problem]:
         if message.full_name == "google.protobuf.Any":
@@ -150,7 +160,7 @@ def _refusal(place: YamlNode, message: Descriptor, value: Any, field: FieldDescr
     """
     try:
         json_format.ParseDict(value, message_factory.GetMessageClass(message)())
-    except (json_format.ParseError, ValueError, TypeError, AttributeError) as error:  # the last three leak out of it
+    except PARSE_ERRORS as error:
         first_line = str(error).partition("\n")[0]
         reason = first_line.rpartition("field: ")[2].partition(" at ")[0].rstrip(".")
         if field is not None and field.cpp_type in _WANTED and any(words in reason for words in _OF_PYTHON):
@@ -179,7 +189,12 @@ def _shown(node: yaml.Node) -> str:
 
 def _is_plain(message: Descriptor) -> bool:
     """Return whether the message's JSON form has its fields, unlike that of protobuf's well-known types."""
-    return not message.full_name.startswith("google.protobuf.")
+    return not message.full_name.startswith("google.protobuf.") or not message.fields
+
+
+def _members(node: yaml.MappingNode, name: str) -> list[yaml.Node]:
+    """Return the values of that key; more than one if it is written twice."""
+    return [value for key, value in node.value if key.value == name]
 
 
 def _map_value(field: FieldDescriptor) -> FieldDescriptor | None:

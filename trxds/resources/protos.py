@@ -77,7 +77,7 @@ def from_json(resource: Mapping[str, Any]) -> Any:
 
     try:
         return json_format.ParseDict(dict(resource), AnyProto())
-    except json_format.ParseError as error:
+    except (json_format.ParseError, LookupError, ArithmeticError) as error:  # the last two leak out of it
         raise ValueError(_where_and_what(str(error))) from None
     except AttributeError:  # json_format calls `split` on `@type` even if it is no text
         raise ValueError(f"field:@type error:must be a text such as {TYPE_PREFIX}{type_name(Cluster)}") from None

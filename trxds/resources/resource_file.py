@@ -54,10 +54,20 @@ def read_resource_file(text: str, *, with_remarks: bool = True) -> ResourceFile:
 class _Loader(yaml.SafeLoader):
     """A loader whose errors all have a line: of a bad number or date, PyYAML raises Python's own error without one."""
 
+    def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
+        node = super().compose_scalar_node(anchor)
+        try:
+            # JSON writes a character beyond U+FFFF as two halves, which YAML takes for two characters.
+            node.value = node.value.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            text = "half of a surrogate pair, which is no character"
+            raise yaml.composer.ComposerError(None, None, text, node.start_mark) from None
+        return node
+
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
             return super().construct_object(node, deep)
-        except (ValueError, IndexError, OverflowError) as error:
+        except (ValueError, LookupError, ArithmeticError, AttributeError) as error:
             shown = f"{node.value:.40}" if isinstance(node.value, str) else "this value"
             kind = str(node.tag).rpartition(":")[2]
             text = f"{shown!r} is read as {kind}, and is none; write text in quotes"

@@ -65,6 +65,10 @@ def test_a_message_whose_json_is_a_list_takes_a_list_as_one():
     assert list(values) == [1, 2]
 
 
+def test_a_number_too_large_for_a_double_is_an_error_with_its_line():
+    assert problems(f"[{'9' * 400}]", ListValue) == ["-d: line 1: int too large to convert to float"]
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

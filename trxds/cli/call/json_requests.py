@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 
 from trxds.cli.exit_codes import USAGE
 from trxds.core.json_parse import parse_json
-from trxds.resources.proto_yaml_validator import Problem, ProtoValidator, YamlNode
+from trxds.resources.proto_yaml_validator import PARSE_ERRORS, Problem, ProtoValidator, YamlNode
 
 from .schema import CallError
 
@@ -122,7 +122,7 @@ def read_requests(
         return [
             json_format.ParseDict(each, message(), descriptor_pool=pool) for each in (value if is_list else [value])
         ]
-    except (json_format.ParseError, ValueError, TypeError, AttributeError) as error:  # the last three leak out of it
+    except PARSE_ERRORS as error:
         problems = _problems(text, message, pool, is_list)
         first_line = str(error).partition("\n")[0]
         raise _error(source, problems or [Problem(text.line, "", first_line)]) from None
