@@ -212,6 +212,35 @@ def test_a_message_without_fields_needs_no_value() -> None:
     assert read_resource_file(f"- '@type': {CLUSTER}\n  name: cart\n  {line}\n").problems == ()
 
 
+def test_a_mapping_may_replace_what_it_merges() -> None:
+    text = f"""\
+    - &base
+      '@type': {CLUSTER}
+      name: a
+      type: EDS
+    - &other
+      <<: *base
+      name: b
+    - <<: [*other, *base]
+      type: STATIC
+      name: c
+    """
+    kinds = {name: value["type"] for (_, name), value in read_resource_file(dedent(text)).resources.items()}
+    assert kinds == {"a": "EDS", "b": "EDS", "c": "STATIC"}
+
+
+def test_the_keys_of_a_map_are_texts_as_in_proto_json() -> None:
+    line = "metadata: {filter_metadata: {8080: {on: 1, null: 2}}}"
+    [value] = read_resource_file(f"- '@type': {CLUSTER}\n  name: cart\n  {line}\n").resources.values()
+    assert value["metadata"] == {"filter_metadata": {"8080": {"on": 1, "null": 2}}}
+
+
+def test_a_key_of_a_map_may_be_there_once() -> None:
+    line = "metadata: {filter_metadata: {x: {a: 1},\n  x: {b: 1}}}"
+    problems = problems_of(f"- '@type': {CLUSTER}\n  name: cart\n  {line}\n")
+    assert problems == ["line 4: metadata.filter_metadata.x: is already set on line 3"]
+
+
 def test_json_may_write_a_character_as_a_surrogate_pair() -> None:
     assert read_resource_file(json.dumps([cluster("\N{GRINNING FACE}")])).resources.keys() == {(CLUSTER, "\U0001f600")}
 

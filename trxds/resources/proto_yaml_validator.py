@@ -122,8 +122,12 @@ class ProtoValidator:
         if not isinstance(place.node, yaml.MappingNode):
             yield place.problem(f"must be {self._mapping}")
             return
+        seen: dict[str, yaml.Node] = {}
         for key, value in place.node.value:
-            yield from self._single(place.below(str(key.value), value), value_field)
+            name = str(key.value)
+            if (first := seen.setdefault(name, key)) is not key:
+                yield place.below(name, key).problem(f"is already set on line {first.start_mark.line + 1}")
+            yield from self._single(place.below(name, value), value_field)
 
     def _list(self, place: YamlNode, field: FieldDescriptor) -> Iterator[Problem]:
         if not isinstance(place.node, yaml.SequenceNode):

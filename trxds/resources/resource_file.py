@@ -23,6 +23,8 @@ from .types import RESOURCE_TYPES, ParseContext
 MAX_NODES = 1_000_000
 """Values of one resource, with aliases written out; the largest sets of endpoints have a tenth of that."""
 
+_MERGE, _TEXT = "tag:yaml.org,2002:merge", "tag:yaml.org,2002:str"
+
 
 @dataclass(frozen=True, slots=True)
 class ResourceFile:
@@ -63,6 +65,20 @@ class _Loader(yaml.SafeLoader):
             text = "half of a surrogate pair, which is no character"
             raise yaml.composer.ComposerError(None, None, text, node.start_mark) from None
         return node
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Merge what `<<` names into the mapping; what it has itself goes before that."""
+        own = [(key, value) for key, value in node.value if key.tag != _MERGE]
+        for key, _ in own:
+            # Field names and keys of maps are texts in proto JSON, also `5` and `on`.
+            if isinstance(key, yaml.ScalarNode):
+                key.tag = _TEXT
+        super().flatten_mapping(node)
+        # PyYAML leaves the keys that are replaced where they are, and they would count as written twice.
+        merged = {str(key.value): (key, value) for key, value in node.value[: len(node.value) - len(own)]}
+        for key, _ in own:
+            merged.pop(str(key.value), None)
+        node.value = [*merged.values(), *own]
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
