@@ -227,3 +227,13 @@ def test_a_program_that_does_not_run_is_an_error(tmp_path):
     done = CliRunner().invoke(main, ["xds", f"unix:{tmp_path}/none", "--save", str(tmp_path / "x.yaml")])
     assert done.exit_code == 3 and "UNAVAILABLE" in done.stderr
     assert not (tmp_path / "x.yaml").exists()
+
+
+async def test_resources_of_files_are_recorded_as_those_of_a_control_plane(tmp_path):
+    mesh_file, bootstrap = tmp_path / "mesh.yaml", tmp_path / "bootstrap.json"
+    mesh_file.write_text(yaml.safe_dump(mesh()))
+    bootstrap.write_text(f'{{"xds_servers": [{{"server_uri": "file://{mesh_file}"}}]}}')
+    words = ["check", str(bootstrap), "--connect", "--target", "xds:///shop", "--save", str(tmp_path / "x.yaml")]
+    done = await trio.to_thread.run_sync(lambda: CliRunner().invoke(main, words))
+    assert done.exit_code == 0, done.output
+    assert len(read((tmp_path / "x.yaml").read_text())) == 4

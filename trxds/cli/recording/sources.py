@@ -31,7 +31,7 @@ class _ControlPlanesOnly:
     def __init__(self, network: Network, bootstrap: Bootstrap) -> None:
         servers = [*bootstrap.servers, *(each for one in bootstrap.authorities.values() for each in one.servers)]
         self._network = network
-        self._addresses = {server.address for server in servers}
+        self._addresses = {server.address for server in servers if not server.files}
 
     async def connect(self, address: str) -> trio.abc.Stream:
         if address in self._addresses:
