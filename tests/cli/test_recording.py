@@ -185,6 +185,25 @@ async def test_a_target_that_is_not_there_is_an_error(autojump_clock):
             await sources.from_control_plane(parse(xds.bootstrap("10.0.0.1:18000")), "xds:///shop", network, 5)
 
 
+async def test_a_resource_that_does_not_come_is_named_and_is_left_out_of_a_longer_recording(autojump_clock):
+    network, plane = MemoryNetwork(), ManagementServer()
+    plane.put(*mesh()[:3])
+    bootstrap = parse(xds.bootstrap("10.0.0.1:18000"))
+    async with plane.serve("10.0.0.1:18000", network):
+        with pytest.raises(sources.RecordError, match=r'EDS resource "cart" did not come within 5 s; .*--within 20s'):
+            await sources.from_control_plane(bootstrap, "xds:///shop", network, 5)
+        assert len(await sources.from_control_plane(bootstrap, "xds:///shop", network, 20)) == 3
+
+
+async def test_recording_does_not_use_the_programs_cache(autojump_clock, tmp_path):
+    network, plane = MemoryNetwork(), ManagementServer()
+    plane.put(*mesh()[:3])
+    bootstrap = parse(xds.bootstrap("10.0.0.1:18000") | {"trxds.cache": {"directory": str(tmp_path / "cache")}})
+    async with plane.serve("10.0.0.1:18000", network):
+        await sources.from_control_plane(bootstrap, "xds:///shop", network, 20)
+    assert not (tmp_path / "cache").exists()
+
+
 async def test_both_commands_save_what_the_client_has(tmp_path):
     plane, admin = ManagementServer(), f"unix:{tmp_path}/admin"
     plane.put(*mesh())

@@ -7,16 +7,18 @@ import os
 from collections.abc import Iterator
 
 import trio
+from msgspec import structs
 
 from trxds.admin.csds import SERVICE
 from trxds.admin.protos import ClientStatusRequest, ClientStatusResponse
 from trxds.client.open_channel import open_channel
 from trxds.core.observe import Locate, Observer, XdsResource
+from trxds.core.plural import plural
 from trxds.core.status import RpcError
 from trxds.resources import protos
 from trxds.resources.types import RESOURCE_TYPES
 from trxds.transport.connect import Network
-from trxds.xds.bootstrap import Bootstrap
+from trxds.xds.bootstrap import Bootstrap, CacheSettings
 
 _QUIET = 0.5  # seconds without a new resource, after which all that the target needs are there
 
@@ -59,20 +61,29 @@ class _Arrivals(Observer):
 async def from_control_plane(
     bootstrap: Bootstrap, target: str, network: Network, within: float
 ) -> list[protos.AnyProto]:
-    """Return the resources that a client of the target gets. Raises `RecordError` if there are none in time."""
+    """Return the resources that a client of the target gets. Raises `RecordError` if they do not come in time."""
     arrivals = _Arrivals()
     only = _ControlPlanesOnly(network, bootstrap)
+    # The cache on disk is the program's, and no control plane.
+    bootstrap = structs.replace(bootstrap, cache=CacheSettings())
+    found: list[protos.AnyProto] = []
+    missing: list[str] = []
     with trio.move_on_after(within):
         async with open_channel(target, bootstrap=bootstrap, network=only, telemetry=arrivals) as channel:
             client = channel.admin_view().client
             assert client is not None
-            while True:
-                found = [each.accepted.raw for each in client.resources if each.accepted is not None]
-                is_waiting = any(each.accepted is None and each.failed is None for each in client.resources)
-                if found and not is_waiting and trio.current_time() - arrivals.last >= _QUIET:
-                    return [protos.AnyProto(type_url=type_url, value=value) for type_url, value in found]
+            while not found or missing or trio.current_time() - arrivals.last < _QUIET:
                 await trio.sleep(_QUIET / 5)
-    raise RecordError(f"{target}: its resources did not come within {within:g} s; is there such a target?")
+                found = [_packed(*each.accepted.raw) for each in client.resources if each.accepted is not None]
+                waiting = (each for each in client.resources if each.accepted is None and each.failed is None)
+                missing = [f'{each.type.kind} resource "{each.name}"' for each in waiting]
+    if not found:
+        raise RecordError(f"{target}: its resources did not come within {within:g} s; is there such a target?")
+    if missing:
+        more = f" and {plural(len(missing) - 1, 'more resource')}" if missing[1:] else ""
+        remedy = "what the control plane does not have is left out after 15 s (--within 20s)"
+        raise RecordError(f"{target}: {missing[0]}{more} did not come within {within:g} s; {remedy}")
+    return found
 
 
 async def from_program(address: str, token: str) -> list[protos.AnyProto]:
@@ -92,4 +103,8 @@ def _contents(answer: object) -> Iterator[protos.AnyProto]:
     for config in answer.config:  # type: ignore[attr-defined]
         for resource in config.generic_xds_configs:
             if resource.HasField("xds_config") and resource.xds_config.type_url in RESOURCE_TYPES:
-                yield protos.AnyProto(type_url=resource.xds_config.type_url, value=resource.xds_config.value)
+                yield _packed(resource.xds_config.type_url, resource.xds_config.value)
+
+
+def _packed(type_url: str, value: bytes) -> protos.AnyProto:
+    return protos.AnyProto(type_url=type_url, value=value)
