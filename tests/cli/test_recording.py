@@ -1,6 +1,7 @@
 """`--save` of `trxds check` and `trxds xds`: a file for rehearsals, which has no secret in it."""
 
 import stat
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import yaml
 from click.testing import CliRunner
 
 import trxds
+from trxds.admin import serve
 from trxds.cli.main import main
 from trxds.cli.recording import file, sources
 from trxds.cli.recording.file import save
@@ -31,9 +33,13 @@ def mesh():
     ]
 
 
+def named(resource):
+    return resource.get("name") or resource["cluster_name"], protos.from_json(resource)
+
+
 def saved(tmp_path, *resources):
     path = tmp_path / "saved.yaml"
-    line = save(path, "a test", [protos.from_json(each) for each in resources])
+    line = save(path, "a test", map(named, resources))
     return path.read_text(), line
 
 
@@ -111,7 +117,7 @@ def known(resources):
     made = []
     for each in resources:
         try:
-            made.append(protos.from_json(each))
+            made.append(named(each))
         except ValueError as error:
             pytest.fail(f"the test's own resource is wrong: {error}")
     return made
@@ -120,7 +126,7 @@ def known(resources):
 def test_no_secret_is_in_the_file(tmp_path):
     path = tmp_path / "saved.yaml"
     packed = known(with_secrets())
-    assert all(SECRET.encode() in bytes(each.value) for each in packed[1:3])
+    assert all(SECRET.encode() in bytes(each.value) for _, each in packed[1:3])
     save(path, "a test", packed)
     text = path.read_text()
     assert SECRET not in text
@@ -155,11 +161,18 @@ def test_of_a_filter_that_nobody_knows_the_type_is_saved_and_nothing_else(tmp_pa
     manager = protos.HttpConnectionManager.FromString(message.api_listener.api_listener.value)
     manager.http_filters[0].typed_config.MergeFromString(b"\x0a" + bytes([len(name)]) + unknown)
     message.api_listener.api_listener.Pack(manager)
-    line = save(tmp_path / "saved.yaml", "a test", [protos.pack(message)])
+    line = save(tmp_path / "saved.yaml", "a test", [("shop", protos.pack(message))])
     text = (tmp_path / "saved.yaml").read_text()
     assert SECRET not in text and name in text and line.endswith("1 resource; 1 field left out")
     assert f'# - LDS resource "shop": the content of {name}\n' in text
     assert read_resource_file(text).problems == ()
+
+
+def test_a_resource_that_only_its_wrapper_names_gets_its_name_in_the_file(tmp_path):
+    path, name = tmp_path / "saved.yaml", "xdstp://m/envoy.config.endpoint.v3.ClusterLoadAssignment/cart"
+    unnamed = protos.from_json(xds.endpoints("", xds.locality("10.0.0.2:50051")))
+    save(path, "a test", [(name, unnamed)])
+    assert [each["cluster_name"] for each in read_resource_file(path.read_text()).resources.values()] == [name]
 
 
 # -- from where
@@ -226,6 +239,32 @@ async def test_both_commands_save_what_the_client_has(tmp_path):
                 assert [protos.from_json(each) for each in read(path.read_text())] == [
                     protos.from_json(each) for each in mesh()
                 ]
+
+
+async def test_of_different_versions_in_a_programs_channels_the_newest_is_saved(tmp_path):
+    old, new = ManagementServer(), ManagementServer()
+    old.put(*mesh())
+    new.put(*mesh()[:3], xds.endpoints("cart", xds.locality("10.0.0.3:50051")))
+    async with AsyncExitStack() as stack:
+        channels = []
+        for plane in (old, new):
+            bootstrap = xds.bootstrap(await stack.enter_async_context(plane.serve()))
+            channel = await stack.enter_async_context(trxds.open_channel("xds:///shop", bootstrap=bootstrap))
+            await channel.explain("/shop.Cart/Add", timeout=10)
+            channels.insert(0, channel)
+        admin = await stack.enter_async_context(serve(*channels, address=f"unix:{tmp_path}/admin"))
+        found = await sources.from_program(admin, "")
+    line = save(tmp_path / "saved.yaml", "it", found)
+    text = (tmp_path / "saved.yaml").read_text()
+    assert [each["name"] if "name" in each else each["cluster_name"] for each in read(text)] == [
+        "shop",
+        "r",
+        "cart",
+        "cart",
+    ]
+    assert "10.0.0.3" in text and "10.0.0.2" not in text
+    assert 'here is the newest:\n# - EDS resource "cart"\n' in text
+    assert line.endswith("1 resource of which channels have different versions")
 
 
 @pytest.mark.parametrize(

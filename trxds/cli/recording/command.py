@@ -10,13 +10,13 @@ import click
 import trio
 
 from trxds.cli.exit_codes import UNREACHABLE
-from trxds.resources import protos
 
 from .file import save
+from .redaction import NamedResource
 from .sources import RecordError
 
 
-def save_resources(path: Path, source: str, fetch: Callable[[], Awaitable[list[protos.AnyProto]]]) -> None:
+def save_resources(path: Path, source: str, fetch: Callable[[], Awaitable[list[NamedResource]]]) -> None:
     """Fetch resources and save them. Errors are printed, and end the command."""
     try:
         found = trio.run(fetch)

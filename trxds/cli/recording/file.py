@@ -12,29 +12,41 @@ from trxds.core.plural import plural
 from trxds.resources import protos
 from trxds.resources.types import RESOURCE_TYPES
 
-from .redaction import Redaction
+from .redaction import NamedResource, Redaction
 
 MODE = 0o600
 
 _ORDER = tuple(RESOURCE_TYPES)
 
 
-def save(path: Path, source: str, packed: Iterable[protos.AnyProto]) -> str:
+def save(path: Path, source: str, found: Iterable[NamedResource]) -> str:
     """Write the resources without their secrets; return a line for people. `OSError` if it cannot be written.
 
-    The same resource, which several channels of a program may have, is written once.
+    Several channels of a program may have the same resource. It is written once, as the last one has it.
     """
-    once = {(_ORDER.index(each.type_url), bytes(each.value)): each for each in packed if each.type_url in _ORDER}
+    once: dict[tuple[int, str], protos.AnyProto] = {}
+    differing: dict[str, None] = {}
+    for name, packed in found:
+        key = _ORDER.index(packed.type_url), name
+        if key in once and once[key].value != packed.value:
+            differing[f'{RESOURCE_TYPES[packed.type_url].kind} resource "{name}"'] = None
+        once[key] = packed
     redaction = Redaction()
     for key in sorted(once):
-        redaction.add(once[key])
+        redaction.add(key[1], once[key])
     head = [f"Recorded from {source} by trxds.", "Credentials, private keys and inline secrets are left out:"]
     head += [f"- {each}" for each in redaction.left_out] or ["- none were found"]
+    if differing:
+        head += [
+            "Its channels have different versions of these, and here is the newest:",
+            *map("- {}".format, differing),
+        ]
     comment = "".join(f"# {_printable(line)}\n" for line in head)
     _write(path, comment + yaml.safe_dump(redaction.resources, sort_keys=False, allow_unicode=False))
-    return (
-        f"{path}: {plural(len(redaction.resources), 'resource')}; {plural(len(redaction.left_out), 'field')} left out"
-    )
+    counts = [plural(len(redaction.resources), "resource"), f"{plural(len(redaction.left_out), 'field')} left out"]
+    if differing:
+        counts.append(f"{plural(len(differing), 'resource')} of which channels have different versions")
+    return f"{path}: {'; '.join(counts)}"
 
 
 def _printable(text: str) -> str:

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from google.protobuf import descriptor_pool, json_format, message_factory
 
@@ -40,6 +40,9 @@ _KNOWN = re.compile(
     r"|envoy\.config\.(cluster|endpoint|listener|route)\.|xds\.type\.v3\.|google\.protobuf\.)"
 )
 
+NamedResource: TypeAlias = tuple[str, protos.AnyProto]
+"""A resource and the name that it came by, which need not be in it (A47)."""
+
 LEFT_OUT = "left-out"
 """The value in place of one of a header that holds credentials: a route matches no call by it then."""
 
@@ -51,13 +54,13 @@ class Redaction:
     resources: list[dict[str, Any]] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
-    def add(self, packed: protos.AnyProto) -> None:
+    def add(self, name: str, packed: protos.AnyProto) -> None:
         """Add a resource without its secrets."""
         kind = RESOURCE_TYPES[packed.type_url].kind
         known, unknown = _without_unknown(packed)
         # By way of its text, because an Any becomes an OrderedDict, which YAML does not know.
         data = json.loads(json_format.MessageToJson(known, preserving_proto_field_name=True))
-        name = next((data[key] for key in ("name", "cluster_name") if data.get(key)), "")
+        data["cluster_name" if kind == "EDS" else "name"] = name
         found = [*_redact(data, ""), *(f"the content of {type_url}" for type_url in unknown)]
         self.left_out += [f'{kind} resource "{name}": {each}' for each in found]
         self.resources.append(data)

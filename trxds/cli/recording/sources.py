@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
 
 import trio
 from msgspec import structs
@@ -19,6 +18,8 @@ from trxds.resources import protos
 from trxds.resources.types import RESOURCE_TYPES
 from trxds.transport.connect import Network
 from trxds.xds.bootstrap import Bootstrap, CacheSettings
+
+from .redaction import NamedResource
 
 _QUIET = 0.5  # seconds without a new resource, after which all that the target needs are there
 
@@ -58,15 +59,13 @@ class _Arrivals(Observer):
         self.last = trio.current_time()
 
 
-async def from_control_plane(
-    bootstrap: Bootstrap, target: str, network: Network, within: float
-) -> list[protos.AnyProto]:
+async def from_control_plane(bootstrap: Bootstrap, target: str, network: Network, within: float) -> list[NamedResource]:
     """Return the resources that a client of the target gets. Raises `RecordError` if they do not come in time."""
     arrivals = _Arrivals()
     only = _ControlPlanesOnly(network, bootstrap)
     # The cache on disk is the program's, and no control plane.
     bootstrap = structs.replace(bootstrap, cache=CacheSettings())
-    found: list[protos.AnyProto] = []
+    found: list[NamedResource] = []
     missing: list[str] = []
     with trio.move_on_after(within):
         async with open_channel(target, bootstrap=bootstrap, network=only, telemetry=arrivals) as channel:
@@ -74,7 +73,9 @@ async def from_control_plane(
             assert client is not None
             while not found or missing or trio.current_time() - arrivals.last < _QUIET:
                 await trio.sleep(_QUIET / 5)
-                found = [_packed(*each.accepted.raw) for each in client.resources if each.accepted is not None]
+                found = [
+                    _named(each.name, *each.accepted.raw) for each in client.resources if each.accepted is not None
+                ]
                 waiting = (each for each in client.resources if each.accepted is None and each.failed is None)
                 missing = [f'{each.type.kind} resource "{each.name}"' for each in waiting]
     if not found:
@@ -86,8 +87,11 @@ async def from_control_plane(
     return found
 
 
-async def from_program(address: str, token: str) -> list[protos.AnyProto]:
-    """Return the resources of all channels of the program with that admin address. Raises `RecordError`."""
+async def from_program(address: str, token: str) -> list[NamedResource]:
+    """Return the resources of all channels of the program with that admin address, the newest last.
+
+    Raises `RecordError`.
+    """
     target = address if address.startswith("unix:") else f"dns:///{address}"
     metadata = [("authorization", f"Bearer {token}")] if token else []
     async with open_channel(target, max_receive_size=1 << 30) as channel:
@@ -96,15 +100,14 @@ async def from_program(address: str, token: str) -> list[protos.AnyProto]:
             answer = await fetch(ClientStatusRequest(), metadata=metadata, timeout=10)
         except RpcError as error:
             raise RecordError(f"{address}: {error.status}") from None
-    return list(_contents(answer))
+    configs = [each for client in answer.config for each in client.generic_xds_configs]
+    configs.sort(key=lambda each: (each.last_updated.seconds, each.last_updated.nanos))
+    return [
+        _named(each.name, each.xds_config.type_url, each.xds_config.value)
+        for each in configs
+        if each.HasField("xds_config") and each.xds_config.type_url in RESOURCE_TYPES
+    ]
 
 
-def _contents(answer: object) -> Iterator[protos.AnyProto]:
-    for config in answer.config:  # type: ignore[attr-defined]
-        for resource in config.generic_xds_configs:
-            if resource.HasField("xds_config") and resource.xds_config.type_url in RESOURCE_TYPES:
-                yield _packed(resource.xds_config.type_url, resource.xds_config.value)
-
-
-def _packed(type_url: str, value: bytes) -> protos.AnyProto:
-    return protos.AnyProto(type_url=type_url, value=value)
+def _named(name: str, type_url: str, value: bytes) -> NamedResource:
+    return name, protos.AnyProto(type_url=type_url, value=value)
