@@ -1,5 +1,6 @@
 """`--save` of `trxds check` and `trxds xds`: a file for rehearsals, which has no secret in it."""
 
+import os
 import stat
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -70,6 +71,22 @@ def test_only_its_owner_can_read_the_file_also_if_there_was_one(tmp_path):
     saved(tmp_path, *mesh())
     assert stat.S_IMODE((tmp_path / "saved.yaml").stat().st_mode) == 0o600
     assert [path.name for path in tmp_path.iterdir()] == ["saved.yaml"]
+
+
+def test_a_pipe_gets_the_resources_and_is_not_replaced(tmp_path):
+    path = tmp_path / "saved.yaml"
+    os.mkfifo(path)
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), encoding="utf-8") as reader:
+        save(path, "a test", map(named, mesh()))
+        assert len(read(reader.read())) == 4
+    assert path.is_fifo()
+
+
+def test_what_a_link_leads_to_is_written(tmp_path):
+    (tmp_path / "saved.yaml").symlink_to("real.yaml")
+    text, _ = saved(tmp_path, *mesh())
+    assert (tmp_path / "saved.yaml").is_symlink()
+    assert (tmp_path / "real.yaml").read_text() == text
 
 
 def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):

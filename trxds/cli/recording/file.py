@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,8 +14,6 @@ from trxds.resources import protos
 from trxds.resources.types import RESOURCE_TYPES
 
 from .redaction import NamedResource, Redaction
-
-MODE = 0o600
 
 _ORDER = tuple(RESOURCE_TYPES)
 
@@ -56,12 +55,15 @@ def _printable(text: str) -> str:
 
 def _write(path: Path, text: str) -> None:
     """Write the file at once, or not at all: nobody may read half of it, nor with the permissions of an old one."""
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE)
+    path = Path(os.path.realpath(path))  # a link stays one
+    if path.exists() and not path.is_file():
+        path.write_text(text, "utf-8")  # a pipe or a device, such as /dev/stdout, which is not to be replaced
+        return
+    descriptor, new = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # for its owner alone
     try:
         with open(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
-        new.replace(path)
+        Path(new).replace(path)
     except BaseException:
-        new.unlink(missing_ok=True)
+        Path(new).unlink(missing_ok=True)
         raise
