@@ -99,6 +99,30 @@ async def test_a_check_that_connects_lists_the_listeners_of_files(autojump_clock
     await trio.lowlevel.checkpoint()
 
 
+async def test_a_check_of_files_knows_what_a_client_with_this_bootstrap_knows(
+    autojump_clock: Any, tmp_path: Path
+) -> None:
+    """The bootstrap's certificate providers, and trxds's own policies by their names."""
+    provider = {"plugin_name": "file_watcher", "config": {"ca_certificate_file": "/ca.pem"}}
+    bootstrap = parse(
+        {"xds_servers": [{"server_uri": f"file://{tmp_path}"}], "certificate_providers": {"mesh": provider}}
+    )
+    validation = {"ca_certificate_provider_instance": {"instance_name": "mesh"}}
+    tls = {
+        "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
+        "common_tls_context": {"validation_context": validation},
+    }
+    policy = {"@type": "type.googleapis.com/xds.type.v3.TypedStruct", "type_url": "type.googleapis.com/round_robin"}
+    cluster = {
+        **xds.cluster("cart"),
+        "transport_socket": {"name": "tls", "typed_config": tls},
+        "load_balancing_policy": {"policies": [{"typed_extension_config": {"name": "p", "typed_config": policy}}]},
+    }
+    (tmp_path / "mesh.json").write_text(json.dumps([cluster]))
+    (result,) = (await check_servers(bootstrap, MemoryNetwork(), None, 10.0)).values()
+    assert (result.is_good, result.text) == (True, "the files have no Listeners")
+
+
 # -- the cache
 
 

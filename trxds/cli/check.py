@@ -85,7 +85,7 @@ async def check_servers(
     answers = {server.uri: ProbeResult(False, "not asked") for server in _servers(bootstrap, listener)}
 
     async def note(server: ServerConfig) -> None:
-        answers[server.uri] = await probe_server(server, bootstrap.node, network, listener, within)
+        answers[server.uri] = await probe_server(server, bootstrap, network, listener, within)
 
     async with trio.open_nursery() as nursery:
         for server in _servers(bootstrap, listener):

@@ -11,8 +11,10 @@ from functools import partial
 import trio
 from msgspec import Struct
 
+from trxds.client.shared_xds_client import parse_context
 from trxds.core.metadata import Headers
 from trxds.resources.cooperative_parse import run_at_once
+from trxds.resources.filters import HTTP_FILTERS
 from trxds.resources.protos import DecodeError
 from trxds.resources.types import LDS, RESOURCE_TYPES, ParseContext
 from trxds.transport.connect import Network, WireOptions, connect_error
@@ -20,13 +22,14 @@ from trxds.transport.connection import Connection
 from trxds.transport.request import Request
 from trxds.transport.run_in_thread import run_in_thread
 from trxds.xds.authorization import fetch_authorization
-from trxds.xds.bootstrap import Node, ServerConfig
+from trxds.xds.bootstrap import Bootstrap, Node, ServerConfig
 from trxds.xds.channel_credentials import secure_network
 from trxds.xds.control_plane_stream import describe_end
 from trxds.xds.delta import FEATURE, DeltaProtocol
 from trxds.xds.discovery_request import DiscoveryRequestParams, ProtocolVariant, set_node
 from trxds.xds.resource_files import FilesContent, ResourceFiles
 from trxds.xds.sotw import SotwProtocol
+from trxds.xds.xds_client import server_context
 
 MAX_RESPONSE_SIZE = 1 << 30  # bytes
 
@@ -36,10 +39,13 @@ class ProbeResult(Struct, frozen=True):
     text: str
 
 
-async def probe_server(server: ServerConfig, node: Node, network: Network, listener: str, within: float) -> ProbeResult:
+async def probe_server(
+    server: ServerConfig, bootstrap: Bootstrap, network: Network, listener: str, within: float
+) -> ProbeResult:
     """Return the server's answer within that many seconds; `listener` may be empty."""
+    context = server_context(parse_context(bootstrap, {}, HTTP_FILTERS), server)
     if server.files:
-        return await run_in_thread(partial(read_files, server, listener))
+        return await run_in_thread(partial(read_files, server, context, listener))
     progress = "no connection"
     dialect = DeltaProtocol() if FEATURE in server.features else SotwProtocol()
     with trio.move_on_after(within):
@@ -52,20 +58,21 @@ async def probe_server(server: ServerConfig, node: Node, network: Network, liste
         async with trio.open_nursery() as nursery:
             connection = Connection(transport, peer=server.address, options=WireOptions())
             nursery.start_soon(connection.run, name=f"check/{server.uri}")
-            answer = await _exchange(connection, request, _discovery_request(dialect, node, listener), dialect.remedy)
+            answer = await _exchange(
+                connection, request, _discovery_request(dialect, bootstrap.node, listener), dialect.remedy
+            )
             nursery.cancel_scope.cancel()
-        return answer if isinstance(answer, ProbeResult) else _read_response(dialect, answer, server, listener)
+        return answer if isinstance(answer, ProbeResult) else _read_response(dialect, answer, context, listener)
     return ProbeResult(False, f"{progress} within {within:g} s")
 
 
-def read_files(server: ServerConfig, listener: str) -> ProbeResult:
+def read_files(server: ServerConfig, context: ParseContext, listener: str) -> ProbeResult:
     """Return what the files that stand in for a server have."""
     content = ResourceFiles(server.files).read_if_changed() or FilesContent()
     if content.problems:
         return ProbeResult(False, "; ".join(content.problems))
     names = sorted(name for type_url, name in content.resources if type_url == LDS.type_url)
     text = f"the files have {_count_listeners(len(names))}{': ' if names else ''}{', '.join(names)}"
-    context = ParseContext(server_features=server.features)
     errors = []
     for type_url, name in content.resources:
         type, found = RESOURCE_TYPES[type_url], content.resources[type_url, name]
@@ -110,12 +117,12 @@ def _discovery_request(dialect: ProtocolVariant, node: Node, listener: str) -> b
     return question
 
 
-def _read_response(dialect: ProtocolVariant, message: bytes, server: ServerConfig, listener: str) -> ProbeResult:
+def _read_response(dialect: ProtocolVariant, message: bytes, context: ParseContext, listener: str) -> ProbeResult:
     try:
         response = dialect.response.FromString(message)
     except DecodeError:
         return ProbeResult(False, f"{len(message)} bytes came that are no {dialect.response.DESCRIPTOR.name}")
-    reading = run_at_once(dialect.read(response, LDS, {}, ParseContext(server_features=server.features)))
+    reading = run_at_once(dialect.read(response, LDS, {}, context))
     found = [item.parsed for item in reading.items]
     names = sorted(parsed.name or "(no name)" for parsed in found)
     errors = [

@@ -241,15 +241,7 @@ def make_client(
     cache: CacheLocation | None = None,
 ) -> XdsClient:
     """Return an xDS client that does not run yet; gRPC's environment variables switch features."""
-    experiments = read_experiments(os.environ)
-    context = ParseContext(
-        http_filters=filters,
-        custom_policies={name: kind.parse for name, kind in policies.items()},
-        struct_policies=make_struct_policies(experiments),
-        certificate_providers=frozenset(settings.certificate_providers),
-        experiments=experiments,
-        mirroring=mirroring,
-    )
+    context = parse_context(settings, policies, filters, mirroring)
     a88 = is_a88_enabled(os.environ)
     return XdsClient(
         settings,
@@ -260,6 +252,24 @@ def make_client(
         loads=loads,
         observers=observers,
         cache=cache,
+    )
+
+
+def parse_context(
+    settings: Bootstrap,
+    policies: Mapping[str, PolicyType],
+    filters: Mapping[str, HttpFilterType],
+    mirroring: bool = False,
+) -> ParseContext:
+    """Return the settings of a client's parsers; gRPC's environment variables switch features."""
+    experiments = read_experiments(os.environ)
+    return ParseContext(
+        http_filters=filters,
+        custom_policies={name: kind.parse for name, kind in policies.items()},
+        struct_policies=make_struct_policies(experiments),
+        certificate_providers=frozenset(settings.certificate_providers),
+        experiments=experiments,
+        mirroring=mirroring,
     )
 
 
