@@ -80,6 +80,15 @@ def test_known_bytes_under_another_wrappers_name_are_not_parsed_again() -> None:
     assert again.parsed.name == "y" and again.parsed.value is first.parsed.value
 
 
+def test_known_bytes_without_a_wrapper_have_their_own_name_again() -> None:
+    first, second = reading(wrapped(GOOD, "x"), GOOD).items
+    for known in (first, second):
+        again = reading(wrapped(GOOD, "x"), GOOD, known={known.raw: known.parsed})
+        assert again.errors == ()
+        assert [item.parsed.name for item in again.items] == ["x", "cart"]
+        assert [item.parsed.value is known.parsed.value for item in again.items] == [True, True]
+
+
 def test_the_same_bytes_under_another_type_are_not_known() -> None:
     first = reading(GOOD).items[0]
     other = protos.AnyProto(type_url="type.googleapis.com/other", value=first.raw[1])

@@ -42,11 +42,15 @@ _WRAPPER = protos.TYPE_PREFIX + protos.type_name(protos.Resource)
 
 
 class Parsed(Struct, frozen=True):
-    """A resource as far as it could be read. With `errors` it has no value, but it may have a name."""
+    """A resource as far as it could be read. With `errors` it has no value, but it may have a name.
+
+    `own_name` is the name in its bytes. That of a wrapper goes before it.
+    """
 
     name: str | None
     value: object | None
     errors: tuple[str, ...] = ()
+    own_name: str | None = None
 
 
 class UnwrappedResource(Struct, frozen=True):
@@ -102,8 +106,9 @@ class ResourceType:
         problems = ValidationErrors()
         converted = yield from self._convert(message, context, problems)
         # As in the C++ client the wrapper's name goes first: a name of the new style need not be in the resource (A47).
-        name = name or str(getattr(message, self._name_field))
-        return Parsed(name, None, problems.texts) if problems else Parsed(name, converted)
+        own_name = str(getattr(message, self._name_field))
+        name = name or own_name
+        return Parsed(name, None, problems.texts, own_name) if problems else Parsed(name, converted, (), own_name)
 
     def validation_message(self, errors: tuple[str, ...]) -> str:
         """Return all errors of one resource, as a NACK and the RPCs that fail because of it show them."""

@@ -138,9 +138,9 @@ def read_resource(
     parsed = known.get(raw)
     if parsed is None:
         parsed = _with_canonical_name((yield from type.read_in_slices(inner, context)), type)
-    elif inner.name and parsed.name != canonical(inner.name):
-        # Resources whose wrappers alone have their names may have the same bytes.
-        parsed = _with_canonical_name(structs.replace(parsed, name=inner.name), type)
+    elif (own := inner.name or parsed.own_name) and own != parsed.name and canonical(own) != parsed.name:
+        # Resources of which one has its name from its wrapper may have the same bytes.
+        parsed = _with_canonical_name(structs.replace(parsed, name=own), type)
     if parsed.name in names:
         # The first one is used. The second gets no name, so it changes no resource, but the response is rejected.
         parsed = Parsed(None, None, (f"{parsed.name}: duplicate resource name",))

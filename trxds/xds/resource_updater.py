@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from trxds.core.clock import TimeOfDay
-from trxds.resources.types import Parsed
 
 from .bootstrap import is_file
 from .discovery_response import NO_BYTES, ParsedResource, ResourceError, describe_errors
@@ -48,7 +47,7 @@ class ResourceUpdater(Struct, frozen=True):
             log.info('%s resource "%s" is back', resource.type.kind, resource.name)  # A53
         if _is_as_cached(resource, update) and resource.value == parsed.value:
             # With the same object nothing changes for watchers, and nobody has to compare ten thousand endpoints.
-            parsed = Parsed(parsed.name, resource.value)
+            parsed = structs.replace(parsed, value=resource.value)
             subscription.note(resource.name, update, parsed)
         resource.accept(update, parsed)
         return True
