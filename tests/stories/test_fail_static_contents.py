@@ -227,6 +227,19 @@ async def test_the_log_says_once_that_the_cache_is_used(autojump_clock, tmp_path
         assert PLANE in used[0]
 
 
+async def test_the_log_says_when_a_server_replaces_what_is_from_the_cache(autojump_clock, tmp_path, caplog):
+    caplog.set_level("INFO", "trxds")
+    async with Mesh.run(1) as mesh:
+        await fill(mesh, tmp_path)
+        async with restarted(mesh, tmp_path) as channel:
+            await ask(channel)
+            assert "cache on disk" not in caplog.text
+            await come_back(mesh)
+            await trio.sleep(60)
+        text = f"xDS server {PLANE} answers, and replaces what is from the cache on disk"
+        assert [each for each in lines(caplog, "xds", 20) if "cache on disk" in each and "stale" not in each] == [text]
+
+
 async def test_a_disk_that_hangs_keeps_no_error_from_a_call_for_longer_than_15_seconds(
     autojump_clock, tmp_path, monkeypatch
 ):

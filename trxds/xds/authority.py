@@ -186,6 +186,9 @@ class Authority:
         for count, stream_state in enumerate(self._active, 1):
             # A71: its first response is enough, although resources in use may still be from a server below.
             if stream_state.is_answering:
+                if not self.has_answered and self.stale:
+                    text = "xDS server %s answers, and replaces what is from the cache on disk"
+                    log.info(text, stream_state.server.uri)
                 self.has_answered, self.cache_pending = True, False
                 below, self._active = self._active[count:], self._active[:count]
                 for each in below:
