@@ -364,6 +364,16 @@ def test_an_address_that_is_none_is_a_mistake_in_the_command_line(command, addre
     assert f"{address!r} is not unix:/path or host:port, as in 127.0.0.1:9901" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "words", [["ruok", "unix:/x"], ["xds", "unix:/x", "--save", "x"], ["live", "unix:/x"], ["explain", "x", "/a/b"]]
+)
+def test_a_token_with_a_line_end_is_a_usage_error_that_does_not_show_it(words):
+    done = CliRunner().invoke(main, words, env={"TRXDS_ADMIN_TOKEN": "0123456789abcdef\n"})
+    assert done.exit_code == 2
+    assert "is there a line end behind it?" in done.stderr
+    assert "0123456789abcdef" not in done.output
+
+
 async def test_a_token_that_is_missing_exits_3_and_one_that_is_right_does_not():
     token = "0123456789abcdef"
     async with (

@@ -34,7 +34,7 @@ from .parameters import SECONDS, SECONDS_OR_ZERO, FiniteRange
 from .recording.command import save_resources
 from .recording.sources import from_control_plane
 from .rehearsal.command import rehearse
-from .running.commands import COMMANDS, checked
+from .running.commands import COMMANDS, checked, checked_token
 from .running.program import Program
 from .running.show import run
 from .summaries import SummaryGroup
@@ -220,7 +220,14 @@ def check(bootstrap: Path, connect: bool, target: str | None, within: float, sav
 @click.option(
     "--admin", "address", metavar="ADDRESS", callback=checked, help="Ask the running program there about its channel."
 )
-@click.option("--token", envvar="TRXDS_ADMIN_TOKEN", default="", help="If the program wants one.", show_envvar=True)
+@click.option(
+    "--token",
+    envvar="TRXDS_ADMIN_TOKEN",
+    default="",
+    callback=checked_token,
+    help="If the program wants one.",
+    show_envvar=True,
+)
 @click.option("--json", "as_json", is_flag=True, help="Plain data instead of lines.")
 def explain(
     target: str,

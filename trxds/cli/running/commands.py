@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import sys
 from collections.abc import Callable
@@ -27,6 +28,8 @@ from .taps import Filter
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_TOKEN = re.compile(r"[A-Za-z0-9._~-]*")  # what a program may give as its token, of any length
+
 
 def checked(context: click.Context, parameter: click.Parameter, address: str | None) -> str | None:
     """Return the address. A malformed one is a usage error, unlike a program that does not run."""
@@ -35,12 +38,24 @@ def checked(context: click.Context, parameter: click.Parameter, address: str | N
     return address
 
 
+def checked_token(context: click.Context, parameter: click.Parameter, token: str) -> str:
+    """Return the token. One that no program can have is a usage error, which does not show it."""
+    if not _TOKEN.fullmatch(token):
+        raise click.BadParameter("it has a character that no token has; is there a line end behind it?")
+    return token
+
+
 def _of_a_program(command: F) -> F:
     """Add the options of all these commands: the program, and the form of the output."""
     for option in (
         click.option("--json", "as_json", is_flag=True, help="One JSON value on each line."),
         click.option(
-            "--token", envvar="TRXDS_ADMIN_TOKEN", default="", help="If the program wants one.", show_envvar=True
+            "--token",
+            envvar="TRXDS_ADMIN_TOKEN",
+            default="",
+            callback=checked_token,
+            help="If the program wants one.",
+            show_envvar=True,
         ),
         click.argument("address", envvar="TRXDS_ADMIN", callback=checked),
     ):
@@ -143,7 +158,14 @@ def tap(
 
 @click.command()
 @click.argument("programs", nargs=-1, required=True, metavar="[NAME=]ADDRESS...")
-@click.option("--token", envvar="TRXDS_ADMIN_TOKEN", default="", help="If the programs want one.", show_envvar=True)
+@click.option(
+    "--token",
+    envvar="TRXDS_ADMIN_TOKEN",
+    default="",
+    callback=checked_token,
+    help="If the programs want one.",
+    show_envvar=True,
+)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="The page's, on loopback; 0 takes a free one.")
 def live(programs: tuple[str, ...], token: str, port: int) -> None:
     """Serve one live page for the running programs at these addresses, until interrupted.
