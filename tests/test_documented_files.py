@@ -26,6 +26,7 @@ from trio.testing import wait_all_tasks_blocked
 import trxds
 from trxds.admin import state_stream
 from trxds.cli.check import check
+from trxds.cli.control_plane import read_for_clients
 from trxds.cli.main import main
 from trxds.client.custom_filter import filter_types
 from trxds.filters import FilterType
@@ -33,7 +34,6 @@ from trxds.resources.context import ParseContext
 from trxds.resources.experiments import Experiments
 from trxds.resources.lb_policy import CustomPolicy
 from trxds.resources.protos import from_json
-from trxds.resources.resource_file import read_resource_file
 from trxds.resources.slow_start import SlowStart
 from trxds.resources.types import CDS, LDS
 from trxds.testing import ManagementServer, MemoryNetwork, serve, unary
@@ -154,7 +154,7 @@ def test_the_bootstrap_of_the_reference_has_nothing_wrong_or_unusual(mesh_files:
 
 def test_the_documented_resources_are_what_clients_take() -> None:
     (text,) = blocks("quick-start.md", "yaml")
-    reading = read_resource_file(text)
+    reading = read_for_clients(text)
     assert len(reading.resources) == 4
     assert (reading.problems, reading.remarks) == ((), ())
 

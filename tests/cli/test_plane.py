@@ -16,16 +16,15 @@ from click.testing import CliRunner
 from trio.testing import wait_all_tasks_blocked
 
 import trxds
-from trxds.cli.control_plane import ServedResources, WatchedFile, serve_file
+from trxds.cli.control_plane import ServedResources, WatchedFile, read_for_clients, serve_file
 from trxds.cli.main import main
-from trxds.resources.resource_file import read_resource_file
 from trxds.testing import Call, ManagementServer, resources, serve, unary
 
 METHOD = "/shop.Cart/Add"
 
 
 def reading_of(*found: dict[str, Any]) -> Any:
-    return read_resource_file(json.dumps(found))
+    return read_for_clients(json.dumps(found))
 
 
 def write(file: Path, *found: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 import trxds
 from trxds.admin import serve
+from trxds.cli.control_plane import read_for_clients
 from trxds.cli.main import main
 from trxds.cli.recording import file, sources
 from trxds.cli.recording.file import save
@@ -45,7 +46,7 @@ def saved(tmp_path, *resources):
 
 
 def read(text):
-    found = read_resource_file(text)
+    found = read_for_clients(text)
     assert (found.problems, found.remarks) == ((), ())
     return list(found.resources.values())
 

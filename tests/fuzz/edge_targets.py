@@ -30,12 +30,12 @@ from trxds.admin.page.viewer import Viewer
 from trxds.admin.server import AdminConnections
 from trxds.admin.state_stream import open as open_state_stream
 from trxds.cli.check import check
+from trxds.cli.control_plane import read_for_clients as read_resources
 from trxds.cli.running.program import Program, UnreachableError
 from trxds.core.metadata import check as check_metadata
 from trxds.generate.plugin import answer
 from trxds.resources.matchers import Exact, Prefix
 from trxds.resources.peer_names import wrong_peer
-from trxds.resources.resource_file import read_resource_file as read_resources
 from trxds.resources.upstream_tls import UpstreamTls
 from trxds.testing import resources as xds
 from trxds.testing.network import memory_stream_pair

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from trxds.cli.control_plane import serve_file
-from trxds.resources.resource_file import read_resource_file
+from trxds.cli.control_plane import read_for_clients, serve_file
 from trxds.testing.resources import aggregate, cluster, endpoints, listener, locality, logical_dns, route, routes
 
 DOCUMENT = Path(__file__).parents[2] / "docs/operating.md"
@@ -21,7 +20,7 @@ HOSTS = locality("127.0.0.1:1")
 
 
 def remarks_of(*found: dict[str, Any]) -> list[str]:
-    reading = read_resource_file(json.dumps(found))
+    reading = read_for_clients(json.dumps(found))
     assert not reading.problems
     return [str(remark).partition("warning: ")[2] for remark in reading.remarks]
 
@@ -59,7 +58,7 @@ def test_a_missing_cluster_is_named_by_the_line_of_its_route() -> None:
               clusters:
               - {name: gone, weight: 1}
     """
-    (remark,) = read_resource_file(dedent(text)).remarks
+    (remark,) = read_for_clients(dedent(text)).remarks
     assert str(remark).startswith('line 11: warning: RDS resource "gone" routes to CDS resource "gone"')
 
 
@@ -118,7 +117,7 @@ def test_a_name_of_another_authority_is_no_warning() -> None:
 
 def test_a_cluster_that_clients_refuse_is_not_reported_as_missing() -> None:
     refused = {**cluster("cart"), "lb_policy": "MAGLEV"}
-    reading = read_resource_file(json.dumps([routes("r", route("cart")), refused]))
+    reading = read_for_clients(json.dumps([routes("r", route("cart")), refused]))
     assert [str(remark).partition(" CDS")[0] for remark in reading.remarks] == ["line 1: clients refuse"]
 
 

@@ -7,6 +7,7 @@ from textwrap import dedent
 
 import pytest
 
+from trxds.cli.control_plane import read_for_clients
 from trxds.resources.resource_file import ResourceFile, read_resource_file
 from trxds.testing.resources import cluster, endpoints, listener, locality, route, routes, stateful_session
 
@@ -171,10 +172,10 @@ def test_an_error_of_the_whole_resource_names_the_resource() -> None:
 def test_a_cluster_with_proxies_is_good_for_clients_that_are_switched_on(monkeypatch: pytest.MonkeyPatch) -> None:
     proxies = "type.googleapis.com/envoy.extensions.transport_sockets.http_11_proxy.v3.Http11ProxyUpstreamTransport"
     text = json.dumps([{**cluster("a"), "transport_socket": {"name": "p", "typed_config": {"@type": proxies}}}])
-    (remark, *_) = read_resource_file(text).remarks
+    (remark, *_) = read_for_clients(text).remarks
     assert "unrecognized transport socket type" in str(remark)
     monkeypatch.setenv("GRPC_EXPERIMENTAL_XDS_HTTP_CONNECT", "true")
-    assert not any("refuse" in str(remark) for remark in read_resource_file(text).remarks)
+    assert not any("refuse" in str(remark) for remark in read_for_clients(text).remarks)
 
 
 @pytest.mark.parametrize(
@@ -253,10 +254,16 @@ def test_aliases_that_grow_without_end_are_a_problem_and_cost_no_time() -> None:
     assert (problem.line, problem.message) == (1, "has more than 1,000,000 values, with its aliases written out")
 
 
+def test_clients_know_the_policies_of_trxds_by_their_names() -> None:
+    policy = {"@type": "type.googleapis.com/xds.type.v3.TypedStruct", "type_url": "type.googleapis.com/round_robin"}
+    policies = {"policies": [{"typed_extension_config": {"name": "p", "typed_config": policy}}]}
+    assert read_for_clients(json.dumps([{**cluster("a"), "load_balancing_policy": policies}])).remarks == ()
+
+
 def test_no_connections_to_a_host_are_refused_as_by_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     breakers = {"per_host_thresholds": [{"max_connections": 0}]}
     text = json.dumps([{**cluster("a"), "circuit_breakers": breakers}])
-    (remark, *_) = read_resource_file(text).remarks
+    (remark, *_) = read_for_clients(text).remarks
     assert "circuit_breakers.per_host_thresholds[0].max_connections" in str(remark)
     monkeypatch.setenv("GRPC_EXPERIMENTAL_XDS_MAX_CONCURRENT_STREAMS_CONNECTION_SCALING", "false")
-    assert not any("refuse" in str(remark) for remark in read_resource_file(text).remarks)
+    assert not any("refuse" in str(remark) for remark in read_for_clients(text).remarks)

@@ -13,7 +13,7 @@ from support.mesh import PLANE, Mesh
 
 import trxds
 from trxds.cli.check import check
-from trxds.resources.resource_file import read_resource_file
+from trxds.cli.control_plane import read_for_clients
 from trxds.testing import Server
 
 OUTAGE, FILES = "survive-a-control-plane-outage", "xds-from-files"
@@ -52,7 +52,7 @@ async def test_the_program_with_a_cache_starts_without_a_control_plane(autojump_
 async def test_the_program_with_files_calls_the_host_of_the_files(autojump_clock, tmp_path, monkeypatch):
     (resources,) = guides.blocks(FILES, "yaml")
     (tmp_path / "mesh.yaml").write_text(resources)
-    assert read_resource_file(resources).remarks == ()
+    assert read_for_clients(resources).remarks == ()
 
     async def add(call):
         async for message in call:

@@ -43,7 +43,7 @@ async def probe_server(
     server: ServerConfig, bootstrap: Bootstrap, network: Network, listener: str, within: float
 ) -> ProbeResult:
     """Return the server's answer within that many seconds; `listener` may be empty."""
-    context = server_context(parse_context(bootstrap, {}, HTTP_FILTERS), server)
+    context = server_context(parse_context(frozenset(bootstrap.certificate_providers), {}, HTTP_FILTERS), server)
     if server.files:
         return await run_in_thread(partial(read_files, server, context, listener))
     progress = "no connection"

@@ -241,7 +241,7 @@ def make_client(
     cache: CacheLocation | None = None,
 ) -> XdsClient:
     """Return an xDS client that does not run yet; gRPC's environment variables switch features."""
-    context = parse_context(settings, policies, filters, mirroring)
+    context = parse_context(frozenset(settings.certificate_providers), policies, filters, mirroring)
     a88 = is_a88_enabled(os.environ)
     return XdsClient(
         settings,
@@ -256,7 +256,7 @@ def make_client(
 
 
 def parse_context(
-    settings: Bootstrap,
+    certificate_providers: frozenset[str],
     policies: Mapping[str, PolicyType],
     filters: Mapping[str, HttpFilterType],
     mirroring: bool = False,
@@ -267,7 +267,7 @@ def parse_context(
         http_filters=filters,
         custom_policies={name: kind.parse for name, kind in policies.items()},
         struct_policies=make_struct_policies(experiments),
-        certificate_providers=frozenset(settings.certificate_providers),
+        certificate_providers=certificate_providers,
         experiments=experiments,
         mirroring=mirroring,
     )

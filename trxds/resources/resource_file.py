@@ -6,7 +6,6 @@ count as one list. Envoy's files have the list under `resources`, and are read t
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
@@ -14,7 +13,6 @@ from typing import Any
 
 import yaml
 
-from .experiments import read_experiments
 from .missing_references import ReadResource, find_missing_references
 from .proto_yaml_validator import Problem, ProtoValidator, YamlNode
 from .protos import from_json
@@ -31,7 +29,7 @@ class ResourceFile:
     """The resources by (type URL, name). A file with problems has no resources.
 
     `lines` says where each begins. `remarks` are about well-formed resources that clients will refuse, and about names
-    that lead nowhere; only a reader that asks for them gets any.
+    that lead nowhere.
     """
 
     resources: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
@@ -40,9 +38,10 @@ class ResourceFile:
     lines: dict[tuple[str, str], int] = field(default_factory=dict, compare=False)
 
 
-def read_resource_file(text: str, *, with_remarks: bool = True) -> ResourceFile:
+def read_resource_file(text: str, clients: ParseContext | None = None) -> ResourceFile:
+    """Return the resources or the problems of a file; with the settings of `clients`, remarks about them too."""
     try:
-        return _read(_Loader(text), with_remarks=with_remarks)
+        return _read(_Loader(text), clients)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         return ResourceFile(problems=(Problem(line, "", f"no valid YAML: {error.problem}"),))
@@ -90,7 +89,7 @@ class _Loader(yaml.SafeLoader):
             raise yaml.constructor.ConstructorError(None, None, text, node.start_mark) from error
 
 
-def _read(loader: yaml.SafeLoader, *, with_remarks: bool) -> ResourceFile:
+def _read(loader: yaml.SafeLoader, clients: ParseContext | None) -> ResourceFile:
     form = ProtoValidator(loader)
     resources: dict[tuple[str, str], dict[str, Any]] = {}
     lines: dict[tuple[str, str], int] = {}
@@ -106,16 +105,16 @@ def _read(loader: yaml.SafeLoader, *, with_remarks: bool) -> ResourceFile:
         problems += found
         if not found:
             resources[_key(value)] = value
-            if not with_remarks:
+            if clients is None:
                 continue
-            parsed = _parsed_by_clients(place, value)
+            parsed = _parsed_by_clients(place, value, clients)
             if isinstance(parsed, Problem):
                 remarks.append(parsed)
             else:
                 accepted.append(ReadResource(place, parsed))
     if problems:
         return ResourceFile(problems=tuple(sorted(problems)))
-    missing = find_missing_references(accepted, resources.keys()) if with_remarks else ()
+    missing = find_missing_references(accepted, resources.keys()) if clients is not None else ()
     return ResourceFile(resources, remarks=(*remarks, *missing), lines=lines)
 
 
@@ -185,19 +184,10 @@ def _refusal(place: YamlNode, value: dict[str, Any]) -> list[Problem]:
     return []
 
 
-class _AnyName(frozenset[str]):
-    """A set with every name in it: the certificate providers are in each client's bootstrap and unknown here."""
-
-    def __contains__(self, name: object) -> bool:
-        return True
-
-
-def _parsed_by_clients(place: YamlNode, value: dict[str, Any]) -> object:
+def _parsed_by_clients(place: YamlNode, value: dict[str, Any], clients: ParseContext) -> object:
     """Return the resource as clients read it; a `Problem` for a well-formed one that they refuse."""
     kind = RESOURCE_TYPES[value["@type"]]
-    # What clients refuse depends on these switches, so the check is for clients in the same environment.
-    context = ParseContext(certificate_providers=_AnyName(), experiments=read_experiments(os.environ))
-    parsed = kind.read(from_json(value), context)
+    parsed = kind.read(from_json(value), clients)
     if parsed.errors:
         errors = kind.validation_message(parsed.errors)
         return place.problem(f'clients refuse {kind.kind} resource "{_key(value)[1]}" (NACK): {errors}')

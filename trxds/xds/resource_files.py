@@ -136,7 +136,7 @@ def _read_file(file: str, data: bytes, resources: dict[ResourceName, FileResourc
     from trxds.resources.resource_file import read_resource_file  # YAML is loaded by programs that read files only
 
     try:
-        found = read_resource_file(data.decode("utf-8"), with_remarks=False)
+        found = read_resource_file(data.decode("utf-8"))
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         yield f"{file}: line {line}: not UTF-8 text"

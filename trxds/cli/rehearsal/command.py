@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 from msgspec import structs
 
+from trxds.cli.control_plane import read_for_clients
 from trxds.cli.parameters import SECONDS, FiniteRange
 from trxds.client.method import checked_path
 from trxds.core.plural import plural
@@ -157,7 +158,7 @@ def rehearse(
 def _read(file: Path) -> ResourceFile:
     """Return the resources of a file; errors are printed, and end the command."""
     try:
-        content = read_resource_file(file.read_text("utf-8"))
+        content = read_for_clients(file.read_text("utf-8"))
     except UnicodeDecodeError as error:
         raise click.ClickException(f"{file}: not UTF-8: {error}") from error
     if content.problems:
