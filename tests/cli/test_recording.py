@@ -155,9 +155,27 @@ def test_no_secret_is_in_the_file(tmp_path):
     data = yaml.safe_load(text)
     (route,) = next(each for each in data if "virtual_hosts" in each)["virtual_hosts"][0]["routes"]
     assert route["match"]["headers"] == [
-        {"name": "Authorization", "exact_match": "left-out"},
+        {"name": "Authorization", "string_match": {"exact": "left-out"}},
         {"name": "x-region", "exact_match": "west"},
     ]
+
+
+@pytest.mark.parametrize(
+    "name", ["apiKey", "API-KEY", "privateKey", "Password", "passwd", "clientSecret", "inlineBytes"]
+)
+def test_a_field_that_speaks_of_a_secret_is_left_out_however_it_is_spelt(tmp_path, name):
+    text, _ = saved(tmp_path, xds.cluster("cart") | {"metadata": {"filter_metadata": {"pay": {name: SECRET}}}})
+    assert SECRET not in text
+    assert f"metadata.filter_metadata.pay.{name}\n" in text
+
+
+def test_a_query_parameter_that_speaks_of_a_secret_is_left_out_and_the_file_can_be_read(tmp_path):
+    table = xds.routes("r", xds.route("cart"))
+    (host,) = table["virtual_hosts"]
+    host["routes"][0]["match"]["query_parameters"] = [{"name": "token", "string_match": {"exact": SECRET}}]
+    text, _ = saved(tmp_path, table)
+    assert SECRET not in text
+    assert read_resource_file(text).problems == ()
 
 
 def test_a_name_with_a_line_end_stays_in_its_comment(tmp_path):

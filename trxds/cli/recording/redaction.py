@@ -29,7 +29,12 @@ _WHOLE = frozenset(
         "access_log",
     }
 )
-_SECRET = re.compile(r"password|passphrase|secret|private_key|token|credential|api_?key|ticket_keys|^inline_|jwks|hmac")
+# In metadata and TypedStructs people name the fields, so also as `apiKey` and `API-KEY`.
+_SECRET = re.compile(
+    r"passw(or)?d|passphrase|secret|private[_-]?key|token|credential|api[_-]?key|ticket[_-]?keys|^inline[_-]?|jwks|hmac"
+    r"|authorization",
+    re.IGNORECASE,
+)
 _SECRET_HEADER = re.compile(r"authorization|cookie|token|secret|api-?key|credential|password", re.IGNORECASE)
 _MATCHES = re.compile(r"_match(er)?$")
 
@@ -95,7 +100,8 @@ def _redact(data: Any, path: str) -> Iterator[str]:
         for key in [key for key in data if _MATCHES.search(key)]:
             yield _below(path, key)
             del data[key]
-        data["exact_match"] = LEFT_OUT
+        # Matches of query parameters and cookies have it too.
+        data["string_match"] = {"exact": LEFT_OUT}
         return
     if "@type" in data and not _KNOWN.search(str(data["@type"])):
         if len(data) > 1:
