@@ -19,8 +19,10 @@ from trxds import RpcError, StatusCode
 from trxds.admin.channel_source import channel_sources
 from trxds.admin.state_stream.state_snapshot import Sampler
 from trxds.resources.cooperative_parse import run_at_once
+from trxds.testing import MemoryNetwork
 from trxds.testing import resources as xds
-from trxds.xds import file_stream
+from trxds.xds import ads_stream, file_stream
+from trxds.xds.discovery_response import read_resource
 from trxds.xds.resource import Resource
 
 
@@ -371,7 +373,7 @@ async def test_observers_get_what_the_files_had_changed_before_a_better_server_t
 
             async def parse_and_wait(work):
                 parsed = run_at_once(work)
-                if parsed.parsed.name == "routes":
+                if parsed[0].parsed.name == "routes":
                     waiting.set()
                     await trio.sleep_forever()
                 return parsed
@@ -387,6 +389,27 @@ async def test_observers_get_what_the_files_had_changed_before_a_better_server_t
                 await mesh.plane.wait_for_ack("CDS")
                 await trio.sleep(1)
                 assert "resource Listener shop acked" in watcher.notes
+
+
+async def test_other_tasks_run_while_many_small_resources_are_read(autojump_clock, tmp_path, monkeypatch):
+    monkeypatch.setattr(ads_stream, "SLICE_TIME", -1.0)  # each resource takes too long
+    names = [f"cart-{number}" for number in range(20)]
+    found = [xds.listener("shop", routes="routes"), *map(xds.cluster, names)]
+    table = xds.routes("routes", *[xds.route(name, prefix=f"/{name}") for name in names])
+    write(tmp_path / "mesh.yaml", *found, table, *map(xds.endpoints, names))
+    steps = []
+
+    def read_and_note(resource, type, *more):
+        steps.append(type.kind)
+        return read_resource(resource, type, *more)
+
+    monkeypatch.setattr(file_stream, "read_resource", read_and_note)
+    async with channel_on(Mesh(MemoryNetwork(), None), tmp_path):
+        while steps.count("EDS") < len(names):
+            steps.append("another task")
+            await trio.lowlevel.checkpoint()
+    for kind in ("CDS", "EDS"):
+        assert "another task" in steps[steps.index(kind) : steps.index(kind) + 4]
 
 
 async def test_an_explanation_of_a_call_works_as_with_a_control_plane(autojump_clock, tmp_path):

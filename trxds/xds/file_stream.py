@@ -15,6 +15,7 @@ from msgspec import structs
 
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.observers import Observers
+from trxds.resources.cooperative_parse import Slices
 from trxds.resources.types import RESOURCE_TYPES, ParseContext, ResourceType
 from trxds.transport.run_in_thread import run_in_thread
 
@@ -143,20 +144,27 @@ class FileStream:
     async def _answer_type(self, type: ResourceType, names: Iterable[str]) -> Iterable[Resource]:
         self._responses += 1
         found = {name: self._content.resources.get((type.type_url, name)) for name in sorted(names)}
-        items = [await self._read(type, each) for each in found.values() if each is not None]
+        items = await run_in_slices(self._read(type, [each for each in found.values() if each is not None]))
         absent = tuple(name for name, each in found.items() if each is None)
         version, nonce = self._content.version, str(self._responses)
-        response = ParsedResponse(type, version, nonce, tuple(items), removed=absent, partial=True)
+        response = ParsedResponse(type, version, nonce, items, removed=absent, partial=True)
         self._telemetry.response_received(response)
         return self._state.received(response, trio.current_time())
 
-    async def _read(self, type: ResourceType, found: FileResource) -> ParsedResource:
+    def _read(self, type: ResourceType, found: Iterable[FileResource]) -> Slices[tuple[ParsedResource, ...]]:
+        items = []
+        for each in found:
+            items.append((yield from self._read_one(type, each)))
+            yield
+        return tuple(items)
+
+    def _read_one(self, type: ResourceType, found: FileResource) -> Slices[ParsedResource]:
         """Return the resource as ADS would; an error has its place in the files too."""
         before = self._state.parsed_resources(type)
         known = before.get((found.value.type_url, found.value.value))
         # The lines of a refused resource may have changed, though its bytes have not.
         reused = before if known is not None and not known.errors else {}
-        item = await run_in_slices(read_resource(found.value, type, reused, self._context, set()))
+        item = yield from read_resource(found.value, type, reused, self._context, set())
         if not item.parsed.errors:
             return item
         errors = tuple(f"{found.place}: {error}" for error in item.parsed.errors)
