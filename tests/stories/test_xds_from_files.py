@@ -262,6 +262,17 @@ async def test_a_file_that_is_missing_for_a_moment_is_no_error(autojump_clock, t
             assert await ask(channel) == mesh.hosts[0]
 
 
+async def test_a_file_whose_name_is_no_text_is_named_in_the_error_of_its_resource(autojump_clock, tmp_path):
+    async with Mesh.run(1) as mesh:
+        good = shop(mesh.hosts[0])
+        write(tmp_path / "mesh.json", *good[:2], good[3])
+        write(tmp_path / os.fsdecode(b"\xff.json"), {**good[2], "lb_policy": "MAGLEV"})
+        async with channel_on(mesh, tmp_path) as channel:
+            with pytest.raises(RpcError) as caught:
+                await ask(channel)
+            assert f"{tmp_path}/\\xff.json: line 1: " in caught.value.status.message
+
+
 # -- with the rest of xDS
 
 

@@ -71,7 +71,7 @@ class ResourceFiles:
         try:
             return self._read_stable()
         except OSError as error:
-            return self._unreadable(f"{error.filename or self.path}: {error.strerror or error}")
+            return self._unreadable(f"{_as_text(error.filename or self.path)}: {error.strerror or error}")
 
     def _read_stable(self) -> FilesContent | None:
         for _ in range(_TRIES):
@@ -125,10 +125,15 @@ def _read(path: Path, texts: Mapping[str, bytes]) -> FilesContent:
     digest = sha256()
     for file, data in texts.items():
         digest.update(data)
-        problems += _read_file(file, data, resources)
+        problems += _read_file(_as_text(file), data, resources)
     if problems:
         return FilesContent(problems=tuple(problems))
     return FilesContent(digest.hexdigest()[:12], resources)
+
+
+def _as_text(path: str | Path) -> str:
+    """Return the path as a text that a NACK and a log can have: the name of a file need not be UTF-8."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _read_file(file: str, data: bytes, resources: dict[ResourceName, FileResource]) -> Iterator[str]:
