@@ -65,9 +65,19 @@ def test_grpc_message_and_status_details_are_decoded() -> None:
     assert status == Status(StatusCode.FAILED_PRECONDITION, "no €", b"\0\1\2\3")
 
 
-@pytest.mark.parametrize("text", [b"17", b"-1", b"OK", b"", b"00"])
+@pytest.mark.parametrize("text", [b"17", b"-1", b"OK", b"", b"5x", b"0x5"])
 def test_an_undefined_grpc_status_is_unknown(text: bytes) -> None:
     assert trailers_status([(b"grpc-status", text)], PEER).code is StatusCode.UNKNOWN
+
+
+@pytest.mark.parametrize(("text", "code"), [(b"00", 0), (b"05", 5), (b"016", 16)])
+def test_zeros_may_lead_in_a_grpc_status(text: bytes, code: int) -> None:
+    assert trailers_status([(b"grpc-status", text)], PEER).code == code
+
+
+def test_the_last_of_several_statuses_counts() -> None:
+    fields = [(b"grpc-status", b"0"), (b"grpc-message", b"fine"), (b"grpc-status", b"5"), (b"grpc-message", b"gone")]
+    assert trailers_status(fields, PEER) == Status(StatusCode.NOT_FOUND, "gone")
 
 
 def test_trailers_without_a_status_are_unknown() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Mapping
 from typing import TypeAlias
 
 from trxds.core.metadata import Headers, Metadata, decode, decode_message, find
@@ -84,16 +85,19 @@ def trailers_status(headers: Headers, peer: str) -> Status:
     problem = _name_error(headers, peer)
     if problem is not None:
         return problem
-    text = find(headers, b"grpc-status")
+    # Of several values the last one counts, as in grpc-go and the C++ client.
+    fields = dict(headers)
+    text = fields.get(b"grpc-status")
     if text is None:
         return _status_without_code(headers, peer)
-    code = _STATUS_CODES.get(text, StatusCode.UNKNOWN)
-    message = find(headers, b"grpc-message")
-    # A code that gRPC does not define counts as UNKNOWN.
-    if code is StatusCode.UNKNOWN and text != b"2":
+    # PROTOCOL-HTTP2: it is one or more digits, so zeros may lead.
+    code = _STATUS_CODES.get(text.lstrip(b"0") or text[:1])
+    if code is None:
+        # A code that gRPC does not define counts as UNKNOWN.
         shown = f"grpc-status {text.decode()!r}" if _NUMBER.match(text) else "a grpc-status that is not a number"
-        return Status(code, f"the server sent {shown}, which gRPC does not define")
-    return Status(code, decode_message(message) if message else "", _decode_details(headers))
+        return Status(StatusCode.UNKNOWN, f"the server sent {shown}, which gRPC does not define")
+    message = fields.get(b"grpc-message")
+    return Status(code, decode_message(message) if message else "", _decode_details(fields))
 
 
 def _name_error(headers: Headers, peer: str) -> Status | None:
@@ -133,8 +137,8 @@ def _http_code(text: bytes) -> StatusCode:
     return from_http(int(text)) if text.isdigit() and len(text) == 3 else StatusCode.UNKNOWN
 
 
-def _decode_details(headers: Headers) -> bytes | None:
-    text = find(headers, b"grpc-status-details-bin")
+def _decode_details(fields: Mapping[bytes, bytes]) -> bytes | None:
+    text = fields.get(b"grpc-status-details-bin")
     if text is None:
         return None
     try:
