@@ -59,6 +59,10 @@ class TestByValues:
     def test_a_pushback_of_never_stops_retries(self, text):
         assert RetryState(POLICY, Random(1)).next_delay(UNAVAILABLE, pushback(text)) is None
 
+    def test_several_pushbacks_stop_retries(self):
+        trailing = Metadata([*pushback("250"), *pushback("-1")])
+        assert RetryState(POLICY, Random(1)).next_delay(UNAVAILABLE, trailing) is None
+
 
 class Failing:
     """Fails the first calls with a trailers-only response, then responds; records the messages of each attempt."""

@@ -56,10 +56,11 @@ class RetryState:
 
 def pushback(trailing: Metadata) -> float | None:
     """Return the server's pushback in seconds: None if it sent none, `inf` for no further attempt (A6)."""
-    text = trailing.first(_PUSHBACK)
-    if text is None:
+    texts = trailing.all(_PUSHBACK)
+    if not texts:
         return None
-    # A6: a value that is no number of milliseconds means that no further attempt may be made.
+    # A6: a value that is no number of milliseconds means that no further attempt may be made. Several are none either.
+    text = texts[0] if len(texts) == 1 else ""
     is_delay = isinstance(text, str) and text.isdecimal() and len(text) <= _MAX_PUSHBACK_DIGITS
     return int(text) / 1000 if is_delay else math.inf
 
