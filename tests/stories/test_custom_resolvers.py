@@ -495,7 +495,12 @@ async def test_the_resolver_sees_the_parts_of_its_target(autojump_clock):
 
 @pytest.mark.parametrize(
     ("target", "authority"),
-    [("my:///cart", "cart"), ("my:cart:50051", "cart:50051"), ("my:///shop/cart", "shop%2Fcart")],
+    [
+        ("my:///cart", "cart"),
+        ("my:cart:50051", "cart:50051"),
+        ("my:///shop/cart", "shop%2Fcart"),
+        ("my:////shop/cart", "%2Fshop%2Fcart"),
+    ],
 )
 async def test_the_path_is_the_default_authority_of_calls(autojump_clock, target, authority):
     feed = Feed()

@@ -19,6 +19,14 @@ def test_a_target_without_authority_asks_for_its_own_name(target: str) -> None:
     assert parse_target(target, BOOTSTRAP) == Target(listener="shop", authority="shop")
 
 
+@pytest.mark.parametrize(
+    ("target", "listener"),
+    [("xds:////shop", "/shop"), ("xds://fleet//shop", "xdstp://fleet/envoy.config.listener.v3.Listener//shop")],
+)
+def test_a_second_slash_belongs_to_the_name(target: str, listener: str) -> None:
+    assert parse_target(target, BOOTSTRAP) == Target(listener=listener, authority="%2Fshop")
+
+
 def test_an_authority_has_its_own_template() -> None:
     assert parse_target("xds://fleet/shop", BOOTSTRAP) == Target(
         listener="xdstp://fleet/envoy.config.listener.v3.Listener/shop", authority="shop"

@@ -119,11 +119,12 @@ def parse_custom_target(target: object, schemes: Container[str]) -> ResolverTarg
     check_unicode("target", target)
     authority = ""
     if rest.startswith("//"):
-        authority, _, rest = rest[2:].partition("/")
-    path = unquote(rest.removeprefix("/"))
+        authority, _, path = rest[2:].partition("/")
+    else:
+        path = rest.removeprefix("/")
     if not path:
         raise ValueError(f"target {target!r}: nothing to resolve after the scheme; write {scheme}:///NAME")
-    return ResolverTarget(target, scheme, unquote(authority), path)
+    return ResolverTarget(target, scheme, unquote(authority), unquote(path))
 
 
 def checked_authority(text: str) -> str:

@@ -84,9 +84,11 @@ def _split(target: str) -> tuple[str, str]:
     check_unicode("target", target)
     authority = ""
     if rest.startswith("//"):
-        authority, _, rest = rest[2:].partition("/")
+        authority, _, name = rest[2:].partition("/")
+    else:
+        name = rest.removeprefix("/")
     # A target is a URI; it is decoded here and coded again by the rules of an xdstp name or of `:authority` (A47).
-    name = unquote(rest.removeprefix("/"))
+    name = unquote(name)
     if not name or name.endswith("/"):
         raise ValueError(f"target {target!r} names no service; write xds:///NAME, where NAME does not end in a slash")
     return unquote(authority), name
