@@ -103,6 +103,10 @@ def test_every_field_of_grpc_is_known() -> None:
     assert findings(document) == []
 
 
+def test_an_empty_template_is_none_and_no_finding() -> None:
+    assert findings({**GOOD, "client_default_listener_resource_name_template": ""}) == []
+
+
 def test_errors_and_warnings_come_by_line(tmp_path: Path) -> None:
     text = """\
 {

@@ -246,6 +246,15 @@ def test_an_authority_whose_name_has_half_a_character_is_refused() -> None:
     )
 
 
+def test_an_empty_listener_template_is_none() -> None:
+    empty = {"client_listener_resource_name_template": ""}
+    bootstrap = parse(
+        {"xds_servers": [SERVER], "client_default_listener_resource_name_template": "", "authorities": {"a": empty}}
+    )
+    assert bootstrap.listener_template == "%s"
+    assert bootstrap.authorities == {"a": Authority("xdstp://a/envoy.config.listener.v3.Listener/%s")}
+
+
 def test_a_listener_template_must_be_a_string() -> None:
     text = problem({"xds_servers": [SERVER], "client_default_listener_resource_name_template": 1})
     assert text == "bootstrap: client_default_listener_resource_name_template: is a number; write a string"
@@ -300,6 +309,11 @@ def test_all_problems_of_a_bootstrap_are_reported_at_once() -> None:
 )
 def test_a_server_uri_is_a_grpc_target(uri: str, address: str) -> None:
     assert dial_address(uri) == address
+
+
+def test_server_features_must_be_a_list() -> None:
+    text = server_problem(server_features="ignore_resource_deletion")
+    assert text == "bootstrap: xds_servers[0].server_features: is a string; write a list"
 
 
 def test_servers_that_differ_in_unknown_features_only_are_one() -> None:

@@ -210,7 +210,7 @@ def _check_node(place: JsonNode) -> None:
 
 
 def _check_template(place: JsonNode, authorities: Collection[str]) -> None:
-    template = place.text("%s")
+    template = place.text() or "%s"
     if "%s" not in template:
         place.error(f"is {template!r} without %s: every target asks for the same Listener")
     authority = authority_of(template)

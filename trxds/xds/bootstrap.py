@@ -225,7 +225,7 @@ def _bootstrap(top: JsonNode) -> Bootstrap:
     return Bootstrap(
         servers=_servers(top.member("xds_servers")),
         node=_node(top.member("node")),
-        listener_template=top.member("client_default_listener_resource_name_template").text("%s"),
+        listener_template=top.member("client_default_listener_resource_name_template").text() or "%s",
         authorities={name: _authority(name, node) for name, node in top.member("authorities").members().items()},
         certificate_providers=_providers(top.member("certificate_providers")),
         cache=_cache(top.member(CACHE)),
@@ -239,7 +239,7 @@ def _servers(node: JsonNode) -> tuple[ServerConfig, ...]:
 
 def _server(node: JsonNode) -> ServerConfig:
     node.object()
-    features = node.member("server_features").value
+    features = [item.value for item in node.member("server_features").items()]
     uri = _uri(node.member("server_uri"))
     # Nobody connects to a file, so there is nothing to prove.
     credentials = INSECURE if is_file(uri) else channel_credentials(node.member("channel_creds"))
@@ -247,7 +247,7 @@ def _server(node: JsonNode) -> ServerConfig:
         uri=uri,
         credentials=credentials,
         # Unknown features are dropped: servers that differ only in those are equal, and share a stream (A71).
-        features=frozenset(f for f in FEATURES if f in features) if isinstance(features, list) else frozenset(),
+        features=frozenset(f for f in FEATURES if f in features),
         call_credentials=call_credentials(node.member("call_creds"), credentials),
     )
 
@@ -310,7 +310,7 @@ def _authority(name: str, node: JsonNode) -> Authority:
         node.error(f"the name {problem}")
     prefix = f"xdstp://{name}/"
     template = node.member("client_listener_resource_name_template")
-    text = template.text(f"{prefix}envoy.config.listener.v3.Listener/%s")
+    text = template.text() or f"{prefix}envoy.config.listener.v3.Listener/%s"
     # A47: the bootstrap is rejected, where its operator sees it, and not the first channel that uses the authority.
     if not text.startswith(prefix):
         template.error(f"is {text!r}; it must begin with {prefix!r}")
