@@ -15,15 +15,7 @@ from .call import Call
 from .call_protocol import CallOptions, CallProtocol
 from .completed_call import CompletedCall
 from .interceptors import CallDetails, Interceptor, Next, name_of
-from .method import (
-    Method,
-    check_requests,
-    checked_path,
-    receive_only_reply,
-    send_all,
-    streams_replies_error,
-    swallowed_error,
-)
+from .method import Method, checked_path, receive_only_reply, swallowed_error
 
 Req = TypeVar("Req")
 Res = TypeVar("Res")
@@ -43,24 +35,12 @@ class InterceptedMethod(Method[Req, Res]):
     async def with_call(
         self, request: Req | Iterable[Req] | AsyncIterable[Req], **options: Unpack[CallOptions]
     ) -> tuple[Res, CompletedCall]:
-        if self.server_streaming:
-            raise streams_replies_error(self.path)
-        if self.client_streaming:
-            check_requests(self.path, request)
-        call = None
-        try:
-            async with self._enter_interceptors(**options) as call:
-                if call is None or not hasattr(call, "receive"):  # such as the reply itself
-                    raise self._no_call_error()
-                if self.client_streaming:
-                    await send_all(call, cast(Iterable[Req], request))
-                else:
-                    await self._begin(call, cast(Req, request))
-                return await receive_only_reply(call)
-        except RuntimeError as error:
-            if call is None and _is_without_yield(error):
-                raise self._no_call_error() from None
-            raise
+        if self.client_streaming or self.server_streaming:
+            return await super().with_call(request, **options)
+        # The request is sent in the block, because an interceptor may swallow the exception of that too.
+        async with self._open(None, **options) as call:
+            await self._begin(call, cast(Req, request))
+            return await receive_only_reply(call)
         raise swallowed_error(self.path)
 
     @asynccontextmanager
