@@ -18,7 +18,7 @@ from trxds.lb.interfaces import SubchannelInterface, SubchannelPoolInterface
 from trxds.lb.pick import Picker
 from trxds.lb.policy_node import Node
 from trxds.resolver.config_selector import ErrorSelector
-from trxds.resolver.snapshot import AggregateConfig, ClusterConfig, ClusterEntries
+from trxds.resolver.snapshot import AggregateConfig, ClusterEntries
 from trxds.resources.endpoint import Endpoint, Locality, LocalityId
 
 from .channel_state import ChannelState
@@ -114,15 +114,9 @@ def clusters_in_use(root: Node, target: str) -> Iterator[ClusterInUse]:
             yield cluster
         return
     for name, entry in entries.by_name.items():
-        match entry.cluster:
-            case ClusterConfig():
-                names = [(name, "")]
-            case AggregateConfig(_, leaves):
-                names = [(leaf.cluster.name, name) for leaf in leaves]
-            case _:
-                names = []
-        for leaf, aggregate in names:
-            cluster = find_cluster(root, target, leaf, aggregate)
+        aggregate = name if isinstance(entry.cluster, AggregateConfig) else ""
+        for leaf in entry.cluster.leaves:
+            cluster = find_cluster(root, target, leaf.cluster.name, aggregate)
             if cluster is not None:
                 yield cluster
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from trxds.core.observe import NOWHERE, Location
-from trxds.resolver.snapshot import AggregateConfig, ClusterConfig, ClusterEntries
+from trxds.resolver.snapshot import ClusterConfig, ClusterEntries
 from trxds.resources.endpoint import ClusterLoadAssignment, LocalityId
 
 from .dataplane import LiveDataPlane
@@ -52,11 +52,7 @@ def _clusters(endpoints: object) -> Iterator[ClusterConfig]:
     if not isinstance(endpoints, ClusterEntries):
         return  # without a control plane there are no clusters
     for entry in endpoints.by_name.values():
-        match entry.cluster:
-            case ClusterConfig():
-                yield entry.cluster
-            case AggregateConfig(_, leaves):
-                yield from leaves
+        yield from entry.cluster.leaves
 
 
 def _hosts(backend: str, endpoints: ClusterLoadAssignment) -> dict[str, Location]:

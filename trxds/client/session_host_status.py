@@ -5,13 +5,13 @@ A call finds that out at its pick. Here it is found out when the configuration c
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from trxds.core.connectivity import Connectivity
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.override_host.repin_reason import RepinReason
-from trxds.resolver.snapshot import ClusterConfig, ClusterEntries
+from trxds.resolver.snapshot import ClusterConfig, ClusterEntries, endpoints_of
 from trxds.resources.endpoint import Endpoint, HealthStatus
 from trxds.transport.subchannel import Subchannel
 
@@ -48,7 +48,7 @@ def read_statuses(entries: object, cluster: str, before: Mapping[str, HostStatus
         return {}  # deleted, or in error: the calls say what is wrong with it, and a session may keep its host
     statuses = dict.fromkeys(before, _unknown(leaves))
     for leaf in reversed(leaves):  # the most preferred one that has the host wins
-        found = _find(_all_endpoints(leaf), before)
+        found = _find(endpoints_of(leaf), before)
         statuses.update({host: _status(endpoint.health, leaf, before[host]) for host, endpoint in found.items()})
     return statuses
 
@@ -62,12 +62,6 @@ def _target_status(endpoint: Endpoint | None) -> HostStatus:
 
 def _find(endpoints: Iterable[Endpoint], hosts: Collection[str]) -> dict[str, Endpoint]:
     return {address: endpoint for endpoint in endpoints for address in endpoint.addresses if address in hosts}
-
-
-def _all_endpoints(config: ClusterConfig) -> Iterator[Endpoint]:
-    for localities in config.endpoints.priorities if config.endpoints is not None else ():
-        for locality in localities:
-            yield from locality.endpoints
 
 
 def _unknown(leaves: tuple[ClusterConfig, ...]) -> HostStatus:

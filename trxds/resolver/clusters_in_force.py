@@ -8,12 +8,10 @@ missing. A cluster that serves no RPC has nothing to lose, so it need not wait f
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import chain
-from typing import assert_never
 
 from msgspec import structs
 
-from .snapshot import AggregateConfig, ClusterConfig, ClusterError, ClusterResult, can_serve
+from .snapshot import AggregateConfig, ClusterConfig, ClusterError, ClusterResult, can_serve, endpoints_of
 
 
 def may_fail_rpcs(cluster: ClusterResult) -> bool:
@@ -30,7 +28,7 @@ def with_present_errors(cluster: ClusterResult, present: Mapping[str, ClusterRes
         return _without_old_errors(cluster, present)
     now = present.get(_name(cluster), cluster)
     # A cluster that begins to serve again takes effect at once: no RPC of it could succeed before.
-    if can_serve(now) or not _has_endpoints(cluster):
+    if can_serve(now) or next(endpoints_of(cluster), None) is None:
         return now
     # Its hosts are DRAINING, and sessions use them. Only the reason why there are no others has changed.
     reason = now.status.message if isinstance(now, ClusterError) else now.note
@@ -39,19 +37,6 @@ def with_present_errors(cluster: ClusterResult, present: Mapping[str, ClusterRes
 
 def _name(cluster: ClusterResult) -> str:
     return cluster.cluster.name if isinstance(cluster, ClusterConfig) else cluster.name
-
-
-def _has_endpoints(cluster: ClusterResult) -> bool:
-    match cluster:
-        case ClusterError():
-            return False
-        case AggregateConfig(_, leaves):
-            return any(map(_has_endpoints, leaves))
-        case ClusterConfig(_, endpoints):
-            priorities = endpoints.priorities if endpoints is not None else ()
-            return any(locality.endpoints for locality in chain.from_iterable(priorities))
-        case _ as never:
-            assert_never(never)
 
 
 def _without_old_errors(aggregate: AggregateConfig, present: Mapping[str, ClusterResult]) -> AggregateConfig:

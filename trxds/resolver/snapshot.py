@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeAlias, assert_never
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, TypeAlias
 
 from msgspec import Struct
 
 from trxds.core.resource_status import ResourceStatus
 from trxds.core.status import Status
 from trxds.resources.cluster import Cluster
-from trxds.resources.endpoint import ClusterLoadAssignment, HealthStatus, Locality
+from trxds.resources.endpoint import ClusterLoadAssignment, Endpoint, HealthStatus
 from trxds.resources.listener import Listener
 from trxds.resources.route import VirtualHost
 
@@ -27,12 +27,18 @@ class ClusterConfig(Struct, frozen=True):
     cluster_standing: ResourceStatus | None = None
     endpoints_standing: ResourceStatus | None = None
 
+    @property
+    def leaves(self) -> tuple[ClusterConfig, ...]:
+        """Return the cluster alone; an aggregate has several."""
+        return (self,)
+
 
 class ClusterError(Struct, frozen=True):
     """A cluster without a usable resource: absent, rejected, in error, or an aggregate without leaves."""
 
     name: str
     status: Status
+    leaves: ClassVar[tuple[ClusterConfig, ...]] = ()
 
 
 class AggregateConfig(Struct, frozen=True):
@@ -55,21 +61,16 @@ def can_serve(cluster: ClusterResult) -> bool:
 
     DRAINING endpoints do not count: only sessions may use them (A55).
     """
-    match cluster:
-        case ClusterError():
-            return False
-        case AggregateConfig(_, leaves):
-            return any(map(can_serve, leaves))
-        case ClusterConfig(_, endpoints):
-            priorities = endpoints.priorities if endpoints is not None else ()
-            return any(_serves(locality) for localities in priorities for locality in localities)
-        case _ as never:
-            assert_never(never)
-
-
-def _serves(locality: Locality) -> bool:
     # Unhealthy endpoints are left out where EDS is read, so the others take requests.
-    return any(endpoint.health is not HealthStatus.DRAINING for endpoint in locality.endpoints)
+    return any(endpoint.health is not HealthStatus.DRAINING for endpoint in endpoints_of(cluster))
+
+
+def endpoints_of(cluster: ClusterResult) -> Iterator[Endpoint]:
+    """Yield every endpoint, also those that are DRAINING."""
+    for leaf in cluster.leaves:
+        for localities in leaf.endpoints.priorities if leaf.endpoints is not None else ():
+            for locality in localities:
+                yield from locality.endpoints
 
 
 class XdsConfig(Struct, frozen=True):
@@ -113,12 +114,7 @@ class ClusterEntries(Struct, frozen=True):
     def leaves(self, name: str) -> tuple[ClusterConfig, ...]:
         """Return the clusters behind that name, the most preferred one first; none if it is unknown or in error."""
         entry = self.by_name.get(name)
-        match entry.cluster if entry is not None else None:
-            case ClusterConfig() as config:
-                return (config,)
-            case AggregateConfig(_, leaves):
-                return leaves
-        return ()
+        return entry.cluster.leaves if entry is not None else ()
 
     def part(self, name: str) -> ClusterEntry:
         """Return the entry of that cluster."""
