@@ -88,7 +88,7 @@ NOT_FROM_OUTSIDE = {
     "transport/compression.py:parse_encoding": "reads the program's own `compression=`",
     "resources/protos.py:from_json": "the field's JSON form, of tests and of `trxds plane`",
     "resources/types.py:read": "at once, what the target `discovery` reads in slices",
-    "resources/experiments.py:read_experiments": "the environment variables, as `make_client` does",
+    "resources/experiments.py:read_experiments": "the environment variables, as `SharedXdsClient` does",
     "xds/bootstrap.py:read": "opens the file, and parses it by `parse`",
     "lb/balancing_config.py:_from_struct": "makes the readers, once",
 }

@@ -6,7 +6,6 @@ import os
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from random import Random
 from typing import Any, TypeAlias
 
 import trio
@@ -72,13 +71,17 @@ class SharedXdsClient:
         self._policies = policies
         self._limits = CircuitBreakers()  # A32: requests are counted over all channels of a client
         self._loads = LoadStore()
-        if find_proxy is not None:
-            network = ServerProxyNetwork(network, find_proxy)
-        filters = filter_types(self._http_filters)
         self._mirroring = mirroring
-        cache = cache_location(settings, cache_target)
-        self._client = make_client(
-            settings, network, new_random(), policies, filters, self._loads, observers, mirroring, cache
+        providers = frozenset(settings.certificate_providers)
+        self._client = XdsClient(
+            settings,
+            network if find_proxy is None else ServerProxyNetwork(network, find_proxy),
+            new_random(),
+            parse_context(providers, policies, filter_types(self._http_filters), mirroring),
+            data_error_handling=is_a88_enabled(os.environ),
+            loads=self._loads,
+            observers=observers,
+            cache=_cache_location(settings, cache_target),
         )
         self._closed = False
         self._crash: BaseException | None = None
@@ -229,32 +232,6 @@ def load_settings(bootstrap: BootstrapSource) -> Bootstrap:
     raise TypeError(f"bootstrap is a path, JSON text or a mapping, not {type(bootstrap).__name__}")
 
 
-def make_client(
-    settings: Bootstrap,
-    network: Network,
-    random: Random,
-    policies: Mapping[str, PolicyType],
-    filters: Mapping[str, HttpFilterType],
-    loads: LoadStore,
-    observers: Observers,
-    mirroring: bool = False,
-    cache: CacheLocation | None = None,
-) -> XdsClient:
-    """Return an xDS client that does not run yet; gRPC's environment variables switch features."""
-    context = parse_context(frozenset(settings.certificate_providers), policies, filters, mirroring)
-    a88 = is_a88_enabled(os.environ)
-    return XdsClient(
-        settings,
-        network,
-        random,
-        context,
-        data_error_handling=a88,
-        loads=loads,
-        observers=observers,
-        cache=cache,
-    )
-
-
 def parse_context(
     certificate_providers: frozenset[str],
     policies: Mapping[str, PolicyType],
@@ -284,7 +261,7 @@ def with_cache_dir(settings: Bootstrap, cache_dir: str | os.PathLike[str] | None
     return structs.replace(settings, cache=structs.replace(settings.cache, directory=os.path.abspath(cache_dir)))
 
 
-def cache_location(settings: Bootstrap, target: str) -> CacheLocation | None:
+def _cache_location(settings: Bootstrap, target: str) -> CacheLocation | None:
     """Return the cache of that target; None if neither the bootstrap nor the program names a directory."""
     cache = settings.cache
     if not cache.directory:
