@@ -41,14 +41,6 @@ class BoundSession(OpenSession):
         """Whether the session has ended."""
         return self._session.closed
 
-    def not_open_error(self) -> Exception:
-        """Return what a call raises that begins after the session has ended."""
-        return self._session.not_open_error()
-
-    def closed_error(self) -> Exception:
-        """Return what a call raises that was open when the session ended."""
-        return self._session.closed_error()
-
     def end(self) -> None:
         """Let no call begin any more; those that are open go on, as part of the session."""
         self._is_done = True
