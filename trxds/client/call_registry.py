@@ -9,7 +9,7 @@ from trxds.core.calls import Calls
 
 
 class RegisteredCall(Protocol):
-    """A call that can be cancelled when its channel closes."""
+    """A call that can be cancelled when its session ends, or its channel."""
 
     def cancel(self, reason: str) -> None:
         """End the call, because its session or channel has ended."""

@@ -19,10 +19,11 @@ from trxds.session_affinity.session import Pin, SessionCookies
 from trxds.session_affinity.session_hosts import CookieKey, SessionHost
 
 from .attempt import no_pick_result, picker_exception
+from .call_registry import RegisteredCall
 from .call_routing import CallRoute, find_route
 from .call_scope import CallScope
 from .channel_state import ChannelState
-from .open_session import OpenSession, SessionCall
+from .open_session import OpenSession
 
 
 class BoundSession(OpenSession):
@@ -45,13 +46,13 @@ class BoundSession(OpenSession):
         """Let no call begin any more; those that are open go on, as part of the session."""
         self._is_done = True
 
-    def begin_call(self, call: SessionCall) -> None:
+    def begin_call(self, call: RegisteredCall) -> None:
         """Count and register a call of the session. Raises `trio.ClosedResourceError` after the block of the move."""
         if self._is_done:
             raise trio.ClosedResourceError("the block of moving() is over; make calls with the session itself")
         self._session.begin_call(call)
 
-    def end_call(self, call: SessionCall) -> None:
+    def end_call(self, call: RegisteredCall) -> None:
         """Forget a call that has ended."""
         self._session.end_call(call)
 

@@ -6,7 +6,6 @@ import logging
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol
 
 import trio
 
@@ -22,6 +21,7 @@ from trxds.session_affinity.session_hosts import CookieKey, SessionHost
 from trxds.session_affinity.session_token import Key, checked_keys, encode_token
 from trxds.session_affinity.stateful_session_filter import StatefulSession
 
+from .call_registry import RegisteredCall
 from .lifecycle import ChannelLifecycle
 
 _log = logging.getLogger("trxds.client")
@@ -29,13 +29,6 @@ _log = logging.getLogger("trxds.client")
 MAX_METHODS = 100  # of a channel, whose calls in sessions are not sticky: more are neither logged nor kept
 WARN_AFTER = 1.0  # seconds that the calls of a session may wait for its first one, before the log says so
 FIRST_WITHIN = 5.0  # seconds after which they go on without it
-
-
-class SessionCall(Protocol):
-    """A call that can be cancelled when its session ends."""
-
-    def cancel(self, reason: str) -> None:
-        """End the call, because its session or channel has ended."""
 
 
 class UnstickyMethods:
@@ -130,7 +123,7 @@ class OpenSession:
         self.now = now  # Trio's clock, also from other threads
         self._is_required = required
         self._first_within = first_within
-        self._calls: set[SessionCall] = set()
+        self._calls: set[RegisteredCall] = set()
         self._is_over = False
         self._has_warned = False
         self._may_spread = True  # until a call finds the session's host known
@@ -211,16 +204,16 @@ class OpenSession:
         """Whether calls of the session are under way."""
         return bool(self._calls)
 
-    def begin_call(self, call: SessionCall) -> None:
+    def begin_call(self, call: RegisteredCall) -> None:
         """Count a call, and register it."""
         self.cookies.calls += 1
         self.register(call)
 
-    def register(self, call: SessionCall) -> None:
+    def register(self, call: RegisteredCall) -> None:
         """Cancel `call` if the session ends."""
         self._calls.add(call)
 
-    def end_call(self, call: SessionCall) -> None:
+    def end_call(self, call: RegisteredCall) -> None:
         """Forget a call that has ended."""
         self._calls.discard(call)
 
