@@ -56,7 +56,6 @@ def non_xds_setup(
     problem = find_cookie_problem(target.addresses, known)
     if problem:
         raise ValueError(f"target {target.text!r}: {problem}")
-    tree = _PolicyTree(known.policy)
 
     def make_resolver(handler: ResolverResultHandler) -> NonXdsResolver:
         source: AddressSource = KnownAddresses(target, known)
@@ -64,27 +63,18 @@ def non_xds_setup(
             source = DnsName(target, known, network.resolve, new_random(), refresh)
         return NonXdsResolver(target.text, source, known, handler)
 
+    def to_update(resolved: ResolvedAddress) -> Update:
+        return Update(*build_priority(known.policy, (resolved.locality,), lambda: resolved.note))
+
     return ResolverSetup(
         authority or target.authority,
         make_resolver,
-        tree.root_policy,
-        tree.to_update,
+        known.policy.policy,
+        to_update,
         policies,
         service_config=channel_service_config(config),
         first_wait=f"the addresses of {target.text}",
     )
-
-
-class _PolicyTree:
-    """A `_PolicyTree` builds a tree of one policy, over all resolved addresses."""
-
-    def __init__(self, policy: LbPolicyConfig) -> None:
-        self._policy = policy
-        self.root_policy = policy.policy
-
-    def to_update(self, resolved: ResolvedAddress) -> Update:
-        """Return the root policy's update for the addresses that `NonXdsResolver` found."""
-        return Update(*build_priority(self._policy, (resolved.locality,), lambda: resolved.note))
 
 
 def _is_pick_first(policy: LbPolicyConfig) -> bool:
