@@ -13,9 +13,8 @@ from trxds.core.status import Status
 
 from .clusters import Clusters
 from .config_selector import ConfigSelector, ErrorSelector, Selector
-from .http_filters import MakeChain
-from .route_timeout import TimeoutRule
-from .routes import BindMirrors, BoundRoutes
+from .resolver_result_handler import ResolverResultHandler
+from .routes import BoundRoutes
 from .snapshot import ConfigError, XdsConfig
 
 _log = logging.getLogger("trxds.resolver")
@@ -58,13 +57,11 @@ class Routing(Struct, frozen=True):
 class RoutingFactory(Struct, frozen=True):
     """The maker of one channel's routings. `error` returns the reason why there are no routes, while there are none."""
 
-    make_chain: MakeChain
-    limits: TimeoutRule
+    handler: ResolverResultHandler
     clusters: Clusters
     random: Random
     channel_id: int
     error: Callable[[], Status]
-    bind_mirrors: BindMirrors | None = None
 
     def make(self, config: XdsConfig | ConfigError, in_force: Routing | None) -> Routing:
         """Return the routing in force if it does what `config` says, otherwise one with a route table of its own."""
@@ -73,14 +70,15 @@ class RoutingFactory(Struct, frozen=True):
         if isinstance(config, ConfigError):
             _log.warning("no routes: %s", config.status.message)
             return Routing(config, ErrorSelector(config.status, self.error))
-        routes = BoundRoutes(config.listener, config.virtual_host, self.make_chain, self.limits, config.routes_standing)
+        handler, host = self.handler, config.virtual_host
+        routes = BoundRoutes(config.listener, host, handler.make_chain, handler.limits, config.routes_standing)
         # RPCs succeed with a flawed override, so without this log nobody would notice it.
         _log_warnings(routes, in_force)
-        mirrored = routes.mirror_clusters if self.bind_mirrors is not None else frozenset()
+        mirrored = routes.mirror_clusters if handler.bind_mirrors is not None else frozenset()
         # The new table holds its clusters before the old one is released, so those that are in both live on.
         table = self.clusters.route_table(sorted(routes.clusters | mirrored))
-        if self.bind_mirrors is not None:
-            routes.mirror(self.bind_mirrors, table.find_cluster)
+        if handler.bind_mirrors is not None:
+            routes.mirror(handler.bind_mirrors, table.find_cluster)
         return Routing(config, ConfigSelector(routes, table, self.random, self.channel_id))
 
 

@@ -97,13 +97,11 @@ class XdsResolver:
                     self._result_handler.bind_mirrors is not None,
                 )
                 self._routings = RoutingFactory(
-                    self._result_handler.make_chain,
-                    self._result_handler.limits,
+                    self._result_handler,
                     self._clusters,
                     self._random,
                     self._random.getrandbits(64),
                     dependencies.error,
-                    self._result_handler.bind_mirrors,
                 )
                 while True:
                     deadline = dependencies.update(trio.current_time())
