@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import trio
 from msgspec import structs
 
+from trxds.core.connection_limit import ConnectionLimit
 from trxds.core.determinism import new_random
 from trxds.core.event_loop import check_in_trio
 from trxds.core.observe import Telemetry
@@ -27,6 +28,7 @@ from trxds.transport.connection_age import make_connection_age
 from trxds.transport.http_proxy import TargetProxyNetwork, proxy_finder
 from trxds.transport.keepalive import DEFAULT_KEEPALIVE_TIMEOUT, make_keepalive
 from trxds.transport.options import MAX_METADATA_SIZE, MAX_READ_DELAY, WireOptions
+from trxds.transport.pool import SubchannelPool
 from trxds.transport.request import MAX_RECEIVE_SIZE
 from trxds.transport.subchannel import DEFAULT_MAX_CONNECTIONS_CAP
 from trxds.transport.transport_credentials import INSECURE
@@ -50,7 +52,7 @@ from .interceptors import Interceptor, check_interceptors
 from .locations import Locations
 from .mirroring import Mirroring, Mirrors, checked_mirroring
 from .non_xds_channel import ServiceConfigSource, non_xds_setup
-from .transport_security import make_pool
+from .transport_security import host_networks
 
 if TYPE_CHECKING:
     from trxds.admin.address import Admin
@@ -236,17 +238,16 @@ async def open_channel(
     )
     age = make_connection_age(max_connection_age, max_connection_age_grace, state.random)
     cap = checked_max_connections_cap(max_connections_per_subchannel_cap)
-    pool = make_pool(
-        network,
-        host_credentials,
-        setup.authority,
-        setup.providers,
-        state.random,
+    host_network, secured = host_networks(network, host_credentials, setup.authority, setup.providers)
+    pool = SubchannelPool(
+        host_network,
         options,
+        state.random,
+        secured,
         pings,
         observers,
         check,
-        setup.service_config.max_connections,
+        ConnectionLimit(setup.service_config.max_connections),
         cap,
         age,
     )

@@ -1,53 +1,34 @@
-"""This file makes a channel's subchannel pool with its credentials: plaintext, TLS, or each cluster's own (A29)."""
+"""This file makes the networks of a channel's credentials: plaintext, TLS, or each cluster's own (A29)."""
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import partial
-from random import Random
 from urllib.parse import unquote
 
 from trxds.core.authority import host_of
-from trxds.core.connection_limit import ConnectionLimit
-from trxds.core.observers import Observers
 from trxds.resources.peer_names import wrong_peer
 from trxds.resources.upstream_tls import UpstreamTls
 from trxds.transport.certificates import CertificateFiles
 from trxds.transport.connect import Network
-from trxds.transport.connection_age import ConnectionAge
-from trxds.transport.health_watch import HealthCheck
-from trxds.transport.keepalive import Keepalive
-from trxds.transport.options import WireOptions
-from trxds.transport.pool import SubchannelPool
 from trxds.transport.tls import NextContext, TlsNetwork, context_source, credentials_network
 
 from .credentials import ChannelCredentials, XdsCredentials
 
 
-def make_pool(
-    network: Network,
-    credentials: ChannelCredentials,
-    authority: str,
-    providers: Mapping[str, CertificateFiles],
-    random: Random,
-    options: WireOptions,
-    keepalive: Keepalive | None,
-    observers: Observers,
-    health_check: HealthCheck | None,
-    max_connections: int,
-    max_connections_cap: int,
-    age: ConnectionAge | None,
-) -> SubchannelPool:
-    """Return the pool; hosts prove the name of `authority` unless another is configured."""
+def host_networks(
+    network: Network, credentials: ChannelCredentials, authority: str, providers: Mapping[str, CertificateFiles]
+) -> tuple[Network, Callable[[Hashable], Network] | None]:
+    """Return the network of the hosts, and the function for those of clusters with TLS of their own, if there are any.
+
+    Hosts prove the name of `authority` unless another is configured.
+    """
     # A target's characters beyond ASCII are percent-encoded in its authority; certificates have none of them (IDNA).
     name = unquote(host_of(authority))
-    limits = ConnectionLimit(max_connections), max_connections_cap, age
-    network_for = None
-    if isinstance(credentials, XdsCredentials):
-        network_for, credentials = ClusterNetworks(network, providers).network_for, credentials.fallback
-    known = credentials_network(network, credentials, name)
-    return SubchannelPool(known, options, random, network_for, keepalive, observers, health_check, *limits)
+    if not isinstance(credentials, XdsCredentials):
+        return credentials_network(network, credentials, name), None
+    return credentials_network(network, credentials.fallback, name), ClusterNetworks(network, providers).network_for
 
 
 class ClusterNetworks:
