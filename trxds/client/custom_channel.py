@@ -9,7 +9,7 @@ from trxds.core.arguments import check_type
 from trxds.core.determinism import new_random
 from trxds.lb.config_builder import Update, build_target
 from trxds.lb.configs import GracefulSwitchConfig
-from trxds.resolver.address_source import CustomSource, Resolution, TargetConfig
+from trxds.resolver.address_source import Resolution, TargetConfig, custom_source
 from trxds.resolver.non_xds_resolver import NonXdsResolver, ResolvedAddress
 from trxds.resolver.resolver_result_handler import ResolverResultHandler
 from trxds.resolver.resolver_update import Resolver, ResolverUpdate
@@ -61,7 +61,7 @@ def custom_setup(
     own = checked.own
 
     def make_resolver(handler: ResolverResultHandler) -> NonXdsResolver:
-        source = CustomSource(target, resolver, checked.accept, new_random(), refresh)
+        source = custom_source(target, resolver, checked.accept, new_random(), refresh)
         return NonXdsResolver(target.text, source, own, handler)
 
     return ResolverSetup(

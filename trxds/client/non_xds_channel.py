@@ -11,7 +11,7 @@ from trxds.core.determinism import new_random
 from trxds.lb.balancing_config import make_parser
 from trxds.lb.config_builder import Update, add_override_host, build_priority
 from trxds.lb.configs import OutlierDetectionConfig
-from trxds.resolver.address_source import AddressSource, DnsName, KnownAddresses, TargetConfig
+from trxds.resolver.address_source import AddressSource, KnownAddresses, TargetConfig, dns_source
 from trxds.resolver.affinity_config import FIELD
 from trxds.resolver.http_filters import EffectiveFilter
 from trxds.resolver.non_xds_resolver import NonXdsResolver, ResolvedAddress
@@ -58,9 +58,9 @@ def non_xds_setup(
         raise ValueError(f"target {target.text!r}: {problem}")
 
     def make_resolver(handler: ResolverResultHandler) -> NonXdsResolver:
-        source: AddressSource = KnownAddresses(target, known)
+        source: AddressSource = KnownAddresses(target.addresses)
         if target.name:
-            source = DnsName(target, known, network.resolve, new_random(), refresh)
+            source = dns_source(target.name, network.resolve, new_random(), refresh)
         return NonXdsResolver(target.text, source, known, handler)
 
     def to_update(resolved: ResolvedAddress) -> Update:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from random import Random
 from typing import Any, Protocol
 
@@ -20,7 +20,7 @@ from .resolve_now import ResolveNow
 from .resolver_update import Resolver
 from .resolver_watch import Accept, ResolverWatch
 from .service_config import ServiceConfig
-from .target_uri import NonXdsTarget, ResolverTarget
+from .target_uri import ResolverTarget
 
 SENDER = "name"
 
@@ -42,7 +42,10 @@ class Resolution(Struct, frozen=True):
 
 
 class AddressSource(Protocol):
-    """A source puts a `ResourceUpdate` into a queue, as "name", for each new state while it is open."""
+    """A source puts a `ResourceUpdate` into a queue, as "name", for each new state while it is open.
+
+    Its value is a `Resolution`, or addresses, for which the configuration stays as it is.
+    """
 
     def open(self, nursery: trio.Nursery, queue: ConflatingQueue[Any]) -> None:
         """Begin to resolve. Synchronous."""
@@ -57,11 +60,11 @@ class AddressSource(Protocol):
 class KnownAddresses:
     """The addresses of an `ipv4:`, `ipv6:` or `unix:` target, which never change."""
 
-    def __init__(self, target: NonXdsTarget, config: TargetConfig) -> None:
-        self._resolution = as_resolution(target.addresses, config)
+    def __init__(self, addresses: tuple[str, ...]) -> None:
+        self._addresses = addresses
 
     def open(self, nursery: trio.Nursery, queue: ConflatingQueue[Any]) -> None:
-        queue.put(SENDER, ResourceUpdate(self._resolution))
+        queue.put(SENDER, ResourceUpdate(self._addresses))
 
     def close(self) -> None:
         pass
@@ -70,22 +73,15 @@ class KnownAddresses:
         pass
 
 
-class DnsName:
-    """The name of a `dns:` target, resolved again on request and each `refresh` seconds."""
+class WatchedSource:
+    """A name or a target that a task resolves while the source is open; `start_watch` starts that task."""
 
-    def __init__(
-        self, target: NonXdsTarget, config: TargetConfig, look_up: Resolve, random: Random, refresh: float = math.inf
-    ) -> None:
-        self._name = target.name
-        self._config = config
-        self._look_up = look_up
-        self._random = random
-        self._refresh = refresh
-        self._watch: DnsWatch | None = None
+    def __init__(self, start_watch: Callable[[trio.Nursery, ConflatingQueue[Any]], DnsWatch | ResolverWatch]) -> None:
+        self._start_watch = start_watch
+        self._watch: DnsWatch | ResolverWatch | None = None
 
     def open(self, nursery: trio.Nursery, queue: ConflatingQueue[Any]) -> None:
-        names = DnsResolver(nursery, self._look_up, self._random, self._refresh)
-        self._watch = names.watch(self._name, queue, SENDER)
+        self._watch = self._start_watch(nursery, queue)
 
     def close(self) -> None:
         if self._watch is not None:
@@ -96,35 +92,24 @@ class DnsName:
             self._watch.resolve_now.request()
 
 
-class CustomSource:
-    """The endpoints that a program's own resolver yields."""
+def dns_source(name: str, look_up: Resolve, random: Random, refresh: float) -> WatchedSource:
+    """Return the source of a `dns:` target, whose name is resolved again on request and each `refresh` seconds."""
 
-    def __init__(
-        self, target: ResolverTarget, resolver: Resolver, accept: Accept, random: Random, refresh: float = math.inf
-    ) -> None:
-        self._target = target
-        self._resolver = resolver
-        self._accept = accept
-        self._random = random
-        self._refresh = refresh
-        self._watch: ResolverWatch | None = None
+    def start_watch(nursery: trio.Nursery, queue: ConflatingQueue[Any]) -> DnsWatch:
+        return DnsResolver(nursery, look_up, random, refresh).watch(name, queue, SENDER)
 
-    def open(self, nursery: trio.Nursery, queue: ConflatingQueue[Any]) -> None:
-        resolve_now = ResolveNow(self._refresh)
-        watch = self._watch = ResolverWatch(
-            self._target, self._resolver, self._accept, Backoff(self._random), resolve_now, queue, SENDER
-        )
-        nursery.start_soon(watch.run, name=f"resolver/{self._target.text}")
-
-    def close(self) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
-
-    def request(self) -> None:
-        if self._watch is not None:
-            self._watch.resolve_now.request()
+    return WatchedSource(start_watch)
 
 
-def as_resolution(addresses: tuple[str, ...], config: TargetConfig) -> Resolution:
-    """Return the resolution of plain addresses."""
-    return Resolution(tuple(Endpoint((address,)) for address in addresses), config)
+def custom_source(
+    target: ResolverTarget, resolver: Resolver, accept: Accept, random: Random, refresh: float
+) -> WatchedSource:
+    """Return the source of the endpoints that a program's own resolver yields."""
+
+    def start_watch(nursery: trio.Nursery, queue: ConflatingQueue[Any]) -> ResolverWatch:
+        resolve_now, backoff = ResolveNow(refresh), Backoff(random)
+        watch = ResolverWatch(target, resolver, accept, backoff, resolve_now, queue, SENDER)
+        nursery.start_soon(watch.run, name=f"resolver/{target.text}")
+        return watch
+
+    return WatchedSource(start_watch)

@@ -15,9 +15,9 @@ from msgspec import Struct
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.resource_update import ResourceUpdate
 from trxds.core.status import Status
-from trxds.resources.endpoint import Locality, LocalityId
+from trxds.resources.endpoint import Endpoint, Locality, LocalityId
 
-from .address_source import SENDER, AddressSource, Resolution, TargetConfig, as_resolution
+from .address_source import SENDER, AddressSource, Resolution, TargetConfig
 from .clusters import Clusters, RouteTable
 from .resolver_result_handler import ResolverResultHandler, RootReport
 from .service_config_selector import MethodSelector
@@ -105,7 +105,8 @@ class NonXdsResolver:
         if value is None:
             self._configure(Resolution((), self._config, state.error.message if state.error else ""))
         elif not isinstance(value, Resolution):
-            self._configure(as_resolution(value, self._config))
+            endpoints = tuple(Endpoint((address,)) for address in value)
+            self._configure(Resolution(endpoints, self._config))
         elif value is not self._sent:
             self._configure(value)
 
