@@ -2,7 +2,7 @@
 
 import pytest
 
-from trxds.resolver.update_rate_limiter import BURST, INTERVAL, UpdateRateLimiter
+from trxds.resolver.dependency_manager import BURST, INTERVAL, UpdateRateLimiter
 
 
 def spend(pace, changes, now=0.0):

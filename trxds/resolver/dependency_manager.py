@@ -22,13 +22,15 @@ from trxds.resources.types import CDS, EDS, LDS, RDS, ResourceType
 from .assemble import Assembly, Key, Known, assemble
 from .clusters_in_force import may_fail_rpcs, with_present_errors
 from .snapshot import ClusterResult, ConfigError, Missing, XdsConfig
-from .update_rate_limiter import UpdateRateLimiter
 
 # This is also the order in which new watches begin, so that requests are sent in the order that servers expect.
 _TYPES = {kind.kind: kind for kind in (LDS, RDS, CDS, EDS)}
 _ORDER = [*_TYPES, "DNS"]
 
 MAX_SHOWN = 3  # of the missing resources; there may be ten thousand
+
+BURST = 100  # changes without a delay
+INTERVAL = 0.05  # seconds between later changes
 
 
 class Watch(Protocol):
@@ -190,3 +192,23 @@ class DependencyManager:
     def close(self) -> None:
         """Cancel all watches."""
         self._watch_exactly(frozenset())
+
+
+class UpdateRateLimiter:
+    """A bucket of `BURST` tokens for changes of the configuration, which gets one more every `INTERVAL`.
+
+    Each change is a step of the whole tree, and a control plane that sends changes without end must not take the time
+    of the RPCs. Nothing is lost in between, since only the newest configuration counts.
+    """
+
+    def __init__(self) -> None:
+        # The time at which the bucket is full again tells its level, so no timer has to refill it.
+        self._full_at = 0.0
+
+    def ready_at(self, now: float) -> float:
+        """Return when the next change may be made: `now` or later."""
+        return max(now, self._full_at - (BURST - 1) * INTERVAL)
+
+    def take(self, now: float) -> None:
+        """Take the token of one change."""
+        self._full_at = max(self._full_at, now) + INTERVAL
