@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trxds.resolver.flatten import MAX_DEPTH, flatten
+from trxds.resolver.assemble import MAX_DEPTH, flatten
 
 
 def leaves(graph, root="root"):

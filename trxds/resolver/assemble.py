@@ -6,7 +6,7 @@ complete configuration, an error, or the names that are still missing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import TypeAlias, assert_never
 
@@ -22,11 +22,12 @@ from trxds.resources.leaf_policy import LbPolicyConfig
 from trxds.resources.listener import Listener
 from trxds.resources.route import RouteConfig, VirtualHost, find_virtual_host
 
-from .flatten import MAX_DEPTH, flatten
 from .snapshot import AggregateConfig, ClusterConfig, ClusterError, ClusterResult, ConfigError, Missing, XdsConfig
 
 Key: TypeAlias = tuple[str, str]  # kind ("LDS", "RDS", "CDS", "EDS", "DNS") and name
 Known: TypeAlias = Mapping[Key, ResourceUpdate]
+
+MAX_DEPTH = 16  # levels; the root is at 0
 
 
 NOTHING: Mapping[str, ClusterResult] = MappingProxyType({})
@@ -245,6 +246,32 @@ class _Walk:
             return None
         discovery = state.value.discovery
         return discovery.clusters if isinstance(discovery, Aggregate) else None
+
+
+def flatten(root: str, parts_of: Callable[[str], tuple[str, ...] | None]) -> tuple[str, ...] | None:
+    """Return the clusters under `root` that are no aggregates, the most preferred first; None if any is too deep.
+
+    `parts_of` returns the parts of an aggregate, and None for any other cluster. The walk is depth-first. A cluster
+    that comes up again is skipped, so its first position counts, and a loop ends (A37, A74).
+    """
+    leaves: list[str] = []
+    seen: set[str] = set()  # of this root alone: another root may have the same leaf
+    todo = [(root, 0)]
+    while todo:
+        name, depth = todo.pop()
+        # A37: a branch that is too deep fails the whole root, not that branch alone.
+        if depth == MAX_DEPTH:
+            return None
+        if name in seen:
+            continue
+        seen.add(name)
+        parts = parts_of(name)
+        if parts is None:
+            leaves.append(name)
+        else:
+            # A37: depth first, in the order of each list; reversed, because the stack returns the last one first.
+            todo.extend((part, depth + 1) for part in reversed(parts))
+    return tuple(leaves)
 
 
 def _find_routing(
