@@ -28,10 +28,6 @@ from .service_config import ServiceConfig
 MAX_CACHED_METHODS = 65_536
 
 
-def _no_warnings() -> tuple[str, ...]:
-    return ()
-
-
 class MethodSelector:
     """The selector of one target. `table` has the one cluster, `target`; `chain` has the `filters` of all calls.
 
@@ -43,9 +39,9 @@ class MethodSelector:
         config: ServiceConfig,
         target: str,
         table: RouteTable,
-        filters: tuple[EffectiveFilter, ...] = (),
-        chain: FilterChain = (),
-        warn: Callable[[], tuple[str, ...]] = _no_warnings,
+        filters: tuple[EffectiveFilter, ...],
+        chain: FilterChain,
+        warn: Callable[[], tuple[str, ...]],
     ) -> None:
         self.table = table
         self._filters = filters
