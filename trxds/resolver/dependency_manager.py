@@ -21,6 +21,7 @@ from trxds.resources.types import CDS, EDS, LDS, RDS, ResourceType
 
 from .assemble import Assembly, Key, Known, assemble
 from .clusters_in_force import may_fail_rpcs, with_present_errors
+from .dns_resolver import DnsResolver
 from .snapshot import ClusterResult, ConfigError, Missing, XdsConfig
 
 # This is also the order in which new watches begin, so that requests are sent in the order that servers expect.
@@ -47,12 +48,6 @@ class Source(Protocol):
         ...
 
 
-class NameResolver(Protocol):
-    """The source of addresses of DNS names."""
-
-    def watch(self, name: str, queue: ConflatingQueue[Any], sender: Hashable) -> Watch: ...
-
-
 class DependencyManager:
     """The watches of one target. `newest` is None until a configuration is complete; it is replaced only by a change.
 
@@ -63,7 +58,7 @@ class DependencyManager:
     def __init__(
         self,
         source: Source,
-        names: NameResolver,
+        names: DnsResolver,
         queue: ConflatingQueue[Any],
         listener: str,
         authority: str,
