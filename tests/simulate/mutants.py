@@ -196,7 +196,7 @@ MUTANTS = (
     Mutant(
         "a session that is not forgotten when it ends",
         "client/pinned_sessions.py",
-        "        for key, pin in session.pins.items():\n            self._remove(session, key, pin.host)\n"
+        "        for key, pin in session.pins.items():\n            self.session_unpinned(session, key, pin.host)\n"
         "        for stream",
         "        for stream",
     ),

@@ -80,7 +80,7 @@ class PinnedSessions:
         """Forget a session, because it has ended."""
         session.detach()
         for key, pin in session.pins.items():
-            self._remove(session, key, pin.host)
+            self.session_unpinned(session, key, pin.host)
         for stream in self._streams.pop(session, ()):
             stream.end()
 
@@ -104,7 +104,7 @@ class PinnedSessions:
         """Report the session's host, and note it."""
         host = event.host if isinstance(event, SessionPinned) else event.new
         if before is not None:
-            self._remove(session, event.cookie, before)
+            self.session_unpinned(session, event.cookie, before)
         self.by_host.setdefault(host, {})[session, event.cookie] = None
         # Set only while sessions have hosts, so that updates cost other channels nothing.
         self._data_plane.on_publish = self.check
@@ -121,16 +121,13 @@ class PinnedSessions:
 
     def session_unpinned(self, session: SessionCookies, key: CookieKey, before: SessionHost) -> None:
         """Forget the session's host."""
-        self._remove(session, key, before)
-
-    def _remove(self, session: SessionCookies, key: CookieKey, host: SessionHost) -> None:
-        pinned = self.by_host.get(host)
+        pinned = self.by_host.get(before)
         if pinned is None:
             return
         pinned.pop((session, key), None)
         if not pinned:
-            del self.by_host[host]
-            self._statuses.pop(host, None)
+            del self.by_host[before]
+            self._statuses.pop(before, None)
         if not self.by_host:
             self._data_plane.on_publish = None
 
