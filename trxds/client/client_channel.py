@@ -75,7 +75,7 @@ class ClientChannel:
         self._idle_timeout = idle_timeout
         self._bind_mirrors = mirrors.bind if mirrors is not None else None
         self._health_check_service = setup.service_config.health_check_service
-        state.sessions.pinned.watch_hosts(lambda: pool.hosts)
+        state.sessions.pinned.subchannels = lambda: pool.hosts
         self._make_chain = FilterRegistry(state.lifecycle.target, state.random, setup.http_filters).make_chain
         custom = {name: make_checked_factory(kind.make) for name, kind in setup.policies.items()}
         options = PolicyOptions(read_ring_size_cap(os.environ), spread_within, setup.sticky_aggregates)

@@ -48,11 +48,7 @@ class PinnedSessions:
         self._statuses: dict[SessionHost, HostStatus] = {}
         self._checked: object = None  # the configuration that they were read from
         self._streams: dict[SessionCookies, WeakSet[SessionEvents]] = {}
-        self._subchannels: Callable[[], Iterable[Subchannel]] = tuple
-
-    def watch_hosts(self, subchannels: Callable[[], Iterable[Subchannel]]) -> None:
-        """Find the hosts that cannot be reached among these."""
-        self._subchannels = subchannels
+        self.subchannels: Callable[[], Iterable[Subchannel]] = tuple  # of the channel's pool
 
     # -- subscriptions
 
@@ -140,7 +136,7 @@ class PinnedSessions:
         if entries is None or not (is_new or is_watched):
             return
         self._checked = entries
-        failed = unreachable(self._subchannels()) if is_watched else set()
+        failed = unreachable(self.subchannels()) if is_watched else set()
         for cluster, before in self._by_cluster().items():
             # Another data plane of the same configuration says only which hosts can be reached.
             found = read_statuses(entries, cluster, before) if is_new else before
@@ -155,7 +151,7 @@ class PinnedSessions:
 
     def ready_addresses(self) -> frozenset[str]:
         """Return the addresses of the hosts that are connected."""
-        return frozenset(each.address for each in self._subchannels() if each.state is Connectivity.READY)
+        return frozenset(each.address for each in self.subchannels() if each.state is Connectivity.READY)
 
     def _by_cluster(self) -> Mapping[str, Mapping[str, HostStatus]]:
         clusters: dict[str, dict[str, HostStatus]] = {}
