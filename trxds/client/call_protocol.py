@@ -43,35 +43,28 @@ class ResponseStream(Protocol[Res_co]):
 
     async def receive(self) -> Res_co | None:
         """Return the next message; None when the server has ended the call with OK. Raises `RpcError` if it failed."""
-        ...
 
     async def wait_initial_metadata(self) -> Metadata:
         """Wait for the server's initial metadata; empty for a trailers-only response."""
-        ...
 
     def cancel(self) -> bool:
         """End the call with CANCELLED; return False, and change nothing, if it has a `status` already."""
-        ...
 
     @property
     def initial_metadata(self) -> Metadata | None:
         """The server's initial metadata; None until it has arrived."""
-        ...
 
     @property
     def trailing_metadata(self) -> Metadata:
         """The metadata that came with the status; empty before the call's end."""
-        ...
 
     @property
     def status(self) -> Status | None:
         """The call's status; None until its end has been received."""
-        ...
 
     @property
     def peer(self) -> str:
         """The address of the host that has the call; empty while there is none."""
-        ...
 
     def __aiter__(self) -> AsyncIterator[Res_co]:
         return self
@@ -88,8 +81,6 @@ class CallProtocol(ResponseStream[Res_co], Protocol[Req_contra, Res_co]):
 
     async def send(self, request: Req_contra, *, compress: bool = True) -> bool:
         """Send one message; return False if the server has already ended the call with OK."""
-        ...
 
     def done_sending(self) -> None:
         """Close this side of the call: no more messages follow."""
-        ...

@@ -72,7 +72,6 @@ class Filter(Protocol):
         A filter may replace `call.metadata`, switch `call.cluster` to another one of the route (A60), and set
         `call.override`. The route stays, also if it matched the old metadata (A39).
         """
-        ...
 
 
 @runtime_checkable
@@ -84,7 +83,6 @@ class ExplainableFilter(Filter, Protocol):
 
         Random numbers come from `call.trace.random(generator)`, so that the next RPC draws the same ones.
         """
-        ...
 
 
 class FilterContext(Struct, frozen=True):

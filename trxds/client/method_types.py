@@ -27,7 +27,6 @@ class _OneRequest(Protocol[Req, Res]):
 
     def on(self, host: Host) -> Self:
         """Return the method for calls that go to this host; see `Method.on`."""
-        ...
 
     @overload
     def open(
@@ -47,7 +46,6 @@ class _ManyRequests(Protocol[Req, Res]):
 
     def on(self, host: Host) -> Self:
         """Return the method for calls that go to this host; see `Method.on`."""
-        ...
 
     def open(
         self, request: Req | None = None, **options: Unpack[CallOptions]
@@ -60,7 +58,6 @@ class UnaryUnary(_OneRequest[Req, Res], Protocol[Req, Res]):
     async def __call__(self, request: Req, **options: Unpack[CallOptions]) -> Res: ...
     async def with_call(self, request: Req, **options: Unpack[CallOptions]) -> tuple[Res, CompletedCall]:
         """Make the call; return its reply, and its metadata, status and peer."""
-        ...
 
 
 class UnaryStream(_OneRequest[Req, Res], Protocol[Req, Res]):
@@ -78,7 +75,6 @@ class StreamUnary(_ManyRequests[Req, Res], Protocol[Req, Res]):
         self, request: Iterable[Req] | AsyncIterable[Req], **options: Unpack[CallOptions]
     ) -> tuple[Res, CompletedCall]:
         """Make the call; return its reply, and its metadata, status and peer."""
-        ...
 
 
 class StreamStream(_ManyRequests[Req, Res], Protocol[Req, Res]):

@@ -155,9 +155,7 @@ class Selector(Protocol):
 
     def explain(self, path: str, metadata: Metadata, copies: RandomCopies) -> Explained:
         """Choose once more, with copies of the random generators, and give the reasons."""
-        ...
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Return the flaws of the configuration that do not fail calls."""
-        ...

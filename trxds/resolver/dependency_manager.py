@@ -45,7 +45,6 @@ class Source(Protocol):
 
     def describe_pending(self, type: ResourceType, name: str) -> str:
         """Describe why a resource has not come yet."""
-        ...
 
 
 class DependencyManager:
