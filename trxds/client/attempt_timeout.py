@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import trio
 
 from trxds.core.status import Status, StatusCode
+from trxds.transport.client_stream import ClientStream
 from trxds.transport.events import ErrorCode
 
 from .call_scope import CallScope
-
-if TYPE_CHECKING:
-    from trxds.transport.client_stream import ClientStream
 
 T = TypeVar("T")
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from itertools import count
-from typing import TYPE_CHECKING
 
 from trxds.core.connectivity import Connectivity
 from trxds.core.observe import (
@@ -28,9 +27,7 @@ from trxds.core.observers import Observers
 from trxds.core.plural import plural
 from trxds.core.policy_names import short_policy_name
 from trxds.core.status import Status
-
-if TYPE_CHECKING:
-    from trxds.lb.policy_node import Node
+from trxds.lb.policy_node import Node
 
 _client = logging.getLogger("trxds.client")
 _resolver = logging.getLogger("trxds.resolver")
