@@ -15,18 +15,15 @@ from msgspec import structs
 
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.connectivity import Connectivity
-from trxds.core.metadata import Metadata
 from trxds.core.status import Status, unavailable
 from trxds.lb.interfaces import Lease, SubchannelPoolInterface
 from trxds.lb.pick import QUEUE, Complete, Fail, Override, PickArgs, PickResult
 from trxds.resolver.method_config import HedgingPolicy
 
 from .attempt import Attempt
-from .call_settings import CallSettings
 from .channel_state import ChannelState
 from .dataplane import DataPlane
 from .hosts import Host, find_cluster
-from .open_session import OpenSession
 from .rpc import Rpc
 
 # How long a wait for the host lasts at most before the configuration is looked at again: the host may have left.
@@ -39,17 +36,8 @@ class PinnedRpc(Rpc):
     is_pinned = True
     __slots__ = ("_host", "_pinned")
 
-    def __init__(
-        self,
-        host: Host,
-        channel: ChannelState,
-        path: str,
-        metadata: Metadata,
-        settings: CallSettings,
-        timeout: float | None,
-        session: OpenSession | None,
-    ) -> None:
-        super().__init__(channel, path, metadata, settings, timeout, None)
+    def __init__(self, host: Host, channel: ChannelState, *of_call: Any) -> None:
+        super().__init__(channel, *of_call)
         self._host = host
         self._pinned = PinnedChannel(channel, host)
 
