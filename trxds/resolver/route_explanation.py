@@ -12,11 +12,13 @@ from typing import Any
 from msgspec import Struct
 
 from trxds.core.metadata import Metadata
+from trxds.core.plural import plural
 from trxds.core.status import Status
+from trxds.resources.matchers import describe_matcher, header_value
+from trxds.resources.route_match import RouteMatch
 
 from .as_plain_data import as_plain_data
 from .http_filters import EffectiveFilter
-from .match_reasons import match_verdict
 from .pick_outcomes import (
     FaultStep,
     FilterDecision,
@@ -172,7 +174,7 @@ def explain_skipped(
     routes: BoundRoutes, path: str, metadata: Metadata, number: int, drawn: Iterator[int]
 ) -> Explanation:
     """Explain why the selector skipped the first `number` routes, by the numbers that it drew."""
-    reasons = (match_verdict(route.match, path, metadata, drawn).reason for route in routes.routes[:number])
+    reasons = (_match_reason(route.match, path, metadata, drawn) for route in routes.routes[:number])
     passed = tuple(SkippedRoute(number, reason) for number, reason in enumerate(reasons))
     return Explanation(path, routes.virtual_host, passed)
 
@@ -188,7 +190,7 @@ def explain_chosen(
 ) -> MatchedRoute:
     """Explain what the selector chose."""
     route = bound.route
-    reason = match_verdict(route.match, path, metadata, drawn).reason
+    reason = _match_reason(route.match, path, metadata, drawn)
     entry = next(number for number, each in enumerate(bound.clusters) if each is cluster)
     weights = tuple((each.name, each.weight) for each in route.action.clusters) if route.action else ()
     draw = WeightedChoice(weights, next(drawn)) if len(bound.clusters) > 1 else None
@@ -196,3 +198,35 @@ def explain_chosen(
     copied = route.action.mirrors if route.action and bound.config.mirrors is not None else ()
     mirrors = tuple(str(each) for each in copied)
     return MatchedRoute(bound.number, reason, cluster.name, entry, draw, limit, filters, hashed, mirrors)
+
+
+def _match_reason(match: RouteMatch, path: str, metadata: Metadata, drawn: Iterator[int]) -> str:
+    """Return why the route matches, or the first condition that fails (A28).
+
+    `drawn` yields the selector's random numbers.
+    """
+    if not match.path.matches(path):
+        return f"the path is not {describe_matcher(match.path)}"
+    reasons = [f"the path is {describe_matcher(match.path)}"]
+    for header in match.headers:
+        value = header_value(metadata, header.name)
+        matches = header.accepts(value)
+        wanted = ("not " if header.invert else "") + describe_matcher(header.test)
+        reason = f"header {header.name} {_describe_presence(value, matches)} (wanted: {wanted})"
+        if not matches:
+            return reason
+        reasons.append(reason)
+    if match.fraction is not None:
+        number = next(drawn)
+        reason = f"drew {number} of a million (wanted: below {match.fraction})"
+        if number >= match.fraction:
+            return reason
+        reasons.append(reason)
+    return ", ".join(reasons)
+
+
+def _describe_presence(value: str | None, matches: bool) -> str:
+    """Describe a header without its value, which may be a token: explanations are pasted into tickets."""
+    if value is None:
+        return "is absent"
+    return "matches" if matches else f"has {plural(len(value), 'character')} and does not match"
