@@ -8,7 +8,7 @@ host, which may all be secrets.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import count
 
 from trxds.core.connectivity import Connectivity
@@ -28,6 +28,7 @@ from trxds.core.plural import plural
 from trxds.core.policy_names import short_policy_name
 from trxds.core.status import Status
 from trxds.lb.policy_node import Node
+from trxds.resolver.config_log import shown
 
 _client = logging.getLogger("trxds.client")
 _resolver = logging.getLogger("trxds.resolver")
@@ -36,7 +37,6 @@ _session_affinity = logging.getLogger("trxds.session_affinity")
 _xds = logging.getLogger("trxds.xds")
 
 _OF_CALLS = (_client, _resolver, _lb, _session_affinity)
-_SHOWN = 5  # names in one line
 _SESSION_PICKS = {
     "hit": "its session's cookie names a host that can be used",
     "wait": "it waits for the host that its session's cookie names",
@@ -83,7 +83,7 @@ class DecisionLog(Observer):
             )
         else:
             text = "%s: xDS server %s is asked for %s: %s"
-            _xds.debug(text, self._name, request.server, request.type, _shown(request.names))
+            _xds.debug(text, self._name, request.server, request.type, shown(request.names) or "nothing")
 
     def xds_response_received(self, response: XdsResponse) -> None:
         text = "%s: xDS server %s sends %s version %s: %s valid, %d invalid"
@@ -151,9 +151,3 @@ class _AttemptLog(AttemptObserver):
         # The line of the call says OK already.
         if not status.ok:
             _client.debug("%s: an attempt ended with %s", self._call, status.code.name)
-
-
-def _shown(names: Iterable[str]) -> str:
-    every = tuple(names)
-    more = f" and {len(every) - _SHOWN} more" if len(every) > _SHOWN else ""
-    return f"{', '.join(every[:_SHOWN]) or 'nothing'}{more}"

@@ -36,26 +36,27 @@ class ConfigLog:
         before, self._before = self._before, config
         if before is None:
             count, labels = plural(len(config.clusters), "cluster"), [label for _, label in _parts(config, {}).values()]
-            self._info("the first configuration is in force, with %s: %s", count, _shown(labels))
+            self._info("the first configuration is in force, with %s: %s", count, shown(labels))
             return
         parts, known = _parts(config, before.clusters), _parts(before, config.clusters)
         changed = [label for name, (content, label) in parts.items() if name not in known or known[name][0] != content]
         changed += [f"no {name} any more" for name in sorted(known.keys() - parts.keys())]
         if changed:
-            self._info("a new configuration is in force: %s", _shown(changed))
+            self._info("a new configuration is in force: %s", shown(changed))
 
     def addresses_in_force(self, addresses: tuple[str, ...], note: str) -> None:
         """Log the addresses of a target without a control plane, if they have changed."""
         if addresses != self._addresses:
             self._addresses = addresses
-            names = _shown(addresses) if addresses else note
+            names = shown(addresses) if addresses else note
             self._info("%s in force: %s", plural(len(addresses), "address", "addresses"), names)
 
     def _info(self, text: str, *args: object) -> None:
         self._lines.info(self._now(), f"%s: {text}", self._target, *args)
 
 
-def _shown(names: Iterable[str]) -> str:
+def shown(names: Iterable[str]) -> str:
+    """Return the first names, and how many more there are."""
     every = tuple(names)
     more = f" and {len(every) - _SHOWN} more" if len(every) > _SHOWN else ""
     return f"{', '.join(every[:_SHOWN])}{more}"

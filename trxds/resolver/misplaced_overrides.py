@@ -15,7 +15,7 @@ from trxds.resources.filters import HttpFilter
 from trxds.resources.listener import Listener
 from trxds.resources.route import VirtualHost
 
-MAX_SHOWN = 5  # of the places that have the same override
+from .config_log import shown
 
 
 def has_type_of(override: FilterConfig, http_filter: HttpFilter) -> bool:
@@ -35,8 +35,7 @@ class MisplacedOverride(Struct, frozen=True):
     places: tuple[str, ...]
 
     def __str__(self) -> str:
-        more = len(self.places) - MAX_SHOWN
-        places = ", ".join(self.places[:MAX_SHOWN]) + (f" and {more} more" if more > 0 else "")
+        places = shown(self.places)
         return (
             f'{places}: typed_per_filter_config["{self.key}"] has the type {self.override_type}, and the listener\'s '
             f"filter of that name the type {self.filter_type}; the override is left out, and the filter keeps its own "
