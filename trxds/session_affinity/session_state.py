@@ -19,9 +19,6 @@ class SessionStateCarrier(Protocol):
 
     session_headers: tuple[str, ...]  # the headers that a session has to send back, other than cookies
 
-    def matches_path(self, path: str) -> bool:
-        """Return whether the session applies to RPCs of that path."""
-
     def read(self, metadata: Metadata) -> str | None:
         """Return the session's encoded text in the caller's metadata."""
 
@@ -39,11 +36,6 @@ class CookieSessionState:
 
     def __init__(self, config: CookieConfig) -> None:
         self._config = config
-        self._path = config.path
-        self._names_cluster = config.names_cluster
-
-    def matches_path(self, path: str) -> bool:
-        return not self._path or cookie.path_matches(self._path, path)
 
     def read(self, metadata: Metadata) -> str | None:
         # One by one: joined by commas, as the C++ client does it, a cookie after the first header is not found.
@@ -55,7 +47,7 @@ class CookieSessionState:
         return None
 
     def encode(self, addresses: str, cluster: str) -> tuple[str, str]:
-        return cookie.limit_addresses(addresses), cluster if self._names_cluster else ""
+        return cookie.limit_addresses(addresses), cluster if self._config.names_cluster else ""
 
     def write(self, metadata: Metadata, addresses: str, cluster: str) -> Metadata:
         # A Set-Cookie header is added: those of the server stay.
@@ -72,9 +64,6 @@ class HeaderSessionState:
     def __init__(self, config: HeaderConfig) -> None:
         self._name = config.name
         self.session_headers: tuple[str, ...] = (config.name,)
-
-    def matches_path(self, path: str) -> bool:
-        return True
 
     def read(self, metadata: Metadata) -> str | None:
         value = metadata.first(self._name)

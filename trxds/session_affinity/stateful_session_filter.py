@@ -76,7 +76,7 @@ class StatefulSession:
     def apply_cookie(self, call: PickArgs) -> cookie.SessionCookie | None:
         """Set override and cluster of `call` by its cookie; return the cookie, or None if the filter does not apply."""
         if call.path != self._last_path:
-            if not self._carrier.matches_path(call.path):
+            if not cookie.path_matches(self.path, call.path):
                 return None
             self._last_path = call.path
         if self._carrier.session_headers:
