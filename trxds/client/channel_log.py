@@ -28,11 +28,9 @@ class ChannelLog(Observer):
     def __init__(self, name: str, now: Callable[[], float]) -> None:
         self._name = name
         self._now = now
-        self._opened, self._losses, self._failures = (
-            LimitedLog(_transport),
-            LimitedLog(_transport),
-            LimitedLog(_transport),
-        )
+        self._opened = LimitedLog(_transport)
+        self._losses = LimitedLog(_transport)
+        self._failures = LimitedLog(_transport)
         self._streams, self._ejections = LimitedLog(_xds), LimitedLog(_lb)
         self._failing: dict[str, str] = {}  # the last failure of hosts that cannot be reached
 
