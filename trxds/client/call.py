@@ -246,11 +246,9 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
             await checkpoint()
             return None
         while True:
-            stream = self._stream
-            assert stream is not None
             attempt = self._rpc.attempt
-            assert attempt is not None
-            step = stream.receive_unary if self._one_reply else stream.receive
+            assert attempt is not None and attempt.stream is not None
+            step = attempt.stream.receive_unary if self._one_reply else attempt.stream.receive
             payload = await attempt.wait_response(step, self._rpc.scope)
             if payload is not None or not await self._start_another_attempt(attempt):
                 return payload
@@ -259,10 +257,8 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         self._quick_receives, self._checkpoint_due = _MAX_QUICK_RECEIVES - 1, self._now() + _MAX_QUICK_TIME
 
     async def _wait_for_headers(self) -> None:
-        while (stream := self._stream) is not None:
-            attempt = self._rpc.attempt
-            assert attempt is not None
-            await attempt.wait_response(stream.wait_headers, self._rpc.scope)
+        while (attempt := self._rpc.attempt) is not None and attempt.stream is not None:
+            await attempt.wait_response(attempt.stream.wait_headers, self._rpc.scope)
             if self.initial_metadata is not None or not await self._start_another_attempt(attempt):
                 break
 
