@@ -26,7 +26,6 @@ from .open_session import FIRST_WITHIN
 from .session import Session, SessionPool
 from .session_pool import SessionTable, checked_pool_options, run_table
 from .session_rebalancing import TOLERANCE, Rebalancer
-from .state_iterator import StateIterator
 from .stub import CallerMethodFactory
 
 
@@ -224,3 +223,21 @@ class Channel(CallerMethodFactory):
     def __repr__(self) -> str:
         condition = "closed" if self._state.lifecycle.closed else "open"
         return f"<Channel {self.target} {condition}, {len(self._state.calls.open)} calls>"
+
+
+class StateIterator:
+    """The iterator of `Channel.states`. It is no async generator, so an abandoned one needs no cleanup."""
+
+    def __init__(self, channel: ChannelState) -> None:
+        self._channel = channel
+        self._last: Connectivity | None = None
+
+    def __aiter__(self) -> StateIterator:
+        return self
+
+    async def __anext__(self) -> Connectivity:
+        self._channel.lifecycle.check_run()
+        self._last = await self._channel.data_plane.wait_for_state_change(self._last)
+        if self._last is None:
+            raise StopAsyncIteration
+        return self._last
