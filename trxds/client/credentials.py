@@ -113,9 +113,8 @@ def _required(name: str, value: Path | bytes | None) -> FileSource:
     return source
 
 
-def _checked_version(version: object) -> ssl.TLSVersion:
-    if not isinstance(version, ssl.TLSVersion):
-        raise TypeError(f"min_version is an ssl.TLSVersion, such as TLSv1_3, not {type(version).__name__}")
+def _checked_version(version: ssl.TLSVersion) -> ssl.TLSVersion:
+    check_type("min_version", version, ssl.TLSVersion, "an ssl.TLSVersion, such as TLSv1_3")
     if version < MIN_VERSION:  # also MINIMUM_SUPPORTED
         raise ValueError(f"min_version is {version.name}, and HTTP/2 needs TLSv1_2 (RFC 9113); give that or TLSv1_3")
     return version
@@ -196,6 +195,5 @@ def xds_credentials(fallback: Credentials) -> XdsCredentials:
 
     The fallback applies only there: where the control plane configures TLS and it fails, the connection fails.
     """
-    if not isinstance(fallback, Insecure | Tls):
-        raise TypeError(f"the fallback is trxds.insecure() or trxds.tls(...), not {type(fallback).__name__}")
+    check_type("the fallback", fallback, (Insecure, Tls), "trxds.insecure() or trxds.tls(...)")
     return XdsCredentials(fallback)

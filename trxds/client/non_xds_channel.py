@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
+from trxds.core.arguments import check_type
 from trxds.core.determinism import new_random
 from trxds.lb.balancing_config import make_parser
 from trxds.lb.config_builder import Update, add_override_host, build_priority
@@ -96,8 +97,7 @@ def parse_config(source: ServiceConfigSource, policies: Policies) -> ServiceConf
     """Return the checked service config; `ValueError` lists its errors with their places."""
     if source is None:
         return EMPTY_SERVICE_CONFIG
-    if not isinstance(source, str | Mapping):
-        raise TypeError(f"service_config is JSON text or a mapping of the same shape, not {type(source).__name__}")
+    check_type("service_config", source, (str, Mapping), "JSON text or a mapping of the same shape")
     parsers = {name: kind.parse for name, kind in policies.items()}
     return parse_service_config(source, make_parser(parsers, read_experiments(os.environ)))
 

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
+from trxds.core.arguments import check_type
 from trxds.resources.address import MAX_PORT, address_text
 from trxds.resources.endpoint import Endpoint, HealthStatus
 from trxds.resources.units import UINT32_MAX
@@ -39,7 +40,8 @@ class ResolverUpdate:
     def __post_init__(self) -> None:
         if isinstance(self.endpoints, str):
             raise TypeError(f"endpoints is a list of endpoints, not the text {self.endpoints!r}")
-        _check_service_config(self.service_config)
+        config_types = (str, Mapping, type(None))
+        check_type("service_config", self.service_config, config_types, "JSON text or a mapping of the same shape")
         # The class is frozen, and a program may pass any iterable, which can be read once.
         object.__setattr__(self, "endpoints", _distinct(map(_checked_endpoint, self.endpoints)))
 
@@ -78,11 +80,6 @@ def _distinct(endpoints: Iterable[Endpoint]) -> tuple[Endpoint, ...]:
     return tuple(kept)
 
 
-def _check_service_config(config: object) -> None:
-    if not isinstance(config, str | Mapping | None):
-        raise TypeError(f"service_config is JSON text or a mapping of the same shape, not {type(config).__name__}")
-
-
 def _checked_endpoint(endpoint: Endpoint | str) -> Endpoint:
     if isinstance(endpoint, str):
         return Endpoint((_checked_address(endpoint),))
@@ -113,9 +110,7 @@ def _check_more_fields(address: str, endpoint: Endpoint) -> None:
         value = getattr(endpoint, name)
         if not isinstance(value, str):
             raise TypeError(f"endpoint {address}: {name} is a text, not {value!r}")
-    attributes: object = endpoint.attributes
-    if not isinstance(attributes, Mapping):
-        raise TypeError(f"endpoint {address}: attributes is a mapping, not {type(attributes).__name__}")
+    check_type(f"endpoint {address}: attributes", endpoint.attributes, Mapping, "a mapping")
     if endpoint.proxy:
         # Without this error the host would be reached directly, and nobody would notice.
         raise ValueError(f"endpoint {address}: only EDS can give a host a proxy (A86); leave proxy out")
