@@ -175,30 +175,27 @@ def _address(text: str, read: Callable[[str], str], example: str) -> str:
 
 
 def _unix(text: str, rest: str) -> NonXdsTarget:
-    if rest.startswith("//") and not rest.startswith("///"):
-        raise _TargetError("a path after // begins at the root; write unix:///PATH, or unix:PATH for a relative one")
-    path = unquote(rest.removeprefix("//"))
-    if not path:
-        raise _TargetError("no path; write unix:///PATH")
-    return _socket(text, f"unix:{path}")
+    bad_slashes = "a path after // begins at the root; write unix:///PATH, or unix:PATH for a relative one"
+    return _socket(text, "unix", rest, bad_slashes, "no path; write unix:///PATH")
 
 
 def _unix_abstract(text: str, rest: str) -> NonXdsTarget:
-    if rest.startswith("//") and not rest.startswith("///"):
-        raise _TargetError("a name after // begins with a slash; write unix-abstract:NAME")
+    bad_slashes = "a name after // begins with a slash; write unix-abstract:NAME"
     # As in C-core and grpc-go: after an empty authority the path, with its slash, is the name.
+    return _socket(text, "unix-abstract", rest, bad_slashes, "no name; write unix-abstract:NAME")
+
+
+def _socket(text: str, scheme: str, rest: str, bad_slashes: str, nothing: str) -> NonXdsTarget:
+    if rest.startswith("//") and not rest.startswith("///"):
+        raise _TargetError(bad_slashes)
     name = unquote(rest.removeprefix("//"))
     if not name:
-        raise _TargetError("no name; write unix-abstract:NAME")
-    return _socket(text, f"unix-abstract:{name}")
-
-
-def _socket(text: str, address: str) -> NonXdsTarget:
+        raise _TargetError(nothing)
     # The system would cut a path there, and take a path that begins with it for an abstract name.
-    if "\0" in address:
+    if "\0" in name:
         raise _TargetError("a socket's path or name has no NUL; leave %00 out")
     # As in grpc-go: many servers reject the path, which C-core puts here.
-    return NonXdsTarget(text, "localhost", (address,))
+    return NonXdsTarget(text, "localhost", (f"{scheme}:{name}",))
 
 
 _KINDS: Mapping[str, Callable[[str, str], NonXdsTarget]] = MappingProxyType(
