@@ -58,11 +58,8 @@ class RouteTable:
         self.lifetime = Lifetime(f"route table {number}")
         self._holds = {name: clusters.hold(name) for name in names}
         self.lifetimes = {name: clusters.alive[name] for name in self._holds}
+        self.clusters = frozenset(self._holds)
         nursery.start_soon(self._run_table, name=f"route table/{number}")
-
-    @property
-    def clusters(self) -> frozenset[str]:
-        return frozenset(self._holds)
 
     def find_cluster(self, name: str) -> Lifetime | None:
         """Return the cluster's lifetime, if the table has it and it has not ended: for a copy of an RPC to hold."""
