@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 from collections.abc import Iterable, Mapping
@@ -28,10 +29,13 @@ from trxds.resources.leaf_policy import LbPolicyConfig, PickFirst
 from trxds.session_affinity.cookie import is_socket
 from trxds.transport.connect import Network
 
-from .connection_scaling import max_connections_of
 from .resolver_setup import ChannelServiceConfig, Policies, ResolverSetup, check_policies
 
+_log = logging.getLogger("trxds.client")
+
 ServiceConfigSource: TypeAlias = str | Mapping[str, Any] | None
+
+_SCALING_VARIABLE = "GRPC_EXPERIMENTAL_MAX_CONCURRENT_STREAMS_CONNECTION_SCALING"
 
 
 def non_xds_setup(
@@ -90,7 +94,19 @@ def channel_service_config(config: ServiceConfig) -> ChannelServiceConfig:
     """Return the parts of a service config that are the channel's."""
     # A17: pick_first takes no notice of health.
     service = None if _is_pick_first(config.lb_policy or PickFirst()) else config.health_check_service
-    return ChannelServiceConfig(config.throttling, service, max_connections_of(config, os.environ))
+    return ChannelServiceConfig(config.throttling, service, _max_connections_of(config))
+
+
+def _max_connections_of(config: ServiceConfig) -> int:
+    """Return how many connections the service config allows; 1 if the environment switches that off (A105)."""
+    if config.max_connections is None:
+        return 1
+    # A105 has the variable for the time before its interop tests. C-core 1.85 does without it.
+    if os.environ.get(_SCALING_VARIABLE, "").lower() == "false":
+        text = "the service config's connectionScaling has no effect; take %s=false out of the environment to use it"
+        _log.warning(text, _SCALING_VARIABLE)
+        return 1
+    return config.max_connections
 
 
 def parse_config(source: ServiceConfigSource, policies: Policies) -> ServiceConfig:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import trio
 from msgspec import structs
 
+from trxds.core.arguments import check_whole
 from trxds.core.connection_limit import ConnectionLimit
 from trxds.core.determinism import new_random
 from trxds.core.event_loop import check_in_trio
@@ -41,7 +42,6 @@ from .channel import Channel
 from .channel_log import ChannelLog
 from .channel_state import ChannelState
 from .client_channel import IDLE_TIMEOUT, ClientChannel, checked_idle_timeout
-from .connection_scaling import checked_max_connections_cap
 from .credentials import ChannelCredentials, checked_credentials
 from .custom_channel import custom_setup, find_resolver
 from .custom_filter import FilterType
@@ -237,7 +237,8 @@ async def open_channel(
         setup.service_config.health_check_service, setup.authority, credentials_of_calls, state.random
     )
     age = make_connection_age(max_connection_age, max_connection_age_grace, state.random)
-    cap = checked_max_connections_cap(max_connections_per_subchannel_cap)
+    cap = max_connections_per_subchannel_cap
+    check_whole("max_connections_per_subchannel_cap", cap, 1, "a whole number, 1 or more")
     host_network, secured = host_networks(network, host_credentials, setup.authority, setup.providers)
     pool = SubchannelPool(
         host_network,
