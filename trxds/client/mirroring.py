@@ -98,7 +98,7 @@ class Mirrors:
         self.under_way = 0
         self.bytes_held = 0
         self._random = random
-        self._channels: dict[str, MirrorChannel] = {}  # by the authority of copies
+        self.data_plane = MirrorPlane(state.data_plane)
         self._logged: set[tuple[str, str]] = set()
         self._new, self._begun = trio.open_memory_channel[Mirror](math.inf)  # bounded by `max_calls`
 
@@ -121,14 +121,6 @@ class Mirrors:
     def draws(self, share: int) -> bool:
         """Return whether a call is among that share of a million."""
         return share >= MILLION or self._random.randrange(MILLION) < share
-
-    def channel_for(self, authority: str) -> MirrorChannel:
-        """Return the channel for copies with that `:authority`."""
-        channel = self._channels.get(authority)
-        if channel is None:
-            plane = MirrorPlane(self.state.data_plane)
-            channel = self._channels[authority] = MirrorChannel(authority, self.state.now, plane)
-        return channel
 
     def take(self, cluster: str, size: int) -> bool:
         """Take a place, and bytes, for one more copy; False, and it is reported, if there is no room."""
@@ -227,6 +219,7 @@ class RouteMirrors(Struct, frozen=True):
         # A copy never outlives its call's deadline: its answer is for nobody.
         timeout = min(options.timeout, call.deadline - now)
         scope = CallScope(mirrors.state.lifecycle, args.path, now, timeout, "a host for a copy")
+        authority = mirror_authority(mirrors.state.authority, policy)
         metadata = _without(args.metadata, self._left_out(args, session_headers))
         settings = replace(
             settings,
@@ -236,7 +229,7 @@ class RouteMirrors(Struct, frozen=True):
             authority=settings.authority or policy.authority,
         )
         attempt = Attempt(
-            mirrors.channel_for(mirror_authority(mirrors.state.authority, policy)),
+            MirrorChannel(authority, mirrors.state.now, mirrors.data_plane),
             # No route and no override: a copy has no session, and takes the host that the policies choose.
             PickArgs(args.path, metadata, None, cluster, hash=args.hash),
             settings,
