@@ -7,10 +7,11 @@ that asks for each RPC costs a look-up in a dict.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import TypeAlias
 
 from trxds.core.observe import NOWHERE, Location
-from trxds.resolver.snapshot import ClusterConfig, ClusterEntries
+from trxds.resolver.snapshot import ClusterEntries
 from trxds.resources.endpoint import ClusterLoadAssignment, LocalityId
 
 from .dataplane import LiveDataPlane
@@ -38,21 +39,17 @@ class Locations:
         return next((hosts[address] for _, hosts in self._by_cluster.values() if address in hosts), NOWHERE)
 
     def _read_clusters(self, endpoints: object) -> Iterator[tuple[str, ClusterHosts]]:
-        for cluster in _clusters(endpoints):
-            name, assignment = cluster.cluster.name, cluster.endpoints
+        # Without a control plane there are no clusters.
+        entries = endpoints.by_name.values() if isinstance(endpoints, ClusterEntries) else ()
+        for leaf in chain.from_iterable(entry.cluster.leaves for entry in entries):
+            name, assignment = leaf.cluster.name, leaf.endpoints
             if assignment is None:
                 continue
             # An update keeps the objects of unchanged clusters, so identity tells which have to be read again.
             known = self._by_cluster.get(name)
-            unchanged = known is not None and known[0] is assignment
-            yield name, known if known is not None and unchanged else (assignment, _hosts(name, assignment))
-
-
-def _clusters(endpoints: object) -> Iterator[ClusterConfig]:
-    if not isinstance(endpoints, ClusterEntries):
-        return  # without a control plane there are no clusters
-    for entry in endpoints.by_name.values():
-        yield from entry.cluster.leaves
+            if known is None or known[0] is not assignment:
+                known = assignment, _hosts(name, assignment)
+            yield name, known
 
 
 def _hosts(backend: str, endpoints: ClusterLoadAssignment) -> dict[str, Location]:
