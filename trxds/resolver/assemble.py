@@ -77,8 +77,7 @@ def assemble(
     # Last: a resource that a cluster above misses too is missing already, and `optional_cluster` leaves it so.
     for name in sorted(optional):
         walk.optional_cluster(name)
-    outcome = _outcome(routing, walk.outcomes, walk.missing)
-    return Assembly(outcome, frozenset(walk.visited), tuple(walk.missing), frozenset(optional))
+    return Assembly(walk.result(routing), frozenset(walk.visited), tuple(walk.missing), frozenset(optional))
 
 
 class _Routing(Struct, frozen=True):
@@ -87,19 +86,6 @@ class _Routing(Struct, frozen=True):
     listener: Listener
     host: VirtualHost
     standing: ResourceStatus | None
-
-
-def _outcome(
-    routing: _Routing | Status | None,
-    clusters: dict[str, ClusterResult],
-    missing: list[Key],
-) -> XdsConfig | ConfigError | Missing:
-    # Before the missing resources: without routes no new RPC reaches a cluster, so the error need not wait for any.
-    if isinstance(routing, Status):
-        return ConfigError(routing, clusters)
-    if routing is None or missing:
-        return Missing(tuple(missing))
-    return XdsConfig(routing.listener, routing.host, clusters, routing.standing)
 
 
 class _Walk:
@@ -146,6 +132,15 @@ class _Walk:
             return state.error
         assert isinstance(state.value, RouteConfig)
         return _find_routing(listener, state.value, authority, state.standing or ResourceStatus("RDS", name))
+
+    def result(self, routing: _Routing | Status | None) -> XdsConfig | ConfigError | Missing:
+        """Return the result of the walk to the clusters of that routing."""
+        # Before the missing resources: without routes no new RPC reaches a cluster, so the error need not wait for any.
+        if isinstance(routing, Status):
+            return ConfigError(routing, self.outcomes)
+        if routing is None or self.missing:
+            return Missing(tuple(self.missing))
+        return XdsConfig(routing.listener, routing.host, self.outcomes, routing.standing)
 
     # -- clusters
 
