@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from trxds.core.arguments import check_type
@@ -23,14 +22,11 @@ def checked_admin(admin: str | Admin | None) -> Admin | None:
     return Admin(admin) if isinstance(admin, str) else admin
 
 
-@asynccontextmanager
-async def admin_endpoint(admin: Admin | None, channel: Source) -> AsyncIterator[None]:
-    """Serve the admin surface while the block lasts; `OSError` if the address cannot be listened on."""
+def admin_endpoint(admin: Admin | None, channel: Source) -> AbstractAsyncContextManager[object]:
+    """Return a block that serves the admin surface; entering raises `OSError` if the address cannot be listened on."""
     if admin is None:
-        yield
-        return
+        return nullcontext()
     # Imported late: a channel without an admin surface needs no HTTP server.
     from trxds.admin.server import serve
 
-    async with serve(channel, address=admin):
-        yield
+    return serve(channel, address=admin)
