@@ -28,19 +28,17 @@ class BoundCalls(CallerMethodFactory):
     If the host cannot be used, they fail with UNAVAILABLE.
     """
 
-    def __init__(self, state: ChannelState, interceptors: Sequence[Interceptor], session: BoundSession) -> None:
-        super().__init__(state, interceptors, session)
-        self._bound_session = session
+    _session: BoundSession
 
     @property
     def host(self) -> str:
         """Return the host as `ip:port` or `unix:PATH`."""
-        return self._bound_session.host.host
+        return self._session.host.host
 
     @property
     def cluster(self) -> str:
         """Return the host's cluster; for a target without a control plane, the target."""
-        return self._bound_session.host.cluster
+        return self._session.host.cluster
 
     def __repr__(self) -> str:
         return f"<BoundCalls to {self.host}>"
@@ -52,9 +50,7 @@ class Session(CallerMethodFactory):
     Made by `Channel.session` and `SessionPool.session`; usable from any task while that block is open.
     """
 
-    def __init__(self, state: ChannelState, interceptors: Sequence[Interceptor], session: OpenSession) -> None:
-        super().__init__(state, interceptors, session)
-        self._open_session = session
+    _session: OpenSession
 
     # -- what can be seen of it
 
@@ -64,7 +60,7 @@ class Session(CallerMethodFactory):
 
         Empty before the first response. There are several if routes have session filters with different cookies.
         """
-        return self._open_session.hosts
+        return self._session.hosts
 
     @property
     def host(self) -> str | None:
@@ -72,7 +68,7 @@ class Session(CallerMethodFactory):
 
         Raises `ValueError` if the session has several hosts.
         """
-        only = self._open_session.only_host
+        only = self._session.only_host
         return None if only is None else only.host
 
     @property
@@ -81,18 +77,18 @@ class Session(CallerMethodFactory):
 
         For a target without a control plane it is the target. Raises `ValueError` if the session has several hosts.
         """
-        only = self._open_session.only_host
+        only = self._session.only_host
         return None if only is None else only.cluster
 
     @property
     def since(self) -> float:
         """Return when the session was opened, in seconds on Trio's clock."""
-        return self._open_session.cookies.since
+        return self._session.cookies.since
 
     @property
     def calls(self) -> int:
         """Return how many calls have begun in the session."""
-        return self._open_session.cookies.calls
+        return self._session.cookies.calls
 
     def events(self) -> SessionEvents:
         """Return an async iterator of the session's events from now on; it ends with the session.
@@ -101,8 +97,8 @@ class Session(CallerMethodFactory):
         for the reader; `SessionEventsLost` counts the ones after them. Each step is always a checkpoint. Raises
         `trio.ClosedResourceError` if the session has ended.
         """
-        self._open_session.check_open()
-        return self._state.sessions.pinned.subscribe(self._open_session.cookies)
+        self._session.check_open()
+        return self._state.sessions.pinned.subscribe(self._session.cookies)
 
     async def wait_draining(self) -> SessionDraining:
         """Wait until the control plane declares the session's host DRAINING; return the event, which names the cookie.
@@ -110,8 +106,8 @@ class Session(CallerMethodFactory):
         Return at once if a host of the session is DRAINING already. Targets without a control plane never declare it.
         Raises `trio.ClosedResourceError` if the session ends first. Always a checkpoint.
         """
-        self._open_session.check_open()
-        pinned, cookies = self._state.sessions.pinned, self._open_session.cookies
+        self._session.check_open()
+        pinned, cookies = self._state.sessions.pinned, self._session.cookies
         events = pinned.subscribe(cookies, with_status=True)
         try:
             async for event in events:
@@ -119,7 +115,7 @@ class Session(CallerMethodFactory):
                     return event
         finally:
             pinned.unsubscribe(cookies, events)
-        raise self._open_session.not_open_error()
+        raise self._session.not_open_error()
 
     def export(self, *, key: Key | None = None) -> str:
         """Return the session as a token, with which `Channel.session` continues it elsewhere or later.
@@ -132,7 +128,7 @@ class Session(CallerMethodFactory):
         Raises `ValueError` for a key of less than 16 bytes, and if the token would be too long; `TypeError` for a key
         of another type than bytes.
         """
-        return self._open_session.export(key)
+        return self._session.export(key)
 
     # -- where it goes
 
@@ -141,8 +137,8 @@ class Session(CallerMethodFactory):
 
         The rest is as in `Channel.explain`. Raises `trio.ClosedResourceError` after the session's end.
         """
-        self._open_session.check_open()
-        return await explain_call(self._state, method, metadata, timeout, self._open_session)
+        self._session.check_open()
+        return await explain_call(self._state, method, metadata, timeout, self._session)
 
     @asynccontextmanager
     async def moving(self, cookie: CookieKey | None = None) -> AsyncIterator[tuple[BoundCalls, BoundCalls]]:
@@ -158,7 +154,7 @@ class Session(CallerMethodFactory):
         there is no other host; `RuntimeError` if the session is moving already; and `trio.ClosedResourceError` after
         the session's end. Entering is always a checkpoint, and leaving is none.
         """
-        move = Move(self._state, self._open_session, self._open_session.check_cookie(cookie))
+        move = Move(self._state, self._session, self._session.check_cookie(cookie))
         async with move.run() as (old, new):
             yield BoundCalls(self._state, self._interceptors, old), BoundCalls(self._state, self._interceptors, new)
 
@@ -169,12 +165,12 @@ class Session(CallerMethodFactory):
         `ValueError` if there is no such host, and `trio.ClosedResourceError` after the session's end. A session without
         any host is left as it is.
         """
-        self._open_session.check_open()
-        if self._open_session.hosts or cookie is not None:
-            self._open_session.cookies.release(self._open_session.check_cookie(cookie), RepinReason.RELEASED)
+        self._session.check_open()
+        if self._session.hosts or cookie is not None:
+            self._session.cookies.release(self._session.check_cookie(cookie), RepinReason.RELEASED)
 
     def __repr__(self) -> str:
-        return repr(self._open_session)
+        return repr(self._session)
 
 
 class SessionPool:
