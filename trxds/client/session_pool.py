@@ -97,7 +97,6 @@ class SessionTable:
         self._in_use: dict[Hashable, _PooledSession] = {}
         self._unused: dict[Hashable, _PooledSession] = {}  # the least recently used one first
         self._waiting: dict[Hashable, _Waiting] = {}  # in the order of arrival
-        self._blocks: set[OpenSession] = set()
         self._has_unused = trio.Event()
 
     @property
@@ -119,11 +118,7 @@ class SessionTable:
         options = self.options
         try:
             with self._registry.block(pooled.cookies, options.first_within, required=options.required) as session:
-                self._blocks.add(session)
-                try:
-                    yield session
-                finally:
-                    self._blocks.discard(session)
+                yield session
         finally:
             self._give_back(pooled)
 
@@ -226,8 +221,9 @@ class SessionTable:
         if self._is_closed:
             return
         self._is_closed, self.crash = True, crash
-        for block in tuple(self._blocks):
-            block.end()
+        for pooled in self._in_use.values():
+            for block in tuple(self._registry.open[pooled.cookies]):
+                block.end()
         for pooled in (*self._in_use.values(), *self._unused.values()):
             self._registry.remove(pooled.cookies)
         self._in_use.clear()
