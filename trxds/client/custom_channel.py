@@ -10,7 +10,7 @@ from trxds.core.determinism import new_random
 from trxds.lb.config_builder import Update, build_target
 from trxds.lb.configs import GracefulSwitchConfig
 from trxds.resolver.address_source import Resolution, TargetConfig, custom_source
-from trxds.resolver.non_xds_resolver import NonXdsResolver, ResolvedAddress
+from trxds.resolver.non_xds_resolver import NonXdsResolver
 from trxds.resolver.resolver_result_handler import ResolverResultHandler
 from trxds.resolver.resolver_update import Resolver, ResolverUpdate
 from trxds.resolver.target_uri import ResolverTarget, check_scheme, parse_custom_target
@@ -126,5 +126,5 @@ class _ServiceConfigs:
         return f"target {self._target}: its resolver has no endpoints" + (update.note and f": {update.note}")
 
 
-def _to_update(resolved: ResolvedAddress) -> Update:
-    return build_target(resolved.policy, resolved.locality, resolved.note)
+def _to_update(resolved: Resolution) -> Update:
+    return build_target(resolved.config.policy, resolved.locality, resolved.note)

@@ -13,10 +13,10 @@ from trxds.core.determinism import new_random
 from trxds.lb.balancing_config import make_parser
 from trxds.lb.config_builder import Update, add_override_host, build_priority
 from trxds.lb.configs import OutlierDetectionConfig
-from trxds.resolver.address_source import AddressSource, KnownAddresses, TargetConfig, dns_source
+from trxds.resolver.address_source import AddressSource, KnownAddresses, Resolution, TargetConfig, dns_source
 from trxds.resolver.affinity_config import FIELD
 from trxds.resolver.http_filters import EffectiveFilter
-from trxds.resolver.non_xds_resolver import NonXdsResolver, ResolvedAddress
+from trxds.resolver.non_xds_resolver import NonXdsResolver
 from trxds.resolver.resolver_result_handler import ResolverResultHandler
 from trxds.resolver.service_config import EMPTY_SERVICE_CONFIG, ServiceConfig, parse_service_config
 from trxds.resolver.target_uri import NonXdsTarget
@@ -68,7 +68,7 @@ def non_xds_setup(
             source = dns_source(target.name, network.resolve, new_random(), refresh)
         return NonXdsResolver(target.text, source, known, handler)
 
-    def to_update(resolved: ResolvedAddress) -> Update:
+    def to_update(resolved: Resolution) -> Update:
         return Update(*build_priority(known.policy, (resolved.locality,), lambda: resolved.note))
 
     return ResolverSetup(

@@ -12,7 +12,7 @@ from msgspec import Struct
 from trxds.core.backoff import Backoff
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.resource_update import ResourceUpdate
-from trxds.resources.endpoint import Endpoint
+from trxds.resources.endpoint import Endpoint, Locality, LocalityId
 
 from .dns_resolver import DnsResolver, DnsWatch, Resolve
 from .http_filters import EffectiveFilter
@@ -39,6 +39,11 @@ class Resolution(Struct, frozen=True):
     endpoints: tuple[Endpoint, ...]
     config: TargetConfig
     note: str = ""
+
+    @property
+    def locality(self) -> Locality:
+        """Return the endpoints as those of the one locality that the target has."""
+        return Locality(LocalityId(), 1, self.endpoints)
 
 
 class AddressSource(Protocol):

@@ -10,27 +10,16 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 import trio
-from msgspec import Struct
 
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.resource_update import ResourceUpdate
 from trxds.core.status import Status
-from trxds.resources.endpoint import Endpoint, Locality, LocalityId
+from trxds.resources.endpoint import Endpoint
 
 from .address_source import SENDER, AddressSource, Resolution, TargetConfig
 from .clusters import Clusters, RouteTable
 from .resolver_result_handler import ResolverResultHandler, RootReport
 from .service_config_selector import MethodSelector
-
-_NOWHERE = LocalityId()
-
-
-class ResolvedAddress(Struct, frozen=True):
-    """The endpoints of a target, and the policy for them; `note` says why there may be none."""
-
-    locality: Locality
-    policy: Any
-    note: str = ""
 
 
 class NonXdsResolver:
@@ -112,10 +101,10 @@ class NonXdsResolver:
 
     def _configure(self, resolution: Resolution) -> None:
         """Give the tree a new list of endpoints."""
-        self._sent, note = resolution, resolution.note
+        self._sent = resolution
         if self._result_handler.log is not None:
             first_addresses = tuple(endpoint.addresses[0] for endpoint in resolution.endpoints)
-            self._result_handler.log.addresses_in_force(first_addresses, note)
+            self._result_handler.log.addresses_in_force(first_addresses, resolution.note)
         if resolution.config is not self._config:
             self._config = resolution.config
             self._next_selector = self._make_selector(resolution.config)
@@ -126,8 +115,7 @@ class NonXdsResolver:
             self._is_updating = True
             # The pool closes no subchannel until the tree has answered, so an address that stays keeps its connection.
             self._result_handler.pool.begin_update()
-        locality = Locality(_NOWHERE, 1, resolution.endpoints)
-        self._result_handler.configure(ResolvedAddress(locality, resolution.config.policy, note), self._generation)
+        self._result_handler.configure(resolution, self._generation)
 
     def _make_selector(self, config: TargetConfig) -> MethodSelector:
         chain = self._result_handler.make_chain(tuple(each.config for each in config.filters))
