@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 from random import Random
-from typing import TypeVar
 
 import trio
 from msgspec import Struct, structs
@@ -24,8 +23,6 @@ DELAY_MILLISECONDS = "x-envoy-fault-delay-request"
 DELAY_SHARE = "x-envoy-fault-delay-request-percentage"
 
 INJECTED = "Fault injected"
-
-F = TypeVar("F", Delay, Abort)
 
 
 class ActiveFaults(Struct):
@@ -56,9 +53,8 @@ class Fault:
 
     def explain(self, call: PickArgs) -> FaultStep:
         """Return the explanation of what `start` would do; it does not wait."""
-        delay = _with_actual_share(self._config.delay, call.metadata, DELAY_SHARE)
-        abort = _with_actual_share(self._config.abort, call.metadata, ABORT_SHARE)
-        odds = ", ".join(str(each) for each in (delay, abort) if each is not None)
+        faults = (self._config.delay, DELAY_SHARE), (self._config.abort, ABORT_SHARE)
+        odds = ", ".join(_odds(fault, call.metadata, header) for fault, header in faults if fault is not None)
         random = self._random if call.trace is None else call.trace.random(self._random)
         injection = self._draw(call.metadata, random)
         full = "" if self._may_begin() else f"; {self._active.count} RPCs wait already, and no more may"
@@ -131,9 +127,9 @@ def _share(fault: Delay | Abort, metadata: Metadata, header: str) -> FractionalP
     return structs.replace(fault.share, numerator=by_header)
 
 
-def _with_actual_share(fault: F | None, metadata: Metadata, header: str) -> F | None:
-    """Return the fault with the share that applies to this RPC."""
-    return structs.replace(fault, share=_share(fault, metadata, header)) if fault is not None else None
+def _odds(fault: Delay | Abort, metadata: Metadata, header: str) -> str:
+    """Describe the fault with the share that applies to this RPC."""
+    return str(structs.replace(fault, share=_share(fault, metadata, header)))
 
 
 def _describe(injection: FaultInjection) -> str:
