@@ -46,7 +46,8 @@ def read_statuses(entries: object, cluster: str, before: Mapping[str, HostStatus
     leaves = entries.leaves(cluster) if isinstance(entries, ClusterEntries) else ()
     if not leaves:
         return {}  # deleted, or in error: the calls say what is wrong with it, and a session may keep its host
-    statuses = dict.fromkeys(before, _unknown(leaves))
+    change = _endpoints_version(leaves[0]) if len(leaves) == 1 else ""
+    statuses = dict.fromkeys(before, HostStatus(lost=RepinReason.UNKNOWN_HOST, change=change))
     for leaf in reversed(leaves):  # the most preferred one that has the host wins
         found = _find(endpoints_of(leaf), before)
         statuses.update({host: _status(endpoint.health, leaf, before[host]) for host, endpoint in found.items()})
@@ -62,10 +63,6 @@ def _target_status(endpoint: Endpoint | None) -> HostStatus:
 
 def _find(endpoints: Iterable[Endpoint], hosts: Collection[str]) -> dict[str, Endpoint]:
     return {address: endpoint for endpoint in endpoints for address in endpoint.addresses if address in hosts}
-
-
-def _unknown(leaves: tuple[ClusterConfig, ...]) -> HostStatus:
-    return HostStatus(lost=RepinReason.UNKNOWN_HOST, change=_endpoints_version(leaves[0]) if len(leaves) == 1 else "")
 
 
 def _status(health: HealthStatus, config: ClusterConfig, before: HostStatus) -> HostStatus:
