@@ -14,7 +14,6 @@ from trxds.lb.balancing_config import make_parser
 from trxds.lb.config_builder import Update, add_override_host, build_priority
 from trxds.lb.configs import OutlierDetectionConfig
 from trxds.resolver.address_source import AddressSource, KnownAddresses, Resolution, TargetConfig, dns_source
-from trxds.resolver.affinity_config import FIELD
 from trxds.resolver.http_filters import EffectiveFilter
 from trxds.resolver.non_xds_resolver import NonXdsResolver
 from trxds.resolver.resolver_result_handler import ResolverResultHandler
@@ -136,7 +135,8 @@ def _session_filters(config: ServiceConfig, affinity: CookieAffinity | None) -> 
     if affinity is not None and not isinstance(affinity, CookieAffinity):
         raise TypeError(f"affinity is a trxds.CookieAffinity, or None, not {affinity!r}")
     if affinity is not None and config.affinity is not None:
-        raise ValueError(f"affinity cannot be used with a service config that has {FIELD}; leave one of them out")
+        both = "affinity cannot be used with a service config that has statefulSession"
+        raise ValueError(f"{both}; leave one of them out")
     chosen = affinity or config.affinity
     if chosen is None:
         return ()

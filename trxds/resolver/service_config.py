@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from msgspec import Struct, field
 
 from trxds.core.json_parse import parse_json
 from trxds.core.json_reader import JsonNode, Problem, kind_of
-from trxds.resources.cookie_affinity import CookieAffinity
+from trxds.resources.cookie_affinity import CookieAffinity, find_name_problem, find_path_problem, find_ttl_problem
 
-from . import affinity_config
 from .method_config import NO_METHOD_CONFIG, MethodConfig, parse_method_config
 
 MethodName: TypeAlias = tuple[str, str]
@@ -25,8 +24,11 @@ MethodName: TypeAlias = tuple[str, str]
 ReadLbPolicy: TypeAlias = Callable[[JsonNode], Any]
 """Read the load balancing policy of a config, from its outermost node; None if the config names none."""
 
+T = TypeVar("T")
+
 _DEFAULT = ("", "")
 _MAX_TOKENS = 1000
+_SOME_NAME = "session"
 
 
 class RetryThrottling(Struct, frozen=True):
@@ -110,7 +112,7 @@ def _service_config(top: JsonNode, read_lb_policy: ReadLbPolicy) -> ServiceConfi
         _throttling(throttling) if throttling.has_object() else None,
         read_lb_policy(top),
         _health_check_service(top.member("healthCheckConfig")),
-        affinity_config.parse_affinity(top.member(affinity_config.FIELD)),
+        _affinity(top.member("statefulSession")),
         _max_connections(top.member("connectionScaling")),
     )
 
@@ -170,3 +172,38 @@ def _throttling(node: JsonNode) -> RetryThrottling:
     if returned <= 0:
         ratio.error("must be at least 0.001; write for example 0.1")
     return RetryThrottling(tokens, returned)
+
+
+def _affinity(node: JsonNode) -> CookieAffinity | None:
+    """Read the session affinity of a target without a control plane (A55), None if it is absent.
+
+        "statefulSession": {"cookie": {"name": "session", "path": "/", "ttl": "3600s"}, "strict": false}
+
+    gRPC's document has no such field. The names are those of Envoy's StatefulSession and CookieBasedSessionState, which
+    a control plane configures, and of the field into which the C++ client translates them. Problems are noted with
+    their places, and defaults replace them.
+    """
+    if not node.has_object():
+        return None
+    cookie, strict = node.member("cookie"), node.member("strict").boolean(False)
+    # Not "off", which it would be from a control plane: nobody writes the field for no session.
+    if cookie.value is None:
+        cookie.error('is missing; write for example {"name": "session", "path": "/", "ttl": "3600s"}')
+    if not cookie.has_object():
+        return None
+    name, path, ttl = cookie.member("name"), cookie.member("path"), cookie.member("ttl")
+    # A missing name is a problem of its own; a name of another type is one already.
+    written_name = name.text(_SOME_NAME) if name.value is not None else ""
+    return CookieAffinity(
+        _without_problem(name, written_name, find_name_problem, _SOME_NAME),
+        _without_problem(path, path.text("/"), find_path_problem, "/"),
+        _without_problem(ttl, ttl.duration(0.0), find_ttl_problem, 0.0) or None,
+        strict,
+    )
+
+
+def _without_problem(node: JsonNode, value: T, find_problem: Callable[[T], str], default: T) -> T:
+    problem = find_problem(value)
+    if problem:
+        node.error(problem)
+    return default if problem else value

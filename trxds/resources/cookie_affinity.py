@@ -1,6 +1,6 @@
 """Session affinity by a cookie, for targets without a control plane (A55): the program configures the filter itself.
 
-A program gives it to `open_channel`, or writes it into the service config (`resolver/affinity_config.py`). Both have
+A program gives it to `open_channel`, or writes it into the service config (`resolver/service_config.py`). Both have
 the same rules. They are stricter than those for a control plane's filter, because here the mistake is the program's.
 """
 
