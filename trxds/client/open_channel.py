@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import trio
 from msgspec import structs
 
-from trxds.core.arguments import check_whole
+from trxds.core.arguments import check_type, check_whole
 from trxds.core.connection_limit import ConnectionLimit
 from trxds.core.determinism import new_random
 from trxds.core.event_loop import check_in_trio
@@ -34,7 +34,6 @@ from trxds.transport.request import MAX_RECEIVE_SIZE
 from trxds.transport.subchannel import DEFAULT_MAX_CONNECTIONS_CAP
 from trxds.transport.transport_credentials import INSECURE
 
-from .admin_endpoint import admin_endpoint, checked_admin
 from .background_services import run_with_services
 from .call_credentials import CallCredentials
 from .call_settings import channel_settings
@@ -56,6 +55,7 @@ from .transport_security import host_networks
 
 if TYPE_CHECKING:
     from trxds.admin.address import Admin
+    from trxds.admin.channel_source import Source
 
     from .shared_xds_client import BootstrapSource, SharedXdsClient
 
@@ -184,7 +184,7 @@ async def open_channel(
     # The environment is about real hosts, and a network of a test has none.
     find_proxy = proxy_finder(http_proxy if network is None else http_proxy or "", os.environ)
     network = checked_network(network)
-    admin_address, host_credentials = checked_admin(admin), checked_credentials(credentials)
+    admin_address, host_credentials = _checked_admin(admin), checked_credentials(credentials)
     checked_interceptors = check_interceptors(interceptors)
     custom, observers = find_resolver(target, resolvers), Observers(log=ChannelLog(target, trio.current_time))
     non_xds_target = parse_non_xds_target(target) if custom is None else None
@@ -263,7 +263,7 @@ async def open_channel(
         async with run_with_services(f"the channel to {target}", services, state.close):
             channel = Channel(state, pool, checked_interceptors)
             # The innermost block, so that the admin surface never shows a channel whose services have ended.
-            async with admin_endpoint(admin_address, channel):
+            async with _admin_endpoint(admin_address, channel):
                 yield channel
     if state.lifecycle.crash is not None:
         raise state.lifecycle.closed_error()
@@ -273,3 +273,23 @@ def _check_unset(target: str, why: str, **options: object) -> None:
     for name, value in options.items():
         if value is not None:
             raise ValueError(f"{name} cannot be used with the target {target!r}, where {why}; leave it out")
+
+
+def _checked_admin(admin: str | Admin | None) -> Admin | None:
+    """Return the address as an `Admin`; `ValueError` if it is malformed or other machines could reach it."""
+    if admin is None:
+        return None
+    from trxds.admin.address import Admin
+
+    check_type("admin", admin, (str, Admin), "an address such as '127.0.0.1:9901', or a trxds.admin.Admin")
+    return Admin(admin) if isinstance(admin, str) else admin
+
+
+def _admin_endpoint(admin: Admin | None, channel: Source) -> AbstractAsyncContextManager[object]:
+    """Return a block that serves the admin surface; entering raises `OSError` if the address cannot be listened on."""
+    if admin is None:
+        return nullcontext()
+    # Imported late: a channel without an admin surface needs no HTTP server.
+    from trxds.admin.server import serve
+
+    return serve(channel, address=admin)
