@@ -45,9 +45,9 @@ from .credentials import ChannelCredentials, checked_credentials
 from .custom_channel import custom_setup, find_resolver
 from .custom_filter import FilterType
 from .decision_log import log_decisions
-from .fork import mark_after_fork
 from .health_check import make_health_check
 from .interceptors import Interceptor, check_interceptors
+from .lifecycle import mark_after_fork
 from .locations import Locations
 from .mirroring import Mirroring, Mirrors, checked_mirroring
 from .non_xds_channel import ServiceConfigSource, non_xds_setup
