@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trxds.session_affinity.cookie_date import parse_cookie_date
+from trxds.session_affinity.cookie_jar import parse_cookie_date
 
 THEN = 784_111_777.0  # 1994-11-06 08:49:37 UTC
 
