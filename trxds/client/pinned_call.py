@@ -15,10 +15,9 @@ from msgspec import structs
 
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.connectivity import Connectivity
-from trxds.core.status import Status, unavailable
+from trxds.core.status import unavailable
 from trxds.lb.interfaces import Lease, SubchannelPoolInterface
 from trxds.lb.pick import QUEUE, Complete, Fail, Override, PickArgs, PickResult
-from trxds.resolver.method_config import HedgingPolicy
 
 from .attempt import Attempt
 from .channel_state import ChannelState
@@ -51,12 +50,6 @@ class PinnedRpc(Rpc):
         attempt = super()._new_attempt(number, refusals, transparent)
         attempt.channel = self._pinned
         return attempt
-
-    async def _hedge(self, policy: HedgingPolicy) -> Status | None:
-        # Several attempts at a time at one host would only load it.
-        self.attempt = attempt = self._new_attempt()
-        failed = await attempt.start(self.scope, self.on_headers)
-        return None if failed is None else await self._recover(failed)
 
     def close(self) -> None:
         super().close()

@@ -170,15 +170,14 @@ class Rpc:
                 return outgoing
             request = outgoing
         self._request = request
-        if config.hedging is not None:
+        # Several attempts at a time at one host would only load it.
+        if config.hedging is not None and not self.is_pinned:
             return await self._hedge(config.hedging)
         self.attempt = attempt = self._new_attempt()
         failed = await attempt.start(scope, self.on_headers)
-        if config.mirrors is None or self.is_pinned:
-            return None if failed is None else await self._recover(failed)
         problem = None if failed is None else await self._recover(failed)
         # Only a call that has found a host is copied, as in Envoy, and its later attempts are not.
-        if problem is None:
+        if problem is None and config.mirrors is not None and not self.is_pinned:
             session_headers = self._session.cookies.metadata.header_names if self._session is not None else ()
             config.mirrors.copy_call(route.args, request, settings, scope, session_headers)
         return problem
