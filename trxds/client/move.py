@@ -1,4 +1,4 @@
-"""A `Move` takes a session from its host to another one, with a block in between to hand state over.
+"""A session moves from its host to another one, with a block in between to hand state over.
 
 The new host is picked without a call: route, filters and pick as for a new session, and the session filter writes the
 cookie that the first response would bring.
@@ -68,111 +68,100 @@ class BoundSession(OpenSession):
         return None
 
 
-class Move:
-    """One move of a session away from the host that the cookie `key` names."""
+@asynccontextmanager
+async def move_session(
+    state: ChannelState, session: OpenSession, key: CookieKey
+) -> AsyncIterator[tuple[BoundSession, BoundSession]]:
+    """Move a session away from the host that the cookie `key` names.
 
-    def __init__(self, state: ChannelState, session: OpenSession, key: CookieKey) -> None:
-        self._state = state
-        self._session = session
-        self._key = key
-        self._scope: CallScope | None = None
-
-    @asynccontextmanager
-    async def run(self) -> AsyncIterator[tuple[BoundSession, BoundSession]]:
-        """Pick the new host, run the block with both, and switch the session unless the block raises."""
-        session, cookies = self._session, self._session.cookies
-        session.check_open()
-        pin = cookies.pins.get(self._key)
-        if pin is None or not pin.path:
-            raise ValueError("the session has not used the cookie since it was imported; make a call with it first")
-        with cookies.only_move():
-            while True:
-                keys = cookies.keys_like(self._key)
-                # `before` stays as it is: `switch` takes over only the differences of the other two from it.
-                source, before = cookies.copy(), cookies.copy(without=keys)
-                target = before.copy()
-                await self._pick(pin, keys, target)
-                present = cookies.pins.get(self._key, pin)
-                if present.host == pin.host:
-                    break
-                pin = present  # meanwhile a call has moved the session by itself
-            host = next((new.host for key, new in target.pins.items() if before.pins.get(key) is not new), None)
-            if host is None or host.host == pin.host.host:
-                why = (
-                    "the session filter takes no part in the call any more"
-                    if host is None
-                    else "no other host was picked"
-                )
-                raise RpcError(Status(StatusCode.UNAVAILABLE, f"{pin.path}: the session cannot move: {why}"))
-            old, new = BoundSession(source, session, pin.host), BoundSession(target, session, host)
-            try:
-                yield old, new
-            finally:
-                old.end()
-                new.end()
-            if not session.closed:
-                cookies.switch(keys, before, source, target)
-
-    async def _pick(self, pin: Pin, keys: Collection[CookieKey], target: SessionCookies) -> None:
-        """Pick another host as for a new session, and store its cookie in `target`."""
-        state, session = self._state, self._session
-        self._scope = scope = CallScope(session, pin.path, state.now(), None, state.first_wait)
-        # As a call it keeps the channel from being IDLE, and ends with the session.
-        session.register(self)
-        state.calls.open[self] = None
-        try:
-            await trio.lowlevel.checkpoint()
-            if state.data_plane.current is None:
-                await scope.run_with_deadline(partial(state.data_plane.wait_for_change, None))
-            # The caller's own headers choose the route, as they did when the session got its host.
-            old = {"cookie", *(key.name for key in keys)}
-            own = Metadata([pair for pair in pin.metadata if pair[0] not in old])
-            route = await find_route(state, scope, target.metadata.fill(own, pin.path), False)
-            if isinstance(route, Status):
-                raise RpcError(route)
-            try:
-                await self._wait_for_host(route, scope, pin)
-                if route.filters is not None:
-                    # No response has come, so a `FilterCall` must see no headers.
-                    route.filters.end_headers()
-                target.record_response(route.respond(EMPTY), route.args, target.view)
-            finally:
-                route.release()
-                if route.filters is not None:
-                    route.filters.close(None)
-        finally:
-            state.calls.open.pop(self, None)
-            session.end_call(self)
-
-    async def _wait_for_host(self, route: CallRoute, scope: CallScope, pin: Pin) -> None:
-        live, args = self._state.data_plane, route.args
-        if args.override is None:
-            return
-        args.override.avoid = pin.host.host
+    Pick the new host, run the block with both, and switch the session unless the block raises.
+    """
+    cookies = session.cookies
+    session.check_open()
+    pin = cookies.pins.get(key)
+    if pin is None or not pin.path:
+        raise ValueError("the session has not used the cookie since it was imported; make a call with it first")
+    with cookies.only_move():
         while True:
-            plane = live.current
-            if plane is not None:
-                args.now = self._state.now()
-                try:
-                    result: object = plane.picker.pick(args)
-                except Exception:
-                    result = picker_exception(args)
-                match result:
-                    # The pick has noted its host in the override, from which the session filter makes the cookie (A55).
-                    case Complete():
-                        return
-                    case Fail(status) | Drop(status):
-                        raise RpcError(rewrite_illegal_status(status, "the load balancing policy"))
-                    case Queue():
-                        pass
-                    case nonsense:
-                        raise RpcError(no_pick_result(nonsense, args))
-            await scope.run_with_deadline(partial(live.wait_for_change, plane))
+            keys = cookies.keys_like(key)
+            # `before` stays as it is: `switch` takes over only the differences of the other two from it.
+            source, before = cookies.copy(), cookies.copy(without=keys)
+            target = before.copy()
+            await _pick(state, session, pin, keys, target)
+            present = cookies.pins.get(key, pin)
+            if present.host == pin.host:
+                break
+            pin = present  # meanwhile a call has moved the session by itself
+        host = next((new.host for name, new in target.pins.items() if before.pins.get(name) is not new), None)
+        if host is None or host.host == pin.host.host:
+            why = "no other host was picked"
+            if host is None:
+                why = "the session filter takes no part in the call any more"
+            raise RpcError(Status(StatusCode.UNAVAILABLE, f"{pin.path}: the session cannot move: {why}"))
+        old, new = BoundSession(source, session, pin.host), BoundSession(target, session, host)
+        try:
+            yield old, new
+        finally:
+            old.end()
+            new.end()
+        if not session.closed:
+            cookies.switch(keys, before, source, target)
 
-    def cancel(self, reason: str) -> None:
-        """End the pick, because the session or the channel has ended."""
-        if self._scope is not None:
-            self._scope.cancel(reason)
 
-    def __repr__(self) -> str:
-        return f"<Move of {self._session!r}>"
+async def _pick(
+    state: ChannelState, session: OpenSession, pin: Pin, keys: Collection[CookieKey], target: SessionCookies
+) -> None:
+    """Pick another host as for a new session, and store its cookie in `target`."""
+    scope = CallScope(session, pin.path, state.now(), None, state.first_wait)
+    # As a call it keeps the channel from being IDLE, and ends with the session.
+    session.register(scope)
+    state.calls.open[scope] = None
+    try:
+        await trio.lowlevel.checkpoint()
+        if state.data_plane.current is None:
+            await scope.run_with_deadline(partial(state.data_plane.wait_for_change, None))
+        # The caller's own headers choose the route, as they did when the session got its host.
+        old = {"cookie", *(key.name for key in keys)}
+        own = Metadata([pair for pair in pin.metadata if pair[0] not in old])
+        route = await find_route(state, scope, target.metadata.fill(own, pin.path), False)
+        if isinstance(route, Status):
+            raise RpcError(route)
+        try:
+            await _wait_for_host(state, route, scope, pin)
+            if route.filters is not None:
+                # No response has come, so a `FilterCall` must see no headers.
+                route.filters.end_headers()
+            target.record_response(route.respond(EMPTY), route.args, target.view)
+        finally:
+            route.release()
+            if route.filters is not None:
+                route.filters.close(None)
+    finally:
+        state.calls.open.pop(scope, None)
+        session.end_call(scope)
+
+
+async def _wait_for_host(state: ChannelState, route: CallRoute, scope: CallScope, pin: Pin) -> None:
+    live, args = state.data_plane, route.args
+    if args.override is None:
+        return
+    args.override.avoid = pin.host.host
+    while True:
+        plane = live.current
+        if plane is not None:
+            args.now = state.now()
+            try:
+                result: object = plane.picker.pick(args)
+            except Exception:
+                result = picker_exception(args)
+            match result:
+                # The pick has noted its host in the override, from which the session filter makes the cookie (A55).
+                case Complete():
+                    return
+                case Fail(status) | Drop(status):
+                    raise RpcError(rewrite_illegal_status(status, "the load balancing policy"))
+                case Queue():
+                    pass
+                case nonsense:
+                    raise RpcError(no_pick_result(nonsense, args))
+        await scope.run_with_deadline(partial(live.wait_for_change, plane))

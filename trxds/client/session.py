@@ -15,7 +15,7 @@ from .call_explanation import explain_call
 from .call_protocol import Pairs
 from .channel_state import ChannelState
 from .interceptors import Interceptor
-from .move import BoundSession, Move
+from .move import BoundSession, move_session
 from .open_session import OpenSession
 from .session_event_stream import SessionEvents
 from .session_pool import SessionTable
@@ -154,8 +154,8 @@ class Session(CallerMethodFactory):
         there is no other host; `RuntimeError` if the session is moving already; and `trio.ClosedResourceError` after
         the session's end. Entering is always a checkpoint, and leaving is none.
         """
-        move = Move(self._state, self._session, self._session.check_cookie(cookie))
-        async with move.run() as (old, new):
+        key = self._session.check_cookie(cookie)
+        async with move_session(self._state, self._session, key) as (old, new):
             yield BoundCalls(self._state, self._interceptors, old), BoundCalls(self._state, self._interceptors, new)
 
     def release(self, cookie: CookieKey | None = None) -> None:
