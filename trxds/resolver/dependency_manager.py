@@ -114,10 +114,9 @@ class DependencyManager:
         return math.inf
 
     def _newest_with_present_errors(self) -> XdsConfig | ConfigError | None:
-        newest = self.newest
-        return (
-            structs.replace(newest, clusters=self._with_present_errors(newest.clusters)) if newest is not None else None
-        )
+        if self.newest is None:
+            return None
+        return structs.replace(self.newest, clusters=self._with_present_errors(self.newest.clusters))
 
     def _with_held(self, config: XdsConfig | ConfigError) -> XdsConfig | ConfigError:
         """Return the configuration with all held clusters.
