@@ -37,8 +37,8 @@ class RetryState:
         """
         # A6: the last attempt is reported to the throttle too, because it takes a token like any other.
         self._made += 1
-        repeats = (timed_out and self._policy.repeats_timeouts) or status.code in self._policy.codes
-        delay, retryable = pushback(trailing), repeats
+        retryable = (timed_out and self._policy.repeats_timeouts) or status.code in self._policy.codes
+        delay = pushback(trailing)
         if not may_repeat(retryable, delay, self._throttle) or self._made >= self._policy.max_attempts:
             return None
         if delay is None:
