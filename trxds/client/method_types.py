@@ -19,14 +19,18 @@ Req = TypeVar("Req")
 Res = TypeVar("Res")
 
 
-class _OneRequest(Protocol[Req, Res]):
-    """`open` with the request returns a call for its replies; without it, a call for both sides."""
+class _AnyMethod(Protocol):
+    """What a method of each kind has."""
 
     @property
     def path(self) -> str: ...
 
     def on(self, host: Host) -> Self:
         """Return the method for calls that go to this host; see `Method.on`."""
+
+
+class _OneRequest(_AnyMethod, Protocol[Req, Res]):
+    """`open` with the request returns a call for its replies; without it, a call for both sides."""
 
     @overload
     def open(
@@ -38,14 +42,8 @@ class _OneRequest(Protocol[Req, Res]):
     ) -> AbstractAsyncContextManager[Call[Req, Res]]: ...
 
 
-class _ManyRequests(Protocol[Req, Res]):
+class _ManyRequests(_AnyMethod, Protocol[Req, Res]):
     """`open` takes an optional first request, and returns a call for both sides."""
-
-    @property
-    def path(self) -> str: ...
-
-    def on(self, host: Host) -> Self:
-        """Return the method for calls that go to this host; see `Method.on`."""
 
     def open(
         self, request: Req | None = None, **options: Unpack[CallOptions]
