@@ -20,6 +20,7 @@ from trxds.resolver.route_explanation import Explanation
 from trxds.transport.connect import Network
 
 from .exit_codes import FAILURE, SUCCESS
+from .own_bootstrap import own_bootstrap
 from .running.program import Program, UnreachableError
 
 _BAD = (PickFailed.__name__, PickDropped.__name__)
@@ -85,8 +86,9 @@ async def explain_call(
     themselves. Raises `RpcError` if there is no configuration in time.
     """
     pairs = list(metadata)
+    own = own_bootstrap(target, bootstrap)
     async with trxds.open_channel(
-        target, bootstrap=bootstrap, credentials=credentials, service_config=service_config, network=network
+        target, bootstrap=own, credentials=credentials, service_config=service_config, network=network
     ) as channel:
         explanation = await channel.explain(method, pairs, within)
         until = trio.current_time() + settle

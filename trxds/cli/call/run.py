@@ -13,6 +13,7 @@ from msgspec import Struct
 import trxds
 from trxds import BootstrapError, RpcError, SessionTokenError
 from trxds.cli.exit_codes import SUCCESS, UNREACHABLE, USAGE
+from trxds.cli.own_bootstrap import own_bootstrap
 from trxds.client.method import checked_path
 
 from .caller import Caller, CallPlan
@@ -95,7 +96,9 @@ def _path(symbol: str) -> str:
 async def _open(plan: Plan) -> AsyncIterator[trxds.Channel]:
     async with AsyncExitStack() as stack:
         try:
-            channel = await stack.enter_async_context(trxds.open_channel(plan.target, **plan.options))
+            bootstrap = own_bootstrap(plan.target, plan.options.get("bootstrap"))
+            options = {**plan.options, "bootstrap": bootstrap}
+            channel = await stack.enter_async_context(trxds.open_channel(plan.target, **options))
         except (ValueError, BootstrapError) as error:
             raise CallError(str(error), USAGE) from error
         yield channel

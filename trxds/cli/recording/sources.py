@@ -6,10 +6,10 @@ import errno
 import os
 
 import trio
-from msgspec import structs
 
 from trxds.admin.csds import SERVICE
 from trxds.admin.protos import ClientStatusRequest, ClientStatusResponse
+from trxds.cli.own_bootstrap import own_bootstrap
 from trxds.client.open_channel import open_channel
 from trxds.core.observe import Locate, Observer, XdsResource
 from trxds.core.plural import plural
@@ -17,7 +17,7 @@ from trxds.core.status import RpcError
 from trxds.resources import protos
 from trxds.resources.types import RESOURCE_TYPES
 from trxds.transport.connect import Network
-from trxds.xds.bootstrap import Bootstrap, CacheSettings
+from trxds.xds.bootstrap import Bootstrap
 
 from .redaction import NamedResource
 
@@ -62,13 +62,11 @@ class _Arrivals(Observer):
 async def from_control_plane(bootstrap: Bootstrap, target: str, network: Network, within: float) -> list[NamedResource]:
     """Return the resources that a client of the target gets. Raises `RecordError` if they do not come in time."""
     arrivals = _Arrivals()
-    only = _ControlPlanesOnly(network, bootstrap)
-    # The cache on disk is the program's, and no control plane.
-    bootstrap = structs.replace(bootstrap, cache=CacheSettings())
+    only, own = _ControlPlanesOnly(network, bootstrap), own_bootstrap(target, bootstrap)
     found: list[NamedResource] = []
     missing: list[str] = []
     with trio.move_on_after(within):
-        async with open_channel(target, bootstrap=bootstrap, network=only, telemetry=arrivals) as channel:
+        async with open_channel(target, bootstrap=own, network=only, telemetry=arrivals) as channel:
             client = channel.admin_view().client
             assert client is not None
             while not found or missing or trio.current_time() - arrivals.last < _QUIET:
