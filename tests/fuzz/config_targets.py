@@ -336,7 +336,7 @@ _SOME_METADATA = (
     b"x-envoy-fault-delay-request=100\nx-envoy-fault-delay-request-percentage=7\n"
     b"x-envoy-fault-abort-grpc-request=14\nx-envoy-fault-abort-percentage=7\ngrpc-retry-pushback-ms=100"
 )
-_SET_COOKIES = b"session=abc; Path=/shop; Max-Age=60; HttpOnly\nsession=; Max-Age=0"
+_SET_COOKIES = b"session=abc; Path=/shop; Max-Age=60; HttpOnly\nsession=; Expires=Thu, 01 Jan 1970 00:00:00 GMT"
 
 TARGETS = [
     *(

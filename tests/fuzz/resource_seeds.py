@@ -145,6 +145,11 @@ _STRUCT = _any(
     type_url="type.googleapis.com/test.Custom",
     value={"header": "tenant", "size": 3},
 )
+_STRUCT_OF_OURS = _any(
+    "type.googleapis.com/xds.type.v3.TypedStruct",
+    type_url="type.googleapis.com/ring_hash_experimental",
+    value={"minRingSize": 10},
+)
 _LEAVES = [
     _policy("round_robin.v3.RoundRobin"),
     _policy("pick_first.v3.PickFirst", shuffle_address_list=True),
@@ -171,6 +176,7 @@ _LEAVES = [
         child_policy=_policies(_policy("round_robin.v3.RoundRobin")),
     ),
     {"typed_extension_config": _extension("custom", _STRUCT)},
+    {"typed_extension_config": _extension("built-in", _STRUCT_OF_OURS)},
 ]
 _OUTLIERS = {
     "interval": "1s",
