@@ -323,6 +323,13 @@ def test_each_quantity_of_an_expectation_is_in_the_report(files, run):
     assert run(before, after, *SMALL, "--expect", expected).exit_code == 0
 
 
+def test_each_of_several_options_of_expectations_counts(files, run):
+    before, after = files("before", resources(*HOSTS)), files("after", resources(*HOSTS[1:]))
+    done = run(before, after, *SMALL, "--clients", "12", "--expect", "moved==0", "--expect", "failed==0")
+    assert re.findall(r"^(holds|FAILS) +(\S+)", done.stdout, re.M) == [("FAILS", "moved==0"), ("holds", "failed==0")]
+    assert done.exit_code == 1
+
+
 @pytest.mark.parametrize(("text", "seconds"), [("500ms", 0.5), ("1m30s", 90), ("2", 2), ("1.5h", 5400)])
 def test_times_are_written_with_their_units(text, seconds):
     assert parse_seconds(text) == pytest.approx(seconds)

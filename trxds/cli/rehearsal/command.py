@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -52,7 +53,9 @@ def _checked_methods(context: click.Context, parameter: click.Parameter, methods
 
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-_EXPECT_HELP = f"Exit 1 unless this holds: 'moved<=5% failed==0'. There are {', '.join(QUANTITIES)}."
+_EXPECT_HELP = (
+    f"Exit 1 unless this holds: 'moved<=5% failed==0'; may be repeated. There are {', '.join(QUANTITIES)}."
+)
 
 
 @click.command()
@@ -104,7 +107,7 @@ _EXPECT_HELP = f"Exit 1 unless this holds: 'moved<=5% failed==0'. There are {', 
 @click.option(
     "--html", "page", type=click.Path(dir_okay=False, path_type=Path), help="Write the report as one page, too."
 )
-@click.option("--expect", "expected", type=_Expectations(), default=(), help=_EXPECT_HELP)
+@click.option("--expect", "expected", multiple=True, type=_Expectations(), help=_EXPECT_HELP)
 def rehearse(
     files: tuple[Path, ...],
     script: Path | None,
@@ -122,7 +125,7 @@ def rehearse(
     delta: bool,
     as_json: bool,
     page: Path | None,
-    expected: tuple[Expectation, ...],
+    expected: tuple[tuple[Expectation, ...], ...],
 ) -> None:
     """Try a change of xDS resources on a simulated mesh, and report what it does to sessions and calls.
 
@@ -146,7 +149,7 @@ def rehearse(
         raise click.ClickException(
             f"the rehearsal has failed; this is a bug in trxds, please report it\n{error}"
         ) from error
-    verdicts = [each.check(report) for each in expected]
+    verdicts = [each.check(report) for each in chain.from_iterable(expected)]
     report["expectations"] = [{"text": each.text, "found": each.found, "holds": each.holds} for each in verdicts]
     if page is not None:
         names = [str(file) for file in (*files, *([script] if script is not None else []))]
