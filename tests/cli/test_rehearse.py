@@ -330,6 +330,21 @@ def test_each_of_several_options_of_expectations_counts(files, run):
     assert done.exit_code == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("added_p99<=1e1", 10),
+        ("added_p99<=10", 10),
+        ("added_p99<=10ms", 10),
+        ("added_p99<=1s", 1000),
+        ("added_p99<=-2", -2),
+    ],
+)
+def test_a_latency_is_in_milliseconds_unless_a_unit_says_otherwise(text, limit):
+    (expectation,) = parse_expectations(text)
+    assert expectation.limit == pytest.approx(limit)
+
+
 @pytest.mark.parametrize(("text", "seconds"), [("500ms", 0.5), ("1m30s", 90), ("2", 2), ("1.5h", 5400)])
 def test_times_are_written_with_their_units(text, seconds):
     assert parse_seconds(text) == pytest.approx(seconds)

@@ -147,11 +147,11 @@ def _limit(quantity: Quantity, number: str) -> tuple[float, bool]:
         if quantity.total is None:
             raise ValueError(f"{quantity.meaning} cannot be a percentage")
         return parse_share(number), True
-    if quantity.unit and not number.replace(".", "", 1).isdigit():
-        return parse_seconds(number) * (1000 if quantity.unit == "ms" else 1), False
     try:
         limit = float(number)
     except ValueError:
+        if quantity.unit:
+            return parse_seconds(number) * (1000 if quantity.unit == "ms" else 1), False
         limit = math.nan
     if not math.isfinite(limit):
         raise ValueError(f"{number!r} is no number")
