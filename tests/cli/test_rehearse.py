@@ -114,6 +114,14 @@ def test_sessions_that_nothing_held_before_the_change_are_noted(files, run):
     assert "note: no session had a host before the change, so none can move; does BEFORE have a session" in done.stdout
 
 
+def test_sessions_that_get_their_hosts_after_the_change_were_on_none_before_it(files, run):
+    before, after = (resources(*HOSTS) for _ in range(2))
+    before[0] = xds.listener("shop", routes="r")
+    report = json.loads(run(files("before", before), files("after", after), *SMALL, "--json").stdout)
+    held = report["sessions"]["by_host"]
+    assert held["before"] == {} and sum(held["after"].values()) == 4
+
+
 def test_a_rehearsal_without_sessions_notes_nothing_about_them(files, run):
     listed = resources(*HOSTS)
     listed[0] = xds.listener("shop", routes="r")

@@ -141,14 +141,14 @@ def _moves(moves: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 def _sessions_by_host(plan: Plan, record: Record, changed: float) -> dict[str, Any]:
-    where: dict[tuple[int, int], str] = {}
-    before: dict[str, int] = {}
+    before: dict[tuple[int, int], str] = {}
+    after: dict[tuple[int, int], str] = {}
     for at, client, session, host in record.pins:
-        if at >= changed and not before:
-            before = _counted(plan, where)
         if at < plan.end:
-            where[client, session] = host
-    return {"before": before or _counted(plan, where), "after": _counted(plan, where)}
+            after[client, session] = host
+        if at < changed:
+            before[client, session] = host
+    return {"before": _counted(plan, before), "after": _counted(plan, after)}
 
 
 def _counted(plan: Plan, where: dict[tuple[int, int], str]) -> dict[str, int]:
