@@ -475,6 +475,16 @@ def test_a_problem_in_a_script_has_its_line(text, problem):
     assert problem in str(found.problems[0]) and found.steps == ()
 
 
+@pytest.mark.parametrize("address", [HOSTS[0], "10.0.2.1:50051"])
+def test_a_host_of_several_addresses_drains_by_each_of_them(files, run, tmp_path, address):
+    listed = resources(*HOSTS[:2])
+    other = {"address": {"socket_address": {"address": "10.0.2.1", "port_value": 50051}}}
+    listed[3]["endpoints"][0]["lb_endpoints"][0]["endpoint"]["additional_addresses"] = [other]
+    files("steps", [{"at": 10, "drain": address}])
+    done = run(files("before", listed), "--script", str(tmp_path / "steps.yaml"), *SMALL, "--clients", "12", "--json")
+    assert {each["from"] for each in json.loads(done.stdout)["sessions"]["why"]} == {HOSTS[0]}
+
+
 def test_a_file_that_a_script_names_is_beside_the_script(files, run, tmp_path):
     before = files("before", resources(*HOSTS))
     files("after", resources(*HOSTS[2:]))

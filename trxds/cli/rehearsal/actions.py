@@ -14,7 +14,7 @@ from trxds.resources.resource_file import ResourceFile
 from trxds.testing.simulation.echo_host import EchoHost
 from trxds.testing.simulation.simulation import LATENCY, Simulation
 
-from .mesh_of_files import address_of
+from .mesh_of_files import addresses_of
 from .plan import Resource, Step
 
 
@@ -68,7 +68,7 @@ def _set_health(target: RehearsalMesh, hosts: tuple[str, ...], status: str) -> N
     resources = deepcopy(target.resources)
     for resource in resources:
         for endpoint in _lb_endpoints(resource):
-            if address_of(endpoint.get("endpoint")) in hosts:
+            if addresses_of(endpoint.get("endpoint")).intersection(hosts):
                 endpoint.pop("healthStatus", None)
                 endpoint["health_status"] = status
     target.replace(resources)

@@ -37,11 +37,12 @@ def named_addresses(resources: Iterable[Resource]) -> Iterator[tuple[str, str]]:
             yield name, port
 
 
-def address_of(endpoint: Any) -> str:
-    """Return the first address of an endpoint; empty if it has none."""
-    for socket in _values(endpoint, "socket_address", "socketAddress"):
-        return host_and_port(str(socket.get("address", "")), int(socket.get("port_value", socket.get("portValue", 0))))
-    return ""
+def addresses_of(endpoint: Any) -> set[str]:
+    """Return the addresses of an endpoint, which may have several (A61)."""
+    return {
+        host_and_port(str(socket.get("address", "")), int(socket.get("port_value", socket.get("portValue", 0))))
+        for socket in _values(endpoint, "socket_address", "socketAddress")
+    }
 
 
 def _endpoints(resources: Iterable[Resource]) -> Iterator[tuple[str, str]]:
