@@ -384,9 +384,14 @@ def test_hosts_are_all_endpoints_of_clusters_of_any_kind():
         xds.endpoints("cart", xds.locality(*HOSTS[:2], "[2001:db8::1]:80")),
         xds.logical_dns("pay", "pay.example", 443),
     ]
-    assert mesh_of_files.addresses(listed) == (*HOSTS[:2], "[2001:db8::1]:80")
-    assert mesh_of_files.names(listed) == {"pay.example": ("198.18.0.1",)}
-    assert list(mesh_of_files.named_addresses(listed)) == [("pay.example", "443")]
+    names = mesh_of_files.names(listed)
+    assert names == {"pay.example": ("198.18.0.1",)}
+    assert mesh_of_files.addresses(listed, names) == (*HOSTS[:2], "[2001:db8::1]:80", "198.18.0.1:443")
+
+
+def test_hosts_have_the_addresses_that_clients_write():
+    listed = [xds.endpoints("cart", xds.locality("[2001:DB8:0::1]:80", "[2001:db8::1]:80"))]
+    assert mesh_of_files.addresses(listed, {}) == ("[2001:db8::1]:80",)
 
 
 @pytest.mark.parametrize(
@@ -425,6 +430,15 @@ def test_a_cluster_behind_dns_gets_a_host(files, run):
     assert report["load"]["after"]["by_host"] == {"198.18.0.2:443": 4.0}
     assert report["calls"]["failed"] == 0
     assert report["remarks"] == ["a.example is 198.18.0.1 in the rehearsal", "b.example is 198.18.0.2 in the rehearsal"]
+
+
+def test_a_script_reaches_the_hosts_behind_dns(files, run, tmp_path):
+    before = files("before", [*resources(*HOSTS)[:2], xds.logical_dns("cart", "a.example", 443)])
+    for host in ("all", "198.18.0.1:443"):
+        files("steps", [{"at": 10, "kill": host}])
+        done = run(before, "--script", str(tmp_path / "steps.yaml"), *SMALL, "--json", "--expect", "failed==0")
+        calls = json.loads(done.stdout)["calls"]
+        assert calls["failed"] == calls["after_the_change"] > 0
 
 
 # -- scripts

@@ -195,11 +195,11 @@ def _steps(
             raise ValueError(f"{file}: {content.problems[0]}")
         return tuple(content.resources.values())
 
-    found = read_script(
-        script.read_text("utf-8", errors="replace"),
-        lambda resources: mesh_of_files.addresses((*series[0], *resources)),
-        read,
-    )
+    def addresses(resources: tuple[Resource, ...]) -> tuple[str, ...]:
+        everything = (*series[0], *resources)
+        return mesh_of_files.addresses(everything, mesh_of_files.names(everything))
+
+    found = read_script(script.read_text("utf-8", errors="replace"), addresses, read)
     for problem in found.problems:
         click.echo(f"{script}: {problem}", err=True)
     if found.problems:
@@ -220,8 +220,7 @@ def _plan(
     delta: bool,
 ) -> Plan:
     names = mesh_of_files.names(everything)
-    found = [f"{names[name][0]}:{port}" for name, port in mesh_of_files.named_addresses(everything)]
-    addresses = tuple(dict.fromkeys((*mesh_of_files.addresses(everything), *found)))
+    addresses = mesh_of_files.addresses(everything, names)
     if not addresses:
         raise click.ClickException("no cluster of the files has an endpoint; nothing is rehearsed")
     _check_targets(load.targets, everything)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from trxds.cli.control_plane import host_and_port
 from trxds.client.method import checked_path
+from trxds.resources.address import address_text
 from trxds.testing.resources import Resource as ResourceDict
 from trxds.testing.resources import bootstrap
 from trxds.testing.simulation.simulation import PLANE_ADDRESS
@@ -18,49 +18,36 @@ from .plan import Resource
 DEFAULT_METHOD = "/rehearsal.Echo/Call"
 
 
-def addresses(resources: Iterable[Resource]) -> tuple[str, ...]:
-    """Return the addresses of all endpoints, in the order of the files; hosts that only DNS names are not in it."""
-    return tuple(dict.fromkeys(address for name, address in _endpoints(resources) if not name))
-
-
 def names(resources: Iterable[Resource]) -> dict[str, tuple[str, ...]]:
     """Return an address for each name that clusters look up in DNS, in 198.18.0.0/15 (RFC 2544: for tests)."""
-    found = dict.fromkeys(name for name, _ in _endpoints(resources) if name)
+    found = dict.fromkeys(host for host, port in _endpoints(resources) if address_text(host, port) is None)
     first = int(ipaddress.IPv4Address("198.18.0.1"))
     return {name: (str(ipaddress.IPv4Address(first + number)),) for number, name in enumerate(found)}
 
 
-def named_addresses(resources: Iterable[Resource]) -> Iterator[tuple[str, str]]:
-    """Yield each name in DNS, and its port."""
-    for name, port in dict.fromkeys(_endpoints(resources)):
-        if name:
-            yield name, port
+def addresses(resources: Iterable[Resource], names: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Return the addresses of all endpoints as clients write them, in the order of the files; `names` is their DNS."""
+    found = (address_text(names.get(host, (host,))[0], port) for host, port in _endpoints(resources))
+    return tuple(dict.fromkeys(address for address in found if address is not None))
 
 
-def addresses_of(endpoint: Any) -> set[str]:
+def addresses_of(endpoint: Any) -> set[str | None]:
     """Return the addresses of an endpoint, which may have several (A61)."""
-    return {
-        host_and_port(str(socket.get("address", "")), int(socket.get("port_value", socket.get("portValue", 0))))
-        for socket in _values(endpoint, "socket_address", "socketAddress")
-    }
+    return {address_text(host, port) for host, port in _sockets(endpoint)}
 
 
-def _endpoints(resources: Iterable[Resource]) -> Iterator[tuple[str, str]]:
-    """Yield ("", address) for an endpoint with an IP address, and (name, port) for one that DNS has to find."""
+def _endpoints(resources: Iterable[Resource]) -> Iterator[tuple[str, int]]:
+    """Yield the host of each endpoint, an IP address or a name that DNS has to find, and the port."""
     for resource in resources:
         if resource["@type"].endswith(("ClusterLoadAssignment", "Cluster")):
-            for socket in _values(resource, "socket_address", "socketAddress"):
-                host, port = str(socket.get("address", "")), socket.get("port_value", socket.get("portValue"))
-                if host and port is not None:
-                    yield ("", host_and_port(host, int(port))) if _is_ip(host) else (host, str(port))
+            yield from _sockets(resource)
 
 
-def _is_ip(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
+def _sockets(data: Any) -> Iterator[tuple[str, int]]:
+    for socket in _values(data, "socket_address", "socketAddress"):
+        host, port = str(socket.get("address", "")), socket.get("port_value", socket.get("portValue"))
+        if host and port is not None:
+            yield host, int(port)
 
 
 def targets(resources: Iterable[Resource]) -> tuple[str, ...]:

@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 
 from trxds.core.version import VERSION
 
-from .mesh_of_files import addresses, named_addresses
-from .plan import Plan, Resource
+from .mesh_of_files import addresses
+from .plan import Plan
 from .record import Record
 
 Report: TypeAlias = dict[str, Any]
@@ -204,7 +204,7 @@ def _load(plan: Plan, record: Record, name: str, window: tuple[float, float]) ->
     served = plan.resources
     for step in plan.steps if name == "after" else ():
         served = step.resources or served
-    listed = _listed(plan, served)
+    listed = frozenset(addresses(served, plan.names))
     end = min(math.floor(window[1]), len(record.host_calls) - 1)
     begin = min(math.ceil(window[0]), end)  # the same second, if the window has no whole one
     seconds = max(1, end - begin)
@@ -215,12 +215,6 @@ def _load(plan: Plan, record: Record, name: str, window: tuple[float, float]) ->
         if count or address in listed
     }
     return {"by_host": by_host, **evenness(list(by_host.values()))}
-
-
-def _listed(plan: Plan, resources: Iterable[Resource]) -> frozenset[str]:
-    resources = tuple(resources)
-    named = (f"{plan.names[name][0]}:{port}" for name, port in named_addresses(resources))
-    return frozenset((*addresses(resources), *named))
 
 
 def evenness(loads: Sequence[float]) -> dict[str, Any]:
