@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 import yaml
 from click.testing import CliRunner
-from support.sessions import override
+from support.sessions import in_cookie, override
 
 from trxds.cli.main import main
 from trxds.cli.quantities import parse_seconds, parse_share
@@ -94,6 +94,17 @@ def test_sessions_whose_cookie_counts_no_more_have_moved(files, run, filters, re
     assert {each["reason"] for each in report["sessions"]["why"]} == {reason}
     assert sum(report["sessions"]["by_host"]["after"].values()) == (4 if filters else 0)
     assert done.exit_code == 1
+
+
+def test_sessions_that_come_to_the_cookie_of_another_route_have_moved(files, run):
+    """Each route has a cookie of its own before the change, so a session has two hosts; then one has all calls."""
+    before, after = (resources(*HOSTS) for _ in range(2))
+    routes = [xds.route("cart", prefix="/shop.Cart/"), xds.route("cart", prefix="/shop.Pay/")]
+    after[1] = xds.routes("r", *routes)
+    own = {"typed_per_filter_config": override(in_cookie("pay"))}
+    before[1] = xds.routes("r", routes[0], routes[1] | own)
+    done = run(files("before", before), files("after", after), *SMALL, "--json")
+    assert json.loads(done.stdout)["sessions"]["moved"] == 4
 
 
 def test_a_route_without_a_session_filter_moves_no_session(files, run):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -15,7 +16,6 @@ from trxds.core.observe import (
     Observer,
     Pick,
     SessionChanged,
-    SessionHostChanged,
     SessionPick,
     XdsRequest,
 )
@@ -81,6 +81,7 @@ class ClientObserver(Observer):
         self._record = record
         self._now = now
         self._held: dict[tuple[int, str], tuple[float, str]] = {}  # start and host of a session's last call of a method
+        self._left: dict[tuple[int, str], float] = {}  # when a session moved away from a host
 
     def observe(self, target: str, locate: Locate) -> Observer:
         return self
@@ -88,25 +89,27 @@ class ClientObserver(Observer):
     def call(self, call: CallStarted) -> CallObserver | None:
         return None if call.session is None else _SessionCall(self, call.session, call.path, self._now())
 
-    def call_settled(self, session: int, path: str, place: SessionHostChanged) -> None:
-        """Note a move that the session takes for a first host: the cookie has another name or path now."""
-        _, host = self._held.get((session, path), (0.0, ""))
-        if host and not place.before and place.address != host:
-            self._move(session, host, place.address, RepinReason.NO_COOKIE)
-
     def call_ended(self, session: int, path: str, began: float, host: str, *, has_filter: bool) -> None:
-        """Note the host of a session's call, and the move if the session has lost its filter and so its host."""
+        """Note the host of a session's call, and a move that no event of the session tells.
+
+        If the route has another cookie now, the session takes its host for a first one, or has it from another route.
+        If the route has no session filter any more, nothing holds the session.
+        """
         since, last = self._held.get((session, path), (began, ""))
         if began < since:
             return
         if has_filter:
             self._held[session, path] = began, host
+            # An event may have told the move, of this call or of another one.
+            if last and host != last and self._left.get((session, last), -math.inf) < since:
+                self._move(session, last, host, RepinReason.NO_COOKIE)
         elif last and host != last:
             del self._held[session, path]
             self._move(session, last, host, NO_SESSION_FILTER)
             self._record.pins.append((self._now(), self._client, session, ""))
 
     def _move(self, session: int, before: str, after: str, reason: str, cause: str = "") -> None:
+        self._left[session, before] = self._now()
         self._record.moves.append(Move(self._now(), self._client, session, before, after, reason, cause))
 
     def session_changed(self, changed: SessionChanged) -> None:
@@ -146,9 +149,6 @@ class _SessionCall(CallObserver):
 
     def attempt(self, previous: int, transparent: bool) -> AttemptObserver | None:
         return _SessionAttempt(self)
-
-    def settled(self, place: SessionHostChanged) -> None:
-        self._client.call_settled(self._session, self._path, place)
 
     def ended(self, status: Status) -> None:
         if status.ok:
