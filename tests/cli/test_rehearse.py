@@ -170,6 +170,15 @@ def test_calls_that_fail_have_the_error_that_a_program_would_see(files, run):
     assert any('"kart"' in each["message"] and each["code"] == "UNAVAILABLE" for each in calls["errors"])
 
 
+def test_calls_that_are_open_at_the_end_count_by_their_ends(files, run, tmp_path):
+    before = files("before", resources(*HOSTS))
+    files("steps", [{"at": 10, "vanish": "all"}])
+    done = run(before, "--script", str(tmp_path / "steps.yaml"), *SMALL, "--timeout", "60s", "--json")
+    report = json.loads(done.stdout)
+    assert report["calls"]["failed"] == report["calls"]["after_the_change"] == 4 * 15
+    assert report["settled_after"] is None
+
+
 def test_what_a_file_of_clients_would_refuse_is_noted(files, run):
     missing = resources(*HOSTS)[:3]
     done = run(files("before", resources(*HOSTS)), files("after", missing), *SMALL)

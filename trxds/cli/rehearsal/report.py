@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, TypeAlias
 
 from trxds.core.version import VERSION
@@ -97,7 +98,7 @@ def _remarks(plan: Plan, record: Record, changed: float) -> Iterator[str]:
 def _settled_at(plan: Plan, record: Record) -> float:
     """Return when the last thing happened that the last step, or its end, has caused."""
     ends = [step.at + (step.lasts or 0.0) for step in plan.steps]
-    events = [at for at in _disturbances(plan, record) if at >= plan.steps[0].at and at < plan.end]
+    events = [at for at in _disturbances(plan, record) if at >= plan.steps[0].at]
     return min(max([*ends, *events]), plan.end)
 
 
@@ -106,15 +107,14 @@ def _disturbances(plan: Plan, record: Record) -> Iterator[float]:
     usual = {(failure.code, failure.message) for failure in record.failures if failure.at < plan.steps[0].at}
     yield from (move.at for move in record.moves)
     yield from (each.at for each in record.failures if (each.code, each.message) not in usual)
-    yield from record.opened
-    yield from (at for at, _ in record.closed)
-    yield from (at for at, _ in record.unconnected)
-    yield from record.configured
+    # At the end the clients close their channels.
+    others = (record.opened, (at for at, _ in record.closed), (at for at, _ in record.unconnected), record.configured)
+    yield from (at for at in chain(*others) if at < plan.end)
 
 
 def _step(plan: Plan, record: Record, number: int) -> dict[str, Any]:
     step = plan.steps[number]
-    until = plan.steps[number + 1].at if number + 1 < len(plan.steps) else plan.end
+    until = plan.steps[number + 1].at if number + 1 < len(plan.steps) else math.inf
     events = [at for at in _disturbances(plan, record) if step.at <= at < until]
     end = step.at + step.lasts if step.lasts is not None else step.at
     return {
