@@ -19,6 +19,7 @@ from trxds.cli.rehearsal.report import evenness
 from trxds.cli.rehearsal.run import rehearse
 from trxds.cli.rehearsal.script import read_script
 from trxds.testing import resources as xds
+from trxds.xds.resource_names import Target
 
 HOSTS = [f"10.0.1.{number}:50051" for number in range(1, 5)]
 SMALL = ["--clients", "4", "--before", "10s", "--after", "15s"]
@@ -429,7 +430,31 @@ def test_hosts_have_the_addresses_that_clients_write():
 def test_a_method_is_called_for_each_route(match, method):
     table = xds.routes("r", xds.route("cart"))
     table["virtual_hosts"][0]["routes"][0]["match"] = match
-    assert mesh_of_files.methods([table]) == (method,)
+    assert mesh_of_files.methods([xds.listener("shop", routes="r"), table], Target("shop", "shop")) == (method,)
+
+
+def test_a_route_of_a_later_file_is_called_from_the_start(files, run):
+    """Or the sessions of its calls could not move when it takes them from another route."""
+    before, after = (resources(*HOSTS[:2]) for _ in range(2))
+    for listed in (before, after):
+        listed += [xds.cluster("pay"), xds.endpoints("pay", xds.locality(*HOSTS[2:]))]
+    add = {"match": {"path": "/shop.Cart/Add"}, "route": {"cluster": "pay"}}
+    after[1] = xds.routes("r", add, xds.route("cart", prefix="/shop.Cart/"))
+    report = json.loads(run(files("before", before), files("after", after), *SMALL, "--json").stdout)
+    assert report["rehearsal"]["methods"] == ["/shop.Cart/Call", "/shop.Cart/Add"]
+    assert report["sessions"]["moved"] == 4
+
+
+def test_each_target_has_the_methods_of_its_own_routes(files, run):
+    listed = [
+        *(xds.listener(name, routes=name, filters=[xds.stateful_session()]) for name in ("cart", "pay")),
+        *(xds.routes(name, xds.route("cart", prefix=f"/shop.{name}/")) for name in ("cart", "pay")),
+        *resources(*HOSTS)[2:],
+    ]
+    listed[3]["virtual_hosts"] += [{"name": "x", "domains": ["x"], "routes": [xds.route("cart", prefix="/x.X/")]}]
+    before, after = files("before", listed), files("after", listed)
+    assert run(before, after, *SMALL, "--expect", "failed==0").exit_code == 0
+    assert run.plans[0].load.targets == {"xds:///cart": ("/shop.cart/Call",), "xds:///pay": ("/shop.pay/Call",)}
 
 
 def test_a_federated_listener_has_a_target_with_its_authority():

@@ -9,7 +9,6 @@ from itertools import chain
 from pathlib import Path
 
 import click
-from msgspec import structs
 
 from trxds.cli.control_plane import read_for_clients
 from trxds.cli.parameters import SECONDS, FiniteRange
@@ -53,9 +52,7 @@ def _checked_methods(context: click.Context, parameter: click.Parameter, methods
 
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-_EXPECT_HELP = (
-    f"Exit 1 unless this holds: 'moved<=5% failed==0'; may be repeated. There are {', '.join(QUANTITIES)}."
-)
+_EXPECT_HELP = f"Exit 1 unless this holds: 'moved<=5% failed==0'; may be repeated. There are {', '.join(QUANTITIES)}."
 
 
 @click.command()
@@ -136,12 +133,13 @@ def rehearse(
     """
     if keepalive is not None and keepalive < MIN_KEEPALIVE_TIME:
         raise click.BadParameter(f"must be {MIN_KEEPALIVE_TIME:g}s or more", param_hint="--keepalive")
-    load = Load(clients, sessions, rps, timeout, keepalive, targets, methods)
     contents = [_read(file) for file in files]
     remarks = [f"{file}: {remark}" for file, content in zip(files, contents, strict=True) for remark in content.remarks]
     series = [tuple(content.resources.values()) for content in contents]
     steps, more = _steps(files, series, script, first, rest)
     everything = [each for resources in (*series, more) for each in resources]
+    called = _methods(targets or mesh_of_files.targets(series[0]), methods, everything)
+    load = Load(clients, sessions, rps, timeout, keepalive, called)
     plan = _plan(series[0], everything, steps, load, rest, behaviours, remarks, seed=seed, delta=delta)
     try:
         report = run_in_child(plan)
@@ -223,12 +221,6 @@ def _plan(
     addresses = mesh_of_files.addresses(everything, names)
     if not addresses:
         raise click.ClickException("no cluster of the files has an endpoint; nothing is rehearsed")
-    _check_targets(load.targets, everything)
-    targets = load.targets or mesh_of_files.targets(resources)
-    if not targets:
-        raise click.UsageError("BEFORE has no API listener, which clients ask for; name one by --target xds:///NAME")
-    methods = load.methods or mesh_of_files.methods(resources)
-    load = structs.replace(load, targets=targets, methods=methods)
     try:
         behaviour, single = parse_behaviours(behaviours, addresses)
     except ValueError as error:
@@ -238,11 +230,15 @@ def _plan(
     return Plan(resources, steps, end, addresses, names, load, seed, delta, behaviour, single, tuple(notes))
 
 
-def _check_targets(targets: tuple[str, ...], everything: list[Resource]) -> None:
+def _methods(
+    targets: tuple[str, ...], methods: tuple[str, ...], everything: list[Resource]
+) -> dict[str, tuple[str, ...]]:
+    """Return the methods that are called at each target."""
+    if not targets:
+        raise click.UsageError("BEFORE has no API listener, which clients ask for; name one by --target xds:///NAME")
     known = bootstrap.parse(mesh_of_files.bootstrap_of(everything, "rehearsal", delta=False))
     try:
-        for target in targets:
-            parse_target(target, known)
+        return {each: methods or mesh_of_files.methods(everything, parse_target(each, known)) for each in targets}
     except (ValueError, BootstrapError) as error:
         raise click.BadParameter(str(error), param_hint="--target") from None
 

@@ -9,9 +9,11 @@ from typing import Any
 
 from trxds.client.method import checked_path
 from trxds.resources.address import address_text
+from trxds.resources.domains import find_virtual_host
 from trxds.testing.resources import Resource as ResourceDict
 from trxds.testing.resources import bootstrap
 from trxds.testing.simulation.simulation import PLANE_ADDRESS
+from trxds.xds.resource_names import Target, canonical
 
 from .plan import Resource
 
@@ -67,15 +69,37 @@ def _target(listener: str) -> str:
     return f"xds://{authority}/{path.partition('/')[2]}"
 
 
-def methods(resources: Iterable[Resource]) -> tuple[str, ...]:
-    """Return a method for each route, so that the calls use all of them."""
+def methods(resources: Iterable[Resource], target: Target) -> tuple[str, ...]:
+    """Return a method for each route that a target has in any of the files, so that the calls use all of them."""
     found: dict[str, None] = {}
-    for resource in resources:
-        if resource["@type"].endswith(("RouteConfiguration", "listener.v3.Listener")):
-            for match in _values(resource, "match"):
-                with suppress(ValueError):  # a route that no method can have, as the prefix /a/b/c
-                    found[checked_path(_method(match))] = None
+    for table in _route_tables(resources, canonical(target.listener)):
+        hosts = [_VirtualHost(each) for each in next(_values(table, "virtual_hosts", "virtualHosts"), ())]
+        for match in _values(find_virtual_host(hosts, target.authority), "match"):
+            with suppress(ValueError):  # a route that no method can have, as the prefix /a/b/c
+                found[checked_path(_method(match))] = None
     return tuple(found) or (DEFAULT_METHOD,)
+
+
+def _route_tables(resources: Iterable[Resource], listener: str) -> Iterator[Any]:
+    """Yield the route configurations of a listener, its own and those that it names."""
+    named: set[Any] = set()
+    tables = []
+    for each in resources:
+        if each["@type"].endswith("RouteConfiguration"):
+            tables.append(each)
+        elif each["@type"].endswith("listener.v3.Listener") and canonical(str(each["name"])) == listener:
+            yield from _values(each, "route_config", "routeConfig")
+            named.update(_values(each, "route_config_name", "routeConfigName"))
+    yield from (each for each in tables if each["name"] in named)
+
+
+class _VirtualHost(dict[str, Any]):
+    """A virtual host of a file."""
+
+    @property
+    def domains(self) -> Sequence[str]:
+        domains: Sequence[str] = self.get("domains", ())
+        return domains
 
 
 def _method(match: Any) -> str:

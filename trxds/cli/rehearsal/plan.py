@@ -38,7 +38,8 @@ class Step(Struct, frozen=True):
 class Load(Struct, frozen=True):
     """The load of the rehearsal: clients, the sessions of each, and the calls that each makes in a second.
 
-    `timeout` is each call's, and `keepalive` the clients' `keepalive_time`, both in seconds.
+    `timeout` is each call's, and `keepalive` the clients' `keepalive_time`, both in seconds. `targets` have the methods
+    that are called there.
     """
 
     clients: int = 20
@@ -46,8 +47,7 @@ class Load(Struct, frozen=True):
     rps: float = 1.0
     timeout: float = 5.0
     keepalive: float | None = None
-    targets: tuple[str, ...] = ()
-    methods: tuple[str, ...] = ()
+    targets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class Plan(Struct, frozen=True):

@@ -54,7 +54,7 @@ def make_report(plan: Plan, record: Record, digest: str) -> Report:
             "seconds": plan.end,
             "protocol": "delta" if plan.delta else "state of the world",
             "targets": list(plan.load.targets),
-            "methods": list(plan.load.methods),
+            "methods": list(dict.fromkeys(chain.from_iterable(plan.load.targets.values()))),
             "digest": digest,
         },
         "windows": {name: {"from": _rounded(begin), "to": _rounded(end)} for name, (begin, end) in windows.items()},

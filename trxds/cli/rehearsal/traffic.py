@@ -27,7 +27,7 @@ async def run_client(mesh: Simulation, plan: Plan, number: int, record: Record) 
     load, now = plan.load, trio.lowlevel.current_clock().current_time
     node = f"client-{number}"
     everything = (*plan.resources, *(each for step in plan.steps for each in step.resources))
-    target = load.targets[(number - 1) % len(load.targets)]
+    target, paths = list(load.targets.items())[(number - 1) % len(load.targets)]
     observer = ClientObserver(number, record, now)
     bootstrap = bootstrap_of(everything, node, delta=plan.delta)
     async with AsyncExitStack() as stack:
@@ -38,7 +38,7 @@ async def run_client(mesh: Simulation, plan: Plan, number: int, record: Record) 
         )
         sessions = [await stack.enter_async_context(channel.session()) for _ in range(load.sessions)]
         callers: list[MethodFactory] = [*sessions] or [channel]
-        methods = [[caller.method(path) for path in load.methods] for caller in callers]
+        methods = [[caller.method(path) for path in paths] for caller in callers]
         async with trio.open_nursery() as nursery:
             # Clients begin at different times, or all would call in the same moment.
             first = mesh.random(node).uniform(0, 1 / load.rps)
@@ -48,7 +48,7 @@ async def run_client(mesh: Simulation, plan: Plan, number: int, record: Record) 
                     break
                 await trio.sleep_until(due)
                 turn, caller = divmod(call, len(callers))
-                nursery.start_soon(_call, methods[caller][turn % len(load.methods)], load.timeout, number, record)
+                nursery.start_soon(_call, methods[caller][turn % len(paths)], load.timeout, number, record)
             # The open calls go on to their ends: one that hangs is no success.
             await trio.sleep_until(plan.end)
 
