@@ -134,6 +134,26 @@ def test_sessions_that_get_their_hosts_after_the_change_were_on_none_before_it(f
     assert held["before"] == {} and sum(held["after"].values()) == 4
 
 
+def test_each_target_has_a_client(files, run):
+    listed = [xds.listener(f"shop-{number}", routes="r", filters=[xds.stateful_session()]) for number in range(25)]
+    before = files("before", [*listed, *resources(*HOSTS)[1:]])
+    run(before, before, "--before", "2s", "--after", "2s")
+    assert run.plans[0].load.clients == 25
+    done = run(before, before, "--before", "2s", "--after", "2s", "--clients", "4")
+    assert "note: 21 targets without a client, such as xds:///shop-4; give --clients 25" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "more",
+    [["--sessions", "9"], ["--rps", "0.05"], [each for n in range(12) for each in ("--method", f"/shop.Cart/{n}")]],
+)
+def test_a_load_that_does_not_reach_all_sessions_and_methods_in_time_is_noted(files, run, more):
+    before, after = files("before", resources(*HOSTS)), files("after", resources(*HOSTS[1:]))
+    done = run(before, after, *SMALL, *more)
+    assert "s to call each method in each session, and has 10 s before the first step and 15 s after" in done.stdout
+    assert "note:" not in run(before, after, *SMALL, "--sessions", "8").stdout
+
+
 def test_a_rehearsal_without_sessions_notes_nothing_about_them(files, run):
     listed = resources(*HOSTS)
     listed[0] = xds.listener("shop", routes="r")

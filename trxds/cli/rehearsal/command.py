@@ -51,6 +51,7 @@ def _checked_methods(context: click.Context, parameter: click.Parameter, methods
         raise click.BadParameter(str(error)) from None
 
 
+CLIENTS = 20  # unless there are more targets
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _EXPECT_HELP = f"Exit 1 unless this holds: 'moved<=5% failed==0'; may be repeated. There are {', '.join(QUANTITIES)}."
 
@@ -58,7 +59,11 @@ _EXPECT_HELP = f"Exit 1 unless this holds: 'moved<=5% failed==0'; may be repeate
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=FILE, metavar="BEFORE [AFTER]...")
 @click.option("--script", type=FILE, help="Steps with their times, in YAML, in place of AFTER.")
-@click.option("--clients", type=click.IntRange(1), default=20, show_default=True, help="Clients, each with a channel.")
+@click.option(
+    "--clients",
+    type=click.IntRange(1),
+    help=f"Clients, each with a channel.  [default: {CLIENTS}, or one for each target]",
+)
 @click.option("--sessions", type=click.IntRange(0), default=1, show_default=True, help="Sessions of each client.")
 @click.option(
     "--rps",
@@ -108,7 +113,7 @@ _EXPECT_HELP = f"Exit 1 unless this holds: 'moved<=5% failed==0'; may be repeate
 def rehearse(
     files: tuple[Path, ...],
     script: Path | None,
-    clients: int,
+    clients: int | None,
     sessions: int,
     rps: float,
     timeout: float,
@@ -139,7 +144,7 @@ def rehearse(
     steps, more = _steps(files, series, script, first, rest)
     everything = [each for resources in (*series, more) for each in resources]
     called = _methods(targets or mesh_of_files.targets(series[0]), methods, everything)
-    load = Load(clients, sessions, rps, timeout, keepalive, called)
+    load = Load(clients or max(CLIENTS, len(called)), sessions, rps, timeout, keepalive, called)
     plan = _plan(series[0], everything, steps, load, rest, behaviours, remarks, seed=seed, delta=delta)
     try:
         report = run_in_child(plan)
@@ -226,7 +231,11 @@ def _plan(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--hosts") from error
     end = max(step.at + (step.lasts or 0.0) for step in steps) + rest
-    notes = [*remarks, *(f"{name} is {names[name][0]} in the rehearsal" for name in names)]
+    notes = [
+        *remarks,
+        *(f"{name} is {names[name][0]} in the rehearsal" for name in names),
+        *_coverage(load, steps, end),
+    ]
     return Plan(resources, steps, end, addresses, names, load, seed, delta, behaviour, single, tuple(notes))
 
 
@@ -241,6 +250,22 @@ def _methods(
         return {each: methods or mesh_of_files.methods(everything, parse_target(each, known)) for each in targets}
     except (ValueError, BootstrapError) as error:
         raise click.BadParameter(str(error), param_hint="--target") from None
+
+
+def _coverage(load: Load, steps: tuple[Step, ...], end: float) -> Iterator[str]:
+    """Yield what the load does not reach: whatever the change is, nothing moves there."""
+    if load.clients < len(load.targets):
+        left = list(load.targets)[load.clients :]
+        yield f"{plural(len(left), 'target')} without a client, such as {left[0]}; give --clients {len(load.targets)}"
+    most = max(len(methods) for methods in load.targets.values())
+    round_of_calls = max(1, load.sessions) * most
+    before, after = steps[0].at, end - steps[-1].at
+    # The last step comes within a round: only the next one is sure to have every call.
+    if round_of_calls > before * load.rps or 2 * round_of_calls - 1 > after * load.rps:
+        yield (
+            f"a client takes {round_of_calls / load.rps:g} s to call each method in each session, and has {before:g} s "
+            f"before the first step and {after:g} s after the last one: what it does not call cannot move; raise --rps"
+        )
 
 
 def _verdicts(verdicts: list[Verdict]) -> Iterator[str]:
