@@ -450,7 +450,24 @@ def test_hosts_have_the_addresses_that_clients_write():
 def test_a_method_is_called_for_each_route(match, method):
     table = xds.routes("r", xds.route("cart"))
     table["virtual_hosts"][0]["routes"][0]["match"] = match
-    assert mesh_of_files.methods([xds.listener("shop", routes="r"), table], Target("shop", "shop")) == (method,)
+    found = mesh_of_files.matches([xds.listener("shop", routes="r"), table], Target("shop", "shop"))
+    assert mesh_of_files.methods(found) == (method,)
+
+
+@pytest.mark.parametrize(
+    ("match", "note"),
+    [
+        ({"prefix": "", "headers": [{"name": "user", "exact_match": "7"}]}, "no call has the headers of 1 route"),
+        ({"safe_regex": {"regex": "/shop.*"}}, "no call is made for 1 route by regular expression; name methods by"),
+    ],
+)
+def test_routes_that_no_call_uses_are_noted(files, run, match, note):
+    listed = resources(*HOSTS)
+    listed[1]["virtual_hosts"][0]["routes"].insert(0, {"match": match, "route": {"cluster": "cart"}})
+    before = files("before", listed)
+    assert f"note: xds:///shop: {note}" in run(before, before, *SMALL).stdout
+    is_named = "note:" not in run(before, before, *SMALL, "--method", "/shop.Pay/Pay").stdout
+    assert is_named == ("safe_regex" in match)
 
 
 def test_a_route_of_a_later_file_is_called_from_the_start(files, run):

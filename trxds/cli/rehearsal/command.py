@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -143,7 +144,10 @@ def rehearse(
     series = [tuple(content.resources.values()) for content in contents]
     steps, more = _steps(files, series, script, first, rest)
     everything = [each for resources in (*series, more) for each in resources]
-    called = _methods(targets or mesh_of_files.targets(series[0]), methods, everything)
+    matches = _matches(targets or mesh_of_files.targets(series[0]), everything)
+    called = {target: methods or mesh_of_files.methods(found) for target, found in matches.items()}
+    for target, found in matches.items():
+        remarks += [f"{target}: {text}" for text in mesh_of_files.untried(found, are_named=bool(methods))]
     load = Load(clients or max(CLIENTS, len(called)), sessions, rps, timeout, keepalive, called)
     plan = _plan(series[0], everything, steps, load, rest, behaviours, remarks, seed=seed, delta=delta)
     try:
@@ -239,15 +243,13 @@ def _plan(
     return Plan(resources, steps, end, addresses, names, load, seed, delta, behaviour, single, tuple(notes))
 
 
-def _methods(
-    targets: tuple[str, ...], methods: tuple[str, ...], everything: list[Resource]
-) -> dict[str, tuple[str, ...]]:
-    """Return the methods that are called at each target."""
+def _matches(targets: tuple[str, ...], everything: list[Resource]) -> dict[str, list[Any]]:
+    """Return the matches of each target's routes."""
     if not targets:
         raise click.UsageError("BEFORE has no API listener, which clients ask for; name one by --target xds:///NAME")
     known = bootstrap.parse(mesh_of_files.bootstrap_of(everything, "rehearsal", delta=False))
     try:
-        return {each: methods or mesh_of_files.methods(everything, parse_target(each, known)) for each in targets}
+        return {each: mesh_of_files.matches(everything, parse_target(each, known)) for each in targets}
     except (ValueError, BootstrapError) as error:
         raise click.BadParameter(str(error), param_hint="--target") from None
 

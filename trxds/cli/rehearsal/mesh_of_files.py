@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from trxds.client.method import checked_path
+from trxds.core.plural import plural
 from trxds.resources.address import address_text
 from trxds.resources.domains import find_virtual_host
+from trxds.resources.route import VirtualHost
 from trxds.testing.resources import Resource as ResourceDict
 from trxds.testing.resources import bootstrap
 from trxds.testing.simulation.simulation import PLANE_ADDRESS
@@ -69,15 +72,39 @@ def _target(listener: str) -> str:
     return f"xds://{authority}/{path.partition('/')[2]}"
 
 
-def methods(resources: Iterable[Resource], target: Target) -> tuple[str, ...]:
-    """Return a method for each route that a target has in any of the files, so that the calls use all of them."""
-    found: dict[str, None] = {}
+def matches(resources: Iterable[Resource], target: Target) -> list[Any]:
+    """Return the match of each route that a target has in any of the files; those of other virtual hosts are not its.
+
+    A route that is in several files is there once.
+    """
+    found: dict[str, Any] = {}
     for table in _route_tables(resources, canonical(target.listener)):
-        hosts = [_VirtualHost(each) for each in next(_values(table, "virtual_hosts", "virtualHosts"), ())]
-        for match in _values(find_virtual_host(hosts, target.authority), "match"):
-            with suppress(ValueError):  # a route that no method can have, as the prefix /a/b/c
-                found[checked_path(_method(match))] = None
+        hosts = list(next(_values(table, "virtual_hosts", "virtualHosts"), ()))
+        domains = [VirtualHost(str(at), tuple(each.get("domains", ()))) for at, each in enumerate(hosts)]
+        if (chosen := find_virtual_host(domains, target.authority)) is not None:
+            for match in _values(hosts[int(chosen.name)], "match"):
+                found.setdefault(json.dumps(match, sort_keys=True), match)
+    return list(found.values())
+
+
+def methods(matches: Iterable[Any]) -> tuple[str, ...]:
+    """Return a method for each route, so that the calls use all of them."""
+    found: dict[str, None] = {}
+    for match in matches:
+        with suppress(ValueError):  # a route that no method can have, as the prefix /a/b/c
+            found[checked_path(_method(match))] = None
     return tuple(found) or (DEFAULT_METHOD,)
+
+
+def untried(matches: Iterable[Any], *, are_named: bool) -> Iterator[str]:
+    """Yield which routes the calls may not use; `are_named`: the methods are those of --method."""
+    routes = [each for each in matches if isinstance(each, dict)]
+    by_headers = [each for each in routes if each.get("headers")]
+    by_pattern = [each for each in routes if not each.get("headers") and ("safe_regex" in each or "safeRegex" in each)]
+    if by_headers:
+        yield f"no call has the headers of {plural(len(by_headers), 'route')}: what would move there is not seen"
+    if by_pattern and not are_named:
+        yield f"no call is made for {plural(len(by_pattern), 'route')} by regular expression; name methods by --method"
 
 
 def _route_tables(resources: Iterable[Resource], listener: str) -> Iterator[Any]:
@@ -91,15 +118,6 @@ def _route_tables(resources: Iterable[Resource], listener: str) -> Iterator[Any]
             yield from _values(each, "route_config", "routeConfig")
             named.update(_values(each, "route_config_name", "routeConfigName"))
     yield from (each for each in tables if each["name"] in named)
-
-
-class _VirtualHost(dict[str, Any]):
-    """A virtual host of a file."""
-
-    @property
-    def domains(self) -> Sequence[str]:
-        domains: Sequence[str] = self.get("domains", ())
-        return domains
 
 
 def _method(match: Any) -> str:
