@@ -97,6 +97,14 @@ def test_sessions_whose_cookie_counts_no_more_have_moved(files, run, filters, re
     assert done.exit_code == 1
 
 
+def test_sessions_without_a_filter_move_also_if_there_are_as_many_as_hosts(files, run):
+    """In turns, round robin would lead each session to the same host every time."""
+    before, after = (resources(*HOSTS) for _ in range(2))
+    after[0] = xds.listener("shop", routes="r")
+    done = run(files("before", before), files("after", after), *SMALL, "--sessions", "4", "--rps", "4", "--json")
+    assert json.loads(done.stdout)["sessions"]["moved"] == 16
+
+
 def test_sessions_that_come_to_the_cookie_of_another_route_have_moved(files, run):
     """Each route has a cookie of its own before the change, so a session has two hosts; then one has all calls."""
     before, after = (resources(*HOSTS) for _ in range(2))

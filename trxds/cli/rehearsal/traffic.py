@@ -38,17 +38,19 @@ async def run_client(mesh: Simulation, plan: Plan, number: int, record: Record) 
         )
         sessions = [await stack.enter_async_context(channel.session()) for _ in range(load.sessions)]
         callers: list[MethodFactory] = [*sessions] or [channel]
-        methods = [[caller.method(path) for path in paths] for caller in callers]
+        methods = [caller.method(path) for caller in callers for path in paths]
+        random, left = mesh.random(node), list[Method[bytes, bytes]]()
         async with trio.open_nursery() as nursery:
             # Clients begin at different times, or all would call in the same moment.
-            first = mesh.random(node).uniform(0, 1 / load.rps)
+            first = random.uniform(0, 1 / load.rps)
             for call in count():
                 due = first + call / load.rps
                 if due >= plan.end:
                     break
                 await trio.sleep_until(due)
-                turn, caller = divmod(call, len(callers))
-                nursery.start_soon(_call, methods[caller][turn % len(paths)], load.timeout, number, record)
+                # In any order: if sessions took turns, round robin would lead each to the same host every time.
+                left = left or random.sample(methods, len(methods))
+                nursery.start_soon(_call, left.pop(), load.timeout, number, record)
             # The open calls go on to their ends: one that hangs is no success.
             await trio.sleep_until(plan.end)
 
