@@ -162,6 +162,16 @@ def test_a_load_that_does_not_reach_all_sessions_and_methods_in_time_is_noted(fi
     assert "note:" not in run(before, after, *SMALL, "--sessions", "8").stdout
 
 
+def test_sessions_that_move_also_before_the_change_are_told_apart(files, run):
+    """Two routes to different clusters share a cookie, which names a host of one of them."""
+    listed = resources(*HOSTS[:2])
+    listed[1] = xds.routes("r", xds.route("cart", prefix="/shop.Cart/"), xds.route("pay"))
+    before = files("before", [*listed, xds.cluster("pay"), xds.endpoints("pay", xds.locality(*HOSTS[2:]))])
+    assert re.search(
+        r"^sessions     4 of 4 moved \(100%\), \d+ moves; before it 4$", run(before, before, *SMALL).stdout, re.M
+    )
+
+
 def test_a_rehearsal_without_sessions_notes_nothing_about_them(files, run):
     listed = resources(*HOSTS)
     listed[0] = xds.listener("shop", routes="r")

@@ -18,7 +18,7 @@ from trxds.core.version import VERSION
 
 from .mesh_of_files import addresses
 from .plan import Plan
-from .record import Record
+from .record import Move, Record
 
 Report: TypeAlias = dict[str, Any]
 
@@ -61,7 +61,8 @@ def make_report(plan: Plan, record: Record, digest: str) -> Report:
         "steps": steps,
         "sessions": {
             "total": plan.load.clients * plan.load.sessions,
-            "moved": len({(move.client, move.session) for move in moved}),
+            "moved": _sessions_of(moved),
+            "moved_before": _sessions_of(move for move in record.moves if move.at < changed),
             "moves": len(moved),
             "why": _moves(moved),
             "by_host": _sessions_by_host(plan, record, changed),
@@ -121,7 +122,7 @@ def _step(plan: Plan, record: Record, number: int) -> dict[str, Any]:
         "at": _rounded(step.at),
         "what": step.label,
         "until": _rounded(end),
-        "moved": len({(each.client, each.session) for each in record.moves if step.at <= each.at < until}),
+        "moved": _sessions_of(move for move in record.moves if step.at <= move.at < until),
         "failed": sum(step.at <= each.at < until for each in record.failures),
         "connections_opened": sum(step.at <= at < until for at in record.opened),
         "settled_after": _rounded(max(events, default=step.at) - step.at),
@@ -129,6 +130,10 @@ def _step(plan: Plan, record: Record, number: int) -> dict[str, Any]:
 
 
 # -- sessions
+
+
+def _sessions_of(moves: Iterable[Move]) -> int:
+    return len({(move.client, move.session) for move in moves})
 
 
 def _moves(moves: Iterable[Any]) -> list[dict[str, Any]]:

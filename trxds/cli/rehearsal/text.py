@@ -37,7 +37,8 @@ def as_lines(report: Report) -> Iterator[str]:
 def _sessions(sessions: dict[str, Any]) -> Iterator[str]:
     again = f", {sessions['moves']} moves" if sessions["moves"] != sessions["moved"] else ""
     share = f" ({100 * sessions['moved'] / sessions['total']:.3g}%)" if sessions["total"] else ""
-    yield f"sessions     {sessions['moved']} of {sessions['total']} moved{share}{again}"
+    before = f"; before it {sessions['moved_before']}" if sessions["moved_before"] else ""
+    yield f"sessions     {sessions['moved']} of {sessions['total']} moved{share}{again}{before}"
     yield from _first(
         [
             f"{each['from']} -> {each['to']}: {plural(each['moves'], 'move')}, {each['reason']}"
