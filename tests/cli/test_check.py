@@ -341,6 +341,16 @@ def test_a_target_that_is_none_is_a_usage_error(tmp_path: Path) -> None:
     assert result.exit_code == 2 and "write xds:///NAME" in result.output
 
 
+def test_ctrl_c_before_the_answers_exits_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def interrupted(*arguments: object) -> None:
+        # As Trio raises it out of a nursery.
+        raise BaseExceptionGroup("", [KeyboardInterrupt()])
+
+    monkeypatch.setattr("trxds.cli.main.check_servers", interrupted)
+    result = run(tmp_path / "b.json", json.dumps(GOOD), "--connect")
+    assert result.exit_code == 3 and result.output.endswith("b.json: 0 errors, 0 warnings\n")
+
+
 @pytest.mark.parametrize("within", ["-1", "0", "nan", "inf"])
 def test_a_wait_that_is_no_time_is_a_usage_error(tmp_path: Path, within: str) -> None:
     result = run(tmp_path / "b.json", json.dumps(GOOD), "--connect", "--within", within)

@@ -284,6 +284,16 @@ def test_a_crash_of_the_rehearsal_is_an_error_that_names_it(files, monkeypatch):
     assert done.exit_code == 1 and "this is a bug in trxds, please report it" in done.output
 
 
+def test_ctrl_c_before_the_report_exits_3(files, monkeypatch):
+    def interrupted(plan):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "run_in_child", interrupted)
+    before, after = files("before", resources(*HOSTS)), files("after", resources(*HOSTS[1:]))
+    done = CliRunner().invoke(main, ["rehearse", before, after])
+    assert (done.exit_code, done.output) == (3, "")
+
+
 # -- the page
 
 

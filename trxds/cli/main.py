@@ -7,7 +7,7 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
 import trio
@@ -29,6 +29,7 @@ from .control_plane import host_and_port, serve_file
 from .cookie import as_lines, read_cookie
 from .demo.run import run_demo, run_live
 from .demo.screen import show_page, show_verdict, watching
+from .exit_codes import UNREACHABLE
 from .explain import CREDENTIALS, call_metadata, show_explanation, show_in_program
 from .parameters import SECONDS, SECONDS_OR_ZERO, FiniteRange
 from .recording.command import save_resources
@@ -48,7 +49,18 @@ def ip_address(context: click.Context, parameter: click.Parameter, value: str) -
     return host
 
 
-@click.group(cls=SummaryGroup)
+class _Commands(SummaryGroup):
+    """The commands. After Ctrl-C one that has not ended by itself has no answer, and its traceback helps nobody."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except* KeyboardInterrupt:
+            pass
+        ctx.exit(UNREACHABLE)
+
+
+@click.group(cls=_Commands)
 @click.version_option(trxds.__version__, prog_name="trxds")
 @click.pass_context
 def main(context: click.Context) -> None:
