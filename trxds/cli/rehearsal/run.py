@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import trio
 
 from trxds.cli.control_plane import ServedResources
@@ -20,7 +22,7 @@ SAMPLE_INTERVAL = 1.0
 
 def rehearse(plan: Plan) -> Report:
     """Run the plan, and return its report. Not in Trio."""
-    mesh = Simulation(plan.seed, latency=LATENCY)
+    mesh = Simulation(plan.seed, latency=LATENCY, max_time=math.inf)  # it comes to its end by itself
 
     async def scenario(mesh: Simulation) -> Report:
         record = await _play(mesh, plan)
