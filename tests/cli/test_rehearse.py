@@ -249,6 +249,13 @@ def test_a_window_without_a_whole_second_has_no_load(files, run):
     assert load["after"]["with_calls"] == 3
 
 
+@pytest.mark.slow
+def test_a_rehearsal_may_last_longer_than_a_day(files, run):
+    before, after = files("before", resources(*HOSTS)), files("after", resources(*HOSTS[1:]))
+    done = run(before, after, "--clients", "1", "--rps", "0.001", "--after", "30h", "--json")
+    assert json.loads(done.stdout)["calls"]["after_the_change"] == 108
+
+
 def test_evenness_is_one_if_all_hosts_have_as_much():
     assert evenness([3.0, 3.0]) == {"hosts": 2, "with_calls": 2, "peak_to_mean": 1.0, "fairness": 1.0}
     assert evenness([4.0, 0.0]) == {"hosts": 2, "with_calls": 1, "peak_to_mean": 2.0, "fairness": 0.5}
@@ -440,9 +447,10 @@ def test_a_text_that_is_no_share_is_an_error(text):
 
 
 def test_a_host_may_behave_otherwise_than_the_others():
-    everybody, single = parse_behaviours(["latency=5ms capacity=10", "10.0.1.1:50051 errors=2%"], HOSTS)
+    texts = ["latency=5ms", "10.0.1.1:50051 errors=2%", "capacity=10", "10.0.1.1:50051 p99=1s"]
+    everybody, single = parse_behaviours(texts, HOSTS)
     assert everybody == HostBehaviour(0.005, None, 0.0, 10)
-    assert single == {HOSTS[0]: HostBehaviour(0.005, None, 0.02, 10)}
+    assert single == {HOSTS[0]: HostBehaviour(0.005, 1.0, 0.02, 10)}
 
 
 # -- what the files name

@@ -19,7 +19,8 @@ def parse_behaviours(
     texts: Iterable[str], addresses: Collection[str]
 ) -> tuple[HostBehaviour, Mapping[str, HostBehaviour]]:
     """Return the behaviour of all hosts, and that of single ones. `ValueError` says what is wrong."""
-    everybody, single = HostBehaviour(), {}
+    everybody = HostBehaviour()
+    single: dict[str, dict[str, Any]] = {}
     for text in texts:
         words = text.split()
         address = words.pop(0) if words and "=" not in words[0] else ""
@@ -31,7 +32,7 @@ def parse_behaviours(
                 f"{text!r} says nothing; write latency=5ms p99=80ms errors=0.1% capacity=50, or some of them"
             )
         if address:
-            single[address] = changes
+            single.setdefault(address, {}).update(changes)
         else:
             everybody = _checked(everybody, changes)
     return everybody, {address: _checked(everybody, changes) for address, changes in single.items()}
