@@ -218,10 +218,12 @@ def test_calls_that_are_open_at_the_end_count_by_their_ends(files, run, tmp_path
     assert report["settled_after"] is None
 
 
-def test_what_a_file_of_clients_would_refuse_is_noted(files, run):
-    missing = resources(*HOSTS)[:3]
-    done = run(files("before", resources(*HOSTS)), files("after", missing), *SMALL)
-    assert "note: " in done.stdout and 'EDS resource "cart", which is not in the file' in done.stdout
+def test_what_a_file_of_clients_would_refuse_is_noted(files, run, tmp_path):
+    before, after = files("before", resources(*HOSTS)), files("after", resources(*HOSTS)[:3])
+    files("steps", [{"at": 10, "replace": "after.yaml"}])
+    for change in ([after], ["--script", str(tmp_path / "steps.yaml")]):
+        done = run(before, *change, *SMALL)
+        assert re.search(r'^note: .*after.yaml: .*EDS resource "cart", which is not in the file', done.stdout, re.M)
 
 
 def test_several_files_are_steps_one_after_the_other(files, run):

@@ -142,7 +142,7 @@ def rehearse(
     contents = [_read(file) for file in files]
     remarks = [f"{file}: {remark}" for file, content in zip(files, contents, strict=True) for remark in content.remarks]
     series = [tuple(content.resources.values()) for content in contents]
-    steps, more = _steps(files, series, script, first, rest)
+    steps, more = _steps(files, series, script, first, rest, remarks)
     everything = [each for resources in (*series, more) for each in resources]
     matches = _matches(targets or mesh_of_files.targets(series[0]), everything)
     called = {target: methods or mesh_of_files.methods(found) for target, found in matches.items()}
@@ -179,9 +179,14 @@ def _read(file: Path) -> ResourceFile:
 
 
 def _steps(
-    files: tuple[Path, ...], series: Sequence[tuple[Resource, ...]], script: Path | None, first: float, rest: float
+    files: tuple[Path, ...],
+    series: Sequence[tuple[Resource, ...]],
+    script: Path | None,
+    first: float,
+    rest: float,
+    remarks: list[str],
 ) -> tuple[tuple[Step, ...], tuple[Resource, ...]]:
-    """Return the steps, and the resources of files that only the script names."""
+    """Return the steps, and the resources of files that only the script names; what is odd there is a remark."""
     if script is None:
         if len(files) < 2:
             raise click.UsageError("nothing changes: give a second file, or steps by --script")
@@ -200,6 +205,7 @@ def _steps(
         content = read_resource_file(file.read_text("utf-8", errors="replace"))
         if content.problems:
             raise ValueError(f"{file}: {content.problems[0]}")
+        remarks.extend(f"{file}: {remark}" for remark in content.remarks)
         return tuple(content.resources.values())
 
     def addresses(resources: tuple[Resource, ...]) -> tuple[str, ...]:
