@@ -258,6 +258,22 @@ def test_a_rehearsal_may_last_longer_than_a_day(files, run):
     assert json.loads(done.stdout)["calls"]["after_the_change"] == 108
 
 
+def test_reports_of_load_are_no_load(files, run):
+    """With client_side_weighted_round_robin each client may ask each host for them (A51)."""
+    policies = "type.googleapis.com/envoy.extensions.load_balancing_policies"
+    policy = {
+        "@type": f"{policies}.client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin",
+        "enable_oob_load_report": True,
+    }
+    listed = resources(*HOSTS)
+    listed[2]["load_balancing_policy"] = {
+        "policies": [{"typed_extension_config": {"name": "weighted", "typed_config": policy}}]
+    }
+    before = files("before", listed)
+    load = json.loads(run(before, before, *SMALL, "--json").stdout)["load"]["after"]
+    assert sum(load["by_host"].values()) == 4  # one call a second of each client
+
+
 def test_evenness_is_one_if_all_hosts_have_as_much():
     assert evenness([3.0, 3.0]) == {"hosts": 2, "with_calls": 2, "peak_to_mean": 1.0, "fairness": 1.0}
     assert evenness([4.0, 0.0]) == {"hosts": 2, "with_calls": 1, "peak_to_mean": 2.0, "fairness": 0.5}

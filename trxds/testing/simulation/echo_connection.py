@@ -32,6 +32,8 @@ _OK_TRAILERS = _STATUS + b"\x010"
 # Without a compression table (RFC 7541 §4.2) the client's encoder writes each value as it is, and so the path below.
 _SETTINGS = {frames.HEADER_TABLE_SIZE: 0, frames.MAX_CONCURRENT_STREAMS: 1000}
 _WATCH = WATCH_PATH.encode()
+_REPORTS = b"/xds.service.orca.v3.OpenRcaService/StreamCoreMetrics"
+_NO_REPORTS = Status(StatusCode.UNIMPLEMENTED, "a simulated host sends no load reports")
 _MAX_MESSAGE = 126  # bytes whose length fits into one byte of HPACK
 
 
@@ -60,6 +62,7 @@ class Stream:
     request: bytes = b""
     has_headers: bool = False  # our response's
     is_watch: bool = False  # a health check (A17)
+    wants_reports: bool = False  # of the host's load (A51)
     is_begun: bool = False  # the request is complete, and the host answers it
     unsent: bytearray = field(default_factory=bytearray)
     trailers: bytes | None = None  # that follow what is unsent
@@ -167,7 +170,9 @@ class EchoConnection:
             if self._has_sent_goaway:
                 return
             self._last_stream = max(self._last_stream, stream_id)
-            self._streams[stream_id] = Stream(stream_id, self._initial_window, is_watch=_WATCH in payload)
+            self._streams[stream_id] = Stream(
+                stream_id, self._initial_window, is_watch=_WATCH in payload, wants_reports=_REPORTS in payload
+            )
             if not flags & frames.END_HEADERS:
                 self._header_stream = stream_id, bool(flags & frames.END_STREAM)
             elif flags & frames.END_STREAM:
@@ -208,6 +213,8 @@ class EchoConnection:
         stream.is_begun = True
         if stream.is_watch:
             self._host.watch(self, stream)
+        elif stream.wants_reports:
+            self.respond(stream, _NO_REPORTS)  # an echo would look like a report, and count as a call
         else:
             self._host.begin(self, stream)
 
