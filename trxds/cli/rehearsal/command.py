@@ -16,7 +16,7 @@ from trxds.cli.parameters import SECONDS, FiniteRange
 from trxds.client.method import checked_path
 from trxds.core.plural import plural
 from trxds.core.status import BootstrapError
-from trxds.resources.resource_file import ResourceFile, read_resource_file
+from trxds.resources.resource_file import ResourceFile
 from trxds.transport.keepalive import MIN_KEEPALIVE_TIME
 from trxds.xds import bootstrap
 from trxds.xds.resource_names import parse_target
@@ -202,7 +202,7 @@ def _steps(
         file = script.parent / name
         if not file.is_file():
             raise ValueError(f"there is no file {file}")
-        content = read_resource_file(file.read_text("utf-8", errors="replace"))
+        content = read_for_clients(file.read_text("utf-8", errors="replace"))
         if content.problems:
             raise ValueError(f"{file}: {content.problems[0]}")
         remarks.extend(f"{file}: {remark}" for remark in content.remarks)

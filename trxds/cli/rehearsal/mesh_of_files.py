@@ -11,8 +11,7 @@ from typing import Any
 from trxds.client.method import checked_path
 from trxds.core.plural import plural
 from trxds.resources.address import address_text
-from trxds.resources.domains import find_virtual_host
-from trxds.resources.route import VirtualHost
+from trxds.resources.route import VirtualHost, find_virtual_host
 from trxds.testing.resources import Resource as ResourceDict
 from trxds.testing.resources import bootstrap
 from trxds.testing.simulation.simulation import PLANE_ADDRESS
