@@ -278,6 +278,21 @@ def test_an_interceptor_may_swallow_the_exception_of_a_threads_block(world):
         assert channel.method("/shop.Cart/Echo")(b"a") == b"a"
 
 
+@pytest.mark.parametrize("client_streaming", [False, True])
+def test_an_interceptor_that_swallows_the_failure_of_a_threads_call_is_named(world, client_streaming):
+    @asynccontextmanager
+    async def swallow(call, next):
+        with suppress(RpcError):
+            async with next(call) as stream:
+                yield stream
+
+    with world.channel(interceptors=[swallow]) as channel:
+        fail = channel.method("/shop.Cart/Fail", client_streaming=client_streaming)
+        for call in (fail, fail.with_call):
+            with pytest.raises(RuntimeError, match="an interceptor swallowed the exception of its call"):
+                call([b"1"] if client_streaming else b"1")
+
+
 def test_a_request_of_the_wrong_type_is_a_type_error_in_a_thread(channel):
     with pytest.raises(TypeError, match="takes bytes, not str"):
         channel.method("/shop.Cart/Echo")("text")

@@ -10,7 +10,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar, Unpack, cast, overload
 
 import trxds
 from trxds.client.call_protocol import CallOptions
-from trxds.client.method import check_requests, receive_only_reply
+from trxds.client.method import check_requests, receive_only_reply, swallowed_error
 from trxds.portal.receive_buffer import ReceiveBuffer
 from trxds.portal.send_buffer import SendBuffer, send_buffer
 from trxds.portal.views import CallView, View
@@ -166,6 +166,7 @@ class Method(View[trxds.Method[Req, Res]]):
                     break
             call.done_sending()
             return call._receive_only_reply()
+        raise swallowed_error(self.path)
 
 
 class _OneRequest(Protocol[Req, Res]):
