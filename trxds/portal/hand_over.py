@@ -99,9 +99,11 @@ class HandOver:
             raise self.closed_error() from None
 
     def run_sync_soon(self, function: Callable[[], object]) -> None:
-        """Call a synchronous function that does not raise in Trio's thread, if Trio still runs."""
-        with suppress(trio.RunFinishedError):
-            self._entry_queue.run_sync_soon(function)
+        """Call a synchronous function that does not raise in Trio's thread, if Trio still runs, and here."""
+        # In a fork a thread that is not there may hold the queue's lock, and the socket is the parent's.
+        if not self.is_forked:
+            with suppress(trio.RunFinishedError):
+                self._entry_queue.run_sync_soon(function)
 
     def closed_error(self) -> trio.ClosedResourceError:
         """Return the error of a function that is handed over after the channel's end."""

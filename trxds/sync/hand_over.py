@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from contextvars import copy_context
 from functools import partial
@@ -81,7 +80,8 @@ class ContextBridge(AbstractContextManager[T], Generic[T]):
 
     def __init__(self, hand_over: HandOver, block: Callable[[], AbstractAsyncContextManager[T]]) -> None:
         self._hand_over = hand_over
-        self._ended: Future[None] = Future()
+        # No `Future`: Ctrl-C in its `result` may leave its lock taken, and Trio's thread would wait for that for ever.
+        self._ended: ThreadResult[None] = ThreadResult(hand_over)
         self._held = HeldBlock(block, self._ended)
 
     def __enter__(self) -> T:
@@ -95,10 +95,14 @@ class ContextBridge(AbstractContextManager[T], Generic[T]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
-        if self._hand_over.is_unreachable:
-            return False
-        self._hand_over.check_can_wait()
-        self._held.throw(error)
-        self._hand_over.run_sync_soon(self._held.leave)
-        self._ended.result()
+        try:
+            if self._hand_over.is_unreachable:
+                return False
+            self._hand_over.check_can_wait()
+            self._held.throw(error)
+            self._hand_over.run_sync_soon(self._held.leave)
+            self._ended.wait()
+        except BaseException:  # Ctrl-C may come at any step, also before the block is told that it is left
+            self._hand_over.run_sync_soon(self._held.leave)
+            raise
         return self._held.swallows(error, traceback)
