@@ -1,5 +1,6 @@
 """Ctrl-C, a cancelled future and a closed channel end the call of a waiting thread, and leave nothing."""
 
+import gc
 import json
 import os
 import signal
@@ -150,6 +151,23 @@ def test_a_future_cancelled_before_it_began_sends_nothing(world, channel):
         future.result(PATIENCE)
     channel.submit(trio_is_idle).result(PATIENCE)
     assert not begun.done()
+
+
+def test_an_abandoned_block_that_trios_thread_collects_is_left(world, channel):
+    async def collect(_):
+        gc.collect()
+
+    gc.disable()
+    try:
+        cycle = [channel.method("/shop.Cart/Hang").open(b"")]
+        cycle.append(cycle)
+        cycle[0].__enter__()
+        world.wait(world.began)
+        del cycle
+        channel.submit(collect).result(PATIENCE)
+    finally:
+        gc.enable()
+    world.wait(world.ended)
 
 
 async def trio_is_idle(_):

@@ -15,7 +15,7 @@ from trxds.portal.views import ChannelView
 from trxds.session_affinity.session_token import Key
 
 from .calls import MethodFactory
-from .hand_over import ContextBridge, HandOver, start, stop
+from .hand_over import ContextBridge, HandOver, Steps, start, stop
 from .session import Session, SessionPool
 
 T = TypeVar("T")
@@ -32,24 +32,15 @@ class Channel(MethodFactory, ChannelView):
 
     async def wait_for_state_change(self, last: trxds.Connectivity | None) -> trxds.Connectivity | None:
         """Wait until the state is not `last`, and return it; see `trxds.Channel.wait_for_state_change`."""
-        return await self._hand_over.wait(partial(self._channel.wait_for_state_change, last))
+        return await self._hand_over.wait_while_open(partial(self._channel.wait_for_state_change, last))
 
-    async def states(self) -> AsyncIterator[trxds.Connectivity]:
+    def states(self) -> AsyncIterator[trxds.Connectivity]:
         """Return an async iterator of the present state and each later one; see `trxds.Channel.states`."""
-        step = partial(anext, self._channel.states(), None)
-        while (state := await self._hand_over.wait(step)) is not None:
-            yield state
+        return Steps(self._hand_over, partial(anext, self._channel.states(), None))
 
-    async def hosts(self, *, watch: bool = False) -> AsyncIterator[trxds.Host]:
+    def hosts(self, *, watch: bool = False) -> AsyncIterator[trxds.Host]:
         """Return an async iterator of the present hosts, and with `watch` of changes; see `trxds.Channel.hosts`."""
-        step = partial(anext, self._channel.hosts(watch=watch), None)
-        try:
-            while (host := await self._hand_over.wait(step)) is not None:
-                yield host
-        except Exception:
-            # A watch ends with its channel, as in Trio: a step that waits then, or begins later, raises.
-            if not (watch and self._hand_over.trio.closed):
-                raise
+        return Steps(self._hand_over, partial(anext, self._channel.hosts(watch=watch), None), watch=watch)
 
     async def try_to_connect(self) -> None:
         """Make the channel connect without a call, if it is IDLE."""

@@ -14,7 +14,7 @@ import logging
 import threading
 import weakref
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from contextvars import copy_context
 from functools import partial
@@ -166,6 +166,15 @@ class HandOver:
             result.cancel()
             raise
 
+    async def wait_while_open(self, function: Callable[[], Awaitable[T]]) -> T | None:
+        """Run `function` as `wait` does; return None once the channel is closed, also if it closes meanwhile."""
+        try:
+            return await self.wait(function)
+        except Exception:
+            if not self.trio.closed:
+                raise
+            return None
+
     def begin(self, function: Callable[[], Awaitable[T]]) -> TaskResult[T]:
         """Begin to run `function` in Trio, in this task's context, and return its future result."""
         bridge = self._bridge()
@@ -246,6 +255,31 @@ class NextValue(Generic[T]):
         """Cancel the function that a task has left, because nobody will take its value. From any thread."""
         if self._left is not None and not self._hand_over.trio.is_forked:
             self._left.cancel()
+
+
+class Steps(AsyncIterator[T], Generic[T]):
+    """An iterator whose steps are taken in Trio. With `watch` it ends with its channel.
+
+    It is no async generator, which a cancelled step would end, and which tasks could not share.
+    """
+
+    def __init__(self, hand_over: HandOver, step: Callable[[], Awaitable[T | None]], *, watch: bool = True) -> None:
+        self._hand_over = hand_over
+        self._next = NextValue(hand_over, step)
+        self._watch = watch
+        # A step that was cancelled goes on in Trio for the next one, and nobody else would end it there.
+        weakref.finalize(self, self._next.cancel).atexit = False
+
+    async def __anext__(self) -> T:
+        try:
+            value = await self._next.take()
+        except Exception:
+            if not (self._watch and self._hand_over.trio.closed):
+                raise
+            value = None
+        if value is None:
+            raise StopAsyncIteration
+        return value
 
 
 class ContextBridge(AbstractAsyncContextManager[T], Generic[T]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -13,28 +12,17 @@ from trxds.portal.views import BoundCallsView, SessionPoolView, SessionView
 from trxds.session_affinity.session_token import Key
 
 from .calls import MethodFactory
-from .hand_over import ContextBridge, HandOver, NextValue
+from .hand_over import ContextBridge, HandOver, Steps
 
 
-class SessionEvents:
+class SessionEvents(Steps[trxds.SessionEvent]):
     """The async iterator of `Session.events`; see `trxds.SessionEvents`. A cancelled step loses no event."""
 
     def __init__(self, hand_over: HandOver, session: trxds.Session) -> None:
         self._session = session
         subscription = _Subscription(session)
-        self._next = NextValue(hand_over, subscription.receive)
+        super().__init__(hand_over, subscription.receive)
         hand_over.call_soon(subscription.begin)
-        # A step that was cancelled goes on in Trio for the next one, and nobody else would end it there.
-        weakref.finalize(self, self._next.cancel).atexit = False
-
-    def __aiter__(self) -> SessionEvents:
-        return self
-
-    async def __anext__(self) -> trxds.SessionEvent:
-        event = await self._next.take()
-        if event is None:
-            raise StopAsyncIteration
-        return event
 
     def __repr__(self) -> str:
         return f"<trxds.aio events of {self._session!r}>"
@@ -86,7 +74,10 @@ class Session(MethodFactory, SessionView):
 
     async def wait_draining(self) -> trxds.SessionDraining:
         """Wait until the session's host is declared DRAINING; see `trxds.Session.wait_draining`."""
-        return await self._hand_over.wait(self._session.wait_draining)
+        event = await self._hand_over.wait_while_open(self._session.wait_draining)
+        if event is None:
+            raise self._hand_over.trio.closed_error()
+        return event
 
     @asynccontextmanager
     async def moving(self, cookie: trxds.CookieKey | None = None) -> AsyncIterator[tuple[BoundCalls, BoundCalls]]:

@@ -62,7 +62,7 @@ class HandOver:
         self._entry_queue = EntryQueue()
         nursery.start_soon(self._entry_queue.run, name="portal/entry_queue")
         self._workers = WorkerTasks(nursery, name="portal/call")
-        self._thread = threading.get_ident()
+        self._thread = threading.current_thread()  # not its number, which another one gets when it has ended
         self._process = os.getpid()
         self._before_io_wait: _BeforeIoWait | None = None
 
@@ -76,6 +76,11 @@ class HandOver:
         """Return whether blocks in Trio's thread can be left no more: in a fork, and at the end of the process."""
         return self.is_forked or is_ending()
 
+    @property
+    def is_in_own_thread(self) -> bool:
+        """Return whether this is Trio's thread."""
+        return threading.current_thread() is self._thread
+
     def check_can_wait(self) -> None:
         """Raise if a wait for Trio's thread would never end: in a fork, at the process's end, in Trio's own thread."""
         if self.is_forked:
@@ -85,7 +90,7 @@ class HandOver:
             )
         if is_ending():
             raise self.closed_error()
-        if threading.get_ident() == self._thread:
+        if self.is_in_own_thread:
             raise RuntimeError(
                 f"{self.channel!r} is called in the thread that runs it, which would wait for itself; "
                 "in there, use the channel that `submit` gives its function"

@@ -14,7 +14,7 @@ from trxds.portal.hand_over import channel_thread
 from trxds.portal.views import ChannelView
 from trxds.session_affinity.session_token import Key
 
-from .hand_over import ContextBridge, HandOver
+from .hand_over import ContextBridge, HandOver, Steps
 from .session import Session, SessionPool
 from .stub import MethodFactory
 
@@ -31,18 +31,11 @@ class Channel(MethodFactory, ChannelView):
 
     def wait_for_state_change(self, last: trxds.Connectivity | None) -> trxds.Connectivity | None:
         """Wait until the state is not `last`, and return it; see `trxds.Channel.wait_for_state_change`."""
-        return self._hand_over.wait(partial(self._hand_over.channel.wait_for_state_change, last))
+        return self._hand_over.wait_while_open(partial(self._hand_over.channel.wait_for_state_change, last))
 
     def hosts(self, *, watch: bool = False) -> Iterator[trxds.Host]:
         """Return an iterator of the present hosts, and with `watch` of changes; see `trxds.Channel.hosts`."""
-        hosts = self._hand_over.channel.hosts(watch=watch)
-        try:
-            while (host := self._hand_over.wait(partial(anext, hosts, None))) is not None:
-                yield host
-        except Exception:
-            # A watch ends with its channel, as in Trio: a step that waits then, or begins later, raises.
-            if not (watch and self._hand_over.closed):
-                raise
+        return Steps(self._hand_over, self._hand_over.channel.hosts(watch=watch), watch=watch)
 
     def try_to_connect(self) -> None:
         """Make the channel connect without a call, if it is IDLE."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from contextvars import copy_context
 from functools import partial
@@ -32,6 +32,15 @@ class HandOver(hand_over.HandOver):
             raise
         finally:
             del result  # it has the exception, and that has this frame: without `del` they would be a cycle
+
+    def wait_while_open(self, function: Callable[[], Awaitable[T]]) -> T | None:
+        """Run `function` as `wait` does; return None once the channel is closed, also if it closes meanwhile."""
+        try:
+            return self.wait(function)
+        except Exception:
+            if not self.closed:
+                raise
+            return None
 
     def start(self, outcome: Outcome, function: Callable[[], Awaitable[Any]]) -> None:
         """Run `function` in Trio, in this thread's context; cancelling its outcome, a future, cancels it."""
@@ -75,6 +84,26 @@ class ThreadResult(Result[T]):
         self._trio.call_before_io_wait(self._is_there.release)
 
 
+class Steps(Iterator[T], Generic[T]):
+    """An iterator whose steps are taken in Trio, by any thread. With `watch` it ends with its channel.
+
+    It is no generator, which Ctrl-C in a step would end, and which threads could not share.
+    """
+
+    def __init__(self, hand_over: HandOver, iterator: AsyncIterator[T], *, watch: bool = True) -> None:
+        self._wait = hand_over.wait_while_open if watch else hand_over.wait
+        self._iterator = iterator
+
+    def __next__(self) -> T:
+        value = self._wait(self._step)
+        if value is None:
+            raise StopIteration
+        return value
+
+    async def _step(self) -> T | None:
+        return await anext(self._iterator, None)
+
+
 class ContextBridge(AbstractContextManager[T], Generic[T]):
     """A `ContextBridge` enters an `async with` block for another thread. One task enters and leaves it: Trio's rule."""
 
@@ -98,9 +127,10 @@ class ContextBridge(AbstractContextManager[T], Generic[T]):
         try:
             if self._hand_over.is_unreachable:
                 return False
-            self._hand_over.check_can_wait()
             self._held.throw(error)
             self._hand_over.run_sync_soon(self._held.leave)
+            if self._hand_over.is_in_own_thread:
+                return False  # the garbage collector leaves an abandoned block there, which cannot wait for itself
             self._ended.wait()
         except BaseException:  # Ctrl-C may come at any step, also before the block is told that it is left
             self._hand_over.run_sync_soon(self._held.leave)

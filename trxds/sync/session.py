@@ -11,29 +11,16 @@ from trxds.client.call_protocol import Pairs
 from trxds.portal.views import BoundCallsView, SessionPoolView, SessionView, View
 from trxds.session_affinity.session_token import Key
 
-from .hand_over import ContextBridge, HandOver
+from .hand_over import ContextBridge, HandOver, Steps
 from .stub import MethodFactory
 
 
-class SessionEvents(View[trxds.SessionEvents]):
+class SessionEvents(Steps[trxds.SessionEvent], View[trxds.SessionEvents]):
     """The iterator of `Session.events`; each step waits for the next event. See `trxds.SessionEvents`."""
 
     def __init__(self, hand_over: HandOver, events: trxds.SessionEvents) -> None:
-        super().__init__(events)
-        self._hand_over = hand_over
-        self._events = events
-
-    def __iter__(self) -> SessionEvents:
-        return self
-
-    def __next__(self) -> trxds.SessionEvent:
-        event = self._hand_over.wait(self._next)
-        if event is None:
-            raise StopIteration
-        return event
-
-    async def _next(self) -> trxds.SessionEvent | None:
-        return await anext(self._events, None)
+        Steps.__init__(self, hand_over, events)
+        View.__init__(self, events)
 
 
 class BoundCalls(MethodFactory, BoundCallsView):
@@ -62,7 +49,10 @@ class Session(MethodFactory, SessionView):
 
     def wait_draining(self) -> trxds.SessionDraining:
         """Wait until the session's host is declared DRAINING; see `trxds.Session.wait_draining`."""
-        return self._hand_over.wait(self._session.wait_draining)
+        event = self._hand_over.wait_while_open(self._session.wait_draining)
+        if event is None:
+            raise self._hand_over.closed_error()
+        return event
 
     @contextmanager
     def moving(self, cookie: trxds.CookieKey | None = None) -> Iterator[tuple[BoundCalls, BoundCalls]]:
