@@ -246,6 +246,27 @@ class TestSessions:
             assert its.read("trxds.session.lost", "reason") == {("not_ready",): 1}
             assert its.points("trxds.session.repinned") == []
 
+    async def test_a_session_that_was_released_and_whose_call_fails_has_lost_no_host(self, autojump_clock):
+        async with metered("trxds.session", sessions=True) as (mesh, channel, its):
+            async with channel.session() as session:
+                await ask(session)
+                session.release()
+                mesh.endpoints("cart")
+                await trio.sleep(1)
+                with pytest.raises(RpcError):
+                    await ask(session)
+            assert its.points("trxds.session.lost") == []
+
+    async def test_a_move_in_whose_block_the_session_was_released_is_counted(self, autojump_clock):
+        async with metered("trxds.session", hosts=2, sessions=True) as (_, channel, its):
+            async with channel.session() as session:
+                await ask(session)
+                events = session.events()
+                async with session.moving():
+                    session.release()
+                assert (await anext(events)).reason == "requested"
+            assert its.read("trxds.session.repinned", "reason") == {("requested",): 1}
+
     async def test_session_metrics_are_off_by_default(self, autojump_clock):
         async with metered(sessions=True) as (_, channel, its):
             async with channel.session() as session:

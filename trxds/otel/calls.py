@@ -22,7 +22,6 @@ from .meters import NO_CONTEXT, Meters
 
 _ONE = (1,)
 _MAX_CACHED_METHODS = 1000
-NO_COOKIE = "no_cookie"  # a session that has no host yet, and so loses none
 
 
 class CallsOfChannel:
@@ -131,7 +130,8 @@ class CallMetrics(CallObserver):
             return
         labels = {**self.series.labels, of.RESULT: pick.result, of.REASON: pick.reason}
         self.channel.meters.record(of.SESSION_PICKS, 1, labels, self.context)
-        self._lost = "" if pick.reason == NO_COOKIE else pick.reason
+        # A session without a host loses none: a new one, one that was released, or whose cookie's time is over.
+        self._lost = pick.reason if pick.wanted else ""
 
     def ended(self, status: Status) -> None:
         channel, series = self.channel, self.series

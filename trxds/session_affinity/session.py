@@ -181,8 +181,9 @@ class SessionCookies:
             return None
         old = last if reason is not None else None
         if left is not None and last is None:
-            # After a release: the host that the session had until then.
-            old, reason = (left.host, left.reason) if left.host != pin.host else (None, None)
+            # After a release: the host that the session had until then. A move that began before the release counts.
+            why = reason if reason is RepinReason.REQUESTED else left.reason
+            old, reason = (left.host, why) if left.host != pin.host else (None, None)
         now = trio.current_time()
         event: SessionPinned | SessionMoved = SessionPinned(now, key, pin.host)
         if old is not None and reason is not None:
