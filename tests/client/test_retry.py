@@ -251,6 +251,29 @@ async def test_a_replay_does_not_wait_for_flow_control_of_an_unread_peer(autojum
             assert len([reply async for reply in call]) == 20
 
 
+@pytest.mark.parametrize("code", [StatusCode.UNAVAILABLE, StatusCode.NOT_FOUND])
+async def test_a_call_that_only_sends_learns_that_no_attempt_follows(code, autojump_clock):
+    async with failing(1, retries=1, code=code) as (mesh, channel, _), bidi(channel, PATH).open() as call:
+        mesh.endpoints("cart", [])
+        await call.send(b"fail")
+        await trio.sleep(1)
+        with pytest.raises(RpcError) as caught:
+            await call.send(b"more")
+        assert caught.value.status.code is code
+        with pytest.raises(RpcError):
+            await call.receive()
+
+
+async def test_a_call_that_only_sends_is_retried(autojump_clock):
+    async with failing(1) as (_, channel, handler), bidi(channel, PATH).open() as call:
+        await call.send(b"fail")
+        await trio.sleep(1)
+        await call.send(b"more")
+        call.done_sending()
+        assert [message async for message in call] == [b"fail", b"more"]
+        assert [messages for _, messages in handler.attempts] == [[b"fail"], [b"fail", b"more"]]
+
+
 async def test_an_attempt_whose_messages_were_dropped_is_the_last(nursery, autojump_clock):
     async with failing(1) as (_, channel, handler), bidi(channel, PATH).open() as call:
 

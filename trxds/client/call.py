@@ -196,15 +196,20 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         # Before the send: if the stream fails meanwhile, the next attempt has to replay these messages too.
         for payload in payloads:
             self._buffer_message(payload)
-        stream = self._stream
-        if stream is None:
+        attempt = self._rpc.attempt
+        stream = attempt.stream if attempt is not None else None
+        if attempt is None or stream is None:
             await checkpoint()
             return True  # no other attempt could begin; `receive` raises the reason
         step = partial(send_together, stream, payloads) if ahead else partial(stream.send, *payloads)
         if await self._rpc.scope.wait_on_stream(step):
             return True
-        if self._is_repeatable or stream is not self._stream:
+        if stream is not self._stream:
             return True  # the next attempt replays these messages too (A6)
+        # The task that receives may be about to make that attempt. If none does, this one finds out whether there is
+        # another, or a call that only sends would not learn of its end until the buffer is full.
+        if self._is_repeatable and (self._retrying is not None or await self._start_another_attempt(attempt)):
+            return True
         assert stream.status is not None
         if not stream.status.ok:
             raise await self._rpc.failure(self._take_status())
