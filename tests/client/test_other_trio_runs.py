@@ -1,5 +1,6 @@
 """A channel belongs to the Trio run that opened it: a task of another run, in another thread, is refused."""
 
+import os
 import re
 import threading
 
@@ -7,6 +8,8 @@ import pytest
 import trio
 from outcome import capture
 from support.mesh import Mesh, ask, method
+
+import trxds
 
 
 async def unary(channel):
@@ -148,3 +151,12 @@ async def test_a_closed_channel_says_so_in_another_run_too(autojump_clock):
         pass
     with pytest.raises(trio.ClosedResourceError, match="is closed"):
         in_another_run(unary, channel).unwrap()
+
+
+def test_the_first_channel_of_a_run_leaves_no_handler_of_forks_behind(monkeypatch):
+    async def main():
+        async with trxds.open_channel("ipv4:127.0.0.1:1"):
+            pass
+
+    monkeypatch.setattr(os, "register_at_fork", lambda **_: pytest.fail("Python cannot unregister it"))
+    trio.run(main)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import partial
 from threading import get_ident
 from typing import Protocol
-from weakref import ReferenceType, WeakSet, ref
+from weakref import WeakSet
 
 import trio
 
@@ -113,27 +112,25 @@ class CancelledCall:
 
 # -- after a fork
 
-_CHANNELS: trio.lowlevel.RunVar[WeakSet[ChannelLifecycle]] = trio.lowlevel.RunVar("trxds.channels")
+# Of all Trio runs: each of their threads adds in one step, and only a child, which has one thread, iterates.
+_CHANNELS: WeakSet[ChannelLifecycle] = WeakSet()
 
 
 def mark_after_fork(channel: ChannelLifecycle) -> None:
     """Mark the channel as unusable in every child that this process forks from now on.
 
     The child has its parent's channels and none of their tasks, so every use of one would hang. Therefore the child
-    marks them at once, and every use raises. No call has to check the process: the channels of a Trio run are in a set
-    of that run, which the child finds by `os.register_at_fork`.
+    marks them at once, and every use raises. No call has to check the process: the child finds the open channels by
+    `os.register_at_fork`.
     """
-    try:
-        channels = _CHANNELS.get()
-    except LookupError:
-        channels = WeakSet()
-        _CHANNELS.set(channels)
-        if hasattr(os, "register_at_fork"):  # Windows does not fork
-            # Python cannot unregister it, so the handler has a weak reference: a run that is over is not kept alive.
-            os.register_at_fork(after_in_child=partial(_mark_all, ref(channels)))
-    channels.add(channel)
+    _CHANNELS.add(channel)
 
 
-def _mark_all(channels: ReferenceType[WeakSet[ChannelLifecycle]]) -> None:
-    for channel in channels() or ():
+def _mark_all() -> None:
+    for channel in _CHANNELS:
         channel.mark_forked()
+
+
+if hasattr(os, "register_at_fork"):  # Windows does not fork
+    # Once: Python cannot unregister it, and `trxds.sync` has a run for each channel.
+    os.register_at_fork(after_in_child=_mark_all)
