@@ -381,6 +381,11 @@ def test_a_call_from_trio_s_own_thread_does_not_wait_for_itself(channel):
         channel.submit(calls).result(20)
 
 
+def test_a_method_of_a_thread_says_what_it_streams(channel):
+    watch = channel.method("/shop.Cart/Watch", server_streaming=True)
+    assert (watch.path, watch.client_streaming, watch.server_streaming) == ("/shop.Cart/Watch", False, True)
+
+
 def test_a_stub_for_threads_has_the_methods_of_its_descriptor(channel):
     pool = descriptor_pool.DescriptorPool()
     file = descriptor_pb2.FileDescriptorProto(name="sync_shop.proto", package="shop", syntax="proto3")

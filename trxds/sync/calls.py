@@ -112,13 +112,15 @@ class Method(View[trxds.Method[Req, Res]]):
     def __init__(self, hand_over: HandOver, method: trxds.Method[Req, Res]) -> None:
         super().__init__(method)
         self.path = method.path
+        self.client_streaming = method.client_streaming
+        self.server_streaming = method.server_streaming
         self._hand_over = hand_over
         self._method = method
 
     def __call__(self, request: Req | Iterable[Req], **options: Unpack[CallOptions]) -> Res:
         """Make the call and return its one reply. Streamed requests are taken from their iterable in this thread."""
         self._check_one_reply()
-        if self._method.client_streaming:
+        if self.client_streaming:
             return self._collect(cast("Iterable[Req]", request), options)[0]
         return self._hand_over.wait(partial(self._method, request, **options))
 
@@ -127,7 +129,7 @@ class Method(View[trxds.Method[Req, Res]]):
     ) -> tuple[Res, trxds.CompletedCall]:
         """Make the call and return its one reply, and metadata, status and peer; see `trxds.Method.with_call`."""
         self._check_one_reply()
-        if self._method.client_streaming:
+        if self.client_streaming:
             return self._collect(cast("Iterable[Req]", request), options)
         return self._hand_over.wait(partial(self._method.with_call, request, **options))
 
@@ -135,7 +137,7 @@ class Method(View[trxds.Method[Req, Res]]):
         """Start a unary call and return the future of its reply; cancelling the future cancels the call."""
         self._check_one_reply()
         # The future's call runs in Trio's thread, which an iterator of the caller could block.
-        if self._method.client_streaming:
+        if self.client_streaming:
             raise TypeError(f"{self.path} streams requests, and its iterable needs a thread; call it in one")
         future: Future[Res] = Future()
         self._hand_over.start(future, partial(self._method, request, **options))
@@ -154,7 +156,7 @@ class Method(View[trxds.Method[Req, Res]]):
             opened._wait_sent()
 
     def _check_one_reply(self) -> None:
-        if self._method.server_streaming:
+        if self.server_streaming:
             raise TypeError(f"{self.path} streams its replies; use `with method.open(...) as call`")
 
     def _collect(self, requests: Iterable[Req], options: CallOptions) -> tuple[Res, trxds.CompletedCall]:
