@@ -11,6 +11,7 @@ from support.sessions import b64, in_cookie, in_header, listen, session_filter, 
 from trio.testing import wait_all_tasks_blocked
 
 from trxds import CookieKey, Observer, RepinReason, RpcError, SessionDraining, SessionHost, StatusCode
+from trxds.lb.override_host.host_table import HostTable
 from trxds.testing import resources as xds
 
 ALL_STATUSES = ["UNKNOWN", "HEALTHY", "DRAINING"]
@@ -322,6 +323,15 @@ class TestMovesAndEnds:
                     pass
             assert raised.value.status.code is StatusCode.INTERNAL
             assert session.host == host
+
+    async def test_a_move_to_a_host_that_has_just_left_says_so(self, autojump_clock, monkeypatch):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
+            await ask(session)
+            # As between two policies, of which one has the endpoints without the host and the other still gives it.
+            monkeypatch.setattr(HostTable, "get", lambda *_: None)
+            with pytest.raises(RpcError, match="cannot move: the host that was picked has just left its cluster"):
+                async with session.moving():
+                    raise AssertionError
 
     async def test_a_move_ends_with_its_session(self, autojump_clock):
         async with Mesh.run(1) as mesh, mesh.channel() as channel, trio.open_nursery() as nursery:

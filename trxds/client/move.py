@@ -13,7 +13,7 @@ from functools import partial
 import trio
 
 from trxds.core.metadata import EMPTY, Metadata
-from trxds.core.status import RpcError, Status, StatusCode, rewrite_illegal_status
+from trxds.core.status import RpcError, Status, StatusCode, rewrite_illegal_status, unavailable
 from trxds.lb.pick import Complete, Drop, Fail, PickArgs, Queue
 from trxds.session_affinity.session import Pin, SessionCookies
 from trxds.session_affinity.session_hosts import CookieKey, SessionHost
@@ -93,11 +93,10 @@ async def move_session(
                 break
             pin = present  # meanwhile a call has moved the session by itself
         host = next((new.host for name, new in target.pins.items() if before.pins.get(name) is not new), None)
-        if host is None or host.host == pin.host.host:
-            why = "no other host was picked"
-            if host is None:
-                why = "the session filter takes no part in the call any more"
-            raise RpcError(Status(StatusCode.UNAVAILABLE, f"{pin.path}: the session cannot move: {why}"))
+        if host is None:
+            raise _cannot_move(pin, "the session filter takes no part in the call any more")
+        if host.host == pin.host.host:
+            raise _cannot_move(pin, "no other host was picked")
         old, new = BoundSession(source, session, pin.host), BoundSession(target, session, host)
         try:
             yield old, new
@@ -128,6 +127,10 @@ async def _pick(
             raise RpcError(route)
         try:
             await _wait_for_host(state, route, scope, pin)
+            override = route.args.override
+            if override is not None and not override.actual_address_list:
+                # An update is on its way down the tree, and has not reached the policy that gave the host.
+                raise _cannot_move(pin, "the host that was picked has just left its cluster; move again")
             if route.filters is not None:
                 # No response has come, so a `FilterCall` must see no headers.
                 route.filters.end_headers()
@@ -165,3 +168,7 @@ async def _wait_for_host(state: ChannelState, route: CallRoute, scope: CallScope
                 case nonsense:
                     raise RpcError(no_pick_result(nonsense, args))
         await scope.run_with_deadline(partial(live.wait_for_change, plane))
+
+
+def _cannot_move(pin: Pin, why: str) -> RpcError:
+    return RpcError(unavailable(f"{pin.path}: the session cannot move: {why}"))
