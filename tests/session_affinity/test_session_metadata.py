@@ -10,12 +10,13 @@ from trxds.lb.pick import PickArgs
 from trxds.session_affinity.session import SessionCookies
 
 OWN = Metadata([("user", "7"), ("cookie", "mine=1")])
+CALL = PickArgs("/shop/Add", OWN)
 
 
 @pytest.fixture
 async def session() -> SessionCookies:
     session = SessionCookies()
-    session.record_response(Metadata([("set-cookie", "s=V; Path=/shop; Max-Age=60")]), None, session.view)
+    session.record_response(Metadata([("set-cookie", "s=V; Path=/shop; Max-Age=60")]), CALL, session.view)
     return session
 
 
@@ -31,7 +32,7 @@ async def test_a_change_of_path_metadata_or_cookie_makes_new_metadata(
     session.metadata.fill(OWN, "/shop/Add")
     assert session.metadata.fill(OWN, "/other/Add") == OWN
     assert session.metadata.fill(Metadata([("user", "8")]), "/shop/Add") == (("user", "8"), ("cookie", "s=V"))
-    session.record_response(Metadata([("set-cookie", "s=W; Path=/shop; Max-Age=60")]), None, session.view)
+    session.record_response(Metadata([("set-cookie", "s=W; Path=/shop; Max-Age=60")]), CALL, session.view)
     assert session.metadata.fill(OWN, "/shop/Add") == (("user", "7"), ("cookie", "s=W; mine=1"))
     mock_clock.jump(61)
     assert session.metadata.fill(OWN, "/shop/Add") == OWN

@@ -104,7 +104,7 @@ class SessionCookies:
     # -- responses
 
     def record_response(
-        self, metadata: Metadata, call: PickArgs | None, seen: SessionView
+        self, metadata: Metadata, call: PickArgs, seen: SessionView
     ) -> SessionPinned | SessionMoved | None:
         """Keep the cookies and session headers of a call's response headers, and let waiting calls go on.
 
@@ -113,13 +113,13 @@ class SessionCookies:
         it, the response's cookie of that name does not count: it would take the session to a host that it did not
         choose last.
         """
-        cookies, event = metadata.all("set-cookie"), None
-        if cookies or (call is not None and call.session_headers):
+        cookies, override, event = metadata.all("set-cookie"), call.override, None
+        if cookies or call.session_headers:
             stored = self.metadata.store(cookies, metadata, call, lambda key: self._has_changed(key, seen))
-            if stored and call is not None and call.override is not None:
-                event = self._record_hosts(stored, call, call.override)
-        if self._has_imported_pins and call is not None:
-            self._complete_pins(call)
+            if override is not None:
+                event = self._record_hosts(stored, call, override)
+        if self._has_imported_pins and override is not None:
+            self._complete_pins(call, override)
         # Even without a cookie: a server without sessions must not make calls wait one after another.
         if not seen.first_call.is_over:
             seen.first_call.end()
@@ -152,17 +152,16 @@ class SessionCookies:
                 events.append(event)
         return max(events, key=lambda event: isinstance(event, SessionMoved), default=None)
 
-    def _complete_pins(self, call: PickArgs) -> None:
+    def _complete_pins(self, call: PickArgs, override: Override) -> None:
         """Complete the pins of a token by the first response: from where they are used, no new cookie comes."""
-        host = call.override.actual_address_list.partition(",")[0] if call.override is not None else ""
+        host = override.actual_address_list.partition(",")[0]
         for key, pin in self.pins.items():
             # Another cookie of the session may name the same host: only the one that the call has sent is completed.
-            if pin.path or call.override is None or pin.host.host != host or not key.matches(call.path):
+            if pin.path or pin.host.host != host or not key.matches(call.path):
                 continue
             if pin.host.cluster and call.cluster not in possible_names(pin.host.cluster):
                 continue
-            strict = call.override.strict
-            self._pin(key, Pin(SessionHost(host, call.cluster), call.path, call.metadata, strict), reason=None)
+            self._pin(key, Pin(SessionHost(host, call.cluster), call.path, call.metadata, override.strict), reason=None)
         self._has_imported_pins = any(not pin.path for pin in self.pins.values())
 
     def _pin(self, key: CookieKey, pin: Pin, reason: RepinReason | None) -> SessionPinned | SessionMoved | None:

@@ -54,7 +54,7 @@ class SessionMetadata:
         return self._headers.keys()
 
     def store(
-        self, set_cookies: Iterable[Value], metadata: Metadata, call: PickArgs | None, is_stale: IsStale
+        self, set_cookies: Iterable[Value], metadata: Metadata, call: PickArgs, is_stale: IsStale
     ) -> list[tuple[CookieKey, str]]:
         """Store the cookies and session headers of a response, and return them; leave out those that are stale."""
         stored = []
@@ -64,7 +64,7 @@ class SessionMetadata:
                 continue
             if self._jar.store(received, trio.current_time()):
                 stored.append((received.key, received.value))
-        for name in call.session_headers if call is not None else ():
+        for name in call.session_headers:
             value, key = metadata.first(name), CookieKey(name, "")
             # A header that no request may have would fail all later calls.
             fits = isinstance(value, str) and len(value) <= cookie.MAX_SIZE and is_value(value)

@@ -1,0 +1,84 @@
+"""A session keeps the host of each cookie, and the call whose pick chose it."""
+
+from __future__ import annotations
+
+import pytest
+from support.sessions import b64
+
+from trxds.core.metadata import EMPTY, Metadata
+from trxds.lb.override_host.repin_reason import RepinReason
+from trxds.lb.pick import Override, PickArgs
+from trxds.session_affinity.session import SessionCookies
+from trxds.session_affinity.session_events import SessionMoved, SessionPinned
+from trxds.session_affinity.session_hosts import CookieKey, SessionHost
+from trxds.session_affinity.session_token import SessionToken, TokenCookie
+
+CART, ORDERS = CookieKey("cart", "/shop.Cart"), CookieKey("orders", "/shop.Orders")
+USER = Metadata([("user", "7")])
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.told: list[object] = []
+
+    def find_change(self, host: SessionHost, reason: RepinReason) -> str:
+        return ""
+
+    def session_pinned(
+        self, session: SessionCookies, before: SessionHost | None, event: SessionPinned | SessionMoved
+    ) -> None:
+        self.told.append(event)
+
+    def session_unpinned(self, session: SessionCookies, key: CookieKey, before: SessionHost) -> None:
+        self.told.append(key)
+
+
+def call_to(host: str, path: str, cluster: str = "shop", metadata: Metadata = EMPTY) -> PickArgs:
+    return PickArgs(path, metadata, None, cluster, Override((host,), host))
+
+
+def set_cookie(key: CookieKey, host: str) -> Metadata:
+    return Metadata([("set-cookie", f"{key.name}={b64(f'{host};shop')}; Path={key.path}")])
+
+
+@pytest.fixture
+async def imported() -> SessionCookies:
+    """A session of a token, with a host for each of two services."""
+    session = SessionCookies()
+    hosts = {CART: "10.0.0.1:80", ORDERS: "10.0.0.2:80"}
+    cookies = [TokenCookie(key.name, key.path, b64(f"{host};shop"), None) for key, host in hosts.items()]
+    session.restore(SessionToken("xds:///shop", tuple(cookies)))
+    return session
+
+
+async def test_an_imported_cookie_keeps_the_first_call_that_used_it(imported: SessionCookies) -> None:
+    imported.record_response(EMPTY, call_to("10.0.0.1:80", "/shop.Cart/Add", metadata=USER), imported.view)
+    # Until the other cookie is used too, each response may complete it.
+    imported.record_response(EMPTY, call_to("10.0.0.1:80", "/shop.Cart/Drop"), imported.view)
+    assert (imported.pins[CART].path, imported.pins[CART].metadata) == ("/shop.Cart/Add", USER)
+
+
+async def test_each_imported_cookie_is_completed_by_the_first_call_that_uses_it(imported: SessionCookies) -> None:
+    imported.record_response(EMPTY, call_to("10.0.0.2:80", "/shop.Orders/Get"), imported.view)
+    imported.record_response(EMPTY, call_to("10.0.0.1:80", "/shop.Cart/Add"), imported.view)
+    assert {key: pin.path for key, pin in imported.pins.items()} == {CART: "/shop.Cart/Add", ORDERS: "/shop.Orders/Get"}
+
+
+async def test_a_call_that_uses_no_imported_cookie_completes_none(imported: SessionCookies) -> None:
+    imported.record_response(EMPTY, call_to("10.0.0.3:80", "/shop.Stock/Get"), imported.view)
+    imported.record_response(EMPTY, PickArgs("/shop.Cart/Add"), imported.view)  # its route has no session filter
+    assert [pin.path for pin in imported.pins.values()] == ["", ""]
+    imported.record_response(EMPTY, call_to("10.0.0.1:80", "/shop.Cart/Add"), imported.view)
+    assert imported.pins[CART].path == "/shop.Cart/Add"
+
+
+async def test_a_response_after_the_end_of_the_session_is_not_reported() -> None:
+    listener = Listener()
+    session = SessionCookies(listener=listener)
+    session.record_response(set_cookie(CART, "10.0.0.1:80"), call_to("10.0.0.1:80", "/shop.Cart/Add"), session.view)
+    assert len(listener.told) == 1
+    # Calls are cancelled when their session ends, but headers may come before they notice it. Who counts the sessions
+    # of a host would count this one for ever.
+    session.detach()
+    session.record_response(set_cookie(CART, "10.0.0.2:80"), call_to("10.0.0.2:80", "/shop.Cart/Add"), session.view)
+    assert len(listener.told) == 1
