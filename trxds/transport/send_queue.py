@@ -49,11 +49,10 @@ class SendQueue:
         self._writer = writer
 
     def send(self, stream: Sender) -> None:
-        """Let a stream send: at once if no other stream is queued and there is room."""
+        """Let a stream send: at once, as far as there is room, if no other stream is queued."""
         # Behind the others, or a stream that sends often would take the turns of all.
-        if self.queued or self._engine.outgoing.unsent >= self._unsent_bound:
+        if self.queued:
             self.append(stream)
-            self.drain()
         else:
             self._serve_one(stream)
 
