@@ -116,6 +116,17 @@ async def test_a_stream_that_nobody_reads_does_not_hold_up_others(wire, request_
         assert await send_within_windows(server, stream_id, bytes(10_000)) == 10_000
 
 
+async def test_each_byte_of_the_connections_window_is_given_back_once(wire, request_, autojump_clock) -> None:
+    connection, server = await wire(options=SMALL)
+    for _ in range(12):
+        connection.open_stream(request_(message=b""))
+        await server.answer(await server.request(), bytes(9000))
+        await wait_all_tasks_blocked()
+    connection.http2.ping()
+    await server.next(h2.events.PingReceived)
+    assert SMALL.connection_window // 2 < server.h2.outbound_flow_control_window <= SMALL.connection_window
+
+
 async def test_window_of_padding_is_given_back_at_once(wire, request_, autojump_clock) -> None:
     connection, server = await wire(options=SMALL)
     stream = connection.open_stream(request_())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import h2.events
 import trio
 from h2.settings import SettingCodes
 from support.lone_calls import answered, asked
@@ -11,6 +12,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from trxds.core.status import OK, unavailable
 from trxds.transport.connection import Connection
+from trxds.transport.options import WireOptions
 
 LOOK = 0.21  # seconds in which the reader has looked twice
 
@@ -234,3 +236,23 @@ async def test_a_call_that_has_to_queue_reclaims_the_delegated_reading(delegated
     server.h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: 1})
     await server.flush()
     assert await stream.wait_open() and trio.current_time() == began
+
+
+async def test_a_caller_leaves_the_reading_to_the_reader_while_a_round_trip_is_measured(
+    delegated, request_, nursery, autojump_clock
+) -> None:
+    connection, server = await delegated(WireOptions(stream_window=10_000))
+    stream = connection.open_stream(request_(message=b"x"))
+    nursery.start_soon(stream.receive_unary)
+    stream_id = await server.request()
+    await wait_all_tasks_blocked()
+    server.h2.send_headers(stream_id, [(":status", "200"), ("content-type", "application/grpc")])
+    server.h2.send_data(
+        stream_id, b"\0" + (8000).to_bytes(4) + bytes(6000)
+    )  # worth a WINDOW_UPDATE, with which the PING leaves
+    await server.flush()
+    await server.next(h2.events.PingReceived)
+    assert not connection.inline_reads.is_delegated
+    await server.flush()
+    await wait_all_tasks_blocked()
+    assert not connection.http2.flow.is_measuring

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Any
+
 import pytest
 from support.hostile.peer import Peer, message, script
 from support.hostile.stage import perform
@@ -10,6 +13,7 @@ from trxds.core.status import StatusCode
 from trxds.transport.engine import Http2Engine
 from trxds.transport.events import DataReceived
 from trxds.transport.fast_http2 import FastHttp2Engine
+from trxds.transport.flow_control import FlowControl
 from trxds.transport.h2_engine import H2LibraryEngine
 from trxds.transport.options import WireOptions
 from trxds.transport.window_estimate import WindowEstimate
@@ -37,6 +41,20 @@ def test_a_full_window_without_more_bandwidth_does_not_grow() -> None:
     estimate = WindowEstimate(300, 10_000)
     assert sampled(estimate, 300, seconds=0.01)
     assert not sampled(estimate, 600, seconds=0.03) and estimate.window == 600
+
+
+def test_two_thirds_of_a_window_without_less_bandwidth_are_enough_to_grow() -> None:
+    estimate = WindowEstimate(300, 10_000)
+    assert sampled(estimate, 200, seconds=0.5) and estimate.window == 400
+    assert sampled(estimate, 400, seconds=1.0) and estimate.window == 800
+
+
+def test_the_best_bandwidth_is_forgotten_slowly() -> None:
+    estimate = WindowEstimate(300, 10_000)
+    assert sampled(estimate, 300, seconds=0.5)  # 600 bytes a second
+    assert not sampled(estimate, 600, seconds=2.0)
+    assert not estimate.begin_sample(0, 0.0)  # a chance that is skipped
+    assert not sampled(estimate, 600, seconds=1.9)  # more than the last one, and less than nine tenths of the best
 
 
 def test_a_window_estimate_at_its_maximum_sends_no_more_pings() -> None:
@@ -68,6 +86,15 @@ def test_a_burst_is_over_after_a_part_of_a_round_trip() -> None:
     assert not estimate.end_sample(2600, 6.015)
 
 
+def test_one_slow_answer_makes_no_burst_longer() -> None:
+    estimate = WindowEstimate(300, 10_000)
+    assert sampled(estimate, 300, seconds=0.01)
+    assert not sampled(estimate, 300, seconds=1.0)
+    assert not estimate.begin_sample(2000, 6.0)
+    assert estimate.begin_sample(2300, 6.005)  # after half a round trip: another burst
+    assert not estimate.end_sample(2600, 6.015)
+
+
 def test_an_answer_to_another_ping_changes_no_window() -> None:
     assert not WindowEstimate(300, 10_000).end_sample(10_000, 1.0)
 
@@ -79,6 +106,66 @@ def test_a_window_estimate_without_growth_pings_less_and_less() -> None:
             asked.append(chance)
             estimate.end_sample(10, 0.01)
     assert asked == [0, 2, 6, 14, 30, 62, 126, 190]
+
+
+def test_a_window_estimate_asks_often_again_after_growth() -> None:
+    estimate = WindowEstimate(300, 10_000)
+    for skipped in (0, 1, 3):
+        assert not any(estimate.begin_sample(0, 0.0) for _ in range(skipped))
+        assert not sampled(estimate, 10)
+    assert not any(estimate.begin_sample(0, 0.0) for _ in range(7))
+    assert sampled(estimate, 300, seconds=0.001)
+    assert not sampled(estimate, 10)
+    assert not estimate.begin_sample(0, 0.0) and estimate.begin_sample(0, 0.0)
+
+
+# -- the flow control of a connection
+
+
+class Windows:
+    """An engine that notes by how much windows were opened."""
+
+    def __init__(self) -> None:
+        self.opened: Counter[int] = Counter()
+        self.initial = 0
+        self.pings: list[bytes] = []
+
+    def increment_window(self, stream_id: int, size: int) -> None:
+        self.opened[stream_id] += size
+
+    def update_initial_window(self, size: int) -> None:
+        self.initial = size
+
+    def ping(self, payload: bytes) -> None:
+        self.pings.append(payload)
+
+
+async def test_the_connections_window_grows_with_the_streams(mock_clock) -> None:
+    windows: Any = Windows()
+    flow = FlowControl(windows, WireOptions(stream_window=100, max_stream_window=10_000, connection_window=300))
+    received = 0
+    for size in (100, 700):
+        flow.count_received(size)
+        flow.open_stream_window(1, size)
+        flow.count_received(size)
+        received += 2 * size
+        mock_clock.jump(0.01)
+        flow.ping_acked(windows.pings[-1])
+        # Room for two streams (`FlowControl`), besides what was given back of the bytes that came.
+        assert windows.opened[0] - received == 2 * windows.initial - 300
+        assert flow.stream_threshold == windows.initial // 2
+        mock_clock.jump(1)
+    assert windows.initial == 2800 and len(windows.pings) == 2
+
+
+async def test_keepalives_answer_measures_nothing(mock_clock) -> None:
+    windows: Any = Windows()
+    flow = FlowControl(windows, WireOptions(stream_window=100, max_stream_window=10_000, connection_window=300))
+    flow.count_received(100)
+    flow.open_stream_window(1, 100)
+    mock_clock.jump(0.01)
+    flow.ping_acked(b"alive??!")
+    assert flow.is_measuring and not windows.initial
 
 
 # -- the engines

@@ -22,8 +22,6 @@ class FlowControl:
     def __init__(self, engine: Http2Engine, options: WireOptions) -> None:
         self.stream_threshold = options.stream_window // 2
         """The least that a stream's window is opened by. The peer has the other half to send meanwhile."""
-        self.is_measuring = False
-        """Whether a PING that measures the round trip is unanswered."""
         self._engine = engine
         self._connection_window = options.connection_window
         # A quarter of the window, because an engine keeps back up to a half for streams that have ended.
@@ -31,6 +29,11 @@ class FlowControl:
         self._unacked_bytes = 0
         self._total_acked = 0  # bytes of the connection's window given back so far
         self._estimate = WindowEstimate(options.stream_window, options.max_stream_window)
+
+    @property
+    def is_measuring(self) -> bool:
+        """Whether a PING that measures the round trip is unanswered."""
+        return self._estimate.ping_sent_at is not None
 
     def count_received(self, size: int) -> None:
         """Count bytes of DATA that have come on any stream, and open the connection's window again."""
@@ -47,13 +50,11 @@ class FlowControl:
         # The estimate counts from before this window: a server that was at its end has sent all of it by now.
         if self._estimate.begin_sample(self._total_acked + self._unacked_bytes - size, trio.current_time()):
             self._engine.ping(BDP_PING)
-            self.is_measuring = True
 
     def ping_acked(self, payload: bytes) -> None:
         """Widen all windows if the answer shows that they slowed the peer down."""
         if payload != BDP_PING:
             return
-        self.is_measuring = False
         estimate = self._estimate
         if estimate.end_sample(self._total_acked + self._unacked_bytes, trio.current_time()):
             # The connection's window is at least two streams wide: a stream that fills its own leaves half to others.

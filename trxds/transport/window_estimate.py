@@ -31,7 +31,7 @@ class WindowEstimate(Struct, eq=False):
     window: int
     max_window: int
     _bandwidth: float = 0.0  # the best so far, in bytes a second
-    _ping_sent_at: float | None = None  # the time when the unanswered PING was sent
+    ping_sent_at: float | None = None  # the time when the unanswered PING was sent
     _received: int = 0  # the bytes before the burst in which the PING left
     _burst: tuple[int, float] = (0, -math.inf)  # the bytes before the present burst, and when it began
     _round_trip: float = math.inf  # the shortest so far, in seconds
@@ -45,20 +45,20 @@ class WindowEstimate(Struct, eq=False):
         """
         if self._round_trip == math.inf or now - self._burst[1] > self._round_trip * _BURST_FRACTION:
             self._burst = (received, now)
-        if self._ping_sent_at is not None or self.window >= self.max_window:
+        if self.ping_sent_at is not None or self.window >= self.max_window:
             return False
         if self._skips_left:
             self._skips_left -= 1
             return False
-        self._ping_sent_at, self._received = now, self._burst[0]
+        self.ping_sent_at, self._received = now, self._burst[0]
         return True
 
     def end_sample(self, received: int, now: float) -> bool:
         """Return whether `window` has grown, now that the PING was answered."""
-        if self._ping_sent_at is None:
+        if self.ping_sent_at is None:
             return False
-        sample, seconds = received - self._received, max(now - self._ping_sent_at, 1e-6)
-        self._ping_sent_at = None
+        sample, seconds = received - self._received, max(now - self.ping_sent_at, 1e-6)
+        self.ping_sent_at = None
         self._round_trip = min(self._round_trip, seconds)
         bandwidth, best = sample / seconds, self._bandwidth
         self._bandwidth = max(bandwidth, _DECAY * best)
