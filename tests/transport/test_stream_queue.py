@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import h2.events
+import pytest
 import trio
 import trio.testing
 from h2.settings import SettingCodes
@@ -15,6 +16,7 @@ from trxds.testing.network import memory_stream_pair
 from trxds.transport.connection import Connection
 from trxds.transport.fast_http2 import FastHttp2Engine
 from trxds.transport.options import WireOptions
+from trxds.transport.send_queue import MAX_STREAMS_PER_STEP
 
 
 async def test_calls_beyond_the_servers_limit_queue_in_order(wire, request_, autojump_clock) -> None:
@@ -38,6 +40,32 @@ async def test_a_higher_stream_limit_opens_waiting_streams(wire, request_, autoj
     server.h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: 5})
     await server.flush()
     assert await stream.wait_open()
+
+
+async def test_one_step_opens_a_bounded_number_of_waiting_streams(wire, request_, autojump_clock) -> None:
+    connection, server = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 0})
+    for _ in range(MAX_STREAMS_PER_STEP + 1):
+        connection.open_stream(request_())
+    server.h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: 1000})
+    connection.http2.engine.receive(server.h2.data_to_send())
+    connection.streams.begin_waiting()
+    assert (len(connection.streams.open), len(connection.streams.waiting)) == (MAX_STREAMS_PER_STEP, 1)
+    await trio.testing.wait_all_tasks_blocked()  # the writer opens the last one
+    assert not connection.streams.waiting
+
+
+async def test_a_message_waits_for_the_one_before_it_and_none_follows_the_end(wire, request_, autojump_clock) -> None:
+    connection, server = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 0})
+    stream = connection.open_stream(request_())
+    assert stream.send_nowait(b"one")
+    with pytest.raises(trio.WouldBlock):
+        stream.send_nowait(b"two")
+    stream.end()
+    assert not stream.send_nowait(b"two") and not stream.send_many([b"two"])
+    server.h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: 5})
+    await server.flush()
+    assert (await server.next(h2.events.DataReceived)).data == b"\0\0\0\0\3one"
+    await server.next(h2.events.StreamEnded)
 
 
 async def test_a_lower_stream_limit_holds_for_a_stream_that_the_same_read_would_open(

@@ -79,7 +79,7 @@ class OutgoingMessages:
 
     def end(self) -> None:
         """End our half of the stream behind the messages sent so far. Idempotent."""
-        if self.is_open and not self._is_ending:
+        if self.is_open:
             self._is_ending = True
             self._http2.push(self)
 
