@@ -65,6 +65,30 @@ async def test_an_application_that_waits_is_sent_a_message_larger_than_the_windo
     assert await send_within_windows(server, stream_id, prefixed(100_000)) == 100_005
 
 
+async def test_an_application_that_waits_is_sent_it_on_the_connection_that_opens_the_stream(
+    wire, request_, autojump_clock, nursery
+) -> None:
+    # A105: connections to one host have one queue, and the first that has room opens the stream.
+    full, _ = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 0}, options=SMALL)
+    connection, server = await wire(options=SMALL)
+    stream = full.open_stream(request_())
+    received = []
+
+    async def receive() -> None:
+        received.append(await stream.receive())
+
+    nursery.start_soon(receive)
+    await wait_all_tasks_blocked()
+    connection.streams.share_queue(full.streams)
+    connection.streams.begin_waiting()
+    connection.http2.writer.write_soon()
+    stream_id = await server.request()
+    server.h2.send_headers(stream_id, HEADERS)
+    assert await send_within_windows(server, stream_id, prefixed(100_000)) == 100_005
+    await wait_all_tasks_blocked()
+    assert received == [bytes(100_000)]
+
+
 async def test_an_application_that_waits_late_is_sent_the_rest_of_a_large_message(
     wire, request_, autojump_clock, nursery
 ) -> None:
