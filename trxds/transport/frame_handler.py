@@ -150,8 +150,7 @@ class FrameHandler:
         if flags & END_HEADERS:
             return self._read_block(stream_id, end, payload)
         # A closed stream's block is read as well, to keep the compression table in step (RFC 9113 §4.3).
-        if stream_id not in self._streams.open:
-            self._streams.check_opened(stream_id)
+        self._streams.check_opened(stream_id)
         self._fragment = HeaderFragment(stream_id, end, payload)
         return None
 
@@ -200,9 +199,9 @@ class FrameHandler:
         return HeadersReceived(stream_id, block.headers, end)
 
     def _fail(self, stream_id: int, code: ErrorCode, message: str) -> Event:
-        """End one stream for the peer's mistake, and not the connection (RFC 9113 §5.4.2)."""
-        if self._streams.open.pop(stream_id, None) is not None:
-            self._outgoing.add_control(frames.uint32_frame(frames.RST_STREAM, stream_id, code))
+        """End an open stream for the peer's mistake, and not the connection (RFC 9113 §5.4.2)."""
+        del self._streams.open[stream_id]
+        self._outgoing.add_control(frames.uint32_frame(frames.RST_STREAM, stream_id, code))
         return StreamFailed(stream_id, code, message)
 
     def _read_priority(self, flags: int, stream_id: int, payload: bytes) -> None:
