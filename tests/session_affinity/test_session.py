@@ -82,3 +82,41 @@ async def test_a_response_after_the_end_of_the_session_is_not_reported() -> None
     session.detach()
     session.record_response(set_cookie(CART, "10.0.0.2:80"), call_to("10.0.0.2:80", "/shop.Cart/Add"), session.view)
     assert len(listener.told) == 1
+
+
+async def test_a_new_cookie_for_the_same_host_is_no_move() -> None:
+    session = SessionCookies()
+    call = call_to("10.0.0.1:80", "/shop.Cart/Add")
+    assert isinstance(session.record_response(set_cookie(CART, "10.0.0.1:80"), call, session.view), SessionPinned)
+    # Its address list is another one by now, say.
+    assert session.record_response(set_cookie(CART, "10.0.0.1:80"), call, session.view) is None
+    assert session.moves == 0
+
+
+async def test_a_session_that_comes_back_to_the_host_it_gave_up_has_not_moved() -> None:
+    listener = Listener()
+    session = SessionCookies(listener=listener)
+    call = call_to("10.0.0.1:80", "/shop.Cart/Add")
+    session.record_response(set_cookie(CART, "10.0.0.1:80"), call, session.view)
+    session.release(CART, RepinReason.REQUESTED)
+    assert session.record_response(set_cookie(CART, "10.0.0.1:80"), call, session.view) is None
+    assert session.moves == 0
+    assert [type(each) for each in listener.told] == [SessionPinned, CookieKey, SessionPinned]
+
+
+@pytest.mark.parametrize("released", [False, True])
+async def test_a_move_to_a_cookie_of_another_name_leaves_the_old_one_behind(released: bool) -> None:
+    session = SessionCookies()
+    session.record_response(set_cookie(CART, "10.0.0.1:80"), call_to("10.0.0.1:80", "/shop.Cart/Add"), session.view)
+    source, since = session.copy(), session.copy(without=[CART])
+    target, renamed = since.copy(), CookieKey("basket", "/shop.Cart")
+    response = set_cookie(renamed, "10.0.0.2:80")
+    target.record_response(response, call_to("10.0.0.2:80", "/shop.Cart/Add"), target.view)
+    if released:
+        session.release(CART, RepinReason.REQUESTED)
+    session.switch([CART], since, source, target)
+    assert {key: pin.host.host for key, pin in session.pins.items()} == {renamed: "10.0.0.2:80"}
+    assert session.metadata.fill(EMPTY, "/shop.Cart/Add") == (("cookie", f"basket={b64('10.0.0.2:80;shop')}"),)
+    if not released:
+        assert session.last_move is not None and session.moves == 1
+        assert (session.last_move.old, session.last_move.reason) == ("10.0.0.1:80", RepinReason.REQUESTED)

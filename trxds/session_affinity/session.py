@@ -178,8 +178,8 @@ class SessionCookies:
         self.host, self.cluster = pin.host.host, pin.host.cluster
         if last == pin.host:
             return None
-        old = last if reason is not None else None
-        if left is not None and last is None:
+        old = last
+        if left is not None:
             # After a release: the host that the session had until then. A move that began before the release counts.
             why = reason if reason is RepinReason.REQUESTED else left.reason
             old, reason = (left.host, why) if left.host != pin.host else (None, None)
