@@ -126,6 +126,14 @@ async def test_a_hedged_call_makes_at_most_max_attempts(hedged, autojump_clock):
         assert host.times == [0, 1, 2, 3]
 
 
+async def test_a_failed_hedged_call_has_the_trailing_metadata_of_its_last_attempt(hedged, autojump_clock):
+    async with hedged() as world:
+        world.serve(Host("-1"))
+        with pytest.raises(RpcError) as caught:
+            await world.ask()
+        assert caught.value.trailing_metadata.first("grpc-retry-pushback-ms") == "-1"
+
+
 async def test_a_hedging_policy_without_delay_sends_all_attempts_at_once(hedged, autojump_clock):
     async with hedged(policy={"maxAttempts": 3}) as world:
         host = world.serve(Host(5, 5, 1))

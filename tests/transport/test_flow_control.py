@@ -53,6 +53,21 @@ async def test_a_slow_application_bounds_what_it_is_sent(wire, request_, autojum
     assert await send_within_windows(server, stream_id, prefixed(100_000)) == SMALL.stream_window
 
 
+@pytest.mark.parametrize("came", [True, False])
+async def test_an_application_that_waits_no_more_bounds_what_it_is_sent(wire, request_, came, autojump_clock) -> None:
+    connection, server = await wire(options=SMALL)
+    stream = connection.open_stream(request_())
+    stream_id = await server.request()
+    server.h2.send_headers(stream_id, HEADERS)
+    if came:
+        server.h2.send_data(stream_id, prefixed(1))
+    await server.flush()
+    with trio.move_on_after(1) as gave_up:
+        await stream.receive()
+    assert gave_up.cancelled_caught is not came
+    assert await send_within_windows(server, stream_id, prefixed(100_000)) <= SMALL.stream_window
+
+
 async def test_an_application_that_waits_is_sent_a_message_larger_than_the_window(
     wire, request_, autojump_clock, nursery
 ) -> None:

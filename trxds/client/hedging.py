@@ -187,9 +187,8 @@ class HedgingState:
 
     def _on_headers(self, hedge: HedgedAttempt) -> None:
         """Choose the attempt, whose response headers have come; the task that reads its connection calls this."""
-        if not self.decided.is_set():
-            self._choose(hedge)
-        # No `else`: an attempt that was chosen because the buffer was full has its headers later.
+        self._choose(hedge)
+        # Also of an attempt that was chosen before, because the buffer was full.
         if hedge is self._chosen:
             self._call.on_headers()
 
@@ -211,7 +210,6 @@ class HedgingState:
         if is_non_fatal and (len(self._running) > 1 or self._next_at < math.inf):
             self._running.remove(hedge)
             self._last_failed = hedge, status
-            hedge.attempt.cancel()
             self._changed.unpark_all()
         else:
             self._choose(hedge, status)
