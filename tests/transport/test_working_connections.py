@@ -1,0 +1,39 @@
+"""When a host is connected once more (A105)."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from trxds.transport.working_connections import WorkingConnections
+
+
+class FakeConnection:
+    def __init__(self, *, is_full: bool = True, waiting: object = ()) -> None:
+        self.streams = SimpleNamespace(is_full=is_full, waiting=waiting, leave_queue=lambda other: None)
+
+
+def working(*connections: Any, most: int = 3) -> WorkingConnections:
+    made = WorkingConnections()
+    made.max, made.nurseries = most, dict.fromkeys(connections)
+    return made
+
+
+@pytest.mark.parametrize("full", [(False,), (True, False), (False, True)])
+def test_no_connection_is_made_while_one_has_a_stream_left(full: tuple[bool, ...]) -> None:
+    # The calls wait for room in a buffer.
+    assert not working(*(FakeConnection(is_full=each, waiting=["call"]) for each in full)).wants_another
+    assert working(*(FakeConnection(waiting=["call"]) for _ in full)).wants_another
+    assert not working(*(FakeConnection() for _ in full)).wants_another
+    assert not working(*(FakeConnection(waiting=["call"]) for _ in full), most=len(full)).wants_another
+
+
+def test_a_connection_that_was_too_old_and_is_gone_is_not_replaced() -> None:
+    connections = working(FakeConnection(), FakeConnection())
+    old, _ = connections.nurseries
+    connections.aged = frozenset({old})
+    assert connections.wants_another
+    connections.remove(old)
+    assert not connections.wants_another
