@@ -211,6 +211,15 @@ class TestLeavingAHost:
             return None
         return QUEUED if result is QUEUE else result.host.address
 
+    def test_the_child_chooses_among_the_others_if_it_gives_one(self):
+        story = Story(*three())
+        assert [self.leave(story) for _ in range(6)] == ["b", "c"] * 3
+
+    def test_it_fares_like_a_new_session_if_the_child_gives_no_host(self):
+        story = self.story()
+        story.becomes("a", FAILURE)
+        assert story.result(Override(avoid="a")) == story.result(Override())
+
     def test_it_gets_a_host_that_is_ready(self):
         assert self.leave(self.story(endpoint("b"))) == "b"
 
