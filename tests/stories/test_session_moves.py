@@ -7,6 +7,7 @@ import trio
 from support.mesh import METHOD, Mesh, ask, bidi, method, spread
 from support.plain import hosts_in_memory
 from support.sessions import in_cookie, in_header, listen, session_filter
+from support.tasks import task_names
 from trio.testing import wait_all_tasks_blocked
 
 import trxds
@@ -191,6 +192,40 @@ class TestMoving:
             with pytest.raises(ValueError, match="make a call first"):
                 async with session.moving():
                     pass
+
+    async def test_it_holds_nothing_any_more_whether_it_finds_a_host_or_not(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
+            await ask(session)
+            async with session.moving():
+                pass
+            mesh.endpoints("cart", [session.host])
+            await wait_all_tasks_blocked()
+            with pytest.raises(RpcError):
+                async with session.moving():
+                    pass
+            assert not channel._state.calls.open and not session._session.has_open_calls
+            mesh.cluster("orders")
+            mesh.endpoints("orders", mesh.hosts)
+            mesh.route(xds.route("orders"))
+            await wait_all_tasks_blocked()
+            assert {name for name in task_names() if name.startswith("cluster/")} == {"cluster/orders"}
+
+    async def test_the_end_of_the_session_ends_a_move_that_waits_for_a_host(self, autojump_clock):
+        async with Mesh.run(1) as mesh, mesh.channel() as channel, trio.open_nursery() as nursery:
+
+            async def move(session):
+                with pytest.raises(RpcError, match="session closed"):
+                    async with session.moving():
+                        pass
+
+            async with channel.session() as session:
+                await ask(session)
+                mesh.network.black_hole("10.9.9.9:80")
+                mesh.endpoints("cart", [*mesh.hosts, "10.9.9.9:80"])
+                await wait_all_tasks_blocked()
+                nursery.start_soon(move, session)
+                await wait_all_tasks_blocked()
+                assert session._session.has_open_calls
 
     async def test_the_end_of_the_session_ends_the_blocks_calls(self, autojump_clock):
         async with Mesh.run(3) as mesh, mesh.channel() as channel, trio.open_nursery() as nursery:
