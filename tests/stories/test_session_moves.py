@@ -210,6 +210,33 @@ class TestMoving:
             await wait_all_tasks_blocked()
             assert {name for name in task_names() if name.startswith("cluster/")} == {"cluster/orders"}
 
+    async def test_the_blocks_calls_meet_its_hosts_also_when_the_cookies_time_is_over(self, autojump_clock):
+        async with Mesh.run(4) as mesh:
+            listen(mesh, session_filter(state=in_cookie(ttl="10s")))
+            async with mesh.channel() as channel, channel.session() as session:
+                await ask(session)
+                async with session.moving() as (old, new):
+                    await trio.sleep(20)
+                    assert await spread(old, 5) == {old.host: 5}
+                    assert await spread(new, 5) == {new.host: 5}
+
+    async def test_without_a_session_filter_it_says_so(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
+            await ask(session)
+            listen(mesh)
+            await wait_all_tasks_blocked()
+            with pytest.raises(RpcError, match="the session filter takes no part in the call any more"):
+                async with session.moving():
+                    pass
+
+    async def test_after_the_session_there_is_nothing_to_move(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel:
+            async with channel.session() as session:
+                await ask(session)
+            with pytest.raises(trio.ClosedResourceError, match="the session's block is over"):
+                async with session.moving():
+                    pass
+
     async def test_the_end_of_the_session_ends_a_move_that_waits_for_a_host(self, autojump_clock):
         async with Mesh.run(1) as mesh, mesh.channel() as channel, trio.open_nursery() as nursery:
 
