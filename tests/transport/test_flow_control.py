@@ -94,7 +94,7 @@ async def test_an_application_that_waits_is_sent_it_on_the_connection_that_opens
 
     nursery.start_soon(receive)
     await wait_all_tasks_blocked()
-    connection.streams.share_queue(full.streams)
+    connection.streams.waiting = full.streams.waiting
     connection.streams.begin_waiting()
     connection.http2.writer.write_soon()
     stream_id = await server.request()
