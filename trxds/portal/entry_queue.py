@@ -15,13 +15,17 @@ from typing import Any
 import trio
 
 
+# Seconds that Trio's thread waits for another one to queue its function; without a wait it would spin meanwhile.
+_PATIENCE = 0.001
+
+
 class EntryQueue:
     """An `EntryQueue` calls synchronous functions that do not raise, in the order in which threads queue them."""
 
     def __init__(self) -> None:
         self._calls: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
         # Reentrant, because a signal handler or a finalizer that runs here may queue a function too. It may also wait
-        # for that function with the lock held, so Trio's thread never waits for the lock.
+        # for that function with the lock held, so Trio's thread does not wait for the lock for long.
         self._lock = threading.RLock()
         self._thread = threading.get_ident()  # Trio's
         self._is_waiting = False  # whether the task needs a byte to go on
@@ -54,7 +58,7 @@ class EntryQueue:
             while True:
                 self._call_all()
                 must_wait = False
-                if self._lock.acquire(blocking=False):
+                if self._lock.acquire(timeout=_PATIENCE):
                     # Under the lock: a function that is queued after this look finds that it has to send the byte.
                     self._is_waiting = must_wait = not self._calls
                     self._lock.release()
