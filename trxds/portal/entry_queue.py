@@ -14,7 +14,6 @@ from typing import Any
 
 import trio
 
-
 # Seconds that Trio's thread waits for another one to queue its function; without a wait it would spin meanwhile.
 _PATIENCE = 0.001
 
