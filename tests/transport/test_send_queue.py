@@ -48,5 +48,6 @@ async def test_a_stream_that_no_other_waits_with_sends_as_much_as_there_is_room(
     engine: Any = SimpleNamespace(outgoing=SimpleNamespace(unsent=0), connection_window=1, stream_window=lambda _: 1)
     turns: list[int] = []
     stream = Stream(1, BOUND + 1, turns)
-    SendQueue(engine, BOUND, SimpleNamespace()).send(stream)  # type: ignore[arg-type]
+    writer: Any = SimpleNamespace()
+    SendQueue(engine, BOUND, writer).send(stream)
     assert stream.left == 1 and turns == [1]
