@@ -1,14 +1,15 @@
 """An endpoint's weight is its share of the traffic (A113)."""
 
-from trxds.lb.config_builder import endpoint_weights
-from trxds.resources.endpoint import Endpoint, Locality, LocalityId
+from trxds.lb.config_builder import build_priority, endpoint_weights
+from trxds.resources.endpoint import Endpoint, HealthStatus, Locality, LocalityId
+from trxds.resources.leaf_policy import RingHash
 
 ALL = 1 << 31
 
 
 def weights(*localities):
     """Return the endpoint weights of localities, each given as (weight, weights of its endpoints)."""
-    return endpoint_weights([locality(weight, its) for weight, its in localities])
+    return endpoint_weights([locality(weight, its) for weight, its in localities], sum(each for each, _ in localities))
 
 
 def locality(weight, its):
@@ -34,3 +35,12 @@ def test_no_endpoint_share_is_rounded_to_0():
 
 def test_no_localities_have_no_endpoint_weights():
     assert weights() == ()
+
+
+def test_the_shares_of_draining_endpoints_are_nobodys():
+    draining = Endpoint(("a",), HealthStatus.DRAINING, weight=3)
+    serving = Endpoint(("b",))
+    mixed = Locality(LocalityId("mixed"), 1, (draining, serving))
+    only_draining = Locality(LocalityId("only"), 2, (draining,))
+    _, endpoints = build_priority(RingHash(), [mixed, only_draining, locality(1, [1])[0]], str)
+    assert endpoints.weights == (ALL // 16, ALL // 4)

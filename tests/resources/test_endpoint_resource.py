@@ -202,6 +202,11 @@ def test_localities_come_by_priority_whatever_their_order(read: Any) -> None:
     assert [each[0].id.zone for each in found.priorities] == ["high", "low"]
 
 
+def test_localities_of_a_priority_come_by_name_whatever_their_order(read: Any) -> None:
+    found = assignment(read, eds(locality(zone="z"), locality(zone="a"), {**locality(), "locality": {"region": "R"}}))
+    assert [each.id for each in found.priorities[0]] == [LocalityId("R"), LocalityId("r", "a"), LocalityId("r", "z")]
+
+
 @pytest.mark.parametrize("health", ["UNHEALTHY", "TIMEOUT", "DEGRADED"])
 def test_an_endpoint_in_another_health_state_is_not_validated(read: Any, health: str) -> None:
     found = assignment(read, eds(locality(host("no address", health_status=health))))

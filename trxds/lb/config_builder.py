@@ -177,7 +177,8 @@ def build_priority(
     """
     # DRAINING never reaches the child, whatever override_host_status says (A55).
     serving = [(locality, endpoints) for locality in localities if (endpoints := _serving_endpoints(locality))]
-    return _build_policy(form, serving, "" if serving else explain())
+    total_weight = sum([locality.weight for locality in localities])
+    return _build_policy(form, serving, "" if serving else explain(), total_weight)
 
 
 def build_target(form: LbPolicyConfig, locality: Locality, note: str) -> Update:
@@ -213,35 +214,40 @@ def _serving_endpoints(locality: Locality) -> tuple[Endpoint, ...]:
     return locality.endpoints if len(serving) == len(locality.endpoints) else tuple(serving)
 
 
-def _build_policy(form: LbPolicyConfig, serving: Sequence[_Serving], note: str) -> tuple[LbPolicyConfig, Endpoints]:
+def _build_policy(
+    form: LbPolicyConfig, serving: Sequence[_Serving], note: str, total_weight: int
+) -> tuple[LbPolicyConfig, Endpoints]:
     match form:
         case WrrLocality(child):
-            return _build_localities(child, serving, note)
+            return _build_localities(child, serving, note, total_weight)
         case RandomSubsetting() | OutlierDetectionConfig() | OverrideHostConfig():
-            config, endpoints = _build_policy(form.child, serving, note)
+            config, endpoints = _build_policy(form.child, serving, note, total_weight)
             return structs.replace(form, child=config), endpoints
-    weights = endpoint_weights(serving) if isinstance(form, _WEIGHTED_POLICIES) else ()
+    weights = endpoint_weights(serving, total_weight) if isinstance(form, _WEIGHTED_POLICIES) else ()
     return form, Endpoints(_all_endpoints(serving), note, weights)
 
 
-def endpoint_weights(serving: Sequence[_Serving]) -> tuple[int, ...]:
-    """Return for each endpoint the share of its locality times its own share in the locality (A113)."""
-    total = sum(locality.weight for locality, _ in serving)
-    shares = ((locality.weight * _FIXED_POINT_ONE // total, endpoints) for locality, endpoints in serving)
-    return tuple(chain.from_iterable(_endpoint_shares(share, endpoints) for share, endpoints in shares))
+def endpoint_weights(serving: Sequence[_Serving], total_weight: int) -> tuple[int, ...]:
+    """Return for each endpoint the share of its locality times its own share in the locality (A113).
+
+    `total_weight` is that of all localities of the priority. DRAINING endpoints count, too: no other share changes when
+    one begins to drain, and the ring is that of the C++ client.
+    """
+    shares = ((locality.weight * _FIXED_POINT_ONE // total_weight, locality, each) for locality, each in serving)
+    return tuple(chain.from_iterable(_endpoint_shares(*share) for share in shares))
 
 
-def _endpoint_shares(locality: int, endpoints: Sequence[Endpoint]) -> Iterable[int]:
-    total = sum(endpoint.weight for endpoint in endpoints)
+def _endpoint_shares(share: int, locality: Locality, endpoints: Sequence[Endpoint]) -> Iterable[int]:
+    total = sum(endpoint.weight for endpoint in locality.endpoints)
     # Rounded down, but never to 0: a listed endpoint has to get some traffic (A113).
-    return [(locality * (endpoint.weight * _FIXED_POINT_ONE // total) >> 31) or 1 for endpoint in endpoints]
+    return [(share * (endpoint.weight * _FIXED_POINT_ONE // total) >> 31) or 1 for endpoint in endpoints]
 
 
 def _build_localities(
-    child: LbPolicyConfig, serving: Sequence[_Serving], note: str
+    child: LbPolicyConfig, serving: Sequence[_Serving], note: str, total_weight: int
 ) -> tuple[LbPolicyConfig, Endpoints]:
-    built = {str(at.id): (at.weight, *_build_policy(child, [(at, endpoints)], note)) for at, endpoints in serving}
-    targets = {name: Target(weight, config) for name, (weight, config, _) in built.items()}
+    built = {str(at.id): (at, *_build_policy(child, [(at, each)], note, total_weight)) for at, each in serving}
+    targets = {name: Target(at.weight, config) for name, (at, config, _) in built.items()}
     parts = {name: endpoints for name, (_, _, endpoints) in built.items()}
     return WeightedTargetConfig(targets), Endpoints(_all_endpoints(serving), note, parts=parts)
 

@@ -137,7 +137,8 @@ def parse_cluster_load_assignment(
             yield
     _check_priorities(priorities, problems.at("endpoints"))
     drops = _drops(message.policy.drop_overloads, problems.at("policy"))
-    in_order = tuple(tuple(priorities[each].values()) for each in sorted(priorities))
+    # Sorted, as in the C++ client, whatever the order in the message: a ring and the list of pick_first depend on it.
+    in_order = tuple(tuple(priorities[each][id] for id in sorted(priorities[each])) for each in sorted(priorities))
     return ClusterLoadAssignment(message.cluster_name, in_order, drops)
 
 
