@@ -1,4 +1,4 @@
-"""Random meshes, with which grpcio's client and ours must do the same: refuse, route and keep sessions.
+"""Random meshes, with which grpcio's client and ours must do the same: refuse, route, hash and keep sessions.
 
 TRXDS_SEEDS=100-109 draws other meshes than usual. A case that fails prints its resources.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from support.random_mesh import CLUSTERS, HOSTS, Draws, endpoints_case, routes_case, sessions_case
+from support.random_mesh import CLUSTERS, HOSTS, Case, Draws, endpoints_case, routes_case, sessions_case
 
 import trxds
 from trxds.testing import ManagementServer
@@ -25,6 +25,11 @@ pytestmark = pytest.mark.long
 
 HERE = Path(__file__).parent
 PATIENCE = 8
+# grpcio 1.85 weighs endpoints by A113, and reads the hash keys of A76, only with these.
+AS_WE_DO = {
+    "GRPC_EXPERIMENTAL_PF_WEIGHTED_SHUFFLING": "true",
+    "GRPC_XDS_ENDPOINT_HASH_KEY_BACKWARD_COMPAT": "false",
+}
 FIRST, _, LAST = os.environ.get("TRXDS_SEEDS", "0-1").partition("-")
 SEEDS = range(int(FIRST), int(LAST or FIRST) + 1)
 each_seed = pytest.mark.parametrize("seed", SEEDS)
@@ -74,7 +79,7 @@ async def grpcio_outcomes(cases, bootstrap):
         stdin=json.dumps([case.order() for case in cases]).encode(),
         capture_stdout=True,
         capture_stderr=True,  # it logs each refused resource
-        env={**os.environ, "GRPC_XDS_BOOTSTRAP_CONFIG": json.dumps(bootstrap)},
+        env={**os.environ, **AS_WE_DO, "GRPC_XDS_BOOTSTRAP_CONFIG": json.dumps(bootstrap)},
     )
     return json.loads(done.stdout)
 
@@ -148,3 +153,51 @@ def met(outcomes):
     """Two hosts and more are a draw by locality or ring, which is each client's."""
     codes, hosts = codes_and_hosts(outcomes)
     return codes, hosts if len(hosts) < 2 else "several"
+
+
+@each_seed
+async def test_both_send_each_key_to_the_same_host_of_a_ring(seed):
+    draw = Draws(seed)
+    async with named_servers(*HOSTS) as addresses:
+        cases = [ring_case(draw, number, list(addresses.values())) for number in range(30)]
+        found = await differences(cases, codes_and_hosts)
+    assert found == []
+
+
+def ring_case(draw, number, addresses):
+    """A ring of random hosts, and calls with random keys."""
+    name = f"c{number}"
+    rest = draw.sample(addresses, draw.randint(2, len(addresses)))
+    localities = []
+    while rest:
+        size = draw.randint(1, 4)
+        localities.append(ring_locality(draw, rest[:size]))
+        rest = rest[size:]
+    min_size, max_size = draw.choice([(1024, 4096), (1024, 4096), (1, 4096), (7, 7), (1, 3), (2**23, 2**23)])
+    ring = {"minimum_ring_size": min_size, "maximum_ring_size": max_size}
+    route = xds.route(name)
+    route["route"]["hash_policy"] = draw.sample([hash_of("x-a"), hash_of("x-b"), hash_of("x-a", terminal=True)], 2)
+    resources = [
+        xds.listener(f"case-{number}", routes=f"r-{number}"),
+        xds.routes(f"r-{number}", route),
+        xds.cluster(name) | {"lb_policy": "RING_HASH", "ring_hash_lb_config": ring},
+        xds.endpoints(name, *localities),
+    ]
+    keys = [(str(draw.random()), str(draw.random())) for _ in range(100)]
+    calls = [{"path": "/a/b", "metadata": [("x-a", one), ("x-b", other), ("x-b", one)]} for one, other in keys]
+    return Case(f"case-{number}", resources, calls)
+
+
+def ring_locality(draw, hosts):
+    """Its place by name is random. Hash keys are unique: which of two equal ones counts is each client's choice."""
+    health = {host: draw.choice(["HEALTHY"] * 4 + ["DRAINING", "UNHEALTHY"]) for host in hosts[1:]}
+    made = xds.locality(*hosts, zone=str(draw.random()), weight=draw.choice([1, 1, 2, 7, 12_345]), health=health)
+    for each in made["lb_endpoints"]:
+        each["load_balancing_weight"] = draw.choice([1, 1, 1, 3, 1_000])
+        if draw.chance(0.3):
+            each["metadata"] = {"filter_metadata": {"envoy.lb": {"hash_key": draw.choice(["", 5, str(draw.random())])}}}
+    return made
+
+
+def hash_of(header, *, terminal=False):
+    return {"header": {"header_name": header}, "terminal": terminal}
