@@ -81,6 +81,7 @@ DIFFERENT: dict[str, tuple[str, set[str]]] = {
             "settings_flood",
         },
     ),
+    "it takes the first of two": ("OK", {"http_status_twice"}),
     "it reads on, and waits": ("DEADLINE_EXCEEDED", {"ping_flood_of_the_deaf", "settings_flood_of_the_deaf"}),
     "it knows no padding in DATA": (
         "INTERNAL",

@@ -132,6 +132,19 @@ def test_an_invalid_header_name_of_the_server_is_internal(name: bytes, shown: st
 @pytest.mark.parametrize(
     "headers",
     [
+        [(b":status", b"200"), (b":status", b"200"), GRPC],
+        [GRPC, (b":status", b"200")],
+        [(b"grpc-status", b"0"), (b":status", b"200")],
+    ],
+)
+def test_an_http_status_twice_or_behind_other_headers_is_internal(headers: Headers) -> None:
+    text = "10.0.0.1:443: it sent a header by the name b':status', twice or behind others, which HTTP/2 forbids"
+    assert headers_error(headers, PEER) == trailers_status(headers, PEER) == Status(StatusCode.INTERNAL, text)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
         [(b":status", b"my-Secret"), GRPC],
         [(b":status", b"200"), (b"content-type", b"my-Secret")],
         [(b":status", b"200"), (b"content-type", b"text/html; my-Secret")],

@@ -278,7 +278,8 @@ def _decode(decoder: BoundedDecoder, data: bytes) -> HeaderBlock:
         raise Http2ProtocolError(ErrorCode.ENHANCE_YOUR_CALM, str(error)) from error
     except (HPACKError, IndexError, TypeError) as error:  # hpack does not convert the latter two
         raise Http2ProtocolError(ErrorCode.COMPRESSION_ERROR, f"header block: {error_text(error)}") from error
-    status = find(headers, b":status") or b""
+    # Behind other fields a :status is malformed (RFC 9113 §8.3): `response.py` refuses it, as that of a final response.
+    status = find(headers[:1], b":status") or b""
     return HeaderBlock(headers, list_size(headers), status.startswith(b"1"))
 
 

@@ -27,8 +27,9 @@ _STATUS_CODES_OF_RST_STREAM: dict[int, StatusCode] = {
     ErrorCode.INADEQUATE_SECURITY: StatusCode.PERMISSION_DENIED,
 }
 
-# RFC 9113 §8.2.1 forbids capitals, spaces, controls and non-ASCII; a colon is only for pseudo-header fields.
-_NAME = re.compile(rb"(?::status|[!-9;-@\[-~]+)\Z")
+# RFC 9113 §8.2.1 forbids capitals, spaces, controls and non-ASCII. A colon is only for pseudo-header fields, of which a
+# response has one: `:status`, once and before all others (§8.3).
+_NAME = re.compile(rb"[!-9;-@\[-~]+\Z")
 
 # Errors show a peer's header only if it has the form that it should have. Anything else may be a secret.
 _SHOWN_NAME = re.compile(rb"[A-Za-z0-9_.:-]{1,40}\Z")
@@ -102,10 +103,11 @@ def trailers_status(headers: Headers, peer: str) -> Status:
 
 def _name_error(headers: Headers, peer: str) -> Status | None:
     """Return the error in a header's name. HTTP/2 forbids such names, and they cannot become metadata."""
-    for name, _ in headers:
-        if not _NAME.match(name):
+    for index, (name, _) in enumerate(headers):
+        if not _NAME.match(name) and (index or name != b":status"):
             # A name is shown only if it looks like one: it might contain a value.
             shown = f"by the name {name!r}" if _SHOWN_NAME.match(name) else f"with a name of {len(name)} bytes"
+            shown += ", twice or behind others" if name == b":status" else ""
             return Status(StatusCode.INTERNAL, f"{peer}: it sent a header {shown}, which HTTP/2 forbids")
     return None
 

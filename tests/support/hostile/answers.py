@@ -154,6 +154,14 @@ async def name_in_capitals(peer: Peer) -> None:
 
 
 @script()
+async def http_status_twice(peer: Peer) -> None:
+    stream = await peer.request()
+    await peer.headers(stream, [RESPONSE[0], *RESPONSE])
+    await peer.data(stream, message(b"x"))
+    await peer.trailers(stream)
+
+
+@script()
 async def name_of_nothing(peer: Peer) -> None:
     await _answer(peer, message(b"x"), trailers=(("grpc-status", "0"), ("", "2")))
 
