@@ -128,6 +128,10 @@ def test_a_tls_field_that_is_unsafe_to_ignore_is_rejected(case: str) -> None:
     assert cluster({**validated(), **common}).errors == (f"field:{COMMON}.{path} error:feature unsupported",)
 
 
+def test_a_required_certificate_timestamp_may_be_false() -> None:
+    assert tls_of(validated(require_signed_certificate_timestamp=False)) == UpstreamTls("mesh")
+
+
 @pytest.mark.parametrize("common", [{}, {"validation_context": {}}, {"validation_context": {"trusted_ca": {}}}])
 def test_upstream_tls_without_roots_is_rejected(common: Any) -> None:
     assert cluster(common).errors == (NO_ROOTS,)

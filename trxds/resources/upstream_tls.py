@@ -5,6 +5,7 @@ A field is rejected, not ignored, if connections without it were less safe than 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
@@ -61,7 +62,7 @@ def parse_upstream_tls(message: Any, context: ParseContext, problems: Validation
     )
 
 
-def _refuse(message: Any, fields: tuple[str, ...], problems: ValidationErrors) -> None:
+def _refuse(message: Any, fields: Iterable[str], problems: ValidationErrors) -> None:
     """Reject these fields: to ignore them would compromise security (A29)."""
     present = {field.name for field, _ in message.ListFields()}
     for name in fields:
@@ -113,9 +114,11 @@ def _provider(parent: Any, field: str, context: ParseContext, problems: Validati
 
 
 def _names(validation: Any, problems: ValidationErrors) -> tuple[TextMatch, ...]:
-    fields = ("verify_certificate_spki", "verify_certificate_hash", "require_signed_certificate_timestamp", "crl")
+    fields = ["verify_certificate_spki", "verify_certificate_hash", "crl", "custom_validator_config"]
+    if validation.require_signed_certificate_timestamp.value:  # false asks for nothing
+        fields.append("require_signed_certificate_timestamp")
     # The last field is newer than A29; to ignore it would accept peers that it excludes.
-    _refuse(validation, (*fields, "custom_validator_config", "match_typed_subject_alt_names"), problems)
+    _refuse(validation, [*fields, "match_typed_subject_alt_names"], problems)
     found: list[TextMatch] = []
     for index, each in enumerate(validation.match_subject_alt_names):
         at = problems.at(f"match_subject_alt_names[{index}]")
