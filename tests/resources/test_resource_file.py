@@ -242,6 +242,19 @@ def test_a_key_of_a_map_may_be_there_once() -> None:
     assert problems == ["line 4: metadata.filter_metadata.x: is already set on line 3"]
 
 
+def test_a_key_of_a_struct_may_be_there_once() -> None:
+    line = "metadata: {filter_metadata: {x: {a: [{b: 1,\n  b: 2}], a: 3}}}"
+    assert problems_of(f"- '@type': {CLUSTER}\n  name: cart\n  {line}\n") == [
+        "line 4: metadata.filter_metadata.x.a: is already set on line 3",
+        "line 4: metadata.filter_metadata.x.a[0].b: is already set on line 3",
+    ]
+
+
+def test_the_list_of_resources_may_be_there_once() -> None:
+    text = f"resources:\n- {{'@type': {CLUSTER}, name: cart}}\nresources: []\n"
+    assert problems_of(text) == ["line 3: resources: is already set on line 1"]
+
+
 def test_json_may_write_a_character_as_a_surrogate_pair() -> None:
     assert read_resource_file(json.dumps([cluster("\N{GRINNING FACE}")])).resources.keys() == {(CLUSTER, "\U0001f600")}
 

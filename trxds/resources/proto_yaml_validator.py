@@ -122,12 +122,9 @@ class ProtoValidator:
         if not isinstance(place.node, yaml.MappingNode):
             yield place.problem(f"must be {self._mapping}")
             return
-        seen: dict[str, yaml.Node] = {}
+        yield from repeated_keys(place)
         for key, value in place.node.value:
-            name = str(key.value)
-            if (first := seen.setdefault(name, key)) is not key:
-                yield place.below(name, key).problem(f"is already set on line {first.start_mark.line + 1}")
-            yield from self._single(place.below(name, value), value_field)
+            yield from self._single(place.below(str(key.value), value), value_field)
 
     def _list(self, place: YamlNode, field: FieldDescriptor) -> Iterator[Problem]:
         if not isinstance(place.node, yaml.SequenceNode):
@@ -146,7 +143,26 @@ class ProtoValidator:
 
     def _parsed_alone(self, place: YamlNode, message: Descriptor) -> Iterator[Problem]:
         """Validate a type with a JSON form of its own: a duration, a wrapped number, a struct."""
+        yield from _repeated_keys_within(place)
         yield from _refusal(place, message, self.value_of(place.node), message.fields_by_name.get("value"))
+
+
+def repeated_keys(place: YamlNode) -> Iterator[Problem]:
+    """Yield a problem for each key of a mapping that is there already: of a plain value, only the last would count."""
+    seen: dict[str, yaml.Node] = {}
+    for key, _ in place.node.value:
+        if (first := seen.setdefault(str(key.value), key)) is not key:
+            yield place.below(str(key.value), key).problem(f"is already set on line {first.start_mark.line + 1}")
+
+
+def _repeated_keys_within(place: YamlNode) -> Iterator[Problem]:
+    if isinstance(place.node, yaml.SequenceNode):
+        for index, node in enumerate(place.node.value):
+            yield from _repeated_keys_within(place.item(index, node))
+    elif isinstance(place.node, yaml.MappingNode):
+        yield from repeated_keys(place)
+        for key, node in place.node.value:
+            yield from _repeated_keys_within(place.below(str(key.value), node))
 
 
 def find_message(type_url: str, pool: descriptor_pool.DescriptorPool | None = None) -> Descriptor | None:

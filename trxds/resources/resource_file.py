@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from .missing_references import ReadResource, find_missing_references
-from .proto_yaml_validator import Problem, ProtoValidator, YamlNode
+from .proto_yaml_validator import Problem, ProtoValidator, YamlNode, repeated_keys
 from .protos import from_json
 from .types import RESOURCE_TYPES, ParseContext
 
@@ -139,6 +139,8 @@ def _resources(loader: yaml.SafeLoader, problems: list[Problem]) -> Iterator[Yam
         document = loader.get_node()
         listed = _list_in(document)
         if listed is not None:
+            if isinstance(document, yaml.MappingNode):
+                problems += repeated_keys(YamlNode(document, ""))
             yield from (YamlNode(node, "") for node in listed.value)
         elif isinstance(document, yaml.MappingNode):
             yield YamlNode(document, "")
