@@ -46,7 +46,7 @@ class TestByValues:
         policy = RetryPolicy(POLICY.codes, 4, 9.0, 3.0)
         assert RetryState(policy, Random(1)).next_delay(UNAVAILABLE, EMPTY) == pytest.approx(3, rel=0.2)
 
-    @pytest.mark.parametrize(("text", "delay"), [("250", 0.25), (str(2**31 - 1), 2147483.647)])
+    @pytest.mark.parametrize(("text", "delay"), [("250", 0.25), ("+5", 0.005), (str(2**31 - 1), 2147483.647)])
     def test_a_pushback_sets_the_retry_delay(self, text, delay):
         assert RetryState(POLICY, Random(1)).next_delay(UNAVAILABLE, pushback(text)) == delay
 
@@ -55,7 +55,7 @@ class TestByValues:
         delays = [retries.next_delay(UNAVAILABLE, trailing) for trailing in (EMPTY, pushback("250"), EMPTY)]
         assert delays == [pytest.approx(1, rel=0.2), 0.25, pytest.approx(1, rel=0.2)]
 
-    @pytest.mark.parametrize("text", ["-1", "soon", "", "1.5", "9" * 400, "9" * 5000])
+    @pytest.mark.parametrize("text", ["-1", "soon", "", "+", "++5", "1.5", "9" * 400, "9" * 5000])
     def test_a_pushback_of_never_stops_retries(self, text):
         assert RetryState(POLICY, Random(1)).next_delay(UNAVAILABLE, pushback(text)) is None
 

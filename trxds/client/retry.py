@@ -61,7 +61,7 @@ def pushback(trailing: Metadata) -> float | None:
         return None
     # A6: a value that is no number of milliseconds means that no further attempt may be made. Several are none either.
     text = texts[0] if len(texts) == 1 else ""
-    is_delay = isinstance(text, str) and text.isdecimal() and len(text) <= _MAX_PUSHBACK_DIGITS
+    is_delay = isinstance(text, str) and text.removeprefix("+").isdecimal() and len(text) <= _MAX_PUSHBACK_DIGITS
     return int(text) / 1000 if is_delay else math.inf
 
 
