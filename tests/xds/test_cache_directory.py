@@ -152,6 +152,13 @@ def test_caches_that_nobody_writes_any_more_are_removed(tmp_path: Path) -> None:
     assert {each.name for each in file.parent.iterdir()} == {file.name, "new.cache", ".y.2.tmp", "a note"}
 
 
+def test_an_old_directory_among_the_caches_is_left_alone(tmp_path: Path) -> None:
+    directory, file = written(tmp_path)
+    (other := file.with_name("old.cache")).mkdir()
+    directory.remove_old(other.stat().st_mtime + 1e9, 60.0)
+    assert (other.exists(), file.exists()) == (True, False)
+
+
 def test_a_short_max_age_does_not_remove_the_caches_of_other_programs(tmp_path: Path) -> None:
     directory, file = written(tmp_path)
     os.utime(file, (1e9 - 3600.0, 1e9 - 3600.0))

@@ -78,7 +78,8 @@ class CacheDirectory(Struct, frozen=True):
                 limit = max_age if name.endswith(_SUFFIX) else _TEMPORARY_AGE
                 if not name.endswith((_SUFFIX, _TEMPORARY)):
                     continue
-                with suppress(FileNotFoundError):
+                # The cache itself is written, so what cannot be removed (a directory, say) is no error of it.
+                with suppress(OSError):
                     if now - os.stat(name, dir_fd=directory, follow_symlinks=False).st_mtime > limit:
                         os.unlink(name, dir_fd=directory)
 
