@@ -1,6 +1,6 @@
 """A session remembers its host, its number of calls, and the reason of its last move."""
 
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 import trio
@@ -51,6 +51,28 @@ async def test_a_session_moves_because_its_host_was_removed(autojump_clock):
         await meet(session, 3)
         assert move_of(record) == (old, record.host, RepinReason.UNKNOWN_HOST)
         assert record.moves == 1
+
+
+async def test_sessions_that_learn_of_a_drain_move_to_no_host_that_drains_in_the_same_update(autojump_clock):
+    async with Mesh.run(5) as mesh, AsyncExitStack() as stack:
+        mesh.cluster("cart", override_statuses=["UNKNOWN", "HEALTHY", "DRAINING"])
+        channel = await stack.enter_async_context(mesh.channel())
+        sessions = [await stack.enter_async_context(channel.session()) for _ in range(3)]
+        hosts = {await ask(session) for session in sessions}
+        stays = next(host for host in mesh.hosts if host not in hosts)
+
+        async def move(session):
+            await session.wait_draining()
+            async with session.moving():
+                pass
+
+        async with trio.open_nursery() as nursery:
+            for session in sessions:
+                nursery.start_soon(move, session)
+            await wait_all_tasks_blocked()
+            drain = dict.fromkeys({*mesh.hosts} - {stays}, "DRAINING")
+            mesh.endpoints("cart", xds.locality(*mesh.hosts, health=drain))
+        assert [session.host for session in sessions] == [stays] * 3
 
 
 async def test_a_session_moves_because_its_host_drains_and_override_host_status_excludes_it(autojump_clock):

@@ -150,6 +150,8 @@ async def _wait_for_host(state: ChannelState, route: CallRoute, scope: CallScope
         return
     args.override.avoid = pin.host.host
     while True:
+        # Sessions learn that their host is DRAINING before the tree does, and its picker would give others that are.
+        await scope.run_with_deadline(live.wait_settled)
         plane = live.current
         if plane is not None:
             args.now = state.now()
