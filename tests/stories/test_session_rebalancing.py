@@ -53,6 +53,12 @@ async def test_idle_sessions_above_the_share_are_released(autojump_clock):
         assert sum(session.host is not None for session in sessions) == 11  # a quarter of forty, and a tenth more
 
 
+async def test_the_share_of_a_host_is_not_rounded_up_from_a_whole_number(autojump_clock):
+    async with after_a_rollout(200) as (_, channel, sessions), channel.rebalance_sessions(per_second=999, idle_for=1):
+        await trio.sleep(60)
+        assert sum(session.host is not None for session in sessions) == 55  # in floating point, 50 * 1.1 is above 55
+
+
 async def test_released_sessions_spread_over_the_new_hosts(autojump_clock):
     async with after_a_rollout() as (mesh, channel, sessions):
         async with channel.rebalance_sessions(per_second=5, idle_for=2):

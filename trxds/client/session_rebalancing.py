@@ -123,7 +123,8 @@ class Rebalancer:
             on_hosts = [sum(counts.get(address, 0) for address in addresses) for addresses, _ in found]
             total = waiting[cluster] + sum(on_hosts)
             for (addresses, share), count in zip(found, on_hosts, strict=True):
-                excess = count - math.ceil(total * share * (1 + self._tolerance))
+                # First to a millionth, because 100 * 1.1 is a little above 110.
+                excess = count - math.ceil(round(total * share * (1 + self._tolerance), 6))
                 if excess > 0 and len(found) > 1:
                     yield from self._idle([SessionHost(address, cluster) for address in addresses], now)[:excess]
 
