@@ -97,6 +97,25 @@ async def test_a_policy_that_raises_fails_its_own_rpcs_and_no_others(policy, aut
             assert (await channel.method("/other/Method")(b"")).decode() == mesh.hosts[0]
 
 
+class Hasty(ToLowest):
+    """It wants to decide again at once each time; after a thousand decisions it gives up, so that a test ends."""
+
+    decisions = 0
+
+    def decide(self, inputs, now):
+        Hasty.decisions += 1
+        return replace(super().decide(inputs, now), wake_at=now if Hasty.decisions < 1000 else math.inf)
+
+
+async def test_a_policy_that_wakes_itself_at_once_and_for_ever_uses_no_core(autojump_clock):
+    async with Mesh.run(1) as mesh:
+        asks_for(mesh)
+        async with mesh.channel(policies={NAME: PolicyType(Hasty)}) as channel:
+            await ask(channel)
+            await trio.sleep(1)
+            assert Hasty.decisions < 200
+
+
 async def test_a_picker_that_returns_none_fails_its_rpcs_at_once(autojump_clock, caplog):
     class Forgetful:
         def pick(self, call):

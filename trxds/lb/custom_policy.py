@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trxds.core.connectivity import Connectivity
@@ -15,6 +15,7 @@ from .pick import TraceNote
 from .pick_explanation import Describes
 from .policy import NO_SETTINGS, Decision, ExitIdle, PolicyFactory, PolicyInputs
 
+_MIN_WAKE_INTERVAL = 0.01  # seconds
 _TRACKER_METHODS = ("began", "ended")
 
 
@@ -57,7 +58,9 @@ class _CheckedPolicy:
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         decision = self._policy.decide(inputs, now)
         check_decision(decision)
-        return decision  # type: ignore[no-any-return]
+        # A time that has come would wake the policy at once, and for ever if it does not move it.
+        soon = now + _MIN_WAKE_INTERVAL
+        return decision if decision.wake_at > now else replace(decision, wake_at=soon)  # type: ignore[no-any-return]
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
         return str(self._policy.describe(inputs, now)) if isinstance(self._policy, Describes) else ""
