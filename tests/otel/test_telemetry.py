@@ -1,5 +1,7 @@
 """What `trxds.otel.telemetry` takes, and that it does nothing of itself."""
 
+import subprocess
+import sys
 from contextlib import asynccontextmanager
 
 import pytest
@@ -66,6 +68,31 @@ def test_only_the_instruments_of_a66_are_on_by_default():
 
 def test_every_optional_label_is_one_of_an_instrument():
     assert {label for each in INSTRUMENTS for label in each.optional} == OPTIONAL_LABELS
+
+
+FORK = """
+import os
+import trio
+from opentelemetry.sdk.metrics import MeterProvider
+from trxds.otel import telemetry
+
+async def main():
+    (metrics,) = telemetry(meter_provider=MeterProvider(shutdown_on_exit=False))
+    channel = metrics.observe("shop", None)
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+    print(metrics, flush=True)
+    if not child:
+        os._exit(0)
+
+trio.run(main)
+"""
+
+
+def test_a_forked_child_exports_nothing_of_its_parents_channels():
+    done = subprocess.run([sys.executable, "-c", FORK], check=True, capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines() == ["<Metrics of 0 channels>", "<Metrics of 1 channels>"]
 
 
 def test_each_channel_may_have_its_own_telemetry():

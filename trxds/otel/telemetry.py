@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
@@ -30,6 +31,10 @@ _FLUSH = "trxds.flush"
 # Channels of several threads open and close, and the SDK reads in one of its own. No lock is needed: to add, to remove
 # and to copy is one step each, also without the GIL.
 _open_channels: dict[ObservedChannel, None] = {}
+
+if hasattr(os, "register_at_fork"):  # Windows does not fork
+    # The parent's channels are not the child's, which would export their gauges and measurements once more.
+    os.register_at_fork(after_in_child=_open_channels.clear)
 
 
 def _no_label(call: CallStarted) -> str:
