@@ -185,6 +185,16 @@ def test_csds_shows_only_the_type_of_a_message_that_is_not_known():
     assert not told.typed_extension_protocol_options["acme"].value
 
 
+def test_csds_does_not_show_a_field_that_is_not_known():
+    unknown = b"\xfa\xff\xff\xff\x0f\x06SECRET"  # field 536,870,911, which no message has
+    cluster = protos.Cluster(name="cart")
+    cluster.eds_cluster_config.service_name = "a"
+    known = cluster.SerializeToString()
+    cluster.MergeFromString(unknown)
+    cluster.eds_cluster_config.MergeFromString(unknown)
+    assert without_sensitive_fields(CLUSTER, cluster.SerializeToString()) == known
+
+
 def test_csds_does_not_show_a_resource_that_cannot_be_parsed():
     assert without_sensitive_fields(CLUSTER, b"SECRET") == b""
 

@@ -27,11 +27,16 @@ def is_sensitive(field: FieldDescriptor) -> bool:
 
 
 def without_sensitive_fields(url: str, data: bytes) -> bytes:
-    """Return the message's bytes without sensitive fields: as they came if it has none, and none if it is not known."""
+    """Return the message's bytes without its sensitive and unknown fields: as they came if it has none of these.
+
+    Of a message that is not known, return none.
+    """
     message = parse_message(url, data)
     if message is None:
         return b""  # nobody can say which fields of it are sensitive
-    return message.SerializeToString() if _clear(message) else data
+    is_changed, size = _clear(message), message.ByteSize()
+    message.DiscardUnknownFields()  # nor of these
+    return message.SerializeToString() if is_changed or message.ByteSize() != size else data
 
 
 def _clear(message: Any) -> bool:
