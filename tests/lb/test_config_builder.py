@@ -1,5 +1,7 @@
 """The config builder makes a cluster's subtree, and priority names survive updates (A75)."""
 
+import gc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -193,3 +195,17 @@ class TestSubtree:
         names = PriorityNames()
         first, second = (planned((locality("a", endpoint("a")),), names=names) for _ in range(2))
         assert first == second
+
+    def test_the_garbage_collector_visits_no_value_of_a_subtree(self):
+        tree = planned((locality("a", endpoint("a")),))
+        override = tree.config.child.child
+        values = [
+            tree,
+            tree.config,
+            tree.config.child,
+            override,
+            override.child,
+            tree.endpoints,
+            *tree.endpoints.localities,
+        ]
+        assert not any(map(gc.is_tracked, values))

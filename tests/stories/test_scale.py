@@ -1,5 +1,6 @@
 """The costs of many clusters and hosts are bounded, in steps, tasks and pickers; `make bench` measures seconds."""
 
+import gc
 import math
 from collections import Counter
 
@@ -14,6 +15,8 @@ from trxds.testing import ServerLimits
 from trxds.testing import resources as xds
 
 pytestmark = pytest.mark.slow
+
+MAX_OBJECTS = 290
 
 
 @pytest.fixture
@@ -66,6 +69,25 @@ async def test_an_idle_cluster_costs_a_task_per_policy_and_its_lifetime(autojump
         await trio.sleep(1)
         # cds, outlier detection, cluster_impl, override_host, priority, ring_hash; no sweep without a session
         assert len(task_names()) - before == 7
+
+
+async def test_an_idle_cluster_costs_less_than_so_many_objects_of_the_garbage_collector(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        await ask(channel)
+        counts = []
+        for number in (20, 40):
+            names = [f"c{each}" for each in range(number)]
+            mesh.plane.put(
+                *map(lazy, names),
+                *(xds.endpoints(name, xds.locality(mesh.hosts[0])) for name in names),
+                xds.routes("routes", *(xds.route(name, prefix=f"/{name}/") for name in names), xds.route("cart")),
+            )
+            await trio.sleep(1)
+            mesh.plane.requests.clear()
+            gc.collect()
+            counts.append(len(gc.get_objects()))
+        # Trio has 117 of them, for seven tasks of which six have a nursery.
+        assert counts[1] - counts[0] < 20 * MAX_OBJECTS
 
 
 async def test_idle_endpoints_cost_no_task(autojump_clock):

@@ -14,7 +14,7 @@ from msgspec import Struct
 from .status import Status, unavailable
 
 
-class ResourceStatus(Struct, frozen=True):
+class ResourceStatus(Struct, frozen=True, gc=False):
     """The state of one resource. `kind` is "LDS", "RDS", "CDS" or "EDS"; `where` is empty if no server was asked."""
 
     kind: str

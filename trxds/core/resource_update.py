@@ -8,7 +8,7 @@ from trxds.core.resource_status import ResourceStatus
 from trxds.core.status import Status
 
 
-class ResourceUpdate(Struct, frozen=True):
+class ResourceUpdate(Struct, frozen=True, gc=False):
     """The latest state of a resource; either `value` or `error` is set.
 
     `value` is the last valid one. It may be used while `ambient` describes a present error: the last update was

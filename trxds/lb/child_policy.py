@@ -23,7 +23,7 @@ from .policy import CHILD_RETENTION, Decision, LbConfig, PolicyState
 _MIN_CHILDREN_TO_COMPARE = 8  # fewer are visited sooner than they are copied and compared
 
 
-class Configure(Struct, frozen=True):
+class Configure(Struct, frozen=True, gc=False):
     """A message from the parent: the configuration and endpoints to use from now on."""
 
     config: LbConfig | None

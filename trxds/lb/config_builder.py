@@ -51,7 +51,7 @@ _FIXED_POINT_ONE = 1 << 31
 _hostname = attrgetter("hostname")  # without a frame of Python for each of ten thousand endpoints
 
 
-class Update(Struct, frozen=True):
+class Update(Struct, frozen=True, gc=False):
     """A policy's configuration and the endpoints for it (above the clusters, the clusters' entries)."""
 
     config: LbPolicyConfig

@@ -37,7 +37,7 @@ class WeightedTargetConfig(LbPolicyConfig):
     targets: Mapping[str, Target]
 
 
-class PriorityConfig(LbPolicyConfig, Struct, frozen=True):
+class PriorityConfig(LbPolicyConfig, Struct, frozen=True, gc=False):
     """The configuration of `priority` (A56): `children` by name, the most preferred one first."""
 
     policy: ClassVar[str] = "priority_experimental"
@@ -57,7 +57,7 @@ class StickyPriorityConfig(PriorityConfig, frozen=True):
     policy: ClassVar[str] = "sticky_priority"
 
 
-class OverrideHostConfig(LbPolicyConfig, Struct, frozen=True):
+class OverrideHostConfig(LbPolicyConfig, Struct, frozen=True, gc=False):
     """The configuration of `override_host`.
 
     Its endpoints are all of the cluster's; its child, of that name, has no DRAINING ones (A55).
@@ -71,7 +71,7 @@ class OverrideHostConfig(LbPolicyConfig, Struct, frozen=True):
     child: LbPolicyConfig
 
 
-class ClusterImplConfig(LbPolicyConfig, Struct, frozen=True):
+class ClusterImplConfig(LbPolicyConfig, Struct, frozen=True, gc=False):
     """The configuration of `cluster_impl` (A32, A37).
 
     `limited_by` is the status of the resource that sets `max_requests`, `dropped_by` of the one that has `drops`.
@@ -94,7 +94,7 @@ class ClusterImplConfig(LbPolicyConfig, Struct, frozen=True):
     max_connections: int | None = None
 
 
-class OutlierDetectionConfig(LbPolicyConfig, Struct, frozen=True):
+class OutlierDetectionConfig(LbPolicyConfig, Struct, frozen=True, gc=False):
     """The configuration of outlier detection, also from a service config. Without `rules` nothing is ejected (A50)."""
 
     policy: ClassVar[str] = "outlier_detection_experimental"
@@ -102,14 +102,14 @@ class OutlierDetectionConfig(LbPolicyConfig, Struct, frozen=True):
     child: LbPolicyConfig
 
 
-class GracefulSwitchConfig(LbPolicyConfig, Struct, frozen=True):
+class GracefulSwitchConfig(LbPolicyConfig, Struct, frozen=True, gc=False):
     """The configuration of `graceful_switch`: that of its one child, whose policy may change."""
 
     policy: ClassVar[str] = "graceful_switch"
     child: LbPolicyConfig
 
 
-class CdsConfig(LbPolicyConfig, Struct, frozen=True):
+class CdsConfig(LbPolicyConfig, Struct, frozen=True, gc=False):
     """The configuration of `cds`: the cluster's name. Its resources travel apart (`resolver/snapshot.py`)."""
 
     policy: ClassVar[str] = "cds_experimental"

@@ -25,8 +25,8 @@ class PolicyType:
 
     `make` is called with a `ChannelControl` once for each node of the tree that has the policy: usually it is the
     class. `parse` turns the struct that the control plane sent (A52), a mapping, into the policy's settings; an
-    exception rejects the resource (NACK). Settings are compared: equal ones are no change. The default is the mapping
-    itself.
+    exception rejects the resource (NACK). The default is the mapping itself. Settings are compared: equal ones are no
+    change. They must not refer to the channel, which would stay in memory after it is closed.
     """
 
     make: PolicyFactory

@@ -18,7 +18,7 @@ from trxds.resources.endpoint import Endpoint, Locality
 _UNDIVIDED: Mapping[str, Endpoints] = MappingProxyType({})
 
 
-class Endpoints(Struct, frozen=True):
+class Endpoints(Struct, frozen=True, gc=False):
     """A sequence of endpoints that a policy may send RPCs to.
 
     `note` says why there are none, for the message of failed RPCs. `weights` are the endpoints' shares of the traffic,

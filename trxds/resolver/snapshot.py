@@ -15,7 +15,7 @@ from trxds.resources.listener import Listener
 from trxds.resources.route import VirtualHost
 
 
-class ClusterConfig(Struct, frozen=True):
+class ClusterConfig(Struct, frozen=True, gc=False):
     """A cluster with its endpoints. If EDS or DNS failed, `endpoints` is None and `note` has the reason.
 
     The statuses of the two resources are for messages about their content.
@@ -33,7 +33,7 @@ class ClusterConfig(Struct, frozen=True):
         return (self,)
 
 
-class ClusterError(Struct, frozen=True):
+class ClusterError(Struct, frozen=True, gc=False):
     """A cluster without a usable resource: absent, rejected, in error, or an aggregate without leaves."""
 
     name: str
@@ -41,7 +41,7 @@ class ClusterError(Struct, frozen=True):
     leaves: ClassVar[tuple[ClusterConfig, ...]] = ()
 
 
-class AggregateConfig(Struct, frozen=True):
+class AggregateConfig(Struct, frozen=True, gc=False):
     """A flattened aggregate: clusters with endpoints, the most preferred first; there is at least one.
 
     `skipped_clusters` are those in error, and `note` has the reasons (A74).
@@ -92,7 +92,7 @@ class ConfigError(Struct, frozen=True):
     clusters: Mapping[str, ClusterResult]
 
 
-class ClusterEntry(Struct, frozen=True):
+class ClusterEntry(Struct, frozen=True, gc=False):
     """The input of one cluster's policies: everything that its resources say.
 
     `deleted` means that no route names it and it cannot serve, so RPCs that it would fail are dropped (A31).

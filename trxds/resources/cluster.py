@@ -40,7 +40,7 @@ class LoadReporting(Struct, frozen=True):
     metrics: frozenset[str] = frozenset()
 
 
-class Cluster(Struct, frozen=True):
+class Cluster(Struct, frozen=True, gc=False):
     """A parsed Cluster resource.
 
     `override_statuses` are the health states in which a cookie may still reach a host (A55). `idle_timeout` is how long

@@ -13,13 +13,13 @@ from .leaf_policy import LbPolicyConfig
 from .validation_errors import ValidationErrors
 
 
-class Eds(Struct, frozen=True):
+class Eds(Struct, frozen=True, gc=False):
     """A cluster whose endpoints come from the ClusterLoadAssignment of that name."""
 
     service_name: str
 
 
-class LogicalDns(Struct, frozen=True):
+class LogicalDns(Struct, frozen=True, gc=False):
     """A cluster with one endpoint, which has all addresses of the DNS name (A37)."""
 
     host: str
@@ -31,7 +31,7 @@ class LogicalDns(Struct, frozen=True):
         return f"{self.host}:{self.port}"
 
 
-class Aggregate(Struct, frozen=True):
+class Aggregate(Struct, frozen=True, gc=False):
     """A cluster of other clusters, the most preferred first; they may be aggregates too (A37).
 
     `lb_policy` is None if they use their own policies (A75). Only `Experiments.aggregate_lb_policy` sets it.

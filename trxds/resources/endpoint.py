@@ -38,7 +38,7 @@ KNOWN_HEALTH = {**_WITHOUT_DRAINING, 3: HealthStatus.DRAINING}
 _NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
 
 
-class LocalityId(Struct, frozen=True, order=True):
+class LocalityId(Struct, frozen=True, gc=False, order=True):
     """The region, zone and sub-zone of endpoints; equal ids are one locality."""
 
     region: str = ""
@@ -55,7 +55,8 @@ class Endpoint:
 
     An address is a text, `10.0.0.1:443` or `[::1]:443`, and the session cookie has it. `hash_key` places the endpoint
     on a hash ring, instead of its first address (A76). `proxy` is the address of its own HTTP CONNECT
-    proxy (A86). `attributes` are from a custom resolver, for custom policies.
+    proxy (A86). `attributes` are from a custom resolver, for custom policies. They must not refer to the channel, which
+    would stay in memory after it is closed.
     """
 
     addresses: tuple[str, ...]
@@ -67,7 +68,7 @@ class Endpoint:
     attributes: Mapping[str, Any] = field(default_factory=lambda: _NO_ATTRIBUTES, hash=False, repr=False)
 
 
-class Locality(Struct, frozen=True):
+class Locality(Struct, frozen=True, gc=False):
     """The endpoints of one locality; `weight` is its share of its priority's traffic.
 
     `proxy` is for those of its endpoints that have none of their own (A86).
@@ -86,7 +87,7 @@ class DropOverload(Struct, frozen=True):
     per_million: int
 
 
-class ClusterLoadAssignment(Struct, frozen=True):
+class ClusterLoadAssignment(Struct, frozen=True, gc=False):
     """The endpoints of one cluster. `priorities[0]` is the highest priority; each has at least one locality."""
 
     name: str

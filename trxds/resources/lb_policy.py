@@ -26,14 +26,14 @@ ParseSettings: TypeAlias = Callable[[Mapping[str, Any]], Any]
 _MAX_DEPTH = 16
 
 
-class WrrLocality(LbPolicyConfig, Struct, frozen=True):
+class WrrLocality(LbPolicyConfig, Struct, frozen=True, gc=False):
     """A policy that chooses a locality by weight, and applies `child` within it (A52)."""
 
     policy: ClassVar[str] = "xds_wrr_locality_experimental"
     child: LbPolicyConfig
 
 
-class RandomSubsetting(LbPolicyConfig, Struct, frozen=True):
+class RandomSubsetting(LbPolicyConfig, Struct, frozen=True, gc=False):
     """A policy that uses a random subset of the endpoints, so many for each client, and applies `child` to it (A68)."""
 
     policy: ClassVar[str] = "random_subsetting_experimental"

@@ -25,7 +25,7 @@ def fold(text: str) -> bytes:
 # -- texts
 
 
-class _Text(Struct, frozen=True):
+class _Text(Struct, frozen=True, gc=False):
     text: str
     ignore_case: bool = False
 
@@ -58,7 +58,7 @@ class Contains(_Text, frozen=True):
         return fold(self.text) in fold(value) if self.ignore_case else self.text in value
 
 
-class Pattern(Struct, frozen=True):
+class Pattern(Struct, frozen=True, gc=False):
     """A matcher of texts that the expression matches as a whole; it has its own syntax to ignore case."""
 
     regex: Regex
@@ -117,7 +117,7 @@ def parse_integer(value: str) -> int | None:
     return parsed if -INT64_LIMIT <= parsed < INT64_LIMIT else None
 
 
-class Range(Struct, frozen=True):
+class Range(Struct, frozen=True, gc=False):
     """A matcher of integers from `start` to below `end`."""
 
     start: int
@@ -128,13 +128,13 @@ class Range(Struct, frozen=True):
         return number is not None and self.start <= number < self.end
 
 
-class Present(Struct, frozen=True):
+class Present(Struct, frozen=True, gc=False):
     """A matcher that tests whether the header is there (or, with `present` False, is not)."""
 
     present: bool = True
 
 
-class HeaderMatch(Struct, frozen=True):
+class HeaderMatch(Struct, frozen=True, gc=False):
     """A matcher of one header of the call; `name` is in lower case."""
 
     name: str

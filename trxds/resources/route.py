@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .context import ParseContext
 
 
-class Route(Struct, frozen=True):
+class Route(Struct, frozen=True, gc=False):
     """A route. `action` is None if gRPC does not support it (a redirect, say): RPCs that match fail UNAVAILABLE."""
 
     match: RouteMatch
@@ -30,7 +30,7 @@ class Route(Struct, frozen=True):
     filter_overrides: Mapping[str, FilterConfig] = field(default_factory=dict)
 
 
-class VirtualHost(Struct, frozen=True):
+class VirtualHost(Struct, frozen=True, gc=False):
     """The routes for some domains, in order; the first that matches wins."""
 
     name: str

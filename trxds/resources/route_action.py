@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .context import ParseContext
 
 
-class WeightedCluster(Struct, frozen=True):
+class WeightedCluster(Struct, frozen=True, gc=False):
     """A cluster and its weight among the RPCs of a route, which is never 0."""
 
     name: str
@@ -27,7 +27,7 @@ class WeightedCluster(Struct, frozen=True):
     filter_overrides: Mapping[str, FilterConfig] = field(default_factory=dict)
 
 
-class RouteAction(Struct, frozen=True):
+class RouteAction(Struct, frozen=True, gc=False):
     """The action of a route. One cluster is one entry of weight 1. Times are in seconds; None is unset, 0 is no limit.
 
     `timeout` and `max_grpc_timeout` are those of A31's first draft, for channels that ask for it. With

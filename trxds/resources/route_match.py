@@ -23,7 +23,7 @@ from .units import per_million
 from .validation_errors import ValidationErrors
 
 
-class RouteMatch(Struct, frozen=True):
+class RouteMatch(Struct, frozen=True, gc=False):
     """A match: all three must agree; `fraction` (RPCs per million) is drawn last, and 0 never matches."""
 
     path: PathMatch

@@ -7,11 +7,12 @@ does so from the unwrapped resource on in slices, for a task that has to let oth
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
+
+from trxds.core.redacted_struct import RedactedStruct
 
 from . import protos
 from .cluster import parse_cluster
@@ -41,7 +42,7 @@ Conversion: TypeAlias = Callable[[Any, ParseContext, ValidationErrors], Slices[o
 _WRAPPER = protos.TYPE_PREFIX + protos.type_name(protos.Resource)
 
 
-class Parsed(Struct, frozen=True):
+class Parsed(Struct, frozen=True, gc=False):
     """A resource as far as it could be read. With `errors` it has no value, but it may have a name.
 
     `own_name` is the name in its bytes. That of a wrapper goes before it.
@@ -75,20 +76,21 @@ def unwrap(resource: Any) -> UnwrappedResource:
     return UnwrappedResource(wrapper.resource.type_url, wrapper.resource.value, name)
 
 
-@dataclass(frozen=True, slots=True, eq=False)  # there is one of each, and a hash of all fields is slow in every look-up
-class ResourceType:
+# By identity: there is one of each, and a hash of all fields is slow in every look-up.
+class ResourceType(RedactedStruct, frozen=True, eq=False, gc=False):
     """A type of resource. With `full_state` a response has every resource of the type: others were deleted."""
 
+    redacted: ClassVar[frozenset[str]] = frozenset({"_message", "_name_field", "_convert"})
     kind: str
     name: str
-    type_url: str = field(init=False)
     full_state: bool
-    _message: Any = field(repr=False)
-    _name_field: str = field(repr=False)
-    _convert: Conversion = field(repr=False)
+    _message: Any
+    _name_field: str
+    _convert: Conversion
+    type_url: str = ""  # that of `_message`
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "type_url", protos.TYPE_PREFIX + protos.type_name(self._message))
+        structs.force_setattr(self, "type_url", protos.TYPE_PREFIX + protos.type_name(self._message))
 
     def read(self, resource: Any, context: ParseContext) -> Parsed:
         """Parse a resource of a response, a google.protobuf.Any."""

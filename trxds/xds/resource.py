@@ -38,14 +38,14 @@ class CacheState(enum.Enum):
     TIMEOUT = "timeout"
 
 
-class ResourceFailure(Struct, frozen=True):
+class ResourceFailure(Struct, frozen=True, gc=False):
     """The reason why a resource is not ACKED; `where` is its source, such as "server 10.0.0.5:18000"."""
 
     where: str
     reason: str
 
 
-class UpdateMetadata(Struct, frozen=True):
+class UpdateMetadata(Struct, frozen=True, gc=False):
     """An update or an error that came for a resource (CSDS's UpdateFailureState and ACKED version).
 
     `raw` is empty for an error without a resource. `at` is the time on Trio's clock, `when` the time of day, and

@@ -16,7 +16,7 @@ from xxhash import xxh64_intdigest
 from ..policy_options import RING_SIZE_CAP
 
 
-class Ring(Struct, frozen=True, eq=False):
+class Ring(Struct, frozen=True, gc=False, eq=False):
     """A ring; `owners[i]` is the position, in the list of endpoints, of the one that has `hashes[i]`."""
 
     hashes: tuple[int, ...]  # ascending
