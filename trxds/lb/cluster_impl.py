@@ -43,7 +43,10 @@ class ClusterImpl:
     only_child: ClassVar[str] = _CHILD
 
     def __init__(self, channel_control: ChannelControl) -> None:
-        self._control = channel_control
+        # Not the control itself: these are fewer objects, and there may be thousands of clusters.
+        self._random = channel_control.random
+        self._circuit_breakers = channel_control.circuit_breakers
+        self._loads = channel_control.loads
         self._last_counter: tuple[tuple[str, str], CallCounter] | None = None
         self._security: Security | None = None
         self._load_trackers: ClusterLoadTrackers | None = None
@@ -64,7 +67,7 @@ class ClusterImpl:
             config.max_requests,
             self._call_counter(config),
             child,
-            self._control.random,
+            self._random,
             note_drop,
             config.dropped_by,
             config.limited_by,
@@ -117,7 +120,7 @@ class ClusterImpl:
     def _call_counter(self, config: ClusterImplConfig) -> CallCounter:
         key = (config.cluster, config.service)
         if self._last_counter is None or self._last_counter[0] != key:
-            self._last_counter = key, self._control.circuit_breakers.call_counter(key)
+            self._last_counter = key, self._circuit_breakers.call_counter(key)
         return self._last_counter[1]
 
     def _update_load_trackers(self, config: ClusterImplConfig, endpoints: Endpoints) -> ClusterLoadTrackers | None:
@@ -125,7 +128,7 @@ class ClusterImpl:
         if config.lrs is None:
             self._load_trackers = None
         elif self._load_trackers is None or not self._load_trackers.is_made_from(config.lrs, endpoints.localities):
-            counts = self._control.loads.of(config.lrs.server, config.cluster, config.service)
+            counts = self._loads.of(config.lrs.server, config.cluster, config.service)
             self._load_trackers = ClusterLoadTrackers(config.lrs, endpoints.localities, counts)
         return self._load_trackers
 

@@ -36,7 +36,9 @@ class OutlierDetection:
     only_child: ClassVar[str] = _CHILD
 
     def __init__(self, channel_control: ChannelControl) -> None:
-        self._control = channel_control
+        self._path = channel_control.path
+        self._random = channel_control.random
+        self._observers = channel_control.observers
         self._backend = ""
         self._endpoints: tuple[Endpoint, ...] = ()  # the endpoints that have records
         self._records: dict[Key, EndpointStats] = {}
@@ -130,13 +132,13 @@ class OutlierDetection:
             unenforced = ""
             if ejected and 100 * ejected >= rules.max_ejection_percent * len(self._records):
                 unenforced = "max_ejection_overflow"
-            elif self._control.random.randrange(100) >= enforcement:
+            elif self._random.randrange(100) >= enforcement:
                 unenforced = "enforcement_percentage"
             else:
                 record.eject(now)
                 ejected += 1
-            event = OutlierEvent(self._control.path, record.addresses, method, unenforced, self._backend)
-            self._control.observers.outlier(event)
+            event = OutlierEvent(self._path, record.addresses, method, unenforced, self._backend)
+            self._observers.outlier(event)
 
     def _update_ejected(self) -> None:
         out = (record.addresses for record in self._records.values() if record.ejected_at is not None)

@@ -5,7 +5,8 @@ With xDS the hash policies of routes yield the hash. Without it the policy's own
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from random import Random
 
 from msgspec import Struct
 from xxhash import xxh64_intdigest
@@ -17,7 +18,6 @@ from trxds.resources.matchers import header_value
 from ..endpoint_list import EndpointState, Key, last_error
 from ..pick import QUEUE, Explainable, Fail, PickArgs, PickResult, Trace
 from ..pick_explanation import count_states
-from ..policy import ChannelControl
 from .ring import Ring
 
 
@@ -31,13 +31,14 @@ class RingPicker(Explainable, Struct, frozen=True):
     keys: Sequence[Key]  # by position on the ring
     endpoints: Mapping[Key, Endpoint]
     states: Mapping[Key, EndpointState]
-    control: ChannelControl
+    notify_policy: Callable[[Hashable], None]
+    random: Random
     header: str = ""
 
     def pick(self, call: PickArgs) -> PickResult:
         drawn_because = ""
         if call.hash is None:
-            random = self.control.random if call.trace is None else call.trace.random(self.control.random)
+            random = self.random if call.trace is None else call.trace.random(self.random)
             # Stored, so that a retry of the RPC goes on from the same place (A42).
             call.hash, drawn_because = random.getrandbits(64), "no hash policy yields one"
         for owner in self.ring.walk(call.hash):
@@ -46,7 +47,7 @@ class RingPicker(Explainable, Struct, frozen=True):
             endpoint = self.states.get(key)
             if endpoint is None:
                 if call.trace is None:
-                    self.control.notify_policy(key)
+                    self.notify_policy(key)
             elif endpoint.ready is not None:
                 result = endpoint.complete
             # A61: walk on past failed endpoints; any other state below READY makes the RPC wait.
@@ -99,7 +100,7 @@ class HeaderHashPicker(Explainable, Struct, frozen=True):
         """Pick the next READY endpoint after a random hash, drawn by each pick (A76)."""
         ring, trace, is_connecting = self.ring, call.trace, self.is_connecting
         reason = f"the RPC has no header {ring.header}" if trace is not None else ""
-        random = ring.control.random if trace is None else trace.random(ring.control.random)
+        random = ring.random if trace is None else trace.random(ring.random)
         drawn = random.getrandbits(64)
         connected: Key | None = None
         for key in ring.walk(drawn):
@@ -113,7 +114,7 @@ class HeaderHashPicker(Explainable, Struct, frozen=True):
             if endpoint is None and not is_connecting:
                 is_connecting, connected = True, key
                 if trace is None:
-                    ring.control.notify_policy(key)
+                    ring.notify_policy(key)
         if trace is not None:
             why = "none is READY, and one is on its way" if is_connecting else "all have failed"
             ring.note(trace, why, drawn, reason, connected)

@@ -33,7 +33,9 @@ class RingHash:
     """The ring_hash policy; `size_cap` is the client's own limit on the size of a ring, in entries (A42)."""
 
     def __init__(self, channel_control: ChannelControl, size_cap: int = RING_SIZE_CAP) -> None:
-        self._control = channel_control
+        self._notify_policy = channel_control.notify_policy
+        self._lookup = channel_control.lookup
+        self._random = channel_control.random
         self._size_cap = size_cap
         self._config: RingHashConfig | None = None
         self._last_endpoints: Endpoints | None = None
@@ -89,7 +91,9 @@ class RingHash:
             self._ring_args, self._ring = args, build_ring(*args, self._size_cap)
 
     def _picker(self, header: str) -> Picker:
-        ring = RingPicker(self._ring, self._keys, self._endpoints, self._states, self._control, header)
+        ring = RingPicker(
+            self._ring, self._keys, self._endpoints, self._states, self._notify_policy, self._random, header
+        )
         if not header:
             return ring
         return HeaderHashPicker(ring, any(each.state is CONNECTING for each in self._states.values()))
@@ -101,7 +105,7 @@ class RingHash:
 
     def _update_states(self, inputs: PolicyInputs, now: float) -> None:
         for key, awake in tuple(self._states.items()):
-            if awake.update(inputs.hosts, now, inputs.ejected, self._control.lookup) is IDLE:
+            if awake.update(inputs.hosts, now, inputs.ejected, self._lookup) is IDLE:
                 del self._states[key]
 
     def _connect_next(self, inputs: PolicyInputs, now: float) -> None:
@@ -112,7 +116,7 @@ class RingHash:
         if asleep is not None:
             self._exit_idle(asleep)
             # Updated here, because this decision reads the states already.
-            self._states[asleep].update(inputs.hosts, now, inputs.ejected, self._control.lookup)
+            self._states[asleep].update(inputs.hosts, now, inputs.ejected, self._lookup)
 
 
 def aggregate(awake: Counter[Connectivity], endpoints: int) -> Connectivity:
