@@ -47,7 +47,8 @@ class ClusterImpl:
         self._random = channel_control.random
         self._circuit_breakers = channel_control.circuit_breakers
         self._loads = channel_control.loads
-        self._last_counter: tuple[tuple[str, str], CallCounter] | None = None
+        self._counter_key = ("", "")
+        self._counter: CallCounter | None = None
         self._security: Security | None = None
         self._load_trackers: ClusterLoadTrackers | None = None
         self._hostnames = NO_HOSTNAMES
@@ -119,9 +120,9 @@ class ClusterImpl:
 
     def _call_counter(self, config: ClusterImplConfig) -> CallCounter:
         key = (config.cluster, config.service)
-        if self._last_counter is None or self._last_counter[0] != key:
-            self._last_counter = key, self._circuit_breakers.call_counter(key)
-        return self._last_counter[1]
+        if self._counter is None or self._counter_key != key:
+            self._counter_key, self._counter = key, self._circuit_breakers.call_counter(key)
+        return self._counter
 
     def _update_load_trackers(self, config: ClusterImplConfig, endpoints: Endpoints) -> ClusterLoadTrackers | None:
         """Return the cluster's load trackers, if load is reported; a change of localities or rules replaces them."""

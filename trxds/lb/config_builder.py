@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import chain, count
+from itertools import chain
 from operator import attrgetter
 from typing import TypeAlias
 
@@ -62,22 +62,22 @@ class PriorityNames:
     """The names of a cluster's priorities, with the localities that each had at the last update (docs/grfc-map.md)."""
 
     def __init__(self) -> None:
-        self._localities: dict[int, frozenset[LocalityId]] = {}
-        self._new_numbers = count()
+        self._localities: dict[int, tuple[LocalityId, ...]] = {}
+        self._next_number = 0
 
     def assign(self, priorities: Iterable[Iterable[LocalityId]]) -> list[int]:
         """Return a number for each priority: its first known locality's, unless an earlier priority took that."""
         owners = {locality: number for number, localities in self._localities.items() for locality in localities}
-        assigned: dict[int, frozenset[LocalityId]] = {}
+        assigned: dict[int, tuple[LocalityId, ...]] = {}
         for priority in priorities:
             localities = tuple(priority)
             number = next((owners[locality] for locality in localities if locality in owners), None)
             if number is None:
-                number = next(self._new_numbers)
+                number, self._next_number = self._next_number, self._next_number + 1
             # Neither this number nor these localities may decide the number of a later priority.
-            taken = self._localities.get(number, frozenset()).union(localities)
-            owners = {locality: owner for locality, owner in owners.items() if locality not in taken}
-            assigned[number] = frozenset(localities)
+            for locality in (*self._localities.get(number, ()), *localities):
+                owners.pop(locality, None)
+            assigned[number] = localities
         self._localities = assigned
         return list(assigned)
 

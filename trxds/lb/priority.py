@@ -25,7 +25,7 @@ NO_PRIORITIES = unavailable("the cluster has no priorities")
 _USABLE = (Connectivity.READY, Connectivity.IDLE)
 
 
-class _FailoverTimer(Struct):
+class _FailoverTimer(Struct, gc=False):
     """The failover timer of one child, and when it ends if it is deactivated."""
 
     fires_at: float
@@ -51,7 +51,7 @@ class Priority:
 
     def __init__(self, channel_control: ChannelControl) -> None:
         self._timers: dict[str, _FailoverTimer] = {}
-        self._active: frozenset[str] = EMPTY_SET
+        self._active: tuple[str, ...] = ()
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         names = tuple(inputs.config.children)
@@ -69,7 +69,7 @@ class Priority:
         return Decision(
             report.state,
             report.picker,
-            children={name: inputs.config.children[name] for name in names if name in active},
+            children={name: inputs.config.children[name] for name in active},
             deactivate=frozenset(self._timers.keys() - active) or EMPTY_SET,
             wake_at=min(timeouts, default=math.inf),
             handed_on=TraceNote(why, chosen),
@@ -116,12 +116,10 @@ class Priority:
             return PolicyState(Connectivity.TRANSIENT_FAILURE, report.picker)
         return report
 
-    def _activate(self, names: tuple[str, ...], chosen: str, tried: list[str], state: Connectivity) -> frozenset[str]:
-        active = set(tried)
-        if state not in _USABLE:
-            # A56: a lower priority is deactivated only when a higher one is READY or IDLE.
-            active.update(name for name in names if name in self._active)
-        self._active = frozenset(active)
+    def _activate(self, names: tuple[str, ...], chosen: str, tried: list[str], state: Connectivity) -> tuple[str, ...]:
+        # A56: a lower priority is deactivated only when a higher one is READY or IDLE.
+        stay = self._active if state not in _USABLE else ()
+        self._active = tuple([name for name in names if name in tried or name in stay])
         return self._active
 
     def _start_deactivation(self, now: float) -> None:

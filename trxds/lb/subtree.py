@@ -28,9 +28,9 @@ class Ejections:
         self._above = above
         self._own: frozenset[str] = EMPTY_SET
         self._subscribers: dict[ConflatingQueue[Any], Collection[str]] = {}
-        self._below: list[Ejections] = []
+        self._below: dict[Ejections, None] = {}  # in order, and without a search when one of a thousand leaves
         if above is not None:
-            above._below.append(self)
+            above._below[self] = None
         self._update()
 
     def subscribe(self, queue: ConflatingQueue[Any], leased: Collection[str]) -> None:
@@ -52,7 +52,7 @@ class Ejections:
     def end(self) -> None:
         """Leave the level above: the policy that ejected has ended, and its subtree too."""
         if self._above is not None:
-            self._above._below.remove(self)
+            del self._above._below[self]
 
     def _update(self) -> None:
         above = self._above.ejected if self._above is not None else EMPTY_SET

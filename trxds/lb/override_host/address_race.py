@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from trxds.core.connectivity import Connectivity
 from trxds.core.happy_eyeballs import ATTEMPT_DELAY
+from trxds.lb.policy import EMPTY_SET
 from trxds.resources.endpoint import HealthStatus
 
 from .host_table import Entry, HostTable
@@ -39,7 +40,7 @@ class HappyEyeballs:
         self.wake_at = math.inf
         self._table = table
         self._races: dict[tuple[str, ...], _Race] = {}
-        self._spares: set[str] = set()  # the addresses that races have leased
+        self._spares: frozenset[str] = EMPTY_SET  # the addresses that races have leased
 
     def should_start(self, addresses: tuple[str, ...]) -> bool:
         """Return whether a pick that waits for these should start a race: only once, as that makes RPCs pick again."""
@@ -77,7 +78,7 @@ class HappyEyeballs:
         if any(state is Connectivity.CONNECTING for _, state in hosts):
             return True
         # All have failed. The idle sweep releases them: a release here would forget that they have failed.
-        self._spares.difference_update(addresses)
+        self._spares -= frozenset(addresses)
         return False
 
     def _next_address(
@@ -95,7 +96,7 @@ class HappyEyeballs:
             return None
         race.last_address, race.next_at = entry.address, now + ATTEMPT_DELAY
         if entry.host is None:
-            self._spares.add(entry.address)
+            self._spares |= {entry.address}
             self._table.wait_for(entry, now, spare=True)
         return entry.address
 
@@ -118,8 +119,8 @@ class HappyEyeballs:
 
     def _release_losers(self) -> None:
         racing = {address for addresses in self._races for address in addresses}
-        for address in sorted(self._spares - racing):
-            self._spares.remove(address)
+        losers, self._spares = self._spares - racing, self._spares & racing
+        for address in sorted(losers):
             entry = self._table.get(address)
             if entry is not None and entry.is_spare:
                 self._table.release(entry)
