@@ -1,10 +1,10 @@
 """The first pass of a cluster's hosts is tested by values, from the endpoints of a leaf to the picks of sessions."""
 
 import math
-from dataclasses import replace
 from random import Random
 
 import pytest
+from msgspec import structs
 from support.policies import (
     CONNECTING,
     FAILURE,
@@ -102,7 +102,7 @@ def reports(**in_first_pass):
 
 
 def passing(state, in_first_pass=True, name="host"):
-    return replace(report(state, name), in_first_pass=in_first_pass)
+    return structs.replace(report(state, name), in_first_pass=in_first_pass)
 
 
 class TestParents:

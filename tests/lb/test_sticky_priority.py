@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost, channel_control
 from support.session_policy import ALL, DRAINING, HEALTHY, QUEUED, UNKNOWN, Story, endpoint
 
@@ -45,7 +46,7 @@ class Aggregate:
     def at(self, now, **states):
         """Decide with these states of the leaves."""
         for name, state in states.items():
-            self.reports[name] = replace(self.reports[name], state=state)
+            self.reports[name] = structs.replace(self.reports[name], state=state)
         config = StickyPriorityConfig({name: CdsConfig(name) for name in self.hosts})
         entries = ClusterEntries({name: ClusterEntry(self._cluster(name)) for name in self.hosts})
         events = frozenset(self.events)

@@ -46,8 +46,7 @@ class LbConfig(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyState:
+class PolicyState(Struct, frozen=True):
     """A policy's report to its parent: connectivity state and picker, as in C-core's `UpdateState`.
 
     `generation` is the number of the newest configuration that the report answers. `in_first_pass` is the decision's.
@@ -97,7 +96,7 @@ class SubtreeSettings(Struct, frozen=True):
 NO_SETTINGS = SubtreeSettings()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, which would take two microseconds longer, eleven times for each cluster
 class Decision:
     """The complete state that a policy wants; its node makes the changes.
 
