@@ -16,7 +16,7 @@ from trxds.testing import resources as xds
 
 pytestmark = pytest.mark.slow
 
-MAX_OBJECTS = 290
+MAX_OBJECTS = 260
 
 
 @pytest.fixture
