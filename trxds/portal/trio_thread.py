@@ -74,8 +74,13 @@ class TrioThread(Generic[T]):
         self.ask_to_stop()
         if threading.current_thread() is self._thread:
             return  # the garbage collector leaves an abandoned block in this very thread, which cannot wait for itself
-        self._portal.__exit__(None, None, None)
-        _running.discard(self)
+        try:
+            # It ends by itself: `_main` stops the portal. Asked for a task at that moment, the portal would make a
+            # coroutine that nobody awaits.
+            self._thread.join()
+        finally:
+            self._portal.__exit__(None, None, None)
+            _running.discard(self)
         self._ended.result()
 
     def ask_to_stop(self) -> None:
