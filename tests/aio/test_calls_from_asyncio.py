@@ -305,10 +305,12 @@ async def test_receiving_many_messages_lets_other_tasks_run(world):
 @in_asyncio
 async def test_a_server_that_does_not_read_stops_a_sending_task_until_its_timeout(world):
     sent = 0
-    async with world.channel() as channel, bidi(channel, "Hang").open(timeout=0.3) as call:
-        with pytest.raises(RpcError, match="DEADLINE_EXCEEDED"):
-            while await call.send(bytes(1000)):
-                sent += 1
+    async with world.channel() as channel:
+        await channel.method("/shop.Cart/Echo")(b"")  # the time-out is not for connecting
+        async with bidi(channel, "Hang").open(timeout=0.3) as call:
+            with pytest.raises(RpcError, match="DEADLINE_EXCEEDED"):
+                while await call.send(bytes(1000)):
+                    sent += 1
     assert sent < 2000
 
 
@@ -581,10 +583,14 @@ async def test_a_channel_explains_where_a_call_would_go_and_shows_its_states(wor
         assert "cart" in str(await channel.explain("/shop.Cart/Echo"))
         await channel.method("/shop.Cart/Echo")(b"")
         assert await channel.wait_for_state_change(Connectivity.READY) is Connectivity.IDLE
+        leaves_idle = asyncio.create_task(channel.wait_for_state_change(Connectivity.IDLE))
+        await asyncio.sleep(0)
         await channel.try_to_connect()
-        async for state in channel.states():
-            if state is Connectivity.READY:
-                break
+        assert await leaves_idle is not Connectivity.IDLE
+        async with channel.method("/shop.Cart/Hang").open(b""):  # or it would soon be idle again
+            async for state in channel.states():
+                if state is Connectivity.READY:
+                    break
         assert (channel.target, repr(channel)) == ("xds:///shop", "<trxds.aio <Channel xds:///shop open, 0 calls>>")
     assert channel.state is None
 

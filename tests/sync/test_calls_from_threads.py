@@ -402,7 +402,8 @@ def test_a_thread_can_watch_the_connectivity_state(world):
         channel.method("/shop.Cart/Echo")(b"")
         assert channel.wait_for_state_change(Connectivity.READY) is Connectivity.IDLE
         channel.try_to_connect()
-        assert channel.wait_for_state_change(Connectivity.IDLE) is not Connectivity.IDLE
+        with channel.method("/shop.Cart/Hang").open(b""):  # or it would soon be idle again
+            assert channel.wait_for_state_change(Connectivity.IDLE) is not Connectivity.IDLE
     assert channel.state is None
 
 
@@ -448,6 +449,7 @@ def test_many_small_messages_of_a_thread_arrive_in_order(channel):
 
 
 def test_a_server_that_does_not_read_stops_a_sending_thread_until_its_timeout(channel):
+    channel.method("/shop.Cart/Echo")(b"")  # the time-out is not for connecting
     sent = 0
     with bidi(channel, "Hang").open(timeout=0.3) as call, pytest.raises(RpcError, match="DEADLINE_EXCEEDED"):
         while call.send(bytes(1000)):
