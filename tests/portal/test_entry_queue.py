@@ -1,12 +1,9 @@
 """An `EntryQueue` calls functions of other threads in Trio's thread, in order, and wakes it no more than it must."""
 
-import threading
-from collections import deque
-from functools import partial
+import socket
 
 import pytest
 import trio
-from support.threads import PATIENCE
 from trio.testing import wait_all_tasks_blocked
 
 from trxds.portal.entry_queue import EntryQueue
@@ -31,55 +28,48 @@ async def test_functions_of_another_thread_are_called_in_order():
 
 async def test_functions_that_are_queued_together_wake_trio_once(monkeypatch):
     bytes_sent = []
-    queue = EntryQueue()
-    writer = queue._writer
 
     class Writer:
+        def __init__(self, writer):
+            self.close = writer.close
+            self._writer = writer
+
         def send(self, data):
             bytes_sent.append(data)
-            return writer.send(data)
+            return self._writer.send(data)
 
-        def close(self):
-            writer.close()
+    def pair():
+        reader, writer = socketpair()
+        return reader, Writer(writer)
 
-    monkeypatch.setattr(queue, "_writer", Writer())
-    called = []
-
-    def enter():
-        for _ in range(3):
-            queue.run_sync_soon(called.append, None)
-
+    socketpair = socket.socketpair
+    monkeypatch.setattr(socket, "socketpair", pair)
+    queue, called = EntryQueue(), []
     async with trio.open_nursery() as nursery:
         nursery.start_soon(queue.run)
         for _ in range(2):
             await wait_all_tasks_blocked()
-            await trio.to_thread.run_sync(enter)
+            for _ in range(3):
+                queue.run_sync_soon(called.append, None)
         await wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
     assert len(called) == 6
     assert len(bytes_sent) == 2
 
 
-async def test_a_keyboard_interrupt_while_a_thread_wakes_trio_loses_no_function(monkeypatch):
+async def test_the_end_of_the_queue_closes_its_sockets(monkeypatch):
+    def pair():
+        pairs.append(socketpair())
+        return pairs[-1]
+
+    socketpair, pairs = socket.socketpair, []
+    monkeypatch.setattr(socket, "socketpair", pair)
     queue = EntryQueue()
-    writer = queue._writer
-
-    class InterruptedWriter:
-        def send(self, data):
-            monkeypatch.setattr(queue, "_writer", writer)
-            raise KeyboardInterrupt
-
-    called = []
     async with trio.open_nursery() as nursery:
         nursery.start_soon(queue.run)
         await wait_all_tasks_blocked()
-        monkeypatch.setattr(queue, "_writer", InterruptedWriter())
-        with pytest.raises(KeyboardInterrupt):
-            queue.run_sync_soon(called.append, 1)
-        queue.run_sync_soon(called.append, 2)
-        await wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
-        assert called == [1, 2]
+    assert [each.fileno() for each in pairs[0]] == [-1, -1]
 
 
 async def test_a_function_that_queues_itself_again_starves_no_task():
@@ -112,66 +102,3 @@ async def test_functions_that_are_queued_before_the_end_are_called_and_later_one
     assert called == ["before"]
     with pytest.raises(trio.RunFinishedError):
         queue.run_sync_soon(called.append, "after")
-
-
-class Interrupted(deque):
-    """A signal handler runs when a function has been queued, and the lock is still held."""
-
-    def __init__(self, handler):
-        super().__init__()
-        self._handlers = [handler]
-
-    def append(self, call):
-        super().append(call)
-        if self._handlers:
-            self._handlers.pop()()
-
-
-@pytest.mark.parametrize("is_ending", [False, True])
-async def test_a_signal_handler_may_wait_for_a_function_while_another_is_being_queued(is_ending, monkeypatch):
-    queue, ended, waited = EntryQueue(), threading.Event(), []
-
-    async def end():
-        ended.set()
-
-    def begin():
-        nursery.start_soon(end)  # it takes another turn of Trio
-        if is_ending:
-            queue_scope.cancel()
-
-    def handler():
-        queue.run_sync_soon(begin)
-        waited.append(ended.wait(PATIENCE))
-
-    async def run():
-        with queue_scope:
-            await queue.run()
-
-    queue_scope = trio.CancelScope()
-    monkeypatch.setattr(queue, "_calls", Interrupted(handler))
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(run)
-        await wait_all_tasks_blocked()
-        await trio.to_thread.run_sync(partial(queue.run_sync_soon, waited.append, "called"))
-        await wait_all_tasks_blocked()
-        queue_scope.cancel()
-    assert sorted(waited, key=str) == [True, "called"]
-
-
-async def test_a_finalizer_in_trios_thread_does_not_wait_for_a_thread_that_queues_a_function():
-    queue, called, held, queued, waited = EntryQueue(), [], threading.Event(), threading.Event(), []
-
-    def hold():
-        with queue._lock:
-            held.set()
-            waited.append(queued.wait(PATIENCE))
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(queue.run)
-        nursery.start_soon(trio.to_thread.run_sync, hold)
-        await trio.to_thread.run_sync(held.wait)
-        queue.run_sync_soon(called.append, 1)
-        queued.set()
-        await wait_all_tasks_blocked(0.01)
-        nursery.cancel_scope.cancel()
-    assert (waited, called) == ([True], [1])

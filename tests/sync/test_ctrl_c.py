@@ -33,7 +33,7 @@ def test_leaving_a_block_takes_no_lock_that_ctrl_c_could_leave_taken(channel, mo
 
 
 def test_a_block_that_cannot_be_entered_in_a_fork_leaves_the_queue_of_the_parent_alone(channel, monkeypatch):
-    """Its lock may be held by a thread that is not there, and its socket is the parent's."""
+    """Its socket is the parent's."""
     monkeypatch.setattr(os, "getpid", lambda: 0)
     monkeypatch.setattr(EntryQueue, "run_sync_soon", lambda *_: pytest.fail("the queue is the parent's"))
     with pytest.raises(RuntimeError, match="this process is a fork of it"):

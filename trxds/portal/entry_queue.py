@@ -2,83 +2,75 @@
 
 Trio's own queue writes to a socket for each function, and reads from it until there is nothing left. This one writes
 a byte only if its task waits.
+
+It has no lock, because a signal handler may run at any step of a thread that queues, and wait for Trio's thread. Each
+step is one operation of a deque, a list or an attribute, and the GIL puts all of them into one order. A thread adds its
+function before it looks whether the task waits and whether the queue has ended; the task says that it waits, or ends,
+before it looks for functions. So at least one of the two sees the other. A free-threaded CPython locks the deque, and
+the object whose attribute is set, but documents no order between the two: this file is not tested there.
 """
 
 from __future__ import annotations
 
 import socket
-import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import trio
-
-# Seconds that Trio's thread waits for another one to queue its function; without a wait it would spin meanwhile.
-_PATIENCE = 0.001
 
 
 class EntryQueue:
     """An `EntryQueue` calls synchronous functions that do not raise, in the order in which threads queue them."""
 
     def __init__(self) -> None:
-        self._calls: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
-        # Reentrant, because a signal handler or a finalizer that runs here may queue a function too. It may also wait
-        # for that function with the lock held, so Trio's thread does not wait for the lock for long.
-        self._lock = threading.RLock()
-        self._thread = threading.get_ident()  # Trio's
-        self._is_waiting = False  # whether the task needs a byte to go on
+        self._calls: deque[Callable[[], object]] = deque()
         self._is_closed = False
-        self._reader, self._writer = socket.socketpair()
+        # What wakes the task if it waits. Each wait has its own list: a thread that clears one late clears no other.
+        self._wakers: list[Callable[[], object]] = []
 
     def run_sync_soon(self, function: Callable[..., object], *args: Any) -> None:
         """Call the function in Trio's thread; `trio.RunFinishedError` if the queue has ended. From any thread."""
-        if threading.get_ident() != self._thread:
-            with self._lock:
-                self._add(function, args, self._is_waiting)
-        else:
-            # A finalizer, as of an abandoned block. The byte wakes the task, whatever it is about to find.
-            self._add(function, args, True)
-
-    def _add(self, function: Callable[..., object], args: tuple[Any, ...], must_wake: bool) -> None:
+        call = partial(function, *args)
+        self._calls.append(call)
+        wakers = self._wakers
+        for wake in wakers:
+            # First: KeyboardInterrupt or a signal handler may come between the two, and one byte too many does no harm.
+            wake()
+            wakers.clear()
         if self._is_closed:
-            raise trio.RunFinishedError
-        self._calls.append((function, args))
-        if must_wake:
-            # The byte goes first: KeyboardInterrupt may come between the two, and one byte too many does no harm.
-            self._writer.send(b"\0")
-            self._is_waiting = False
+            with suppress(ValueError):  # the task has taken it, and calls it
+                self._calls.remove(call)
+                raise trio.RunFinishedError
 
     # -- in Trio's thread
 
     async def run(self) -> None:
         """Call the functions until this task is cancelled; those that are queued by then are called too."""
+        reader, writer = socket.socketpair()
+        wake = partial(writer.send, b"\0")
+        for end in (reader, writer):
+            # Not before the last thread that may be about to send has gone: its byte would go to the next socket.
+            weakref.finalize(wake, end.close).atexit = False
         try:
             while True:
                 self._call_all()
-                must_wait = False
-                if self._lock.acquire(timeout=_PATIENCE):
-                    # Under the lock: a function that is queued after this look finds that it has to send the byte.
-                    self._is_waiting = must_wait = not self._calls
-                    self._lock.release()
-                if must_wait:
-                    await trio.lowlevel.wait_readable(self._reader)
-                    self._reader.recv(1)
+                self._wakers = [wake]
+                if self._calls:
+                    self._wakers.clear()
+                    await trio.lowlevel.checkpoint()
                 else:
-                    await trio.lowlevel.checkpoint()
+                    await trio.lowlevel.wait_readable(reader)
+                    reader.recv(64)
         finally:
-            with trio.CancelScope(shield=True):
-                while not self._lock.acquire(blocking=False):
-                    await trio.lowlevel.checkpoint()
-                    self._call_all()
             self._is_closed = True
-            self._reader.close()
-            self._writer.close()
-            self._lock.release()
-            # Nothing can be queued any more, so no function is left after this.
-            self._call_all()
+            with suppress(IndexError):  # a thread has taken its function back meanwhile
+                self._call_all()
+            self._wakers = []
 
     def _call_all(self) -> None:
         for _ in range(len(self._calls)):  # not those that are queued meanwhile, or other tasks could starve
-            function, args = self._calls.popleft()
-            function(*args)
+            self._calls.popleft()()

@@ -105,7 +105,7 @@ class HandOver:
 
     def run_sync_soon(self, function: Callable[[], object]) -> None:
         """Call a synchronous function that does not raise in Trio's thread; do nothing in a fork or after its end."""
-        # In a fork a thread that is not there may hold the queue's lock, and the socket is the parent's.
+        # In a fork the queue's socket is the parent's.
         if not self.is_forked:
             with suppress(trio.RunFinishedError):
                 self._entry_queue.run_sync_soon(function)
