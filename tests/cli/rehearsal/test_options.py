@@ -1,0 +1,119 @@
+"""`trxds rehearse`: its files, options and expectations."""
+
+import re
+
+import pytest
+from support.rehearsal_files import HOSTS, SMALL, resources
+
+from trxds.cli.quantities import parse_seconds, parse_share
+from trxds.cli.rehearsal.expectations import QUANTITIES, parse_expectations
+from trxds.cli.rehearsal.host_options import parse_behaviours
+from trxds.cli.rehearsal.plan import HostBehaviour
+
+
+def test_an_error_in_a_file_ends_the_command_with_its_line(files, run):
+    done = run(files("before", resources(*HOSTS)), files("after", "- name: cart\n"), *SMALL)
+    assert done.exit_code == 1 and "after.yaml: line 1: " in done.stderr and "nothing is rehearsed" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "nothing changes: give a second file, or steps by --script"),
+        (["AFTER", "--expect", "movd<=5%"], "there is no 'movd'; there are moved, failed,"),
+        (["AFTER", "--expect", "moved=5%"], "'moved=5%' is no expectation"),
+        (["AFTER", "--expect", "moved<=x"], "'x' is no number"),
+        (["AFTER", "--expect", "settled<=5%"], "cannot be a percentage"),
+        (["AFTER", "--expect", " "], "nothing is expected"),
+        (["AFTER", "--hosts", "latency=5q"], "'5q' is no time, such as 500ms"),
+        (["AFTER", "--hosts", "speed=5"], "'speed=5' is none of latency=..., p99=..., errors=..., capacity=..."),
+        (["AFTER", "--hosts", "10.9.9.9:1 latency=5ms"], "10.9.9.9:1 is no endpoint in any of the files"),
+        (["AFTER", "--hosts", "latency=5ms p99=1ms"], "is no number of seconds from the latency"),
+        (["AFTER", "--timeout", "soon"], "'soon' is no time"),
+        (["AFTER", "--timeout", "0"], "'0' is no time above 0"),
+        (["AFTER", "--rps", "nan"], "'nan' is no finite number"),
+        (["AFTER", "--target", "shop"], "--target: target 'shop' does not have the scheme xds; write xds:///NAME"),
+        (["AFTER", "--target", "xds://east/shop"], "--target: target 'xds://east/shop': authority 'east' is not in"),
+        (["AFTER", "--method", "foo"], "method path 'foo' is not of the form /package.Service/Method"),
+        (["AFTER", "--keepalive", "5s"], "must be 10s or more"),
+        (["AFTER", "AFTER", "--script", "AFTER"], "with --script there is one file"),
+    ],
+)
+def test_a_wrong_option_is_a_usage_error(files, run, arguments, message):
+    before, after = files("before", resources(*HOSTS)), files("after", resources(*HOSTS[1:]))
+    done = run(before, *(after if each == "AFTER" else each for each in arguments))
+    assert done.exit_code == 2
+    assert message in re.sub(r"\s*\n\s*", " ", done.stderr)
+
+
+def test_a_file_without_a_listener_for_clients_needs_a_target(files, run):
+    before, after = files("before", resources(*HOSTS)[1:]), files("after", resources(*HOSTS)[1:])
+    done = run(before, after)
+    assert done.exit_code == 2 and "name one by --target xds:///NAME" in done.stderr
+
+
+def test_a_share_is_of_all_sessions_and_of_the_calls_since_the_first_step():
+    report = {
+        "sessions": {"moved": 1, "total": 20},
+        "calls": {"failed": 3, "after_the_change": 300},
+        "settled_after": None,
+    }
+    verdicts = [each.check(report) for each in parse_expectations("moved<=5%, moved < 5% failed <= 1% settled<=10s")]
+    assert [(each.text, each.found, each.holds) for each in verdicts] == [
+        ("moved<=5%", "5%", True),
+        ("moved<5%", "5%", False),
+        ("failed<=1%", "1%", True),
+        ("settled<=10s", "none", False),  # it has not settled
+    ]
+
+
+def test_each_quantity_of_an_expectation_is_in_the_report(files, run):
+    before, after = files("before", resources(*HOSTS)), files("after", resources(*HOSTS[1:]))
+    expected = " ".join(f"{name}>=0" for name in QUANTITIES if not name.startswith("added"))
+    assert run(before, after, *SMALL, "--expect", expected).exit_code == 0
+
+
+def test_each_of_several_options_of_expectations_counts(files, run):
+    before, after = files("before", resources(*HOSTS)), files("after", resources(*HOSTS[1:]))
+    done = run(before, after, *SMALL, "--clients", "12", "--expect", "moved==0", "--expect", "failed==0")
+    assert re.findall(r"^(holds|FAILS) +(\S+)", done.stdout, re.M) == [("FAILS", "moved==0"), ("holds", "failed==0")]
+    assert done.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("added_p99<=1e1", 10),
+        ("added_p99<=10", 10),
+        ("added_p99<=10ms", 10),
+        ("added_p99<=1s", 1000),
+        ("added_p99<=-2", -2),
+    ],
+)
+def test_a_latency_is_in_milliseconds_unless_a_unit_says_otherwise(text, limit):
+    (expectation,) = parse_expectations(text)
+    assert expectation.limit == pytest.approx(limit)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("500ms", 0.5), ("1m30s", 90), ("2", 2), ("1.5h", 5400)])
+def test_times_are_written_with_their_units(text, seconds):
+    assert parse_seconds(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["-1", "1m30", "s", "", "5 parsecs", "nan", "99999999h"])
+def test_a_text_that_is_no_time_is_an_error(text):
+    with pytest.raises(ValueError, match="is no time"):
+        parse_seconds(text)
+
+
+@pytest.mark.parametrize("text", ["101%", "-1", "x", "nan"])
+def test_a_text_that_is_no_share_is_an_error(text):
+    with pytest.raises(ValueError, match="is no share"):
+        parse_share(text)
+
+
+def test_a_host_may_behave_otherwise_than_the_others():
+    texts = ["latency=5ms", "10.0.1.1:50051 errors=2%", "capacity=10", "10.0.1.1:50051 p99=1s"]
+    everybody, single = parse_behaviours(texts, HOSTS)
+    assert everybody == HostBehaviour(0.005, None, 0.0, 10)
+    assert single == {HOSTS[0]: HostBehaviour(0.005, 1.0, 0.02, 10)}
