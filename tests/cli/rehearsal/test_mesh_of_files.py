@@ -91,6 +91,15 @@ def test_a_federated_listener_has_a_target_with_its_authority():
     assert mesh_of_files.bootstrap_of(listed, "web", delta=False)["authorities"] == {"east": {}}
 
 
+def test_a_listener_is_requested_by_its_name_also_with_a_percent_sign(files, run):
+    """A target is a URI, so what follows the sign would be decoded (A47)."""
+    listed = resources(*HOSTS)
+    listed[0] = xds.listener("shop%20eu", routes="r", filters=[xds.stateful_session()])
+    before = files("before", listed)
+    assert run(before, before, *SMALL, "--expect", "failed==0").exit_code == 0
+    assert list(run.plans[0].load.targets) == ["xds:///shop%2520eu"]
+
+
 def test_a_cluster_behind_dns_gets_a_host(files, run):
     def dns(name):
         listed = resources(*HOSTS)

@@ -66,7 +66,7 @@ def targets(resources: Iterable[Resource]) -> tuple[str, ...]:
 def _target(listener: str) -> str:
     scheme, _, rest = listener.partition("://")
     if scheme != "xdstp":
-        return f"xds:///{listener}"
+        return f"xds:///{listener.replace('%', '%25')}"  # a target is decoded, and such a name is not
     authority, _, path = rest.partition("/")
     return f"xds://{authority}/{path.partition('/')[2]}"
 
