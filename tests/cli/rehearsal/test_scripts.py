@@ -6,6 +6,7 @@ import pytest
 from support.rehearsal_files import HOSTS, SMALL, resources
 
 from trxds.cli.rehearsal.script import read_script
+from trxds.testing import resources as xds
 
 
 def steps_of(text, read=lambda name: ()):
@@ -98,3 +99,60 @@ def test_each_action_of_a_script_does_what_it_says(files, run, tmp_path):
     assert steps["restart"]["failed"] == 0 and steps["restart"]["settled_after"] > 10
     assert steps["goaway"]["failed"] == 0 and steps["goaway"]["connections_opened"] == 12
     assert steps["reset"]["connections_opened"] == 12
+
+
+@pytest.fixture
+def rehearse_steps(files, run, tmp_path):
+    """Rehearses a script on a small mesh; returns the report."""
+
+    def rehearse(listed, steps, *more):
+        files("steps", steps)
+        done = run(files("before", listed), "--script", str(tmp_path / "steps.yaml"), *SMALL, "--json", *more)
+        return json.loads(done.stdout)
+
+    return rehearse
+
+
+def with_health(status, *hosts):
+    """A cluster without sessions in which the first host has another health than the others."""
+    listed = resources(*hosts)
+    listed[0] = xds.listener("shop", routes="r")
+    listed[3]["endpoints"][0]["lb_endpoints"][0]["health_status"] = status
+    return listed
+
+
+@pytest.mark.parametrize("status", ["UNHEALTHY", "DRAINING"])
+def test_a_host_has_the_health_of_its_file_again_after_a_drain(rehearse_steps, status):
+    report = rehearse_steps(with_health(status, *HOSTS[:2]), [{"at": 10, "drain": HOSTS[0], "for": 5}])
+    assert report["load"]["after"]["by_host"] == {HOSTS[0]: 0, HOSTS[1]: 4}
+
+
+def test_a_host_drains_until_the_last_of_several_drains_is_over(rehearse_steps):
+    steps = [{"at": 10, "drain": HOSTS[0], "for": 2}, {"at": 11, "drain": HOSTS[0]}]
+    report = rehearse_steps(with_health("HEALTHY", *HOSTS[:2]), steps)
+    assert report["load"]["after"]["by_host"] == {HOSTS[0]: 0, HOSTS[1]: 4}
+
+
+def test_the_resources_of_a_later_file_end_a_drain_and_keep_their_health(files, rehearse_steps):
+    files("after", with_health("UNHEALTHY", *HOSTS[:2]))
+    steps = [{"at": 10, "drain": HOSTS[0], "for": 10}, {"at": 15, "replace": "after.yaml"}]
+    report = rehearse_steps(with_health("HEALTHY", *HOSTS[:2]), steps)
+    assert report["load"]["after"]["by_host"] == {HOSTS[0]: 0, HOSTS[1]: 4}
+
+
+def test_hosts_fail_as_often_as_before_when_a_step_of_failures_is_over(rehearse_steps):
+    steps = [{"at": 10, "fail": "all", "rate": "0%", "for": 5}]
+    report = rehearse_steps(resources(*HOSTS), steps, "--hosts", "errors=100%")
+    assert report["calls"]["failed"] == 4 * 15
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "column", "value"),
+    [
+        ({"slow": "all", "latency": "50ms"}, {"slow": "all", "latency": "1s"}, "p50", 102.0),
+        ({"fail": "all", "rate": "100%"}, {"fail": "all", "rate": "0%"}, "failed", 4),
+    ],
+)
+def test_a_step_that_ends_leaves_the_one_before_it_in_force(rehearse_steps, first, second, column, value):
+    report = rehearse_steps(resources(*HOSTS), [{"at": 10, **first}, {"at": 11, "for": 2, **second}])
+    assert report["per_second"][column][20] == value

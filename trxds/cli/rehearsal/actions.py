@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from msgspec import Struct
 
 from trxds.cli.control_plane import ServedResources
 from trxds.resources.resource_file import ResourceFile
-from trxds.testing.simulation.echo_host import EchoHost
+from trxds.testing.simulation.echo_host import Behaviour, EchoHost
 from trxds.testing.simulation.simulation import LATENCY, Simulation
 
 from .mesh_of_files import addresses_of
@@ -20,17 +21,35 @@ from .plan import Resource, Step
 
 @dataclass(slots=True, eq=False)
 class RehearsalMesh:
-    """The mesh that steps change, and the resources that its control plane has."""
+    """The mesh that steps change. `resources` are as their file has them; `in_force` are the steps not yet undone."""
 
     mesh: Simulation
     served: ServedResources
+    behaviours: Mapping[str, Behaviour]
     resources: tuple[Resource, ...] = ()
+    in_force: list[Step] = field(default_factory=list)
 
     def replace(self, resources: Iterable[Resource]) -> None:
-        """Serve these resources in place of all others."""
+        """Serve these resources in place of all others; their endpoints have the health that they state."""
         self.resources = tuple(resources)
-        by_name = {(str(each["@type"]), _name(each)): dict(each) for each in self.resources}
+        self.in_force = [step for step in self.in_force if step.action != "drain"]
+        self.serve()
+
+    def serve(self) -> None:
+        """Serve the resources, with the hosts DRAINING that a step in force drains."""
+        draining = {host for step in self.in_force if step.action == "drain" for host in step.hosts}
+        resources = deepcopy(self.resources)
+        for endpoint in chain.from_iterable(map(_lb_endpoints, resources)):
+            if addresses_of(endpoint.get("endpoint")).intersection(draining):
+                endpoint.pop("healthStatus", None)
+                endpoint["health_status"] = "DRAINING"
+        by_name = {(str(each["@type"]), _name(each)): dict(each) for each in resources}
         self.served.replace_with(ResourceFile(by_name))
+
+    def value(self, action: str, host: str, otherwise: float) -> float:
+        """Return the value of the last step in force that does this to the host."""
+        values = [step.value for step in self.in_force if step.action == action and host in step.hosts]
+        return values[-1] if values else otherwise
 
     def hosts(self, step: Step) -> list[EchoHost]:
         """Return the hosts of a step."""
@@ -41,7 +60,7 @@ class Action(Struct, frozen=True):
     """An action; `undo` is for a step that lasts for some time. `needs` says what a step has to give."""
 
     do: Callable[[RehearsalMesh, Step], object]
-    undo: Callable[[RehearsalMesh, Step], Awaitable[object]] | None = None
+    undo: Callable[[RehearsalMesh, Step], Awaitable[None] | None] | None = None
     needs: str = "hosts"
 
 
@@ -56,22 +75,8 @@ def _replace(target: RehearsalMesh, step: Step) -> None:
     target.replace(step.resources)
 
 
-def _drain(target: RehearsalMesh, step: Step) -> None:
-    _set_health(target, step.hosts, "DRAINING")
-
-
-async def _undrain(target: RehearsalMesh, step: Step) -> None:
-    _set_health(target, step.hosts, "HEALTHY")
-
-
-def _set_health(target: RehearsalMesh, hosts: tuple[str, ...], status: str) -> None:
-    resources = deepcopy(target.resources)
-    for resource in resources:
-        for endpoint in _lb_endpoints(resource):
-            if addresses_of(endpoint.get("endpoint")).intersection(hosts):
-                endpoint.pop("healthStatus", None)
-                endpoint["health_status"] = status
-    target.replace(resources)
+def _serve(target: RehearsalMesh, step: Step) -> None:
+    target.serve()
 
 
 def _lb_endpoints(data: Any) -> Iterable[dict[str, Any]]:
@@ -104,10 +109,6 @@ def _start(target: RehearsalMesh, step: Step) -> None:
         host.start()
 
 
-async def _start_again(target: RehearsalMesh, step: Step) -> None:
-    _start(target, step)
-
-
 def _goaway(target: RehearsalMesh, step: Step) -> None:
     for host in target.hosts(step):
         host.goaway()
@@ -120,22 +121,13 @@ def _reset(target: RehearsalMesh, step: Step) -> None:
 
 def _fail(target: RehearsalMesh, step: Step) -> None:
     for host in target.hosts(step):
-        host.behaviour = replace(host.behaviour, error_rate=step.value)
-
-
-async def _fail_no_more(target: RehearsalMesh, step: Step) -> None:
-    for host in target.hosts(step):
-        host.behaviour = replace(host.behaviour, error_rate=0.0)
+        usual = target.behaviours[host.address].error_rate
+        host.behaviour = replace(host.behaviour, error_rate=target.value("fail", host.address, usual))
 
 
 def _slow(target: RehearsalMesh, step: Step) -> None:
     for address in step.hosts:
-        target.mesh.network.slow(address, latency=step.value)
-
-
-async def _slow_no_more(target: RehearsalMesh, step: Step) -> None:
-    for address in step.hosts:
-        target.mesh.network.slow(address, latency=LATENCY)
+        target.mesh.network.slow(address, latency=target.value("slow", address, LATENCY))
 
 
 def _partition(target: RehearsalMesh, step: Step) -> None:
@@ -143,7 +135,7 @@ def _partition(target: RehearsalMesh, step: Step) -> None:
         target.mesh.network.partition(address)
 
 
-async def _heal(target: RehearsalMesh, step: Step) -> None:
+def _heal(target: RehearsalMesh, step: Step) -> None:
     for address in step.hosts:
         target.mesh.network.heal(address)
 
@@ -161,14 +153,14 @@ async def _start_control_plane(target: RehearsalMesh, step: Step) -> None:
 
 ACTIONS = {
     "replace": Action(_replace, needs="file"),
-    "drain": Action(_drain, _undrain),
-    "kill": Action(_kill, _start_again),
-    "vanish": Action(_vanish, _start_again),
+    "drain": Action(_serve, _serve),
+    "kill": Action(_kill, _start),
+    "vanish": Action(_vanish, _start),
     "start": Action(_start),
     "goaway": Action(_goaway),
     "reset": Action(_reset),
-    "fail": Action(_fail, _fail_no_more, needs="hosts and rate"),
-    "slow": Action(_slow, _slow_no_more, needs="hosts and latency"),
+    "fail": Action(_fail, _fail, needs="hosts and rate"),
+    "slow": Action(_slow, _slow, needs="hosts and latency"),
     "partition": Action(_partition, _heal),
     "restart": Action(_stop_control_plane, _start_control_plane, needs="control-plane"),
     "stop": Action(_stop_control_plane, _start_control_plane, needs="control-plane"),

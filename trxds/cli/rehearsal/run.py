@@ -36,7 +36,8 @@ async def _play(mesh: Simulation, plan: Plan) -> Record:
     mesh.network.names.update(plan.names)
     for address in plan.addresses:
         mesh.add_host(address, _behaviour(plan.behaviours.get(address, plan.behaviour)))
-    target = RehearsalMesh(mesh, ServedResources(mesh.plane))
+    usual = {address: host.behaviour for address, host in mesh.hosts.items()}
+    target = RehearsalMesh(mesh, ServedResources(mesh.plane), usual)
     target.replace(plan.resources)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_sample, mesh, plan, record)
@@ -44,6 +45,7 @@ async def _play(mesh: Simulation, plan: Plan) -> Record:
             nursery.start_soon(run_client, mesh, plan, number, record)
         for step in plan.steps:
             await trio.sleep_until(step.at)
+            target.in_force.append(step)
             ACTIONS[step.action].do(target, step)
             if step.lasts is not None:
                 nursery.start_soon(_undo_later, target, step)
@@ -54,8 +56,12 @@ async def _undo_later(target: RehearsalMesh, step: Step) -> None:
     assert step.lasts is not None
     undo = ACTIONS[step.action].undo
     await trio.sleep_until(step.at + step.lasts)
-    if undo is not None:
-        await undo(target, step)
+    # The resources of a later file know nothing of an earlier drain.
+    if undo is not None and step in target.in_force:
+        target.in_force.remove(step)
+        undone = undo(target, step)
+        if undone is not None:
+            await undone
 
 
 async def _sample(mesh: Simulation, plan: Plan, record: Record) -> None:
