@@ -146,10 +146,13 @@ def rehearse(
     everything = [each for resources in (*series, more) for each in resources]
     matches = _matches(targets or mesh_of_files.targets(series[0]), everything)
     called = {target: methods or mesh_of_files.methods(found) for target, found in matches.items()}
-    for target, found in matches.items():
-        remarks += [f"{target}: {text}" for text in mesh_of_files.untried(found, are_named=bool(methods))]
+    untried = [
+        f"{target}: {text}"
+        for target, found in matches.items()
+        for text in mesh_of_files.untried(found, are_named=bool(methods))
+    ]
     load = Load(clients or max(CLIENTS, len(called)), sessions, rps, timeout, keepalive, called)
-    plan = _plan(series[0], everything, steps, load, rest, behaviours, remarks, seed=seed, delta=delta)
+    plan = _plan(series[0], everything, steps, load, rest, behaviours, remarks, untried, seed=seed, delta=delta)
     try:
         report = run_in_child(plan)
     except RehearsalError as error:
@@ -228,6 +231,7 @@ def _plan(
     rest: float,
     behaviours: tuple[str, ...],
     remarks: list[str],
+    untried: list[str],
     *,
     seed: int,
     delta: bool,
@@ -241,12 +245,9 @@ def _plan(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--hosts") from error
     end = max(step.at + (step.lasts or 0.0) for step in steps) + rest
-    notes = [
-        *remarks,
-        *(f"{name} is {names[name][0]} in the rehearsal" for name in names),
-        *_coverage(load, steps, end),
-    ]
-    return Plan(resources, steps, end, addresses, names, load, seed, delta, behaviour, single, tuple(notes))
+    notes = *remarks, *(f"{name} is {names[name][0]} in the rehearsal" for name in names)
+    left = *untried, *_coverage(load, steps, end)
+    return Plan(resources, steps, end, addresses, names, load, seed, delta, behaviour, single, notes, left)
 
 
 def _matches(targets: tuple[str, ...], everything: list[Resource]) -> dict[str, list[Any]]:

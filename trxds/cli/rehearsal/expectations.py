@@ -26,55 +26,85 @@ _EXPECTATION = re.compile(r"([a-z0-9_]+)(<=|>=|==|!=|<|>)(\S+)")
 
 
 class Quantity(Struct, frozen=True):
-    """A number of a report that can be asserted. A percentage refers to `total`; `unit` is s, ms or ""."""
+    """A number of a report that can be asserted; `missing` says why there is none.
+
+    A percentage refers to `total`; `unit` is s, ms or "".
+    """
 
     value: Callable[[Report], float | None]
     meaning: str
     total: Callable[[Report], float] | None = None
     unit: str = ""
+    missing: str = ""
 
 
-def _latency(window: str, name: str) -> Callable[[Report], float | None]:
-    return lambda report: _number(report["latency"][window][name])
+def _moved(report: Report) -> float | None:
+    sessions, calls = report["sessions"], report["calls"]
+    is_known = sessions["by_host"]["before"] and calls["failed"] < calls["after_the_change"]
+    return float(sessions["moved"]) if is_known or sessions["moved"] else None
+
+
+def _failed(report: Report) -> float | None:
+    return float(report["calls"]["failed"]) if report["calls"]["after_the_change"] else None
+
+
+def _latency(name: str) -> Callable[[Report], float | None]:
+    return lambda report: _number(report["latency"]["after"][name])
+
+
+def _added(name: str) -> Callable[[Report], float | None]:
+    def value(report: Report) -> float | None:
+        change = report["latency"]["change"]
+        # A step without any effect has settled at once; a slow link has, too.
+        window = "change" if change["calls"] or change["failed"] else "after"
+        return _number(report["latency_added"][window][name])
+
+    return value
 
 
 def _number(value: Any) -> float | None:
     return None if value is None else float(value)
 
 
+_NO_CALLS = "no call succeeded, of those that began before the first step or of those after it"
+_NONE_AFTERWARDS = "no call succeeded afterwards"
+
 QUANTITIES = {
     "moved": Quantity(
-        lambda report: float(report["sessions"]["moved"]),
+        _moved,
         "sessions that moved",
         lambda report: float(report["sessions"]["total"]),
+        missing="no session had a host before the first step and a call that succeeded after it",
     ),
     "failed": Quantity(
-        lambda report: float(report["calls"]["failed"]),
+        _failed,
         "calls that failed",
         lambda report: float(report["calls"]["after_the_change"]),
+        missing="no call was made after the first step",
     ),
     "refused": Quantity(
         lambda report: float(len(report["resources_refused"])), "different refusals (NACK) of resources"
     ),
     "opened": Quantity(lambda report: float(report["connections"]["opened"]), "connections that were opened"),
     "settled": Quantity(
-        lambda report: _number(report["settled_after"]), "the time until the mesh had settled", unit="s"
+        lambda report: _number(report["settled_after"]),
+        "the time until the mesh had settled",
+        unit="s",
+        missing="it had not settled at the end",
     ),
-    "added_p50": Quantity(
-        lambda report: _number(report["latency_added"]["change"]["p50"]), "latency added at the median", unit="ms"
+    "added_p50": Quantity(_added("p50"), "latency added at the median", unit="ms", missing=_NO_CALLS),
+    "added_p99": Quantity(_added("p99"), "latency added at the 99th percentile", unit="ms", missing=_NO_CALLS),
+    "p50": Quantity(_latency("p50"), "the median of latencies afterwards", unit="ms", missing=_NONE_AFTERWARDS),
+    "p99": Quantity(
+        _latency("p99"), "the 99th percentile of latencies afterwards", unit="ms", missing=_NONE_AFTERWARDS
     ),
-    "added_p99": Quantity(
-        lambda report: _number(report["latency_added"]["change"]["p99"]),
-        "latency added at the 99th percentile",
-        unit="ms",
-    ),
-    "p50": Quantity(_latency("after", "p50"), "the median of latencies afterwards", unit="ms"),
-    "p99": Quantity(_latency("after", "p99"), "the 99th percentile of latencies afterwards", unit="ms"),
     "peak": Quantity(
         lambda report: _number(report["load"]["after"]["peak_to_mean"]),
         "the greatest load of a host afterwards, as a multiple of the mean",
+        missing="no host had a call afterwards",
     ),
     "hosts": Quantity(lambda report: float(report["load"]["after"]["with_calls"]), "hosts with calls afterwards"),
+    "untried": Quantity(lambda report: float(len(report["untried"])), "notes of what no call tries"),
 }
 
 
@@ -92,7 +122,7 @@ class Expectation(Struct, frozen=True):
         quantity = QUANTITIES[self.name]
         value = quantity.value(report)
         if value is None:
-            return Verdict(self.text, "none", False)
+            return Verdict(self.text, f"no number: {quantity.missing}", False)
         if not self.is_share:
             return Verdict(
                 self.text, f"{value:g} {quantity.unit}".strip(), _OPERATORS[self.comparison](value, self.limit)

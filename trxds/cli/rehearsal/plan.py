@@ -54,7 +54,7 @@ class Plan(Struct, frozen=True):
     """`resources` are served from the start; `steps` are in the order of their times; `end` is in seconds.
 
     `addresses` are all hosts, and `names` the addresses of names that clusters look up in DNS. `behaviours` are those
-    of single hosts.
+    of single hosts. `untried` are notes of what no call tries, and `remarks` all others.
     """
 
     resources: tuple[Resource, ...]
@@ -68,6 +68,7 @@ class Plan(Struct, frozen=True):
     behaviour: HostBehaviour = HostBehaviour()
     behaviours: Mapping[str, HostBehaviour] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    untried: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """Return the plan as one line."""

@@ -82,7 +82,8 @@ def make_report(plan: Plan, record: Record, digest: str) -> Report:
         "resources_refused": _refusals(record),
         "connections": _connections(record, changed, plan.end),
         "per_second": _per_second(plan, record),
-        "remarks": [*plan.remarks, *_remarks(plan, record, changed)],
+        "remarks": [*plan.remarks, *plan.untried, *_remarks(plan, record, changed)],
+        "untried": list(plan.untried),
     }
 
 
@@ -179,10 +180,17 @@ def _errors(failures: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 def _latency(record: Record, window: tuple[float, float]) -> dict[str, float | None]:
-    """Return percentiles of the calls that began in the window, in milliseconds; None if there are none."""
+    """Return percentiles of the calls that began in the window and succeeded, in milliseconds; None if there are none.
+
+    `failed` are the calls that ended in the window, and did not succeed.
+    """
     begin, end = window
     times = sorted(seconds for at, seconds in record.calls if begin <= at < end)
-    found: dict[str, float | None] = {"calls": len(times), "mean": _ms(sum(times) / len(times)) if times else None}
+    found: dict[str, float | None] = {
+        "calls": len(times),
+        "failed": sum(begin <= each.at <= end for each in record.failures),
+        "mean": _ms(sum(times) / len(times)) if times else None,
+    }
     return found | {name: _ms(_percentile(times, share)) if times else None for name, share in _PERCENTILES.items()}
 
 
