@@ -92,6 +92,18 @@ def test_a_header_without_a_colon_is_named(tmp_path):
     assert "-H number 1 has no colon; write KEY:VALUE" in done.output
 
 
+def test_a_cookie_without_an_equals_sign_is_named_and_not_shown():
+    with pytest.raises(ValueError, match="--cookie number 2 has no equals sign; write NAME=VALUE"):
+        call_metadata([], ["a=1", "MTAuMC4xLjExOjUwMDUx"])
+
+
+def test_a_command_without_a_bootstrap_names_its_own_option(monkeypatch):
+    for name in ("GRPC_XDS_BOOTSTRAP", "GRPC_XDS_BOOTSTRAP_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    done = run("explain", "xds:///shop", METHOD)
+    assert (done.exit_code, "or --bootstrap to a command" in done.output) == (2, True)
+
+
 def test_a_binary_header_is_base64_as_on_the_wire():
     assert call_metadata(["User: 7", "trace-BIN:AAEC"], ["a=1", "b=2"]) == [
         ("user", "7"),

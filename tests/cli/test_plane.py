@@ -74,7 +74,7 @@ def test_a_file_that_is_no_text_is_a_problem(tmp_path: Path) -> None:
     file = tmp_path / "mesh.yaml"
     file.write_bytes(b"\xff\xfe\xff")
     (problem,) = WatchedFile(file).read_if_changed().problems
-    assert str(problem).startswith("line 1: ")
+    assert str(problem).startswith("line 1: not UTF-8: ")
 
 
 def test_a_file_that_is_bad_from_the_start_ends_the_command_with_its_problems(tmp_path: Path) -> None:

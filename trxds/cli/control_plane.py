@@ -14,6 +14,7 @@ import trio
 from trxds.client.shared_xds_client import parse_context
 from trxds.core.plural import plural
 from trxds.resources.filters import HTTP_FILTERS
+from trxds.resources.proto_yaml_validator import Problem
 from trxds.resources.resource_file import ResourceFile, read_resource_file
 from trxds.resources.types import RESOURCE_TYPES
 from trxds.testing import ManagementServer
@@ -103,7 +104,8 @@ class WatchedFile:
         except OSError:
             return None
         except UnicodeDecodeError as error:
-            text = f"\0 {error}"
+            self._stamp = stamp
+            return ResourceFile(problems=(Problem(1, "", f"not UTF-8: {error}"),))
         self._stamp = stamp
         return read_for_clients(text)
 

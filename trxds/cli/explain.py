@@ -38,8 +38,11 @@ def call_metadata(headers: Iterable[str], cookies: Iterable[str]) -> list[tuple[
     A header may be @FILE, with one in each line. Raises `ValueError` for a text that is malformed, or no such file.
     """
     pairs = [_pair(place, each) for place, each in _lines_of(headers)]
-    together = "; ".join(cookies)
-    return [*pairs, ("cookie", together)] if together else pairs
+    listed = list(cookies)
+    for number, cookie in enumerate(listed, 1):
+        if "=" not in cookie:
+            raise ValueError(f"--cookie number {number} has no equals sign; write NAME=VALUE")
+    return [*pairs, ("cookie", "; ".join(listed))] if listed else pairs
 
 
 def _lines_of(headers: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -265,7 +265,7 @@ def explain(
     try:
         metadata = call_metadata(headers, cookies)
     except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="-H") from error
+        raise click.UsageError(str(error)) from error
     if address is not None:
         sys.exit(run(show_in_program, Program(address, token), target, method, metadata, as_json))
     try:

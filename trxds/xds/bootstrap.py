@@ -129,7 +129,7 @@ def load(environ: Mapping[str, str]) -> Bootstrap:
         return parse(text, source=INLINE_VARIABLE)
     raise BootstrapError(
         f"no xDS bootstrap: set {FILE_VARIABLE} to the path of a bootstrap file or {INLINE_VARIABLE} to its text, "
-        "or pass bootstrap="
+        "or pass bootstrap= to open_channel, or --bootstrap to a command"
     )
 
 

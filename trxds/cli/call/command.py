@@ -168,7 +168,7 @@ def call(
     try:
         metadata = md.check(call_metadata(headers, cookies))
     except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="-H") from error
+        raise click.UsageError(str(error)) from error
     options: dict[str, Any] = {
         "bootstrap": bootstrap,
         "authority": authority,
