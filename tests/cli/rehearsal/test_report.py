@@ -306,3 +306,11 @@ def test_every_name_from_the_files_is_escaped_in_the_page(files, run, tmp_path):
     text = page.read_text()
     assert "&lt;script&gt;alert(" in text
     assert not Tags(text).tags & {"script", "img"}
+
+
+def test_a_page_that_cannot_be_written_is_an_error_and_the_report_is_printed(files, run, tmp_path):
+    before, page = files("before", resources(*HOSTS)), tmp_path / "nowhere" / "report.html"
+    done = run(before, before, *SMALL, "--html", str(page))
+    assert "sessions     0 of 4 moved" in done.stdout
+    assert f"{page}: No such file or directory; the page was not written" in done.stderr
+    assert done.exit_code == 1

@@ -161,10 +161,10 @@ def rehearse(
         ) from error
     verdicts = [each.check(report) for each in chain.from_iterable(expected)]
     report["expectations"] = [{"text": each.text, "found": each.found, "holds": each.holds} for each in verdicts]
+    click.echo(json.dumps(report, indent=1) if as_json else "\n".join((*as_lines(report), *_verdicts(verdicts))))
     if page is not None:
         names = [str(file) for file in (*files, *([script] if script is not None else []))]
         _write(page, as_page(report, names))
-    click.echo(json.dumps(report, indent=1) if as_json else "\n".join((*as_lines(report), *_verdicts(verdicts))))
     sys.exit(0 if all(each.holds for each in verdicts) else 1)
 
 
@@ -286,4 +286,4 @@ def _write(page: Path, text: str) -> None:
     try:
         page.write_text(text, "utf-8")
     except OSError as error:
-        raise click.ClickException(f"{page}: {error.strerror}; the report was not written") from error
+        raise click.ClickException(f"{page}: {error.strerror}; the page was not written") from error
