@@ -25,6 +25,8 @@ async def test_a_leader_is_woken_when_its_call_is_ended(delegated, request_, nur
     async with trio.open_nursery() as callers:
         callers.start_soon(stream.receive_unary)
         await server.request()
+        await wait_all_tasks_blocked()
+        assert connection.inline_reads.leader is stream
         stream.cancel()
     assert stream.status.code is StatusCode.CANCELLED
     await asked(connection, server, request_(message=b"x"))
@@ -36,6 +38,8 @@ async def test_a_leader_is_woken_when_the_connection_is_closed(delegated, reques
     async with trio.open_nursery() as callers:
         callers.start_soon(stream.receive_unary)
         await server.request()
+        await wait_all_tasks_blocked()
+        assert connection.inline_reads.leader is stream
         connection.close(unavailable("closed"))
     assert stream.status == unavailable("closed")
 
