@@ -109,6 +109,7 @@ async def test_a_requested_connection_becomes_ready_and_takes_calls(network, sta
         stream.send_nowait(b"hello", end=True)
         assert await stream.receive_unary() == b"hello"
         states.host.request_connection()  # nothing: it is READY
+        await wait_all_tasks_blocked()
         assert network.attempts[ADDRESS] == 1
 
 
@@ -316,6 +317,7 @@ async def test_the_last_release_retires_the_subchannel(network, pool, states, au
         states.lease.release()
         states.lease.release()
         assert pool.lookup(ADDRESS) is None and states.host.open_stream(Request("/s/Hang", "s")) is None
+        assert states.host.state is IDLE
         assert await stream.receive() == b"1"
         stream.end()
         assert await stream.receive() is None and stream.status.ok

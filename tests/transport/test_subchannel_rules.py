@@ -1,0 +1,145 @@
+"""What a subchannel does at the edges of its life: a long backoff, a connection with tasks of its own, a health check
+that comes and goes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from random import Random
+from typing import Any
+
+import pytest
+import trio
+from support.tasks import task_names
+from trio.testing import wait_all_tasks_blocked
+
+from trxds.core.conflating_queue import ConflatingQueue
+from trxds.core.connection_limit import ConnectionLimit
+from trxds.core.connectivity import Connectivity
+from trxds.core.status import OK
+from trxds.testing import Call, MemoryNetwork, Server, serve, server_streaming
+from trxds.transport.connection_age import ConnectionAge
+from trxds.transport.health_watch import HealthCheck
+from trxds.transport.options import WireOptions
+from trxds.transport.pool import SubchannelPool
+from trxds.transport.request import Request
+from trxds.transport.subchannel import Subchannel
+
+ADDRESS = "10.0.0.1:443"
+READY, FAILURE, IDLE = Connectivity.READY, Connectivity.TRANSIENT_FAILURE, Connectivity.IDLE
+
+
+class Middle(Random):
+    """A random source without jitter."""
+
+    def uniform(self, a: float, b: float) -> float:
+        return (a + b) / 2
+
+
+class Leased:
+    """A running pool with one host of it, which may have two connections."""
+
+    def __init__(self, network: MemoryNetwork, nursery: trio.Nursery, **options: Any) -> None:
+        self.pool = SubchannelPool(network, WireOptions(), Middle(), **options)
+        nursery.start_soon(self.pool.run)
+        self.queue: ConflatingQueue[Subchannel] = ConflatingQueue()
+        self.host = self.pool.lease(ADDRESS, self.queue, limit=ConnectionLimit(2)).subchannel
+
+    async def connect(self, until: Connectivity = READY) -> None:
+        self.host.request_connection()
+        await self.until(until)
+
+    async def until(self, state: Connectivity) -> None:
+        while self.host.state is not state:
+            await self.queue.next()
+
+
+@pytest.fixture
+def network() -> MemoryNetwork:
+    return MemoryNetwork()
+
+
+async def test_a_second_request_for_a_connection_makes_no_second_attempt(network, nursery, autojump_clock) -> None:
+    network.black_hole(ADDRESS)
+    leased = Leased(network, nursery)
+    leased.host.request_connection()
+    leased.host.request_connection()
+    await wait_all_tasks_blocked()
+    leased.host.request_connection()
+    await wait_all_tasks_blocked()
+    assert network.attempts[ADDRESS] == 1
+
+
+async def test_an_attempt_has_as_long_as_its_backoff(network, nursery, autojump_clock) -> None:
+    # connection-backoff.md: at least 20 s, and longer if the next attempt would begin later.
+    leased = Leased(network, nursery)
+    for _ in range(8):
+        await leased.connect(FAILURE)
+        await leased.until(IDLE)
+    network.black_hole(ADDRESS)
+    began = trio.current_time()
+    await leased.connect(FAILURE)
+    assert trio.current_time() - began == pytest.approx(1.6**8)
+
+
+async def test_the_task_of_a_connection_with_an_age_ends_with_the_connection(network, nursery, autojump_clock) -> None:
+    leased = Leased(network, nursery, age=ConnectionAge(3600, 10, Middle()))
+    async with serve({}, network=network, address=ADDRESS):
+        await leased.connect()
+        network.cut(ADDRESS)
+        await wait_all_tasks_blocked()
+        assert not leased.pool.connections
+        assert [name for name in task_names() if name.startswith("subchannel/")] == []
+
+
+# -- a health check that comes and goes (A17, A105)
+
+
+async def not_serving(request: bytes, call: Call) -> AsyncIterator[bytes]:
+    yield bytes([8, 2])
+    await trio.sleep_forever()
+
+
+async def hang(call: Call) -> None:
+    await trio.sleep_forever()
+
+
+async def no_metadata(host: object) -> list[tuple[bytes, bytes]]:
+    return []
+
+
+CHECK = HealthCheck("", "s", no_metadata, Middle())
+HANDLERS = {"/grpc.health.v1.Health/Watch": server_streaming(not_serving), "/s/Hang": hang}
+
+
+async def second_connection(leased: Leased, server: Server) -> None:
+    """Open as many streams as need a second connection."""
+    for _ in range(3):
+        leased.host.open_stream(Request("/s/Hang", "s"))
+    await wait_all_tasks_blocked()
+    assert len(server.connections) == 2
+
+
+async def test_what_a_watched_connection_said_ends_with_it_if_the_next_one_is_not_asked(
+    network, nursery, autojump_clock
+) -> None:
+    leased = Leased(network, nursery, health_check=CHECK)
+    async with serve(HANDLERS, network=network, address=ADDRESS, max_concurrent_streams=2) as server:
+        await leased.connect()
+        await wait_all_tasks_blocked()
+        assert leased.host.health not in (OK, None)
+        leased.pool.use_health_check(None)
+        await second_connection(leased, server)
+        server.connections[0].goaway()
+        await wait_all_tasks_blocked()
+        assert leased.host.state is READY and leased.host.health == OK
+
+
+async def test_a_connection_that_began_before_the_health_check_is_not_asked(network, nursery, autojump_clock) -> None:
+    leased = Leased(network, nursery)
+    async with serve(HANDLERS, network=network, address=ADDRESS, max_concurrent_streams=2) as server:
+        await leased.connect()
+        await second_connection(leased, server)
+        leased.pool.use_health_check(CHECK)
+        server.connections[0].goaway()
+        await wait_all_tasks_blocked()
+        assert leased.host.state is READY and leased.host.health == OK
