@@ -3,11 +3,14 @@
 import pytest
 import trio
 import trio.testing
-from support.hedged import THROTTLE, Hedged, Host
+from support.hedged import HEDGING, PATH, THROTTLE, Hedged, Host
+from support.mesh import Mesh, bidi
+from support.method_config import configured, for_all
 from support.watching import Watcher
 
-from trxds import StatusCode
+from trxds import RpcError, StatusCode
 from trxds.core.status import Status
+from trxds.transport.client_stream import ClientStream
 
 
 @pytest.fixture
@@ -66,3 +69,71 @@ async def test_an_observer_gets_the_status_of_each_hedge_without_a_host(hedged, 
         with world.channel.observed_by(watcher):
             await world.failure()
         assert watcher.of("ended") == ["ended UNAVAILABLE"] * 4
+
+
+async def test_a_hedged_stream_without_a_host_fails_after_its_attempts(hedged, autojump_clock):
+    async with hedged() as world:
+        world.mesh.endpoints("cart", [])
+        await trio.sleep(1)
+        with pytest.raises(RpcError) as caught:
+            async with bidi(world.channel, PATH).open() as call:
+                await call.receive()
+        assert caught.value.status.code is StatusCode.UNAVAILABLE
+
+
+async def test_the_end_of_a_request_in_the_step_in_which_a_queued_hedge_opens_follows_its_messages(
+    monkeypatch, autojump_clock
+):
+    policy = {"maxAttempts": 2, "hedgingDelay": "0.05s", "nonFatalStatusCodes": ["UNAVAILABLE"]}
+    begin = ClientStream.begin
+
+    async with Mesh.run(1, max_concurrent_streams=1) as mesh:
+        host = mesh.servers[mesh.hosts[0]].handlers[PATH] = Host(StatusCode.UNAVAILABLE, 1)
+        document = for_all(hedgingPolicy=policy)
+        async with configured(monkeypatch, mesh, document) as channel, bidi(channel, PATH).open(b"one") as call:
+
+            def begin_second(stream, *at, **how):  # the second attempt, which has waited for the end of the first
+                begin(stream, *at, **how)
+                call.done_sending()
+
+            monkeypatch.setattr(ClientStream, "begin", begin_second)
+            assert await call.receive() == b"1"
+            assert await call.receive() is None
+        assert host.said[1] == [b"one"]
+
+
+async def test_a_hedged_stream_over_the_replay_buffer_does_not_commit_to_an_attempt_in_its_hosts_queue(
+    monkeypatch, autojump_clock
+):
+    answer, refused, holding = Host(0), [], trio.CancelScope()
+
+    async def refuse_once(call):
+        if refused:
+            return await answer(call)
+        refused.append(call)
+        await trio.sleep(0.2)
+        call.reset(7)
+
+    async def hold_the_stream(channel):
+        with holding:
+            async with bidi(channel).open(b"") as other:
+                await other.receive()
+                await trio.sleep_forever()
+
+    async def send_much(call):
+        for _ in range(5):
+            await call.send(bytes(100_000))
+
+    async with Mesh.run(1, max_concurrent_streams=1) as mesh:
+        mesh.servers[mesh.hosts[0]].handlers[PATH] = refuse_once
+        document = for_all(hedgingPolicy=HEDGING | {"hedgingDelay": "100s"})
+        async with configured(monkeypatch, mesh, document) as channel, bidi(channel, PATH).open() as call:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(hold_the_stream, channel)
+                await trio.sleep(1)  # the refused attempt is repeated, and waits behind the other call
+                nursery.start_soon(send_much, call)
+                await trio.sleep(1)
+                assert refused and not call._rpc.hedging.decided.is_set()
+                holding.cancel()
+            assert await call.receive() == b"0"
+        assert answer.said[0][0] == bytes(100_000)

@@ -42,7 +42,8 @@ class Leased:
         self.pool = SubchannelPool(network, WireOptions(), Middle(), **options)
         nursery.start_soon(self.pool.run)
         self.queue: ConflatingQueue[Subchannel] = ConflatingQueue()
-        self.host = self.pool.lease(ADDRESS, self.queue, limit=ConnectionLimit(2)).subchannel
+        self.lease = self.pool.lease(ADDRESS, self.queue, limit=ConnectionLimit(2))
+        self.host = self.lease.subchannel
 
     async def connect(self, until: Connectivity = READY) -> None:
         self.host.request_connection()
@@ -141,5 +142,33 @@ async def test_a_connection_that_began_before_the_health_check_is_not_asked(netw
         await second_connection(leased, server)
         leased.pool.use_health_check(CHECK)
         server.connections[0].goaway()
+        await wait_all_tasks_blocked()
+        assert leased.host.state is READY and leased.host.health == OK
+
+
+async def test_a_watched_host_that_nobody_leases_any_more_is_disconnected(network, nursery, autojump_clock) -> None:
+    leased = Leased(network, nursery, health_check=CHECK)
+    async with serve(HANDLERS, network=network, address=ADDRESS) as server:
+        await leased.connect()
+        await wait_all_tasks_blocked()
+        leased.lease.release()
+        await wait_all_tasks_blocked()
+        assert server.connections == []
+
+
+async def test_a_connection_after_a_watched_attempt_that_failed_has_no_tasks_of_that_attempt(
+    network, nursery, autojump_clock
+) -> None:
+    leased = Leased(network, nursery, health_check=CHECK)
+    silent = network.listen(ADDRESS)  # it sends no SETTINGS
+    await leased.connect(FAILURE)
+    await leased.until(IDLE)
+    await silent.aclose()
+    leased.pool.use_health_check(None)
+    async with serve(HANDLERS, network=network, address=ADDRESS, max_concurrent_streams=2) as server:
+        await leased.connect()
+        await second_connection(leased, server)
+        leased.pool.use_health_check(CHECK)
+        server.connections[1].goaway()
         await wait_all_tasks_blocked()
         assert leased.host.state is READY and leased.host.health == OK
