@@ -9,7 +9,8 @@ from support.session_pools import pool_of, users, visit, visitors
 from trio.testing import wait_all_tasks_blocked
 
 import trxds
-from trxds import RpcError, StatusCode
+from trxds import RpcError, StatusCode, TrxdsInternalError
+from trxds.client.session_pool import SessionTable
 
 
 class TestIdle:
@@ -133,3 +134,23 @@ class TestEnd:
             with pytest.raises(trio.ClosedResourceError):
                 async with channel.sessions(max=1):
                     pass
+
+    async def test_a_closed_channel_begins_no_block_though_the_pools_block_goes_on(self, autojump_clock):
+        async with pool_of() as (_, channel, pool):
+            channel._state.close()
+            with pytest.raises(trio.ClosedResourceError, match="the channel to xds:///shop is closed"):
+                async with pool.session("anna"):
+                    pytest.fail("the block has begun")
+
+    async def test_a_bug_in_the_task_that_ends_idle_sessions_ends_the_pool_with_one_error(
+        self, monkeypatch, autojump_clock
+    ):
+        def broken(self):
+            raise KeyError("bug")
+
+        async with Mesh.run(1) as mesh, mesh.channel() as channel:
+            with pytest.raises(TrxdsInternalError, match="a bug in trxds ended the session pool of xds:///shop"):
+                async with channel.sessions(max=1, idle=60) as pool:
+                    await visit(pool, "anna")
+                    monkeypatch.setattr(SessionTable, "sweep", broken)
+                    await trio.sleep_forever()

@@ -25,7 +25,12 @@ from trxds.transport.request import Request
 from trxds.transport.subchannel import Subchannel
 
 ADDRESS = "10.0.0.1:443"
-READY, FAILURE, IDLE = Connectivity.READY, Connectivity.TRANSIENT_FAILURE, Connectivity.IDLE
+IDLE, CONNECTING, READY, FAILURE = (
+    Connectivity.IDLE,
+    Connectivity.CONNECTING,
+    Connectivity.READY,
+    Connectivity.TRANSIENT_FAILURE,
+)
 
 
 class Middle(Random):
@@ -36,13 +41,19 @@ class Middle(Random):
 
 
 class Leased:
-    """A running pool with one host of it, which may have two connections."""
+    """A running pool with one host of it, which may have two connections, or as many as the pool allows."""
 
-    def __init__(self, network: MemoryNetwork, nursery: trio.Nursery, **options: Any) -> None:
+    def __init__(
+        self,
+        network: MemoryNetwork,
+        nursery: trio.Nursery,
+        limit: int | None = 2,
+        **options: Any,
+    ) -> None:
         self.pool = SubchannelPool(network, WireOptions(), Middle(), **options)
         nursery.start_soon(self.pool.run)
         self.queue: ConflatingQueue[Subchannel] = ConflatingQueue()
-        self.lease = self.pool.lease(ADDRESS, self.queue, limit=ConnectionLimit(2))
+        self.lease = self.pool.lease(ADDRESS, self.queue, limit=ConnectionLimit(limit) if limit else None)
         self.host = self.lease.subchannel
 
     async def connect(self, until: Connectivity = READY) -> None:
@@ -90,6 +101,50 @@ async def test_the_task_of_a_connection_with_an_age_ends_with_the_connection(net
         await wait_all_tasks_blocked()
         assert not leased.pool.connections
         assert [name for name in task_names() if name.startswith("subchannel/")] == []
+
+
+async def test_of_a_connection_that_has_ended_only_the_counts_are_kept(network, nursery, autojump_clock) -> None:
+    leased = Leased(network, nursery)
+    async with serve(HANDLERS, network=network, address=ADDRESS):
+        await leased.connect()
+        leased.host.open_stream(Request("/s/Hang", "s"))
+        network.cut(ADDRESS)
+        await wait_all_tasks_blocked()
+        assert (leased.pool.connections, leased.host.traffic.connections) == ((), ())
+        assert (leased.host.traffic.calls.started, leased.host.traffic.calls.failed) == (1, 1)
+
+
+@pytest.mark.parametrize("is_connecting", [True, False])
+async def test_names_are_resolved_again_if_the_last_connection_is_lost_during_an_attempt(
+    is_connecting, network, nursery, autojump_clock
+) -> None:
+    # A105: the host goes to CONNECTING, so no policy sees the loss; of one that is IDLE the policy does see it.
+    resolved = []
+    leased = Leased(network, nursery)
+    leased.pool.on_stale = lambda: resolved.append(trio.current_time())
+    async with serve(HANDLERS, network=network, address=ADDRESS, max_concurrent_streams=1) as server:
+        await leased.connect()
+        network.black_hole(ADDRESS)
+        for _ in range(1 + is_connecting):
+            leased.host.open_stream(Request("/s/Hang", "s"))
+        await wait_all_tasks_blocked()
+        server.connections[0].drop()
+        await wait_all_tasks_blocked()
+        assert leased.host.state is (CONNECTING if is_connecting else IDLE)
+        assert len(resolved) == is_connecting
+
+
+async def test_a_higher_number_of_connections_serves_calls_that_wait(network, nursery, autojump_clock) -> None:
+    leased = Leased(network, nursery, limit=None)
+    async with serve(HANDLERS, network=network, address=ADDRESS, max_concurrent_streams=1) as server:
+        await leased.connect()
+        for _ in range(2):
+            leased.host.open_stream(Request("/s/Hang", "s"))
+        await wait_all_tasks_blocked()
+        assert len(server.connections) == 1
+        leased.pool.set_max_connections(2)
+        await wait_all_tasks_blocked()
+        assert [len(each.streams) for each in server.connections] == [1, 1]
 
 
 # -- a health check that comes and goes (A17, A105)
