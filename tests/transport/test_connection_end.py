@@ -8,9 +8,10 @@ import trio
 from h2.settings import SettingCodes
 from trio.testing import wait_all_tasks_blocked
 
-from trxds.core.status import Status, StatusCode
+from trxds.core.status import OK, Status, StatusCode
 from trxds.testing.network import memory_stream_pair
 from trxds.transport.connection import Connection
+from trxds.transport.framing import frame
 
 
 async def test_old_streams_finish_after_a_goaway_and_then_the_connection_ends(wire, request_, autojump_clock) -> None:
@@ -158,3 +159,16 @@ async def test_the_repr_of_a_connection_and_its_streams_is_short(wire, request_,
     assert repr(stream) == "<ClientStream 1 /shop.Cart/Add at 10.0.0.1:443: open>"
     stream.cancel()
     assert repr(stream) == "<ClientStream 1 /shop.Cart/Add at 10.0.0.1:443: CANCELLED: cancelled by the client>"
+
+
+async def test_a_call_that_is_dropped_after_its_end_keeps_none_of_its_messages(wire, request_, autojump_clock) -> None:
+    connection, server = await wire()
+    stream = connection.open_stream(request_())
+    stream_id = await server.request()
+    server.h2.send_headers(stream_id, [(":status", "200"), ("content-type", "application/grpc")])
+    server.h2.send_data(stream_id, 3 * frame(b"message"))
+    server.h2.send_headers(stream_id, [("grpc-status", "0")], end_stream=True)
+    await server.flush()
+    await wait_all_tasks_blocked()
+    stream.cancel()
+    assert await stream.receive() is None and stream.status == OK

@@ -54,6 +54,17 @@ async def test_one_step_opens_a_bounded_number_of_waiting_streams(wire, request_
     assert not connection.streams.waiting
 
 
+async def test_a_new_call_does_not_overtake_those_that_wait_for_the_next_step(wire, request_, autojump_clock) -> None:
+    connection, server = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 0})
+    *_, last = [connection.open_stream(request_()) for _ in range(2 * MAX_STREAMS_PER_STEP + 1)]
+    server.h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: 1000})
+    connection.http2.engine.receive(server.h2.data_to_send())
+    connection.streams.begin_waiting()
+    newest = connection.open_stream(request_())
+    await trio.testing.wait_all_tasks_blocked()
+    assert 0 < last.id < newest.id
+
+
 async def test_a_message_waits_for_the_one_before_it_and_none_follows_the_end(wire, request_, autojump_clock) -> None:
     connection, server = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 0})
     stream = connection.open_stream(request_())
