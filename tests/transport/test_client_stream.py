@@ -78,13 +78,17 @@ async def test_an_observer_gets_each_of_several_messages_that_are_sent_together(
 # -- the answer
 
 
-async def test_an_observer_gets_the_message_of_an_answer_in_one_piece(wire, request_, autojump_clock) -> None:
+async def test_the_message_of_each_answer_is_observed_and_counted_however_it_was_read(
+    wire, request_, autojump_clock
+) -> None:
     connection, server = await wire()
-    observed = Observed()
-    stream = connection.open_stream(request_(message=b"x", observer=observed, one_reply=True))
-    await server.answer(await server.request(), b"hello")
-    assert await stream.receive_unary() == b"hello"
-    assert observed.seen == [("sent", 1, 1), ("received", 5, 5)]
+    for number in range(1, 5):  # from the second time on its headers are known, and the answer is read as one event
+        observed = Observed()
+        stream = connection.open_stream(request_(message=b"x", observer=observed, one_reply=True))
+        await server.answer(await server.request(), b"hello")
+        assert await stream.receive_unary() == b"hello"
+        assert observed.seen == [("sent", 1, 1), ("received", 5, 5)]
+        assert connection.http2.counts.messages_received == number
 
 
 async def test_an_answer_that_ends_with_data_and_without_trailers_is_an_error(wire, request_, autojump_clock) -> None:

@@ -1,4 +1,4 @@
-"""When a host is connected once more (A105)."""
+"""When a host is connected once more, and which connection takes calls that wait (A105)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import trio
 
+from trxds.transport.client_stream import ClientStream
 from trxds.transport.working_connections import WorkingConnections
 
 
@@ -37,3 +39,30 @@ def test_a_connection_that_was_too_old_and_is_gone_is_not_replaced() -> None:
     assert connections.wants_another
     connections.remove(old)
     assert not connections.wants_another
+
+
+async def test_a_connection_that_takes_calls_of_the_queue_reads_for_itself_again(
+    delegated, request_, nursery, autojump_clock
+) -> None:
+    connection, server = await delegated()
+    connections = working(connection)
+    stream = ClientStream(connection, request_())
+    connection.streams.waiting[stream] = None
+    connections.serve_queue()
+    began = trio.current_time()
+    await server.answer(await server.request(), b"hello")
+    assert await stream.receive() == b"hello"
+    assert trio.current_time() == began
+
+
+async def test_a_goaway_that_nobody_has_read_yet_keeps_calls_of_the_queue_away(
+    delegated, request_, autojump_clock
+) -> None:
+    connection, server = await delegated()
+    connections = working(connection)
+    stream = ClientStream(connection, request_())
+    connection.streams.waiting[stream] = None
+    server.h2.close_connection()
+    await server.flush()
+    connections.serve_queue()
+    assert stream.refused and not stream.id
