@@ -11,8 +11,8 @@ from trxds.client.filter_protocol import Wait
 from trxds.client.lifecycle import ChannelLifecycle
 
 
-async def ended_by_closing(mesh, nursery, call):
-    """Run `call(channel)` in a task outside the channel, close the channel, and return the call's error."""
+async def ended_by_closing(mesh, nursery, call, last=lambda: None):
+    """Run `call(channel)` in a task outside the channel, and close the channel in one step with `last`."""
     outcome = []
 
     async def run(channel):
@@ -27,6 +27,7 @@ async def ended_by_closing(mesh, nursery, call):
         nursery.start_soon(run, channel)
         await wait_all_tasks_blocked(0.01)
         assert outcome == [], "the call has to be under way when the channel closes"
+        last()
     await wait_all_tasks_blocked()
     (error,) = outcome
     assert isinstance(error, RpcError)
@@ -51,6 +52,15 @@ async def test_closing_ends_a_call_in_a_filter(nursery, autojump_clock, monkeypa
     )
     async with Mesh.run(1) as mesh:
         await ended_by_closing(mesh, nursery, lambda channel: method(channel)(b""))
+
+
+async def test_closing_ends_a_call_whose_filter_has_its_answer_in_the_same_step(nursery, autojump_clock, monkeypatch):
+    answered = trio.Event()
+    monkeypatch.setattr(
+        "trxds.session_affinity.stateful_session_filter.StatefulSession.start", lambda *_: Wait(answered.wait)
+    )
+    async with Mesh.run(1) as mesh:
+        await ended_by_closing(mesh, nursery, lambda channel: method(channel)(b""), last=answered.set)
 
 
 async def test_closing_ends_a_call_that_waits_for_flow_control_window(nursery, autojump_clock):
