@@ -149,7 +149,7 @@ class Subchannel:
         self._connect_more()
 
     def _connect_more(self) -> None:
-        if self._attempt.state is Connectivity.IDLE and not self.is_retired and self.working.wants_another:
+        if self._attempt.state is Connectivity.IDLE and self.working.wants_another:
             self._begin_attempt()
 
     def open_stream(self, request: Request) -> ClientStream | None:
@@ -256,7 +256,7 @@ class Subchannel:
             await watch_health(check, self, connection, self._set_health)
 
     def _set_health(self, health: Status) -> None:
-        if health != self.health and not self.is_retired:
+        if health != self.health:
             self.health = health
             self._context.changed(self)
 
