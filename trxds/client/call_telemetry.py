@@ -6,9 +6,8 @@ it is closed: it may have ended by the caller's own exception, or by `Cancelled`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import trio
+from msgspec import Struct
 
 from trxds.core.metadata import Headers, Metadata, encode
 from trxds.core.observe import Pick, SessionHostChanged, SessionPick
@@ -26,8 +25,7 @@ _NO_SESSION_PICK = SessionPick("")
 _OF_MESSAGES = frozenset({"sent", "received"})
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class CallTelemetry:
+class CallTelemetry(Struct, eq=False):
     """`CallTelemetry` reports one call. `failure` is the status of the exception that its caller gets, if any."""
 
     _observers: CallObservers
@@ -101,8 +99,7 @@ class CallTelemetry:
         return self.failure or status
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class AttemptTelemetry:
+class AttemptTelemetry(Struct, eq=False):
     """`AttemptTelemetry` reports one attempt of a call."""
 
     observers: AttemptObservers

@@ -12,7 +12,6 @@ or an attempt whose method the observer's class does not override costs a look i
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -23,8 +22,7 @@ from .status import Status
 # -- events
 
 
-@dataclass(frozen=True, slots=True)
-class CallStarted:
+class CallStarted(Struct, frozen=True):
     """A call begins; it may still have to wait for its session's first call and for a configuration.
 
     `path` is `/package.Service/Method`. `registered`: its messages are protobuf classes, so that the path is one of the
