@@ -26,7 +26,7 @@ class MethodSeries:
 
     def __init__(self, meters: Meters, target: str, method: str, custom: str) -> None:
         self.labels = {of.METHOD: method, of.TARGET: target, of.CUSTOM: custom}
-        self.started = (meters.series(of.ATTEMPT_STARTED, self.labels),)
+        self.started = meters.series(of.ATTEMPT_STARTED, self.labels)
         self._meters = meters
         self._calls: dict[StatusCode, CallSeries] = {}
         self._attempts: dict[tuple[StatusCode, str, str], AttemptSeries] = {}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import trio
-from opentelemetry.context import get_current
+from msgspec import Struct
+from opentelemetry.context import Context
 
 from trxds.core.observe import (
     AttemptObserver,
@@ -18,9 +19,8 @@ from trxds.core.status import Status
 from . import instruments as of
 from .call_series import MethodSeries
 from .measurement_buffer import MeasurementBuffer
-from .meters import NO_CONTEXT, Meters
+from .meters import Meters
 
-_ONE = (1,)
 _MAX_CACHED_METHODS = 1000
 
 
@@ -52,48 +52,33 @@ class CallsOfChannel:
         return series
 
 
-class CallMetrics(CallObserver):
+class CallMetrics(Struct, CallObserver, eq=False):
     """This observer records the metrics of one call into its `series`.
 
     Their exemplars have the span that was current where the call began, as its own span has it for a parent.
     """
 
-    __slots__ = (
-        "_active",
-        "_began",
-        "_delay",
-        "_ended_at",
-        "_hedges",
-        "_in_session",
-        "_lost",
-        "_retries",
-        "_transparent",
-        "channel",
-        "cluster",
-        "context",
-        "hedged",
-        "series",
-    )
-
-    def __init__(self, channel: CallsOfChannel, series: MethodSeries, in_session: bool) -> None:
-        self.channel = channel
-        self.series = series
-        self.context = get_current() or NO_CONTEXT
-        self.cluster = ""
-        self.hedged = False
-        self._began = self._ended_at = channel.now()
-        self._active = 0  # attempts
-        self._retries = self._hedges = self._transparent = 0
-        self._delay = 0.0  # between attempts
-        self._in_session = in_session
-        self._lost = ""  # why its session's host could not be used, as long as no other one has answered
+    channel: CallsOfChannel
+    series: MethodSeries
+    context: Context
+    _in_session: bool
+    _began: float
+    _ended_at: float  # an attempt
+    cluster: str = ""
+    hedged: bool = False
+    _active: int = 0  # attempts
+    _retries: int = 0
+    _hedges: int = 0
+    _transparent: int = 0
+    _delay: float = 0.0  # between attempts
+    _lost: str = ""  # why its session's host could not be used, as long as no other one has answered
 
     def routed(self, cluster: str, hedged: bool) -> None:
         self.cluster, self.hedged = cluster, hedged
 
     def attempt(self, previous: int, transparent: bool) -> AttemptMetrics:
         channel = self.channel
-        channel.buffer.put(self.series.started, _ONE, NO_CONTEXT)
+        channel.buffer.started.append(self.series.started)
         now = channel.now()
         if transparent:
             # A96: apart from retries. No server has seen the attempt before, and no policy asked for this one.
@@ -154,15 +139,13 @@ class CallMetrics(CallObserver):
                 self.channel.meters.record(instrument, number, self.series.labels, self.context)
 
 
-class AttemptMetrics(AttemptObserver):
+class AttemptMetrics(Struct, AttemptObserver, eq=False):
     """This observer records the metrics of one attempt."""
 
-    __slots__ = ("_began", "_call", "_received", "_sent")
-
-    def __init__(self, call: CallMetrics, now: float) -> None:
-        self._call = call
-        self._began = now
-        self._sent = self._received = 0
+    _call: CallMetrics
+    _began: float
+    _sent: int = 0
+    _received: int = 0
 
     def session_picked(self, pick: SessionPick) -> None:
         self._call.session_picked(pick)
@@ -182,15 +165,14 @@ class AttemptMetrics(AttemptObserver):
         call.attempt_ended(now)
 
 
-class HostMetrics(AttemptMetrics):
+class HostMetrics(AttemptMetrics, eq=False):
     """An attempt whose metrics have labels of its host. Until a host is picked, the backend is the cluster (A89)."""
 
-    __slots__ = ("_address", "_backend")
+    _address: str = ""
+    _backend: str = ""
 
-    def __init__(self, call: CallMetrics, now: float) -> None:
-        super().__init__(call, now)
-        self._backend = call.cluster
-        self._address = ""
+    def __post_init__(self) -> None:
+        self._backend = self._call.cluster
 
     def picked(self, pick: Pick) -> None:
         self._address, self._backend = pick.address, pick.backend

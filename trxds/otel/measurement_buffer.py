@@ -8,18 +8,22 @@ sum of many calls.
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Iterable
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import TypeVar
 
 import trio
 from opentelemetry.context import Context
 
 from .meters import NO_CONTEXT, Series
 
-FLUSH_SIZE = 96
-"""So many entries do not wait for the next collection; a unary call has three."""
+FLUSH_SIZE = 64
+"""So many entries do not wait for the next collection; a unary call has two."""
 
 _log = logging.getLogger("trxds.observers")
+
+Entry = TypeVar("Entry")
 
 
 class MeasurementBuffer:
@@ -30,15 +34,17 @@ class MeasurementBuffer:
     without the GIL: each measurement is taken by one of the threads that flush.
     """
 
-    __slots__ = ("_has_failed", "_is_scheduled", "_waiting")
+    __slots__ = ("_has_failed", "_is_scheduled", "_waiting", "started")
 
     def __init__(self) -> None:
+        self.started: deque[Series | None] = deque()
+        """The counter of each attempt that has begun; None counts nothing. An entry follows when the attempt ends."""
         self._waiting: deque[tuple[Iterable[Series | None], Iterable[float], Context]] = deque()
         self._is_scheduled = False
         self._has_failed = False
 
     def put(self, series: Iterable[Series | None], values: Iterable[float], context: Context) -> None:
-        """Add an entry: a value for each of the series, in the thread of the channel. None takes no value."""
+        """Add an entry: a value for each of the histograms, in the thread of the channel. None takes no value."""
         waiting = self._waiting
         waiting.append((series, values, context))
         if len(waiting) >= FLUSH_SIZE and not self._is_scheduled:
@@ -52,27 +58,26 @@ class MeasurementBuffer:
 
     def flush(self) -> None:
         """Record what waits by now, in any thread. Does not raise."""
-        counts: dict[Series, float] = {}
-        for _ in range(len(self._waiting)):
-            try:
-                entry, values, context = self._waiting.popleft()
-            except IndexError:
-                break  # another thread flushes too
+        # A sum over calls belongs to none of them, so counters have no exemplars.
+        sums = [((counter,), (number,), NO_CONTEXT) for counter, number in Counter(_taken(self.started)).items()]
+        for entry, values, context in chain(sums, _taken(self._waiting)):
             for series, value in zip(entry, values, strict=True):
-                if series is None:
-                    continue
-                if series.is_counter:
-                    counts[series] = counts.get(series, 0) + value
-                else:
-                    self._record(series, value, context)
-        for series, value in counts.items():
-            # A sum over calls belongs to none of them, so counters have no exemplars.
-            self._record(series, value, NO_CONTEXT)
+                if series is not None:
+                    try:
+                        series.take(value, series.labels, context)
+                    except Exception:
+                        self._log_failure()
 
-    def _record(self, series: Series, value: float, context: Context) -> None:
+    def _log_failure(self) -> None:
+        if not self._has_failed:
+            self._has_failed = True
+            _log.exception("a measurement of calls could not be recorded; this is logged once for each channel")
+
+
+def _taken(waiting: deque[Entry]) -> Iterator[Entry]:
+    """Take what is there by now."""
+    for _ in range(len(waiting)):
         try:
-            series.take(value, series.labels, context)
-        except Exception:
-            if not self._has_failed:
-                self._has_failed = True
-                _log.exception("a measurement of calls could not be recorded; this is logged once for each channel")
+            yield waiting.popleft()
+        except IndexError:
+            return  # another thread flushes too

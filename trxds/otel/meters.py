@@ -88,7 +88,7 @@ class Meters:
         for label in entry.optional:
             # A78: empty where it is not known. Without it these would be series of other labels.
             its[label] = labels.get(label, "")
-        return Series(entry.take, its, instrument.kind is Kind.COUNTER)
+        return Series(entry.take, its)
 
 
 class _Entry(NamedTuple):
@@ -105,7 +105,6 @@ class Series:
 
     take: Take
     labels: Labels
-    is_counter: bool
 
 
 def _make(meter: Meter, instrument: Instrument, read: Mapping[Instrument, Read]) -> Take:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
+from opentelemetry.context import get_current
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 from opentelemetry.propagators.textmap import TextMapPropagator
 from opentelemetry.trace import TracerProvider
@@ -18,7 +19,7 @@ from trxds.core.observe import CallStarted, Locate, Observer, Telemetry
 from . import instruments as of
 from .calls import CallMetrics, CallsOfChannel
 from .channel import ChannelMetrics
-from .meters import EnabledInstruments, Labels, Meters, enabled_instruments
+from .meters import NO_CONTEXT, EnabledInstruments, Labels, Meters, enabled_instruments
 from .spans import CallSpan, Tracing
 
 _LIBRARY = "trxds"
@@ -163,8 +164,9 @@ class ObservedChannel(ChannelMetrics):
         self.metrics = metrics
 
     def call(self, call: CallStarted) -> CallMetrics:
-        series = self._calls.series(self.metrics.labels(call))
-        return CallMetrics(self._calls, series, call.session is not None)
+        calls = self._calls
+        series, now = calls.series(self.metrics.labels(call)), calls.now()
+        return CallMetrics(calls, series, get_current() or NO_CONTEXT, call.session is not None, now, now)
 
     def flush(self) -> None:
         """Record the measurements that wait, in any thread."""
