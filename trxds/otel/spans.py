@@ -60,7 +60,7 @@ class CallSpan(CallObserver):
             {"previous-rpc-attempts": previous, "transparent-retry": transparent},
         )
         kind = AttemptSpan if span.is_recording() else PropagatedSpan
-        return kind(self._tracing, span, self._context)
+        return kind(self._tracing, span, trace.set_span_in_context(span, self._context))
 
     def settled(self, place: SessionHostChanged) -> None:
         if self._tracing.own and place.before:
@@ -73,15 +73,12 @@ class CallSpan(CallObserver):
         _end(self.span, status)
 
 
-class PropagatedSpan(AttemptObserver):
+class PropagatedSpan(Struct, AttemptObserver, eq=False):
     """The span of an attempt that is not sampled: the server gets its context, and nobody will see its events."""
 
-    __slots__ = ("_context", "_span", "_tracing")
-
-    def __init__(self, tracing: Tracing, span: Span, context: Context) -> None:
-        self._tracing = tracing
-        self._span = span
-        self._context = trace.set_span_in_context(span, context)
+    _tracing: Tracing
+    _span: Span
+    _context: Context
 
     def headers(self) -> Iterable[tuple[str, Value]]:
         carrier: dict[str, str] = {}
@@ -93,14 +90,11 @@ class PropagatedSpan(AttemptObserver):
         self._span.end()
 
 
-class AttemptSpan(PropagatedSpan):
+class AttemptSpan(PropagatedSpan, eq=False):
     """The span `Attempt.package.Service.Method`."""
 
-    __slots__ = ("_received", "_sent")
-
-    def __init__(self, tracing: Tracing, span: Span, context: Context) -> None:
-        super().__init__(tracing, span, context)
-        self._sent = self._received = 0
+    _sent: int = 0
+    _received: int = 0
 
     def picked(self, pick: Pick) -> None:
         if pick.delayed:
