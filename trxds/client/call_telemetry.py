@@ -9,7 +9,7 @@ from __future__ import annotations
 import trio
 from msgspec import Struct
 
-from trxds.core.metadata import Headers, Metadata, encode
+from trxds.core.metadata import Headers, encode
 from trxds.core.observe import Pick, SessionHostChanged, SessionPick
 from trxds.core.observers import AttemptObservers, CallObservers
 from trxds.core.status import CANCELLED, Status, StatusCode
@@ -109,10 +109,12 @@ class AttemptTelemetry(Struct, eq=False):
 
     def add_headers(self, headers: Headers) -> Headers:
         """Return the header fields with those of observers, such as a trace's context, which replace the caller's."""
-        pairs = self.observers.headers() if "headers" in self.observers.wanted else None
-        if not pairs:
+        added = self.observers.headers() if "headers" in self.observers.wanted else None
+        if not added:
             return headers
-        fields = encode(Metadata(pairs))
+        fields = encode(added)
+        if not headers:
+            return fields
         names = {name for name, _ in fields}
         # OpenTelemetry's setters replace a field too: a server that gets two of `traceparent` has no trace to join.
         return [field for field in headers if field[0] not in names] + fields

@@ -91,17 +91,14 @@ def check(pairs: Iterable[tuple[str, Value]]) -> Metadata:
     except TypeError:
         form = "metadata is pairs of key and value, as in [('user', '7')]"
         raise TypeError(f"{form}, not {type(pairs).__name__}") from None
-    return Metadata([_checked(index, *_pair(index, pair)) for index, pair in enumerate(each)])
+    return Metadata([_checked(index, pair) for index, pair in enumerate(each)])
 
 
-def _pair(index: int, pair: Any) -> tuple[str, Value]:
+def _checked(index: int, pair: Any) -> tuple[str, Value]:
     if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not isinstance(pair[0], str):
         kind = type(pair).__name__
         raise TypeError(f"metadata[{index}] is of type {kind}; write a pair of key and value, such as ('user', '7')")
-    return pair[0], pair[1]
-
-
-def _checked(index: int, key: str, value: Value) -> tuple[str, Value]:
+    key, value = pair
     name = key.lower()
     if not _KEY.match(name):
         # The key is not shown either: it is the secret if the caller swapped key and value.

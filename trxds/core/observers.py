@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 from msgspec import Struct
 
 from .arguments import check_type
-from .metadata import Value, check
+from .metadata import EMPTY, Metadata, Value, check
 from .observe import AttemptObserver, CallObserver, CallStarted, Locate, Observer, Telemetry
 from .status import Status
 
@@ -227,25 +227,25 @@ class AttemptObservers(Struct, AttemptObserver, eq=False):
     _log_error: ObserverErrors
     wanted: frozenset[str]
 
-    def headers(self) -> list[tuple[str, Value]]:
-        pairs: list[tuple[str, Value]] = []
+    def headers(self) -> Metadata:
+        found = EMPTY
         for each in self._each:
             added = self._headers_of(each)
-            if pairs:
+            if found and added:
                 names = {name for name, _ in added}
-                pairs = [pair for pair in pairs if pair[0] not in names]
-            pairs.extend(added)
-        return pairs
+                added = Metadata((*(pair for pair in found if pair[0] not in names), *added))
+            found = added or found
+        return found
 
-    def _headers_of(self, observer: AttemptObserver) -> Sequence[tuple[str, Value]]:
+    def _headers_of(self, observer: AttemptObserver) -> Metadata:
         """Return an observer's valid headers. An invalid one is logged as its error, and does not fail the RPC."""
         headers: tuple[tuple[str, Value], ...] = ()
         try:
             headers = tuple(observer.headers())
-            return check(headers)
+            return check(headers) if headers else EMPTY
         except Exception:
             self._log_error(observer, "headers")
-        return [pair for each in headers for pair in _valid(each)]
+        return Metadata(pair for each in headers for pair in _valid(each))
 
     delayed = _fan_out(AttemptObserver.delayed)
     picked = _fan_out(AttemptObserver.picked)
