@@ -239,8 +239,8 @@ MUTANTS = (
     Mutant(
         "a host that says SERVING again and gets no calls",
         "transport/subchannel.py",
-        "        if health != self.health and not self.is_retired:",
-        "        if health != self.health and not self.is_retired and self.health in (None, OK):",
+        "        if health != self.health:",
+        "        if health != self.health and self.health in (None, OK):",
     ),
     Mutant(
         "a host of which only the first address is tried",
