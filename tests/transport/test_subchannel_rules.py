@@ -227,3 +227,30 @@ async def test_a_connection_after_a_watched_attempt_that_failed_has_no_tasks_of_
         server.connections[1].goaway()
         await wait_all_tasks_blocked()
         assert leased.host.state is READY and leased.host.health == OK
+
+
+# -- the pool
+
+
+async def test_the_pool_keeps_nothing_of_a_host_that_nobody_leases_any_more(network, nursery, autojump_clock) -> None:
+    leased = Leased(network, nursery)
+    leased.lease.release()
+    assert (leased.pool.subchannels, leased.pool._leases) == ({}, {})
+
+
+async def test_a_pool_whose_task_was_cancelled_connects_no_more(network, autojump_clock) -> None:
+    async with trio.open_nursery() as nursery:
+        leased = Leased(network, nursery)
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    late = leased.pool.lease(ADDRESS, leased.queue).subchannel
+    late.request_connection()
+    assert late.is_retired and late.state is IDLE
+
+
+async def test_a_limit_that_comes_after_the_security_of_a_cluster_may_change_too(network) -> None:
+    pool = SubchannelPool(network, WireOptions(), Middle(), secured=lambda security: network)
+    limit = ConnectionLimit()
+    host = pool.with_security(lambda address: "tls").with_limit(limit).lease(ADDRESS, ConflatingQueue()).subchannel
+    limit.set(3)
+    assert host.working.max == 3
