@@ -1,5 +1,6 @@
 """An `EntryQueue` calls functions of other threads in Trio's thread, in order, and wakes it no more than it must."""
 
+import errno
 import socket
 
 import pytest
@@ -55,6 +56,17 @@ async def test_functions_that_are_queued_together_wake_trio_once(monkeypatch):
         nursery.cancel_scope.cancel()
     assert len(called) == 6
     assert len(bytes_sent) == 2
+
+
+def test_a_queue_that_gets_no_sockets_cannot_be_made(monkeypatch):
+    """Or a channel would open, and its calls would wait for a task that has ended."""
+
+    def refuse():
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(socket, "socketpair", refuse)
+    with pytest.raises(OSError, match="Too many open files"):
+        EntryQueue()
 
 
 async def test_the_end_of_the_queue_closes_its_sockets(monkeypatch):

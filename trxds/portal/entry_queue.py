@@ -31,6 +31,12 @@ class EntryQueue:
         self._is_closed = False
         # What wakes the task if it waits. Each wait has its own list: a thread that clears one late clears no other.
         self._wakers: list[Callable[[], object]] = []
+        # Here and not in the task: without descriptors no channel is opened, where its calls would wait for ever.
+        self._reader, writer = socket.socketpair()
+        self._wake = partial(writer.send, b"\0")
+        for end in (self._reader, writer):
+            # Not before the last thread that may be about to send has gone: its byte would go to the next socket.
+            weakref.finalize(self._wake, end.close).atexit = False
 
     def run_sync_soon(self, function: Callable[..., object], *args: Any) -> None:
         """Call the function in Trio's thread; `trio.RunFinishedError` if the queue has ended. From any thread."""
@@ -50,26 +56,22 @@ class EntryQueue:
 
     async def run(self) -> None:
         """Call the functions until this task is cancelled; those that are queued by then are called too."""
-        reader, writer = socket.socketpair()
-        wake = partial(writer.send, b"\0")
-        for end in (reader, writer):
-            # Not before the last thread that may be about to send has gone: its byte would go to the next socket.
-            weakref.finalize(wake, end.close).atexit = False
         try:
             while True:
                 self._call_all()
-                self._wakers = [wake]
+                self._wakers = [self._wake]
                 if self._calls:
                     self._wakers.clear()
                     await trio.lowlevel.checkpoint()
                 else:
-                    await trio.lowlevel.wait_readable(reader)
-                    reader.recv(64)
+                    await trio.lowlevel.wait_readable(self._reader)
+                    self._reader.recv(64)
         finally:
             self._is_closed = True
             with suppress(IndexError):  # a thread has taken its function back meanwhile
                 self._call_all()
             self._wakers = []
+            del self._wake
 
     def _call_all(self) -> None:
         for _ in range(len(self._calls)):  # not those that are queued meanwhile, or other tasks could starve
