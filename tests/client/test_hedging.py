@@ -3,9 +3,8 @@
 import pytest
 import trio
 import trio.testing
-from support.hedged import PATH, THROTTLE, Hedged, Host
-from support.mesh import Mesh, bidi, method
-from support.method_config import configured, for_all
+from support.hedged import PATH, THROTTLE, Hedged, Host, queued_hedge
+from support.mesh import bidi, method
 from support.tasks import task_names
 
 from trxds import RpcError, StatusCode
@@ -13,7 +12,6 @@ from trxds.client.hedging import HedgingState
 from trxds.core.status import Status
 from trxds.lb.pick import QUEUE_PICKER, transient_failure_picker
 from trxds.testing import resources as xds
-from trxds.transport.client_stream import ClientStream
 
 
 @pytest.fixture
@@ -400,20 +398,8 @@ async def test_a_refused_hedge_without_another_host_fails_with_that_reason(hedge
 
 
 async def test_a_message_sent_in_the_step_in_which_a_queued_hedge_opens_is_sent_once(monkeypatch, autojump_clock):
-    policy = {"maxAttempts": 2, "hedgingDelay": "0.05s", "nonFatalStatusCodes": ["UNAVAILABLE"]}
-    begin = ClientStream.begin
-
-    async with Mesh.run(1, max_concurrent_streams=1) as mesh:
-        host = mesh.servers[mesh.hosts[0]].handlers[PATH] = Host(StatusCode.UNAVAILABLE, 1)
-        document = for_all(hedgingPolicy=policy)
-        async with configured(monkeypatch, mesh, document) as channel, bidi(channel, PATH).open(b"one") as call:
-
-            def begin_second(stream, *at, **how):  # the second attempt, which has waited for the end of the first
-                begin(stream, *at, **how)
-                call._rpc.hedging.send(b"two")
-
-            monkeypatch.setattr(ClientStream, "begin", begin_second)
-            assert await call.receive() == b"1"
-            call.done_sending()
-            assert await call.receive() is None
+    async with queued_hedge(monkeypatch, lambda call: call._rpc.hedging.send(b"two")) as (call, host):
+        assert await call.receive() == b"1"
+        call.done_sending()
+        assert await call.receive() is None
         assert host.said[1] == [b"one", b"two"]

@@ -3,14 +3,13 @@
 import pytest
 import trio
 import trio.testing
-from support.hedged import HEDGING, PATH, THROTTLE, Hedged, Host
+from support.hedged import HEDGING, PATH, THROTTLE, Hedged, Host, queued_hedge
 from support.mesh import Mesh, bidi
 from support.method_config import configured, for_all
 from support.watching import Watcher
 
 from trxds import RpcError, StatusCode
 from trxds.core.status import Status
-from trxds.transport.client_stream import ClientStream
 
 
 @pytest.fixture
@@ -84,21 +83,9 @@ async def test_a_hedged_stream_without_a_host_fails_after_its_attempts(hedged, a
 async def test_the_end_of_a_request_in_the_step_in_which_a_queued_hedge_opens_follows_its_messages(
     monkeypatch, autojump_clock
 ):
-    policy = {"maxAttempts": 2, "hedgingDelay": "0.05s", "nonFatalStatusCodes": ["UNAVAILABLE"]}
-    begin = ClientStream.begin
-
-    async with Mesh.run(1, max_concurrent_streams=1) as mesh:
-        host = mesh.servers[mesh.hosts[0]].handlers[PATH] = Host(StatusCode.UNAVAILABLE, 1)
-        document = for_all(hedgingPolicy=policy)
-        async with configured(monkeypatch, mesh, document) as channel, bidi(channel, PATH).open(b"one") as call:
-
-            def begin_second(stream, *at, **how):  # the second attempt, which has waited for the end of the first
-                begin(stream, *at, **how)
-                call.done_sending()
-
-            monkeypatch.setattr(ClientStream, "begin", begin_second)
-            assert await call.receive() == b"1"
-            assert await call.receive() is None
+    async with queued_hedge(monkeypatch, lambda call: call.done_sending()) as (call, host):
+        assert await call.receive() == b"1"
+        assert await call.receive() is None
         assert host.said[1] == [b"one"]
 
 

@@ -1,15 +1,40 @@
 """A host whose answers follow a script, and a channel whose calls to it are hedged."""
 
+from contextlib import asynccontextmanager
+
 import pytest
 import trio
-from support.mesh import Mesh, method
+from support.mesh import Mesh, bidi, method
 from support.method_config import configured, for_all
 
 from trxds import RpcError, StatusCode
+from trxds.transport.client_stream import ClientStream
 
 PATH = "/shop.Cart/Fail"
 HEDGING = {"maxAttempts": 4, "hedgingDelay": "1s", "nonFatalStatusCodes": ["UNAVAILABLE"]}
 THROTTLE = {"maxTokens": 4, "tokenRatio": 0.5}
+
+
+@asynccontextmanager
+async def queued_hedge(monkeypatch, then):
+    """Yield a hedged stream and its host, which takes one at a time; `then(call)` follows as the hedge's stream opens.
+
+    The first attempt fails, and the second one waits for its end.
+    """
+    policy = HEDGING | {"maxAttempts": 2, "hedgingDelay": "0.05s"}
+    begin = ClientStream.begin
+
+    async with Mesh.run(1, max_concurrent_streams=1) as mesh:
+        host = mesh.servers[mesh.hosts[0]].handlers[PATH] = Host(StatusCode.UNAVAILABLE, 1)
+        document = for_all(hedgingPolicy=policy)
+        async with configured(monkeypatch, mesh, document) as channel, bidi(channel, PATH).open(b"one") as call:
+
+            def begin_second(stream, *at, **how):
+                begin(stream, *at, **how)
+                then(call)
+
+            monkeypatch.setattr(ClientStream, "begin", begin_second)
+            yield call, host
 
 
 class Host:

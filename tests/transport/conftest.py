@@ -15,6 +15,7 @@ import pytest
 import trio
 from msgspec import structs
 from support.lone_calls import asked
+from trio.testing import wait_all_tasks_blocked
 
 from trxds.testing.network import memory_stream_pair
 from trxds.testing.simulation.links import Link, SimulatedStream, Wire
@@ -79,6 +80,20 @@ class ScriptedServer:
         self.h2.send_headers(stream_id, HEADERS)
         self.h2.send_data(stream_id, framed(message))
         self.h2.send_headers(stream_id, trailers or OK_TRAILERS, end_stream=True)
+
+    async def send_within_windows(self, stream_id: int, data: bytes) -> int:
+        """Send as much as the client's windows allow, until it opens no more; return how much that was."""
+        sent = 0
+        while True:
+            room = min(self.h2.local_flow_control_window(stream_id), self.h2.max_outbound_frame_size, len(data) - sent)
+            if room <= 0:
+                return sent
+            self.h2.send_data(stream_id, data[sent : sent + room])
+            sent += room
+            await self.flush()
+            await wait_all_tasks_blocked()
+            with trio.move_on_after(0.001):
+                await self.read()
 
 
 def framed(message: bytes) -> bytes:

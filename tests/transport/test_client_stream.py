@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import h2.events
 import trio
 from h2.settings import SettingCodes
@@ -29,20 +27,6 @@ class Observed:
 
     def received(self, size: int, compressed_size: int) -> None:
         self.seen.append(("received", size, compressed_size))
-
-
-async def send_as_windows_allow(server: Any, stream_id: int, data: bytes) -> int:
-    """Send until the client opens no more window; return how much that was."""
-    server.h2.send_headers(stream_id, HEADERS)
-    sent = 0
-    while room := min(server.h2.local_flow_control_window(stream_id), 16_384, len(data) - sent):
-        server.h2.send_data(stream_id, data[sent : sent + room])
-        sent += room
-        await server.flush()
-        await wait_all_tasks_blocked()
-        with trio.move_on_after(0.001):
-            await server.read()
-    return sent
 
 
 # -- the request
@@ -155,7 +139,8 @@ async def test_each_byte_of_a_streams_window_is_given_back_once(wire, request_, 
     stream_id = await server.request()
     nursery.start_soon(stream.receive)
     message = frame(bytes(100_000))
-    assert await send_as_windows_allow(server, stream_id, message) == len(message)
+    server.h2.send_headers(stream_id, HEADERS)
+    assert await server.send_within_windows(stream_id, message) == len(message)
     assert server.h2.local_flow_control_window(stream_id) <= SMALL.stream_window
 
 
@@ -166,7 +151,8 @@ async def test_a_caller_that_asks_late_for_a_large_answer_is_sent_all_of_it(
     stream = connection.open_stream(request_(message=b"x"))
     stream_id = await server.request()
     message = frame(bytes(100_000))
-    sent = await send_as_windows_allow(server, stream_id, message)
+    server.h2.send_headers(stream_id, HEADERS)
+    sent = await server.send_within_windows(stream_id, message)
     assert sent == SMALL.stream_window
     nursery.start_soon(stream.receive_unary)
     await wait_all_tasks_blocked()
@@ -185,4 +171,5 @@ async def test_a_task_that_has_waited_in_the_queue_and_does_not_read_bounds_what
     server.h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: 5})
     await server.flush()
     stream_id = await server.request()
-    assert await send_as_windows_allow(server, stream_id, frame(bytes(100_000))) == SMALL.stream_window
+    server.h2.send_headers(stream_id, HEADERS)
+    assert await server.send_within_windows(stream_id, frame(bytes(100_000))) == SMALL.stream_window

@@ -30,27 +30,12 @@ def prefixed(size: int) -> bytes:
 # -- what arrives
 
 
-async def send_within_windows(server, stream_id: int, data: bytes) -> int:
-    """Send as much as the client allows without another read of the server."""
-    sent = 0
-    while True:
-        room = min(server.h2.local_flow_control_window(stream_id), server.h2.max_outbound_frame_size, len(data) - sent)
-        if room <= 0:
-            return sent
-        server.h2.send_data(stream_id, data[sent : sent + room])
-        sent += room
-        await server.flush()
-        await wait_all_tasks_blocked()
-        with trio.move_on_after(0.001):
-            await server.read()
-
-
 async def test_a_slow_application_bounds_what_it_is_sent(wire, request_, autojump_clock) -> None:
     connection, server = await wire(options=SMALL)
     connection.open_stream(request_())
     stream_id = await server.request()
     server.h2.send_headers(stream_id, HEADERS)
-    assert await send_within_windows(server, stream_id, prefixed(100_000)) == SMALL.stream_window
+    assert await server.send_within_windows(stream_id, prefixed(100_000)) == SMALL.stream_window
 
 
 @pytest.mark.parametrize("came", [True, False])
@@ -65,7 +50,7 @@ async def test_an_application_that_waits_no_more_bounds_what_it_is_sent(wire, re
     with trio.move_on_after(1) as gave_up:
         await stream.receive()
     assert gave_up.cancelled_caught is not came
-    assert await send_within_windows(server, stream_id, prefixed(100_000)) <= SMALL.stream_window
+    assert await server.send_within_windows(stream_id, prefixed(100_000)) <= SMALL.stream_window
 
 
 async def test_an_application_that_waits_is_sent_a_message_larger_than_the_window(
@@ -77,7 +62,7 @@ async def test_an_application_that_waits_is_sent_a_message_larger_than_the_windo
     server.h2.send_headers(stream_id, HEADERS)
     nursery.start_soon(stream.receive)
     await wait_all_tasks_blocked()
-    assert await send_within_windows(server, stream_id, prefixed(100_000)) == 100_005
+    assert await server.send_within_windows(stream_id, prefixed(100_000)) == 100_005
 
 
 async def test_an_application_that_waits_is_sent_it_on_the_connection_that_opens_the_stream(
@@ -99,7 +84,7 @@ async def test_an_application_that_waits_is_sent_it_on_the_connection_that_opens
     connection.http2.writer.write_soon()
     stream_id = await server.request()
     server.h2.send_headers(stream_id, HEADERS)
-    assert await send_within_windows(server, stream_id, prefixed(100_000)) == 100_005
+    assert await server.send_within_windows(stream_id, prefixed(100_000)) == 100_005
     await wait_all_tasks_blocked()
     assert received == [bytes(100_000)]
 
@@ -112,11 +97,11 @@ async def test_an_application_that_waits_late_is_sent_the_rest_of_a_large_messag
     stream_id = await server.request()
     server.h2.send_headers(stream_id, HEADERS)
     data = prefixed(100_000)
-    sent = await send_within_windows(server, stream_id, data)
+    sent = await server.send_within_windows(stream_id, data)
     nursery.start_soon(stream.receive)
     await wait_all_tasks_blocked()
     await server.read()
-    assert sent + await send_within_windows(server, stream_id, data[sent:]) == len(data)
+    assert sent + await server.send_within_windows(stream_id, data[sent:]) == len(data)
 
 
 async def test_a_waiting_application_is_not_sent_messages_behind_the_one_it_waits_for(
@@ -128,7 +113,7 @@ async def test_a_waiting_application_is_not_sent_messages_behind_the_one_it_wait
     server.h2.send_headers(stream_id, HEADERS)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(stream.receive)
-        sent = await send_within_windows(server, stream_id, prefixed(1000) * 100)
+        sent = await server.send_within_windows(stream_id, prefixed(1000) * 100)
     assert sent <= 1005 + SMALL.stream_window
 
 
@@ -138,12 +123,12 @@ async def test_taken_messages_open_the_streams_window(wire, request_, autojump_c
     stream_id = await server.request()
     server.h2.send_headers(stream_id, HEADERS)
     data = prefixed(1000) * 30
-    sent = await send_within_windows(server, stream_id, data)
+    sent = await server.send_within_windows(stream_id, data)
     while stream.receive_nowait() is not None:
         pass
     await wait_all_tasks_blocked()
     await server.read()
-    assert await send_within_windows(server, stream_id, data[sent:]) >= SMALL.stream_window // 2
+    assert await server.send_within_windows(stream_id, data[sent:]) >= SMALL.stream_window // 2
 
 
 async def test_a_stream_that_nobody_reads_does_not_hold_up_others(wire, request_, autojump_clock) -> None:
@@ -152,7 +137,7 @@ async def test_a_stream_that_nobody_reads_does_not_hold_up_others(wire, request_
         connection.open_stream(request_())
         stream_id = await server.request()
         server.h2.send_headers(stream_id, HEADERS)
-        assert await send_within_windows(server, stream_id, bytes(10_000)) == 10_000
+        assert await server.send_within_windows(stream_id, bytes(10_000)) == 10_000
 
 
 async def test_each_byte_of_the_connections_window_is_given_back_once(wire, request_, autojump_clock) -> None:
