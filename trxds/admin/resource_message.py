@@ -29,7 +29,7 @@ def is_sensitive(field: FieldDescriptor) -> bool:
 def without_sensitive_fields(url: str, data: bytes) -> bytes:
     """Return the message's bytes without its sensitive and unknown fields: as they came if it has none of these.
 
-    Of a message that is not known, return none.
+    For a message of an unknown type there are none.
     """
     message = parse_message(url, data)
     if message is None:

@@ -58,8 +58,8 @@ class FilterType:
     `parse` turns the configuration that the control plane sent into the filter's settings; an exception rejects the
     resource (NACK). It gets the fields of an `xds.type.v3.TypedStruct`, or of udpa's, as a mapping. With `message`, the
     class of a protobuf message of that name, it gets such a message; a TypedStruct is converted. Without `parse` that
-    mapping or message is the settings. Settings are compared: give them an `==`. Without `override` no route can
-    override the filter's configuration.
+    mapping or message is the settings. Settings are compared: give them an `==`. They must not refer to the channel,
+    which would stay in memory after it is closed. Without `override` no route can override the filter's configuration.
     """
 
     make: MakeFilter

@@ -148,7 +148,7 @@ class ProtoValidator:
 
 
 def repeated_keys(place: YamlNode) -> Iterator[Problem]:
-    """Yield a problem for each key of a mapping that is there already: of a plain value, only the last would count."""
+    """Yield a problem for each key that a mapping has again; without it the last one would count, without a word."""
     seen: dict[str, yaml.Node] = {}
     for key, _ in place.node.value:
         if (first := seen.setdefault(str(key.value), key)) is not key:

@@ -55,7 +55,7 @@ def _latency(name: str) -> Callable[[Report], float | None]:
 def _added(name: str) -> Callable[[Report], float | None]:
     def value(report: Report) -> float | None:
         change = report["latency"]["change"]
-        # A step without any effect has settled at once; a slow link has, too.
+        # A step without effect, or a slow link, has settled at once, and then no call falls into the change.
         window = "change" if change["calls"] or change["failed"] else "after"
         return _number(report["latency_added"][window][name])
 
