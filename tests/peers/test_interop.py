@@ -10,11 +10,13 @@ import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import trustme
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from support.programs import Programs
 
 from trxds.interop import orca, protos
 from trxds.interop.client import CASES, ORCA, SOAKS
@@ -25,6 +27,8 @@ NODE_MODULES = HERE.parents[1] / ".peers" / "node" / "node_modules"
 CLIENT_COMPRESSION = {"client_compressed_unary", "client_compressed_streaming"}
 NOT_IN_GRPC_JS = CLIENT_COMPRESSION | {"server_compressed_unary", "server_compressed_streaming"}
 LONG = {"concurrent_large_unary"}
+# A call of a soak has a second otherwise, which a busy machine may take.
+PATIENT = ["--soak_per_iteration_max_acceptable_latency_ms=20000", "--soak_overall_timeout_seconds=60"]
 
 
 @contextmanager
@@ -37,15 +41,37 @@ def serving(*command, **options):
             process.stdin.close()
 
 
-def run_case(name, port, *flags, host="127.0.0.1"):
-    where = [f"--server_host={host}", f"--server_port={port}", f"--test_case={name}"]
-    command = [sys.executable, "-m", "trxds.interop.client", *where, *flags]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=100)
+@dataclass(frozen=True)
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
 
 
-def check(name, port, *flags, **options):
-    done = run_case(name, port, *flags, **options)
-    assert (done.returncode, done.stdout) == (0, f"{name}: passed\n"), done.stderr
+@dataclass(frozen=True)
+class Client:
+    """Runs `python -m trxds.interop.client`, each time in a process of its own."""
+
+    programs: Programs
+    folder: Path
+
+    def run(self, name, port, *flags, host="127.0.0.1"):
+        where = [f"--server_host={host}", f"--server_port={port}", f"--test_case={name}"]
+        output, errors = self.folder / "output", self.folder / "errors"
+        command = ["python", "-m", "trxds.interop.client", *where, *flags]
+        status = self.programs.finish(command, output, errors)
+        return Done(status, output.read_text(), errors.read_text())
+
+    def check(self, name, port, *flags, **options):
+        done = self.run(name, port, *flags, **options)
+        assert (done.returncode, done.stdout) == (0, f"{name}: passed\n"), done.stderr
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("client")
+    with Programs.run(HERE, os.environ) as programs:
+        yield Client(programs, folder)
 
 
 @pytest.fixture(scope="module")
@@ -80,26 +106,26 @@ def node_http2(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", sorted((CASES.keys() | ORCA.keys() | SOAKS.keys()) - CLIENT_COMPRESSION))
-def test_the_case_holds_against_grpcio(name, grpcio):
-    check(name, grpcio)
+def test_the_case_holds_against_grpcio(name, grpcio, client):
+    client.check(name, grpcio, *PATIENT)
 
 
 @pytest.mark.parametrize("name", sorted((CASES.keys() | ORCA.keys() | SOAKS.keys()) - NOT_IN_GRPC_JS - LONG))
-def test_the_case_holds_against_grpc_js(name, grpc_js):
-    check(name, grpc_js)
+def test_the_case_holds_against_grpc_js(name, grpc_js, client):
+    client.check(name, grpc_js, *PATIENT)
 
 
 @pytest.mark.parametrize("name", sorted(CLIENT_COMPRESSION))
-def test_the_case_holds_against_nodes_http2(name, node_http2):
-    check(name, node_http2)
+def test_the_case_holds_against_nodes_http2(name, node_http2, client):
+    client.check(name, node_http2)
 
 
-def test_pick_first_stays_with_one_of_several_servers(grpcio):
+def test_pick_first_stays_with_one_of_several_servers(grpcio, client):
     with serving(sys.executable, str(HERE / "interop_grpcio.py"), "--host", "127.0.0.2", "--port", grpcio, "--id", "2"):
-        check("pick_first_unary", grpcio, host="127.0.0.2,127.0.0.1")
+        client.check("pick_first_unary", grpcio, host="127.0.0.2,127.0.0.1")
 
 
-def test_a_server_with_tls_has_to_prove_the_overridden_name(tmp_path):
+def test_a_server_with_tls_has_to_prove_the_overridden_name(tmp_path, client):
     authority = trustme.CA()
     server = authority.issue_cert("foo.test.example")
     ca, chain, key = (tmp_path / name for name in ("ca.pem", "chain.pem", "key.pem"))
@@ -108,8 +134,8 @@ def test_a_server_with_tls_has_to_prove_the_overridden_name(tmp_path):
     server.private_key_pem.write_to_path(key)
     with serving(sys.executable, str(HERE / "interop_grpcio.py"), "--tls", str(chain), str(key)) as port:
         tls = ["--use_tls=true", "--use_test_ca=true", f"--ca_file={ca}"]
-        check("large_unary", port, *tls, "--server_host_override=foo.test.example")
-        refused = run_case("large_unary", port, *tls)
+        client.check("large_unary", port, *tls, "--server_host_override=foo.test.example")
+        refused = client.run("large_unary", port, *tls)
         assert refused.returncode == 1
         assert "127.0.0.1" in refused.stderr
 
@@ -121,21 +147,21 @@ def test_a_server_with_tls_has_to_prove_the_overridden_name(tmp_path):
         ("server_compressed_unary", "whether the reply came compressed: [False], should be [True]"),
     ],
 )
-def test_a_case_that_does_not_hold_exits_1_and_says_what_it_saw(name, saw, grpc_js):
-    done = run_case(name, grpc_js)
+def test_a_case_that_does_not_hold_exits_1_and_says_what_it_saw(name, saw, grpc_js, client):
+    done = client.run(name, grpc_js)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"{name}: failed: {saw}\n"
 
 
-def test_an_unknown_case_lists_those_that_there_are():
-    done = run_case("no_such_case", 1)
+def test_an_unknown_case_lists_those_that_there_are(client):
+    done = client.run("no_such_case", 1)
     assert done.returncode == 2
     assert "large_unary" in done.stderr and "orca_oob" in done.stderr
 
 
-def test_additional_metadata_goes_with_every_call(grpcio):
+def test_additional_metadata_goes_with_every_call(grpcio, client):
     """The server echoes the last one of that name, which is not what the case sent."""
-    done = run_case("custom_metadata", grpcio, "--additional_metadata=user:7;x-grpc-test-echo-initial:a:b")
+    done = client.run("custom_metadata", grpcio, "--additional_metadata=user:7;x-grpc-test-echo-initial:a:b")
     assert done.returncode == 1
     assert done.stderr.startswith("custom_metadata: failed: x-grpc-test-echo-initial as the server echoes it: 'a:b'")
 
@@ -149,11 +175,11 @@ def test_additional_metadata_goes_with_every_call(grpcio):
         ('--service_config_json={"loadBalancingConfig":[{"round_rob":{}}]}', "names no policy that is known here"),
     ],
 )
-def test_a_flag_that_makes_no_sense_is_named(flag, problem):
-    done = run_case("empty_unary", 1, flag)
+def test_a_flag_that_makes_no_sense_is_named(flag, problem, client):
+    done = client.run("empty_unary", 1, flag)
     assert done.returncode == 2
     assert problem in done.stderr and "Traceback" not in done.stderr
 
 
-def test_a_harness_may_name_the_policy_of_the_orca_cases_itself(grpcio):
-    check("orca_per_rpc", grpcio, f"--service_config_json={json.dumps(orca.SERVICE_CONFIG)}")
+def test_a_harness_may_name_the_policy_of_the_orca_cases_itself(grpcio, client):
+    client.check("orca_per_rpc", grpcio, f"--service_config_json={json.dumps(orca.SERVICE_CONFIG)}")

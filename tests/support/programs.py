@@ -39,6 +39,9 @@ for line in sys.stdin:
             if name == "trxds":
                 sys.argv.insert(0, name)
                 main()
+            elif sys.argv[0] == "-m":
+                del sys.argv[0]
+                runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
             else:
                 runpy.run_path(sys.argv[0], run_name="__main__")
             threading._shutdown()
@@ -57,7 +60,10 @@ for line in sys.stdin:
 
 @dataclass(frozen=True)
 class Programs:
-    """Commands `trxds ...` and `python FILE ...` in one folder. Their output goes into a file, their errors too."""
+    """Commands `trxds ...`, `python FILE ...` and `python -m MODULE ...` in one folder.
+
+    Their output goes into a file, and their errors into that or another one.
+    """
 
     _forker: subprocess.Popen[str]
 
