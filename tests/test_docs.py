@@ -140,32 +140,48 @@ async def test_the_recipe_for_prometheus_serves_grpcs_metrics() -> None:
     assert "grpc_subchannel_disconnections_total{" in page
 
 
-@pytest.mark.parametrize("test", TESTS)
-def test_a_test_of_the_documents_passes(test: str, generated: Path, tmp_path: Path) -> None:
-    (tmp_path / "test_documented.py").write_text(test, "utf-8")
-    mode = "false" if "@pytest.mark.anyio" in test else "true"  # two plugins cannot run the same test
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
+@pytest.fixture(scope="session")
+def outcomes_of_tests(generated: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What pytest prints of each file of tests, by the text of the file: nothing if its tests pass."""
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(generated)))}
+    outcomes = {}
+    for mode in ("false", "true"):  # two plugins cannot run the same test
+        folder = tmp_path_factory.mktemp("documented")
+        texts = [block.values[0] for block in TESTS if ("@pytest.mark.anyio" in block.values[0]) is (mode == "false")]
+        files = {folder / f"test_documented_{number}.py": text for number, text in enumerate(texts)}
+        for file, text in files.items():
+            file.write_text(text, "utf-8")
+        options = [
             "-q",
+            "-rA",
+            "--continue-on-collection-errors",
             "-W",
             "error",
             "-o",
             f"trio_mode={mode}",
             "--rootdir",
-            tmp_path,
-            tmp_path,
-        ],
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(generated)))},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stdout
+            folder,
+            folder,
+        ]
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", *options],
+            check=False,
+            env=environ,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        for file, text in files.items():
+            passed = f"PASSED {file.name}::" in done.stdout
+            failed = re.search(rf"^(?:FAILED|ERROR) {file.name}\b", done.stdout, re.MULTILINE)
+            outcomes[text] = "" if passed and not failed else done.stdout + done.stderr
+    return outcomes
+
+
+@pytest.mark.parametrize("test", TESTS)
+def test_a_test_of_the_documents_passes(test: str, outcomes_of_tests: dict[str, str]) -> None:
+    assert outcomes_of_tests[test] == ""
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
