@@ -9,15 +9,15 @@ from __future__ import annotations
 import pytest
 from support.hostile.cost import KINDS, READ, Lines, measure
 
-pytestmark = pytest.mark.slow
-
 LONGEST = 230_000
 """Lines in one step. So many take 7 ms where header fields are decoded, which takes longest; elsewhere 1 to 4."""
 
 READS = {"lean": READ, "h2": READ // 4}  # h2 has six times as many lines, and to count them takes longer than they do
 
 
-@pytest.mark.parametrize("engine", READS)
+@pytest.mark.parametrize(
+    "engine", [pytest.param("lean", marks=pytest.mark.slow), pytest.param("h2", marks=pytest.mark.long)]
+)
 @pytest.mark.parametrize("name", KINDS)
 def test_a_frame_costs_the_same_however_many_calls_are_open(name: str, engine: str) -> None:
     kind = KINDS[name]

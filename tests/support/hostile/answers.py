@@ -112,7 +112,7 @@ async def no_message(peer: Peer) -> None:
 async def two_bytes_at_a_time(peer: Peer) -> None:
     stream = await peer.request()
     await peer.headers(stream)
-    await peer.crumbs(stream, message(bytes(range(256)) * 150), 2)
+    await peer.crumbs(stream, message(bytes(range(256)) * 75), 2)
     await peer.trailers(stream)
 
 

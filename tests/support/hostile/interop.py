@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .peer import MAX_CONCURRENT_STREAMS, Peer, message, script
 
-LARGE = 100_000  # the original has three times that
+LARGE = 50_000  # the original has six times that
 
 
 @script(calls=2)
