@@ -11,7 +11,7 @@ from support.sessions import in_cookie, override
 
 from trxds.cli.main import main
 from trxds.cli.rehearsal import child, command
-from trxds.cli.rehearsal.report import evenness
+from trxds.cli.rehearsal.report import evenness, percentile
 from trxds.testing import resources as xds
 
 
@@ -220,6 +220,18 @@ def test_reports_of_load_are_no_load(files, run):
     before = files("before", listed)
     load = json.loads(run(before, before, *SMALL, "--json").stdout)["load"]["after"]
     assert sum(load["by_host"].values()) == 4  # one call a second of each client
+
+
+@pytest.mark.parametrize(
+    ("percent", "length", "rank"), [(7, 100, 7), (50, 1, 1), (50, 4, 2), (95, 20, 19), (99, 100, 99), (99, 101, 100)]
+)
+def test_a_percentile_is_the_value_of_the_nearest_rank(percent, length, rank):
+    assert percentile(range(1, length + 1), percent) == rank
+
+
+@pytest.mark.parametrize(("percent", "value"), [(0, 1), (100, 5)])
+def test_the_first_and_the_last_percentile_are_the_least_and_the_greatest_value(percent, value):
+    assert percentile([1, 2, 5], percent) == value
 
 
 def test_evenness_is_one_if_all_hosts_have_as_much():

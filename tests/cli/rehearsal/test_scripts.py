@@ -10,7 +10,7 @@ from trxds.testing import resources as xds
 
 
 def steps_of(text, read=lambda name: ()):
-    return read_script(text, lambda resources: tuple(HOSTS), read)
+    return read_script(text, resources(*HOSTS), read)
 
 
 def test_a_script_has_steps_in_the_order_of_their_times():
@@ -47,6 +47,14 @@ def test_a_script_has_steps_in_the_order_of_their_times():
         ("- at: 5\n  fail: all\n  rate: 200%", "line 3: rate: '200%' is no share"),
         ("- at: 5\n  restart: cart", "line 2: restart: must be control-plane"),
         ("- at: 5\n  reset: all\n  for: 5", "line 3: for: reset is not undone; leave it out"),
+        (
+            "- at: 5\n  start: all",
+            "line 2: start: 10.0.1.1:50051 is up at 5 s; start is for a host that kill",
+        ),
+        (
+            "- {at: 5, kill: 10.0.1.1:50051, for: 5s}\n- {at: 10, start: 10.0.1.1:50051}",
+            "line 2: start: 10.0.1.1:50051 is up at 10 s",
+        ),
     ],
 )
 def test_a_problem_in_a_script_has_its_line(text, problem):
@@ -156,3 +164,100 @@ def test_hosts_fail_as_often_as_before_when_a_step_of_failures_is_over(rehearse_
 def test_a_step_that_ends_leaves_the_one_before_it_in_force(rehearse_steps, first, second, column, value):
     report = rehearse_steps(resources(*HOSTS), [{"at": 10, **first}, {"at": 11, "for": 2, **second}])
     assert report["per_second"][column][20] == value
+
+
+# -- steps of the same host or control plane at the same time
+
+DOWN = [*({"at": 10, action: "all", "for": 10} for action in ("kill", "vanish", "partition"))]
+
+
+def failed_at(report):
+    """The seconds in which calls failed."""
+    return [second for second, failed in enumerate(report["per_second"]["failed"]) if failed]
+
+
+@pytest.mark.parametrize("long", DOWN, ids=lambda step: list(step)[1])
+@pytest.mark.parametrize("short", DOWN, ids=lambda step: list(step)[1])
+def test_a_host_is_up_when_each_of_several_steps_is_over(rehearse_steps, long, short):
+    steps = [{**long, "for": 10}, {**short, "at": 12, "for": 3}]
+    report = rehearse_steps(resources(HOSTS[0]), steps, "--timeout", "500ms")
+    assert set(range(16, 20)) <= set(failed_at(report))
+    assert report["load"]["after"]["with_calls"] == 1
+
+
+def test_a_host_that_was_killed_for_ever_does_not_come_back_with_the_end_of_another_step(rehearse_steps):
+    steps = [{"at": 10, "kill": HOSTS[0]}, {"at": 12, "kill": "all", "for": 2}]
+    report = rehearse_steps(resources(*HOSTS[:2]), steps)
+    assert report["load"]["after"]["by_host"] == {HOSTS[0]: 0, HOSTS[1]: 4}
+
+
+def test_a_host_refuses_connections_again_when_a_later_vanish_is_over(rehearse_steps):
+    """What is in force then is the kill, which clients are told of at once."""
+    steps = [{"at": 10, "kill": "all"}, {"at": 11, "vanish": "all", "for": 2}]
+    report = rehearse_steps(resources(HOSTS[0]), steps, "--timeout", "500ms")
+    codes = {each["code"]: each["message"] for each in report["calls"]["errors"]}
+    assert "Connection refused" in codes["UNAVAILABLE"]
+    assert report["per_second"]["failed"][24] == 4
+
+
+def test_start_ends_what_took_a_host_down_and_leaves_the_others_alone(rehearse_steps):
+    steps = [{"at": 10, "kill": "all", "for": 20}, {"at": 12, "start": HOSTS[0]}, {"at": 14, "goaway": HOSTS[0]}]
+    report = rehearse_steps(resources(*HOSTS[:2]), steps, "--after", "20s", "--json")
+    opened = report["per_second"]["connections_opened"]
+    # The end of the kill at 30 s is the second host's alone: the first one's connections stay.
+    assert sum(opened[30:]) == 4
+
+
+def test_start_does_not_touch_a_host_that_is_up(rehearse_steps):
+    steps = [{"at": 10, "kill": HOSTS[0]}, {"at": 12, "start": "all"}]
+    report = rehearse_steps(resources(*HOSTS[:2]), steps)
+    assert report["connections"]["opened"] == 4  # one of each client, to the host that was down
+
+
+@pytest.mark.parametrize(
+    ("second", "is_back"),
+    [
+        ({"stop": "control-plane", "for": 1}, False),
+        ({"restart": "control-plane"}, True),
+        ({"restart": "control-plane", "for": 2}, True),
+    ],
+)
+def test_a_control_plane_stays_away_until_each_stop_is_over_or_a_restart_comes(files, rehearse_steps, second, is_back):
+    files("after", resources(*HOSTS[2:]))
+    steps = [{"at": 10, "stop": "control-plane"}, {"at": 12, **second}, {"at": 16, "replace": "after.yaml"}]
+    report = rehearse_steps(resources(*HOSTS[:2]), steps)
+    assert (report["load"]["after"]["by_host"].get(HOSTS[3], 0) > 0) == is_back
+
+
+# -- a drain that can do nothing
+
+
+def behind_dns():
+    return [*resources(*HOSTS[:2])[:2], xds.logical_dns("cart", "a.example", 443)]
+
+
+@pytest.mark.parametrize("hosts", ["198.18.0.1:443", "all"])
+def test_a_host_of_a_logical_dns_cluster_cannot_drain(hosts):
+    """Clients read no health of its endpoint (A37)."""
+    found = read_script(f"- at: 5\n  drain: {hosts}", behind_dns(), None)
+    assert [str(each) for each in found.problems] == [
+        "line 2: drain: 198.18.0.1:443 is a host of the logical DNS cluster 'cart', and clients read no health of "
+        "those; take kill, vanish, slow or fail"
+    ]
+
+
+def test_a_drain_of_all_hosts_notes_those_that_it_leaves_out(files, run, tmp_path):
+    listed = [*resources(*HOSTS), xds.logical_dns("pay", "a.example", 443)]
+    files("steps", [{"at": 10, "drain": "all"}])
+    done = run(files("before", listed), "--script", str(tmp_path / "steps.yaml"), *SMALL)
+    assert f"note: {tmp_path}/steps.yaml: line 1: drain: leaves out 198.18.0.1:443: it is a host of" in done.stdout
+    assert run.plans[0].steps[0].hosts == tuple(HOSTS)
+
+
+def test_a_host_that_is_not_served_yet_cannot_drain():
+    text = f"- at: 5\n  drain: {HOSTS[3]}\n- {{at: 10, replace: after.yaml}}\n- {{at: 15, drain: {HOSTS[3]}}}"
+    found = read_script(text, resources(*HOSTS[:2]), lambda name: tuple(resources(*HOSTS)))
+    assert [str(each) for each in found.problems] == [
+        f"line 2: drain: {HOSTS[3]} is in no ClusterLoadAssignment (EDS) that is served at 5 s, so it cannot be "
+        "declared DRAINING"
+    ]

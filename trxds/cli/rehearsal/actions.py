@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from trxds.cli.control_plane import ServedResources
 from trxds.resources.resource_file import ResourceFile
@@ -17,6 +17,16 @@ from trxds.testing.simulation.simulation import LATENCY, Simulation
 
 from .mesh_of_files import addresses_of
 from .plan import Resource, Step
+
+CONTROL_PLANE = "control-plane"
+
+
+@dataclass(slots=True, eq=False)
+class StepInForce:
+    """A step that is not yet undone, and the hosts for which nothing has ended it since."""
+
+    step: Step
+    hosts: tuple[str, ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -27,17 +37,42 @@ class RehearsalMesh:
     served: ServedResources
     behaviours: Mapping[str, Behaviour]
     resources: tuple[Resource, ...] = ()
-    in_force: list[Step] = field(default_factory=list)
+    in_force: list[StepInForce] = field(default_factory=list)
+
+    def begin(self, step: Step) -> StepInForce:
+        """Do what the step says; return what `end` undoes."""
+        begun = StepInForce(step, step.hosts)
+        self.in_force.append(begun)
+        ACTIONS[step.action].do(self, step)
+        return begun
+
+    async def end(self, begun: StepInForce) -> None:
+        """Undo a step for the hosts for which no other step has ended it."""
+        undo = ACTIONS[begun.step.action].undo
+        if undo is None or begun not in self.in_force:
+            return
+        self.in_force.remove(begun)
+        undone = undo(self, structs.replace(begun.step, hosts=begun.hosts))
+        if undone is not None:
+            await undone
+
+    def end_early(self, actions: tuple[str, ...], hosts: Iterable[str]) -> None:
+        """Let no step of these actions be in force for these hosts any more; what it has done stays as it is."""
+        ended = frozenset(hosts)
+        for each in self.in_force:
+            if each.step.action in actions:
+                each.hosts = tuple(host for host in each.hosts if host not in ended)
 
     def replace(self, resources: Iterable[Resource]) -> None:
         """Serve these resources in place of all others; their endpoints have the health that they state."""
         self.resources = tuple(resources)
-        self.in_force = [step for step in self.in_force if step.action != "drain"]
+        # They know nothing of an earlier drain.
+        self.in_force = [each for each in self.in_force if each.step.action != "drain"]
         self.serve()
 
     def serve(self) -> None:
         """Serve the resources, with the hosts DRAINING that a step in force drains."""
-        draining = {host for step in self.in_force if step.action == "drain" for host in step.hosts}
+        draining = {host for each in self.in_force if each.step.action == "drain" for host in each.hosts}
         resources = deepcopy(self.resources)
         for endpoint in chain.from_iterable(map(_lb_endpoints, resources)):
             if addresses_of(endpoint.get("endpoint")).intersection(draining):
@@ -48,8 +83,13 @@ class RehearsalMesh:
 
     def value(self, action: str, host: str, otherwise: float) -> float:
         """Return the value of the last step in force that does this to the host."""
-        values = [step.value for step in self.in_force if step.action == action and host in step.hosts]
-        return values[-1] if values else otherwise
+        last = self.last((action,), host)
+        return otherwise if last is None else last.value
+
+    def last(self, actions: tuple[str, ...], host: str) -> Step | None:
+        """Return the last step in force that does one of these actions to the host."""
+        found = (each.step for each in reversed(self.in_force) if each.step.action in actions and host in each.hosts)
+        return next(found, None)
 
     def hosts(self, step: Step) -> list[EchoHost]:
         """Return the hosts of a step."""
@@ -94,19 +134,25 @@ def _lb_endpoints(data: Any) -> Iterable[dict[str, Any]]:
 # -- hosts
 
 
-def _kill(target: RehearsalMesh, step: Step) -> None:
-    for host in target.hosts(step):
-        host.kill()
+_DOWN = "kill", "vanish"
 
 
-def _vanish(target: RehearsalMesh, step: Step) -> None:
+def _set_down_or_up(target: RehearsalMesh, step: Step) -> None:
+    """Leave hosts as the last step in force has them: a host is up when every step that took it down is over."""
     for host in target.hosts(step):
-        host.vanish()
+        down = target.last(_DOWN, host.address)
+        # A host that has vanished refuses no connection until it has listened again.
+        if down is None or down.action == "kill":
+            host.start()
+        if down is not None:
+            host.kill() if down.action == "kill" else host.vanish()
 
 
 def _start(target: RehearsalMesh, step: Step) -> None:
-    for host in target.hosts(step):
-        host.start()
+    down = tuple(host for host in step.hosts if target.last(_DOWN, host) is not None)
+    target.end_early(_DOWN, down)
+    for address in down:  # and not those that are up, whose connections it would reset
+        target.mesh.hosts[address].start()
 
 
 def _goaway(target: RehearsalMesh, step: Step) -> None:
@@ -137,32 +183,41 @@ def _partition(target: RehearsalMesh, step: Step) -> None:
 
 def _heal(target: RehearsalMesh, step: Step) -> None:
     for address in step.hosts:
-        target.mesh.network.heal(address)
+        if target.last(("partition",), address) is None:
+            target.mesh.network.heal(address)
 
 
 # -- the control plane
 
 
 def _stop_control_plane(target: RehearsalMesh, step: Step) -> None:
+    # As `start` does with hosts, `restart` ends what has stopped it before.
+    if step.action == "restart":
+        target.in_force = [each for each in target.in_force if each.step is step or not _stops_control_plane(each)]
     target.mesh.plane_server.stop()
 
 
 async def _start_control_plane(target: RehearsalMesh, step: Step) -> None:
-    await target.mesh.plane_server.restart()
+    if not any(map(_stops_control_plane, target.in_force)):
+        await target.mesh.plane_server.restart()
+
+
+def _stops_control_plane(begun: StepInForce) -> bool:
+    return ACTIONS[begun.step.action].needs == CONTROL_PLANE
 
 
 ACTIONS = {
     "replace": Action(_replace, needs="file"),
     "drain": Action(_serve, _serve),
-    "kill": Action(_kill, _start),
-    "vanish": Action(_vanish, _start),
+    "kill": Action(_set_down_or_up, _set_down_or_up),
+    "vanish": Action(_set_down_or_up, _set_down_or_up),
     "start": Action(_start),
     "goaway": Action(_goaway),
     "reset": Action(_reset),
     "fail": Action(_fail, _fail, needs="hosts and rate"),
     "slow": Action(_slow, _slow, needs="hosts and latency"),
     "partition": Action(_partition, _heal),
-    "restart": Action(_stop_control_plane, _start_control_plane, needs="control-plane"),
-    "stop": Action(_stop_control_plane, _start_control_plane, needs="control-plane"),
+    "restart": Action(_stop_control_plane, _start_control_plane, needs=CONTROL_PLANE),
+    "stop": Action(_stop_control_plane, _start_control_plane, needs=CONTROL_PLANE),
 }
 """The actions by their names in a script. `restart` comes back at once unless it says when."""

@@ -211,11 +211,8 @@ def _steps(
         remarks.extend(f"{file}: {remark}" for remark in content.remarks)
         return tuple(content.resources.values())
 
-    def addresses(resources: tuple[Resource, ...]) -> tuple[str, ...]:
-        everything = (*series[0], *resources)
-        return mesh_of_files.addresses(everything, mesh_of_files.names(everything))
-
-    found = read_script(script.read_text("utf-8", errors="replace"), addresses, read)
+    found = read_script(script.read_text("utf-8", errors="replace"), series[0], read)
+    remarks.extend(f"{script}: {remark}" for remark in found.remarks)
     for problem in found.problems:
         click.echo(f"{script}: {problem}", err=True)
     if found.problems:

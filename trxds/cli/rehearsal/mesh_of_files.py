@@ -35,6 +35,17 @@ def addresses(resources: Iterable[Resource], names: Mapping[str, Sequence[str]])
     return tuple(dict.fromkeys(address for address in found if address is not None))
 
 
+def hosts_with_health(resources: Iterable[Resource]) -> frozenset[str]:
+    """Return the addresses of the hosts whose health a control plane declares: those of EDS."""
+    return frozenset(addresses((each for each in resources if each["@type"].endswith("ClusterLoadAssignment")), {}))
+
+
+def logical_dns_hosts(resources: Iterable[Resource], names: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Return the hosts of logical DNS clusters (A37), each with the name of its cluster."""
+    clusters = [each for each in resources if each["@type"].endswith("Cluster")]
+    return {address: str(each["name"]) for each in clusters for address in addresses((each,), names)}
+
+
 def addresses_of(endpoint: Any) -> set[str | None]:
     """Return the addresses of an endpoint, which may have several (A61)."""
     return {address_text(host, port) for host, port in _sockets(endpoint)}

@@ -28,7 +28,7 @@ WARM_UP = 5.0
 QUIET = 5.0
 """Seconds without any effect of the steps, after which the mesh counts as settled."""
 
-_PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
+_PERCENTILES = {"p50": 50, "p95": 95, "p99": 99, "max": 100}
 
 
 def make_report(plan: Plan, record: Record, digest: str) -> Report:
@@ -191,11 +191,14 @@ def _latency(record: Record, window: tuple[float, float]) -> dict[str, float | N
         "failed": sum(begin <= each.at <= end for each in record.failures),
         "mean": _ms(sum(times) / len(times)) if times else None,
     }
-    return found | {name: _ms(_percentile(times, share)) if times else None for name, share in _PERCENTILES.items()}
+    return found | {name: _ms(percentile(times, each)) if times else None for name, each in _PERCENTILES.items()}
 
 
-def _percentile(times: Sequence[float], share: float) -> float:
-    return times[max(0, math.ceil(share * len(times)) - 1)]
+def percentile(ordered: Sequence[float], percent: int) -> float:
+    """Return the nearest-rank percentile, from the 0th to the 100th: the least value that so many are not above."""
+    # Whole numbers: 0.07 * 100 is a little more than 7, and its ceiling is 8.
+    rank = -(-percent * len(ordered) // 100)
+    return ordered[max(rank, 1) - 1]
 
 
 def _added(latencies: dict[str, dict[str, float | None]], window: str) -> dict[str, float | None]:
@@ -289,8 +292,8 @@ def _per_second(plan: Plan, record: Record) -> dict[str, list[Any]]:
         "failed": [failed[second] for second in range(length)],
         "moved": [moved[second] for second in range(length)],
         "connections_opened": [opened[second] for second in range(length)],
-        "p50": [_ms(_percentile(each, 0.5)) if each else None for each in times],
-        "p99": [_ms(_percentile(each, 0.99)) if each else None for each in times],
+        "p50": [_ms(percentile(each, 50)) if each else None for each in times],
+        "p99": [_ms(percentile(each, 99)) if each else None for each in times],
     }
 
 
@@ -302,4 +305,4 @@ def _rounded(number: float) -> float:
     return round(number, 3)
 
 
-__all__ = ["WARM_UP", "Report", "evenness", "make_report"]
+__all__ = ["WARM_UP", "Report", "evenness", "make_report", "percentile"]

@@ -10,8 +10,8 @@ from trxds.cli.control_plane import ServedResources
 from trxds.testing.simulation.echo_host import Behaviour
 from trxds.testing.simulation.simulation import LATENCY, Simulation
 
-from .actions import ACTIONS, RehearsalMesh
-from .plan import HostBehaviour, Plan, Step
+from .actions import RehearsalMesh, StepInForce
+from .plan import HostBehaviour, Plan
 from .record import Record
 from .report import Report, make_report
 from .traffic import run_client
@@ -45,23 +45,15 @@ async def _play(mesh: Simulation, plan: Plan) -> Record:
             nursery.start_soon(run_client, mesh, plan, number, record)
         for step in plan.steps:
             await trio.sleep_until(step.at)
-            target.in_force.append(step)
-            ACTIONS[step.action].do(target, step)
+            begun = target.begin(step)
             if step.lasts is not None:
-                nursery.start_soon(_undo_later, target, step)
+                nursery.start_soon(_end_later, target, begun, step.at + step.lasts)
     return record
 
 
-async def _undo_later(target: RehearsalMesh, step: Step) -> None:
-    assert step.lasts is not None
-    undo = ACTIONS[step.action].undo
-    await trio.sleep_until(step.at + step.lasts)
-    # The resources of a later file know nothing of an earlier drain.
-    if undo is not None and step in target.in_force:
-        target.in_force.remove(step)
-        undone = undo(target, step)
-        if undone is not None:
-            await undone
+async def _end_later(target: RehearsalMesh, begun: StepInForce, at: float) -> None:
+    await trio.sleep_until(at)
+    await target.end(begun)
 
 
 async def _sample(mesh: Simulation, plan: Plan, record: Record) -> None:

@@ -20,29 +20,29 @@ from msgspec import Struct
 from trxds.cli.quantities import parse_seconds, parse_share
 from trxds.resources.proto_yaml_validator import Problem
 
-from .actions import ACTIONS
+from .actions import ACTIONS, CONTROL_PLANE
+from .host_check import HostCheck
 from .plan import Resource, Step
 
 ReadFile = Callable[[str], tuple[Resource, ...]]
 """A function that returns the resources of a file; `ValueError` says why it cannot be used."""
 
 _OPTIONS = ("at", "for", "latency", "rate")
-CONTROL_PLANE = "control-plane"
 
 
 class Script(Struct, frozen=True):
-    """The steps of a script, in the order of their times; a script with problems has none."""
+    """The steps of a script, in the order of their times; a script with problems has none.
+
+    `remarks` are about steps that leave out some hosts of `all`.
+    """
 
     steps: tuple[Step, ...] = ()
     problems: tuple[Problem, ...] = ()
+    remarks: tuple[Problem, ...] = ()
 
 
-def read_script(text: str, addresses: Callable[[tuple[Resource, ...]], tuple[str, ...]], read: ReadFile) -> Script:
-    """Return the steps of a script.
-
-    `read` reads the files that it names, and `addresses` returns the hosts of the resources that were read by then, to
-    which all hosts of the script have to belong.
-    """
+def read_script(text: str, before: tuple[Resource, ...], read: ReadFile) -> Script:
+    """Return the steps of a script for a mesh that begins with the resources `before`; `read` reads other files."""
     try:
         items = list(_items(text))
     except yaml.MarkedYAMLError as error:
@@ -52,26 +52,26 @@ def read_script(text: str, addresses: Callable[[tuple[Resource, ...]], tuple[str
         return Script(problems=(Problem(1, "", f"no valid YAML: {error}"),))
     except _Wrong as error:
         return Script(problems=(error.problem,))
-    steps, problems = [], []
-    resources: tuple[Resource, ...] = ()
+    steps: list[tuple[_Item, Step]] = []
+    problems: list[Problem] = []
     for item in items:
         try:
-            step = _step(item, read)
+            steps.append((item, _step(item, read)))
         except _Wrong as error:
             problems.append(error.problem)
-            continue
-        resources += step.resources
-        steps.append((item, step))
-    known = addresses(resources)
-    done = []
+    steps.sort(key=lambda each: each[1].at)
+    check = HostCheck(before, (each for _, step in steps for each in step.resources))
+    done: list[Step] = []
+    remarks: list[Problem] = []
     for item, step in steps:
-        unknown = [host for host in step.hosts if host not in known and host != "all"]
-        if unknown:
-            problems.append(Problem(item.line, step.action, f"{unknown[0]} is no endpoint in any of the files"))
-        done.append(_with_hosts(step, known) if "all" in step.hosts else step)
-    if problems:
-        return Script(problems=tuple(sorted(problems)))
-    return Script(tuple(sorted(done, key=lambda step: step.at)))
+        try:
+            checked, remark = check.checked(step)
+        except ValueError as error:
+            problems.append(item.wrong(step.action, str(error)).problem)
+        else:
+            done.append(checked)
+            remarks += [Problem(item.line, step.action, remark)] if remark else []
+    return Script(problems=tuple(sorted(problems))) if problems else Script(tuple(done), remarks=tuple(remarks))
 
 
 class _Wrong(Exception):
@@ -181,7 +181,3 @@ def _seconds(item: _Item, field: str) -> float:
         return parse_seconds(item.text(field))
     except ValueError as error:
         raise item.wrong(field, str(error)) from None
-
-
-def _with_hosts(step: Step, known: tuple[str, ...]) -> Step:
-    return Step(step.at, step.action, step.label, known, step.lasts, step.value, step.resources)
