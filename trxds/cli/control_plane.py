@@ -110,16 +110,19 @@ class WatchedFile:
         return read_for_clients(text)
 
 
-def read_for_clients(text: str) -> ResourceFile:
-    """Return a file's content, with remarks for clients of trxds in the same environment."""
-    return read_resource_file(text, parse_context(_AnyName(), {}, HTTP_FILTERS))
-
-
-class _AnyName(frozenset[str]):
+class AnyName(frozenset[str]):
     """A set with every name in it: the certificate providers are in each client's bootstrap and unknown here."""
 
     def __contains__(self, name: object) -> bool:
         return True
+
+
+def read_for_clients(text: str, certificate_providers: frozenset[str] = AnyName()) -> ResourceFile:
+    """Return a file's content, with remarks for clients of trxds in the same environment.
+
+    `certificate_providers` are those of the clients' bootstrap.
+    """
+    return read_resource_file(text, parse_context(certificate_providers, {}, HTTP_FILTERS))
 
 
 class ServedResources:

@@ -32,12 +32,13 @@ CREDENTIALS: Mapping[str, ChannelCredentials] = MappingProxyType(
 )
 
 
-def call_metadata(headers: Iterable[str], cookies: Iterable[str]) -> list[tuple[str, str | bytes]]:
+def call_metadata(headers: Iterable[str], cookies: Iterable[str], name: str = "-H") -> list[tuple[str, str | bytes]]:
     """Return the metadata for KEY:VALUE headers and NAME=VALUE cookies. Values of -bin keys are base64.
 
-    A header may be @FILE, with one in each line. Raises `ValueError` for a text that is malformed, or no such file.
+    A header may be @FILE, with one in each line. Raises `ValueError` for a text that is malformed, or no such file; it
+    calls headers by `name`.
     """
-    pairs = [_pair(place, each) for place, each in _lines_of(headers)]
+    pairs = [_pair(place, each) for place, each in _lines_of(headers, name)]
     listed = list(cookies)
     for number, cookie in enumerate(listed, 1):
         if "=" not in cookie:
@@ -45,21 +46,21 @@ def call_metadata(headers: Iterable[str], cookies: Iterable[str]) -> list[tuple[
     return [*pairs, ("cookie", "; ".join(listed))] if listed else pairs
 
 
-def _lines_of(headers: Iterable[str]) -> Iterator[tuple[str, str]]:
+def _lines_of(headers: Iterable[str], name: str) -> Iterator[tuple[str, str]]:
     """Yield each KEY:VALUE, and what errors call it; it may be a secret, and in a file others do not see it."""
     for number, header in enumerate(headers, 1):
         if not header.startswith("@"):
-            yield f"-H number {number}", header
+            yield f"{name} number {number}", header
             continue
         try:
             text = Path(header[1:]).read_text("utf-8")
         except OSError as error:
-            raise ValueError(f"-H {header}: {error.strerror or error}") from None
+            raise ValueError(f"{name} {header}: {error.strerror or error}") from None
         except UnicodeDecodeError:
-            raise ValueError(f"-H {header} is no UTF-8 text") from None
+            raise ValueError(f"{name} {header} is no UTF-8 text") from None
         for line_number, line in enumerate(text.split("\n"), 1):
             if line.strip():
-                yield f"-H {header}: line {line_number}", line
+                yield f"{name} {header}: line {line_number}", line
 
 
 def _pair(place: str, header: str) -> tuple[str, str | bytes]:

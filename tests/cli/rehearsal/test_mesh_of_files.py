@@ -6,8 +6,8 @@ import pytest
 from support.rehearsal_files import HOSTS, SMALL, resources
 
 from trxds.cli.rehearsal import mesh_of_files
+from trxds.cli.rehearsal.plan import Call
 from trxds.testing import resources as xds
-from trxds.xds.resource_names import Target
 
 
 def test_hosts_are_all_endpoints_of_clusters_of_any_kind():
@@ -40,24 +40,8 @@ def test_hosts_have_the_addresses_that_clients_write():
 def test_a_method_is_called_for_each_route(match, method):
     table = xds.routes("r", xds.route("cart"))
     table["virtual_hosts"][0]["routes"][0]["match"] = match
-    found = mesh_of_files.matches([xds.listener("shop", routes="r"), table], Target("shop", "shop"))
-    assert mesh_of_files.methods(found) == (method,)
-
-
-@pytest.mark.parametrize(
-    ("match", "note"),
-    [
-        ({"prefix": "", "headers": [{"name": "user", "exact_match": "7"}]}, "no call has the headers of 1 route"),
-        ({"safe_regex": {"regex": "/shop.*"}}, "no call is made for 1 route by regular expression; name methods by"),
-    ],
-)
-def test_routes_that_no_call_uses_are_noted(files, run, match, note):
-    listed = resources(*HOSTS)
-    listed[1]["virtual_hosts"][0]["routes"].insert(0, {"match": match, "route": {"cluster": "cart"}})
-    before = files("before", listed)
-    assert f"note: xds:///shop: {note}" in run(before, before, *SMALL).stdout
-    is_named = "note:" not in run(before, before, *SMALL, "--method", "/shop.Pay/Pay").stdout
-    assert is_named == ("safe_regex" in match)
+    tables = mesh_of_files.route_tables([xds.listener("shop", routes="r"), table], "shop")
+    assert mesh_of_files.methods(mesh_of_files.matches(tables, "shop")) == (method,)
 
 
 def test_a_route_of_a_later_file_is_called_from_the_start(files, run):
@@ -81,14 +65,10 @@ def test_each_target_has_the_methods_of_its_own_routes(files, run):
     listed[3]["virtual_hosts"] += [{"name": "x", "domains": ["x"], "routes": [xds.route("cart", prefix="/x.X/")]}]
     before, after = files("before", listed), files("after", listed)
     assert run(before, after, *SMALL, "--expect", "failed==0").exit_code == 0
-    assert run.plans[0].load.targets == {"xds:///cart": ("/shop.cart/Call",), "xds:///pay": ("/shop.pay/Call",)}
-
-
-def test_a_federated_listener_has_a_target_with_its_authority():
-    name = "xdstp://east/envoy.config.listener.v3.Listener/shop"
-    listed = [xds.listener(name, routes="r")]
-    assert mesh_of_files.targets(listed) == ("xds://east/shop",)
-    assert mesh_of_files.bootstrap_of(listed, "web", delta=False)["authorities"] == {"east": {}}
+    assert run.plans[0].load.targets == {
+        "xds:///cart": (Call("/shop.cart/Call"),),
+        "xds:///pay": (Call("/shop.pay/Call"),),
+    }
 
 
 def test_a_listener_is_requested_by_its_name_also_with_a_percent_sign(files, run):

@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import structs
 
-from trxds.cli.control_plane import read_for_clients
+from trxds.cli.control_plane import AnyName, read_for_clients
 from trxds.cli.parameters import SECONDS, FiniteRange
-from trxds.client.method import checked_path
 from trxds.core.plural import plural
 from trxds.core.status import BootstrapError
 from trxds.resources.resource_file import ResourceFile
 from trxds.transport.keepalive import MIN_KEEPALIVE_TIME
 from trxds.xds import bootstrap
+from trxds.xds.bootstrap import DELTA, Bootstrap
 from trxds.xds.resource_names import parse_target
 
-from . import mesh_of_files
+from . import client_bootstrap, mesh_of_files, routes
+from .call_options import parse_call, parse_metadata
 from .child import RehearsalError, run_in_child
 from .expectations import QUANTITIES, Expectation, Verdict, parse_expectations
 from .host_options import parse_behaviours
 from .html import as_page
-from .plan import Load, Plan, Resource, Step
+from .plan import Call, Load, Plan, Resource, Step
 from .script import read_script
 from .text import as_lines
 
@@ -45,9 +47,18 @@ class _Expectations(click.ParamType):  # type: ignore[type-arg]  # no generic cl
             self.fail(str(error), param, ctx)
 
 
-def _checked_methods(context: click.Context, parameter: click.Parameter, methods: tuple[str, ...]) -> tuple[str, ...]:
+def _checked_calls(context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> tuple[Call, ...]:
     try:
-        return tuple(checked_path(each) for each in methods)
+        return tuple(map(parse_call, texts))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _checked_metadata(
+    context: click.Context, parameter: click.Parameter, headers: tuple[str, ...]
+) -> tuple[tuple[str, str], ...]:
+    try:
+        return parse_metadata(headers)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 
@@ -100,9 +111,25 @@ _EXPECT_HELP = f"Exit 1 unless this holds: 'moved<=5% failed==0'; may be repeate
     "--method",
     "methods",
     multiple=True,
-    metavar="/package.Service/Method",
-    callback=_checked_methods,
-    help="Default: one for each route.",
+    metavar="'/package.Service/Method [KEY:VALUE]...'",
+    callback=_checked_calls,
+    help="A kind of call, with its own metadata; may be repeated.  [default: one for each route]",
+)
+@click.option(
+    "-H",
+    "--metadata",
+    "metadata",
+    multiple=True,
+    metavar="KEY:VALUE",
+    callback=_checked_metadata,
+    help="Metadata of all calls; KEY-bin:BASE64; @FILE has lines of it; may be repeated.",
+)
+@click.option(
+    "--bootstrap",
+    "bootstrap_file",
+    type=FILE,
+    help="The clients' bootstrap: its templates, authorities, node, features of servers, and names of certificate "
+    "providers. Nobody connects to its servers, and credentials and files are not used.  [default: made of the files]",
 )
 @click.option("--policy-seed", "seed", type=int, default=0, show_default=True, help="Decides all that is random.")
 @click.option("--delta", is_flag=True, help="The incremental protocol variant.")
@@ -123,7 +150,9 @@ def rehearse(
     rest: float,
     behaviours: tuple[str, ...],
     targets: tuple[str, ...],
-    methods: tuple[str, ...],
+    methods: tuple[Call, ...],
+    metadata: tuple[tuple[str, str], ...],
+    bootstrap_file: Path | None,
     seed: int,
     delta: bool,
     as_json: bool,
@@ -139,20 +168,25 @@ def rehearse(
     """
     if keepalive is not None and keepalive < MIN_KEEPALIVE_TIME:
         raise click.BadParameter(f"must be {MIN_KEEPALIVE_TIME:g}s or more", param_hint="--keepalive")
-    contents = [_read(file) for file in files]
+    given = _read_bootstrap(bootstrap_file)
+    providers = frozenset(given.certificate_providers) if given is not None else AnyName()
+    contents = [_read(file, providers) for file in files]
     remarks = [f"{file}: {remark}" for file, content in zip(files, contents, strict=True) for remark in content.remarks]
+    if given is not None:
+        remarks.append(f"{bootstrap_file}: {client_bootstrap.unused_parts(given)}")
+        delta = delta or DELTA in given.servers[0].features
     series = [tuple(content.resources.values()) for content in contents]
-    steps, more = _steps(files, series, script, first, rest, remarks)
+    steps, more = _steps(files, series, script, first, rest, remarks, providers)
     everything = [each for resources in (*series, more) for each in resources]
-    matches = _matches(targets or mesh_of_files.targets(series[0]), everything)
-    called = {target: methods or mesh_of_files.methods(found) for target, found in matches.items()}
-    untried = [
-        f"{target}: {text}"
-        for target, found in matches.items()
-        for text in mesh_of_files.untried(found, are_named=bool(methods))
-    ]
+    if given is not None:
+        document = client_bootstrap.from_file(given, delta=delta)
+    else:
+        document = client_bootstrap.from_resources(everything, delta=delta)
+    called, untried = _calls(targets, series[0], everything, bootstrap.parse(document), methods, metadata)
     load = Load(clients or max(CLIENTS, len(called)), sessions, rps, timeout, keepalive, called)
-    plan = _plan(series[0], everything, steps, load, rest, behaviours, remarks, untried, seed=seed, delta=delta)
+    plan = _plan(
+        series[0], everything, steps, document, load, rest, behaviours, remarks, untried, seed=seed, delta=delta
+    )
     try:
         report = run_in_child(plan)
     except RehearsalError as error:
@@ -168,10 +202,17 @@ def rehearse(
     sys.exit(0 if all(each.holds for each in verdicts) else 1)
 
 
-def _read(file: Path) -> ResourceFile:
+def _read_bootstrap(file: Path | None) -> Bootstrap | None:
+    try:
+        return bootstrap.read(file, source=str(file)) if file is not None else None
+    except BootstrapError as error:
+        raise click.ClickException(f"{error}\n`trxds check {file}` has the lines; nothing is rehearsed") from error
+
+
+def _read(file: Path, providers: frozenset[str]) -> ResourceFile:
     """Return the resources of a file; errors are printed, and end the command."""
     try:
-        content = read_for_clients(file.read_text("utf-8"))
+        content = read_for_clients(file.read_text("utf-8"), providers)
     except UnicodeDecodeError as error:
         raise click.ClickException(f"{file}: not UTF-8: {error}") from error
     if content.problems:
@@ -188,6 +229,7 @@ def _steps(
     first: float,
     rest: float,
     remarks: list[str],
+    providers: frozenset[str],
 ) -> tuple[tuple[Step, ...], tuple[Resource, ...]]:
     """Return the steps, and the resources of files that only the script names; what is odd there is a remark."""
     if script is None:
@@ -205,7 +247,7 @@ def _steps(
         file = script.parent / name
         if not file.is_file():
             raise ValueError(f"there is no file {file}")
-        content = read_for_clients(file.read_text("utf-8", errors="replace"))
+        content = read_for_clients(file.read_text("utf-8", errors="replace"), providers)
         if content.problems:
             raise ValueError(f"{file}: {content.problems[0]}")
         remarks.extend(f"{file}: {remark}" for remark in content.remarks)
@@ -224,6 +266,7 @@ def _plan(
     resources: tuple[Resource, ...],
     everything: list[Resource],
     steps: tuple[Step, ...],
+    document: Mapping[str, Any],
     load: Load,
     rest: float,
     behaviours: tuple[str, ...],
@@ -244,18 +287,38 @@ def _plan(
     end = max(step.at + (step.lasts or 0.0) for step in steps) + rest
     notes = *remarks, *(f"{name} is {names[name][0]} in the rehearsal" for name in names)
     left = *untried, *_coverage(load, steps, end)
-    return Plan(resources, steps, end, addresses, names, load, seed, delta, behaviour, single, notes, left)
+    return Plan(resources, steps, end, addresses, document, names, load, seed, delta, behaviour, single, notes, left)
 
 
-def _matches(targets: tuple[str, ...], everything: list[Resource]) -> dict[str, list[Any]]:
-    """Return the matches of each target's routes."""
+def _calls(
+    targets: tuple[str, ...],
+    before: tuple[Resource, ...],
+    everything: list[Resource],
+    known: Bootstrap,
+    methods: tuple[Call, ...],
+    metadata: tuple[tuple[str, str], ...],
+) -> tuple[dict[str, tuple[Call, ...]], list[str]]:
+    """Return the calls of each target, and notes of what no call tries."""
+    untried: list[str] = []
     if not targets:
-        raise click.UsageError("BEFORE has no API listener, which clients ask for; name one by --target xds:///NAME")
-    known = bootstrap.parse(mesh_of_files.bootstrap_of(everything, "rehearsal", delta=False))
-    try:
-        return {each: mesh_of_files.matches(everything, parse_target(each, known)) for each in targets}
-    except (ValueError, BootstrapError) as error:
-        raise click.BadParameter(str(error), param_hint="--target") from None
+        found, nameless = client_bootstrap.targets(before, known)
+        untried += (f"no target of the bootstrap's templates names the listener {listener!r}" for listener in nameless)
+        if not found:
+            why = untried[0] if untried else "BEFORE has no API listener, which clients ask for"
+            raise click.UsageError(f"{why}; name one by --target xds:///NAME")
+        targets = tuple(found)
+    called: dict[str, tuple[Call, ...]] = {}
+    for target in targets:
+        try:
+            parsed = parse_target(target, known)
+        except (ValueError, BootstrapError) as error:
+            raise click.BadParameter(str(error), param_hint="--target") from None
+        tables = mesh_of_files.route_tables(everything, parsed.listener)
+        paths = mesh_of_files.methods(mesh_of_files.matches(tables, parsed.authority))
+        kinds = methods or tuple(Call(path) for path in paths)
+        called[target] = tuple(structs.replace(each, metadata=(*metadata, *each.metadata)) for each in kinds)
+        untried += (f"{target}: {text}" for text in routes.untried(tables, parsed.authority, called[target]))
+    return called, untried
 
 
 def _coverage(load: Load, steps: tuple[Step, ...], end: float) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What the resources of the files name: hosts, names for DNS, targets, methods, and what a bootstrap has to know."""
+"""What the resources of the files name: hosts, names for DNS, routes and methods."""
 
 from __future__ import annotations
 
@@ -9,13 +9,9 @@ from contextlib import suppress
 from typing import Any
 
 from trxds.client.method import checked_path
-from trxds.core.plural import plural
 from trxds.resources.address import address_text
 from trxds.resources.route import VirtualHost, find_virtual_host
-from trxds.testing.resources import Resource as ResourceDict
-from trxds.testing.resources import bootstrap
-from trxds.testing.simulation.simulation import PLANE_ADDRESS
-from trxds.xds.resource_names import Target, canonical
+from trxds.xds.resource_names import canonical
 
 from .plan import Resource
 
@@ -59,40 +55,23 @@ def _endpoints(resources: Iterable[Resource]) -> Iterator[tuple[str, int]]:
 
 
 def _sockets(data: Any) -> Iterator[tuple[str, int]]:
-    for socket in _values(data, "socket_address", "socketAddress"):
+    for socket in values(data, "socket_address", "socketAddress"):
         host, port = str(socket.get("address", "")), socket.get("port_value", socket.get("portValue"))
         if host and port is not None:
             yield host, int(port)
 
 
-def targets(resources: Iterable[Resource]) -> tuple[str, ...]:
-    """Return a target for each listener of clients."""
-    return tuple(
-        _target(str(each["name"]))
-        for each in resources
-        if each["@type"].endswith("listener.v3.Listener") and ("api_listener" in each or "apiListener" in each)
-    )
-
-
-def _target(listener: str) -> str:
-    scheme, _, rest = listener.partition("://")
-    if scheme != "xdstp":
-        return f"xds:///{listener.replace('%', '%25')}"  # a target is decoded, and such a name is not
-    authority, _, path = rest.partition("/")
-    return f"xds://{authority}/{path.partition('/')[2]}"
-
-
-def matches(resources: Iterable[Resource], target: Target) -> list[Any]:
+def matches(tables: Iterable[Any], authority: str) -> list[Any]:
     """Return the match of each route that a target has in any of the files; those of other virtual hosts are not its.
 
-    A route that is in several files is there once.
+    `tables` are its RouteConfigurations, and `authority` its own. A route that is in several files is there once.
     """
     found: dict[str, Any] = {}
-    for table in _route_tables(resources, canonical(target.listener)):
-        hosts = list(next(_values(table, "virtual_hosts", "virtualHosts"), ()))
+    for table in tables:
+        hosts = list(next(values(table, "virtual_hosts", "virtualHosts"), ()))
         domains = [VirtualHost(str(at), tuple(each.get("domains", ()))) for at, each in enumerate(hosts)]
-        if (chosen := find_virtual_host(domains, target.authority)) is not None:
-            for match in _values(hosts[int(chosen.name)], "match"):
+        if (chosen := find_virtual_host(domains, authority)) is not None:
+            for match in values(hosts[int(chosen.name)], "match"):
                 found.setdefault(json.dumps(match, sort_keys=True), match)
     return list(found.values())
 
@@ -106,28 +85,18 @@ def methods(matches: Iterable[Any]) -> tuple[str, ...]:
     return tuple(found) or (DEFAULT_METHOD,)
 
 
-def untried(matches: Iterable[Any], *, are_named: bool) -> Iterator[str]:
-    """Yield which routes the calls may not use; `are_named`: the methods are those of --method."""
-    routes = [each for each in matches if isinstance(each, dict)]
-    by_headers = [each for each in routes if each.get("headers")]
-    by_pattern = [each for each in routes if not each.get("headers") and ("safe_regex" in each or "safeRegex" in each)]
-    if by_headers:
-        yield f"no call has the headers of {plural(len(by_headers), 'route')}: what would move there is not seen"
-    if by_pattern and not are_named:
-        yield f"no call is made for {plural(len(by_pattern), 'route')} by regular expression; name methods by --method"
-
-
-def _route_tables(resources: Iterable[Resource], listener: str) -> Iterator[Any]:
-    """Yield the route configurations of a listener, its own and those that it names."""
+def route_tables(resources: Iterable[Resource], listener: str) -> list[Any]:
+    """Return the RouteConfigurations of a listener, its own and those that it names."""
     named: set[Any] = set()
+    own: list[Any] = []
     tables = []
     for each in resources:
         if each["@type"].endswith("RouteConfiguration"):
             tables.append(each)
-        elif each["@type"].endswith("listener.v3.Listener") and canonical(str(each["name"])) == listener:
-            yield from _values(each, "route_config", "routeConfig")
-            named.update(_values(each, "route_config_name", "routeConfigName"))
-    yield from (each for each in tables if each["name"] in named)
+        elif each["@type"].endswith("listener.v3.Listener") and canonical(str(each["name"])) == canonical(listener):
+            own += values(each, "route_config", "routeConfig")
+            named.update(values(each, "route_config_name", "routeConfigName"))
+    return [*own, *(each for each in tables if each["name"] in named)]
 
 
 def _method(match: Any) -> str:
@@ -146,41 +115,25 @@ def _method(match: Any) -> str:
     return f"/{text}Call" if text.endswith("/") else f"/{text}"
 
 
-def bootstrap_of(resources: Iterable[Resource], node: str, *, delta: bool) -> ResourceDict:
-    """Return the bootstrap of one client: it knows the authorities and certificate providers that the files name."""
-    made = bootstrap(PLANE_ADDRESS, node=node, features=("xds_v3", *(["trxds.delta"] if delta else [])))
-    listed = list(resources)
-    authorities = {
-        name.removeprefix("xdstp://").partition("/")[0] for name in _texts(listed) if name.startswith("xdstp://")
-    }
-    if authorities:
-        made["authorities"] = {each: {} for each in sorted(authorities)}
-    providers = {str(each) for resource in listed for each in _values(resource, "instance_name", "instanceName")}
-    if providers:
-        # Hosts of a rehearsal have no certificates and are called without TLS, so nothing is read from the files.
-        config = {"plugin_name": "file_watcher", "config": {"ca_certificate_file": "/rehearsal/ca.pem"}}
-        made["certificate_providers"] = dict.fromkeys(sorted(providers), config)
-    return made
-
-
-def _values(data: Any, *keys: str) -> Iterator[Any]:
+def values(data: Any, *keys: str) -> Iterator[Any]:
     """Yield the values of these keys, wherever they are, in order."""
     if isinstance(data, dict):
         for key, value in data.items():
             if key in keys:
                 yield value
-            yield from _values(value, *keys)
+            yield from values(value, *keys)
     elif isinstance(data, list | tuple):
         for value in data:
-            yield from _values(value, *keys)
+            yield from values(value, *keys)
 
 
-def _texts(data: Any) -> Iterator[str]:
+def texts(data: Any) -> Iterator[str]:
+    """Yield all texts, in order."""
     if isinstance(data, str):
         yield data
     elif isinstance(data, dict):
         for value in data.values():
-            yield from _texts(value)
+            yield from texts(value)
     elif isinstance(data, list | tuple):
         for value in data:
-            yield from _texts(value)
+            yield from texts(value)

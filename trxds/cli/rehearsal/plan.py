@@ -35,11 +35,18 @@ class Step(Struct, frozen=True):
     resources: tuple[Resource, ...] = ()
 
 
+class Call(Struct, frozen=True):
+    """A kind of call: its path, and its metadata as texts, those of `-bin` keys in base64."""
+
+    path: str
+    metadata: tuple[tuple[str, str], ...] = ()
+
+
 class Load(Struct, frozen=True):
     """The load of the rehearsal: clients, the sessions of each, and the calls that each makes in a second.
 
-    `timeout` is each call's, and `keepalive` the clients' `keepalive_time`, both in seconds. `targets` have the methods
-    that are called there.
+    `timeout` is each call's, and `keepalive` the clients' `keepalive_time`, both in seconds. `targets` have the calls
+    that are made there.
     """
 
     clients: int = 20
@@ -47,20 +54,22 @@ class Load(Struct, frozen=True):
     rps: float = 1.0
     timeout: float = 5.0
     keepalive: float | None = None
-    targets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    targets: Mapping[str, tuple[Call, ...]] = field(default_factory=dict)
 
 
 class Plan(Struct, frozen=True):
     """`resources` are served from the start; `steps` are in the order of their times; `end` is in seconds.
 
-    `addresses` are all hosts, and `names` the addresses of names that clusters look up in DNS. `behaviours` are those
-    of single hosts. `untried` are notes of what no call tries, and `remarks` all others.
+    `bootstrap` is the clients', but for the node's id. `addresses` are all hosts, and `names` the addresses of names
+    that clusters look up in DNS. `behaviours` are those of single hosts. `untried` are notes of what no call tries, and
+    `remarks` all others.
     """
 
     resources: tuple[Resource, ...]
     steps: tuple[Step, ...]
     end: float
     addresses: tuple[str, ...]
+    bootstrap: Mapping[str, Any]
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     load: Load = Load()
     seed: int = 0

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from msgspec import Struct
 
+from trxds.core.metadata import Metadata
 from trxds.core.observe import (
     AttemptObserver,
     CallObserver,
@@ -21,6 +23,9 @@ from trxds.core.observe import (
 )
 from trxds.core.status import Status
 from trxds.lb.override_host.repin_reason import RepinReason
+
+Kind: TypeAlias = tuple[str, Metadata]
+"""A kind of call, by its path and metadata: another kind may have another route."""
 
 NO_SESSION_FILTER = "no_session_filter"
 """The reason of a move that no session reports: its calls have no session filter any more, so nothing holds them."""
@@ -80,31 +85,33 @@ class ClientObserver(Observer):
         self._client = client
         self._record = record
         self._now = now
-        self._held: dict[tuple[int, str], tuple[float, str]] = {}  # start and host of a session's last call of a method
+        self._held: dict[tuple[int, Kind], tuple[float, str]] = {}  # start and host of a session's last call of a kind
         self._left: dict[tuple[int, str], float] = {}  # when a session moved away from a host
 
     def observe(self, target: str, locate: Locate) -> Observer:
         return self
 
     def call(self, call: CallStarted) -> CallObserver | None:
-        return None if call.session is None else _SessionCall(self, call.session, call.path, self._now())
+        return (
+            None if call.session is None else _SessionCall(self, call.session, (call.path, call.metadata), self._now())
+        )
 
-    def call_ended(self, session: int, path: str, began: float, host: str, *, has_filter: bool) -> None:
+    def call_ended(self, session: int, kind: Kind, began: float, host: str, *, has_filter: bool) -> None:
         """Note the host of a session's call, and a move that no event of the session tells.
 
         If the route has another cookie now, the session takes its host for a first one, or has it from another route.
         If the route has no session filter any more, nothing holds the session.
         """
-        since, last = self._held.get((session, path), (began, ""))
+        since, last = self._held.get((session, kind), (began, ""))
         if began < since:
             return
         if has_filter:
-            self._held[session, path] = began, host
+            self._held[session, kind] = began, host
             # An event may have told the move, of this call or of another one.
             if last and host != last and self._left.get((session, last), -math.inf) < since:
                 self._move(session, last, host, RepinReason.NO_COOKIE)
         elif last and host != last:
-            del self._held[session, path]
+            del self._held[session, kind]
             self._move(session, last, host, NO_SESSION_FILTER)
             self._record.pins.append((self._now(), self._client, session, ""))
 
@@ -139,10 +146,10 @@ class ClientObserver(Observer):
 class _SessionCall(CallObserver):
     """One call of a session; `host` is that of its last pick."""
 
-    def __init__(self, client: ClientObserver, session: int, path: str, began: float) -> None:
+    def __init__(self, client: ClientObserver, session: int, kind: Kind, began: float) -> None:
         self._client = client
         self._session = session
-        self._path = path
+        self._kind = kind
         self._began = began
         self.host = ""
         self.has_filter = False
@@ -152,7 +159,7 @@ class _SessionCall(CallObserver):
 
     def ended(self, status: Status) -> None:
         if status.ok:
-            self._client.call_ended(self._session, self._path, self._began, self.host, has_filter=self.has_filter)
+            self._client.call_ended(self._session, self._kind, self._began, self.host, has_filter=self.has_filter)
 
 
 class _SessionAttempt(AttemptObserver):

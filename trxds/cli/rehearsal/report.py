@@ -41,6 +41,7 @@ def make_report(plan: Plan, record: Record, digest: str) -> Report:
     windows = {"before": (start, changed), "change": (changed, afterwards), "after": (afterwards, plan.end)}
     latencies = {name: _latency(record, window) for name, window in windows.items()}
     steps = [_step(plan, record, number) for number in range(len(plan.steps))]
+    calls = list(chain.from_iterable(plan.load.targets.values()))
     moved = [move for move in record.moves if move.at >= changed]
     failed = [failure for failure in record.failures if failure.at >= changed]
     return {
@@ -54,7 +55,9 @@ def make_report(plan: Plan, record: Record, digest: str) -> Report:
             "seconds": plan.end,
             "protocol": "delta" if plan.delta else "state of the world",
             "targets": list(plan.load.targets),
-            "methods": list(dict.fromkeys(chain.from_iterable(plan.load.targets.values()))),
+            "methods": list(dict.fromkeys(call.path for call in calls)),
+            # Values may be secrets.
+            "metadata": list(dict.fromkeys(key for call in calls for key, _ in call.metadata)),
             "digest": digest,
         },
         "windows": {name: {"from": _rounded(begin), "to": _rounded(end)} for name, (begin, end) in windows.items()},

@@ -61,7 +61,7 @@ def read_script(text: str, before: tuple[Resource, ...], read: ReadFile) -> Scri
             problems.append(error.problem)
     steps.sort(key=lambda each: each[1].at)
     check = HostCheck(before, (each for _, step in steps for each in step.resources))
-    done: list[Step] = []
+    accepted: list[Step] = []
     remarks: list[Problem] = []
     for item, step in steps:
         try:
@@ -69,9 +69,9 @@ def read_script(text: str, before: tuple[Resource, ...], read: ReadFile) -> Scri
         except ValueError as error:
             problems.append(item.wrong(step.action, str(error)).problem)
         else:
-            done.append(checked)
+            accepted.append(checked)
             remarks += [Problem(item.line, step.action, remark)] if remark else []
-    return Script(problems=tuple(sorted(problems))) if problems else Script(tuple(done), remarks=tuple(remarks))
+    return Script(problems=tuple(sorted(problems))) if problems else Script(tuple(accepted), remarks=tuple(remarks))
 
 
 class _Wrong(Exception):

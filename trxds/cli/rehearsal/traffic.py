@@ -12,12 +12,14 @@ import trio
 
 from trxds.client.method import Method
 from trxds.client.stub import MethodFactory
+from trxds.core.metadata import Metadata
 from trxds.core.status import RpcError
 from trxds.testing.simulation.simulation import Simulation
 
-from .mesh_of_files import bootstrap_of
+from .client_bootstrap import of_client
 from .plan import Plan
 from .record import ClientObserver, Failure, Record
+from .routes import metadata_of
 
 REQUEST = b"rehearsal"
 
@@ -26,20 +28,23 @@ async def run_client(mesh: Simulation, plan: Plan, number: int, record: Record) 
     """Run one client until the end of the rehearsal, and its last calls to theirs."""
     load, now = plan.load, trio.lowlevel.current_clock().current_time
     node = f"client-{number}"
-    everything = (*plan.resources, *(each for step in plan.steps for each in step.resources))
-    target, paths = list(load.targets.items())[(number - 1) % len(load.targets)]
+    target, calls = list(load.targets.items())[(number - 1) % len(load.targets)]
     observer = ClientObserver(number, record, now)
-    bootstrap = bootstrap_of(everything, node, delta=plan.delta)
     async with AsyncExitStack() as stack:
         channel = await stack.enter_async_context(
             mesh.open_channel(
-                target, client=node, bootstrap=bootstrap, telemetry=observer, keepalive_time=load.keepalive
+                target,
+                client=node,
+                bootstrap=of_client(plan.bootstrap, node),
+                telemetry=observer,
+                keepalive_time=load.keepalive,
             )
         )
         sessions = [await stack.enter_async_context(channel.session()) for _ in range(load.sessions)]
         callers: list[MethodFactory] = [*sessions] or [channel]
-        methods = [caller.method(path) for caller in callers for path in paths]
-        random, left = mesh.random(node), list[Method[bytes, bytes]]()
+        pairs = [(each.path, metadata_of(each)) for each in calls]
+        kinds = [(caller.method(path), metadata) for caller in callers for path, metadata in pairs]
+        random, left = mesh.random(node), list[tuple[Method[bytes, bytes], Metadata]]()
         async with trio.open_nursery() as nursery:
             # Clients begin at different times, or all would call in the same moment.
             first = random.uniform(0, 1 / load.rps)
@@ -49,16 +54,16 @@ async def run_client(mesh: Simulation, plan: Plan, number: int, record: Record) 
                     break
                 await trio.sleep_until(due)
                 # In any order: if sessions took turns, round robin would lead each to the same host every time.
-                left = left or random.sample(methods, len(methods))
-                nursery.start_soon(_call, left.pop(), load.timeout, number, record)
+                left = left or random.sample(kinds, len(kinds))
+                nursery.start_soon(_call, *left.pop(), load.timeout, number, record)
             # The open calls go on to their ends: one that hangs is no success.
             await trio.sleep_until(plan.end)
 
 
-async def _call(method: Method[bytes, bytes], timeout: float, number: int, record: Record) -> None:
+async def _call(method: Method[bytes, bytes], metadata: Metadata, timeout: float, number: int, record: Record) -> None:
     began = trio.current_time()
     try:
-        await method(REQUEST, timeout=timeout)
+        await method(REQUEST, timeout=timeout, metadata=metadata)
     except RpcError as error:
         # The same error of all clients is one.
         message = error.status.message.replace(f'"client-{number}"', '"client"')
