@@ -15,6 +15,7 @@ from rich.console import Console
 
 import trxds
 from trxds.admin.address import is_ip_address
+from trxds.core.error_text import leaves
 from trxds.core.status import BootstrapError
 from trxds.generate.protoc import GenerateError
 from trxds.generate.protoc import generate as generate_stubs
@@ -31,6 +32,7 @@ from .demo.run import run_demo, run_live
 from .demo.screen import show_page, show_verdict, watching
 from .exit_codes import UNREACHABLE
 from .explain import CREDENTIALS, call_metadata, show_explanation, show_in_program
+from .lost_output import give_up_output, output_error
 from .parameters import SECONDS, SECONDS_OR_ZERO, FiniteRange
 from .recording.command import save_resources
 from .recording.sources import from_control_plane
@@ -50,13 +52,28 @@ def ip_address(context: click.Context, parameter: click.Parameter, value: str) -
 
 
 class _Commands(SummaryGroup):
-    """The commands. After Ctrl-C one that has not ended by itself has no answer, and its traceback helps nobody."""
+    """The commands. One that ends by Ctrl-C, or whose output cannot be written, has no answer, and no traceback.
+
+    A command that goes on until it is stopped has an exit code of its own for that.
+    """
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().main(*args, **kwargs)
+        except OSError as error:  # of --help, or of what click itself prints to stderr
+            if (lost := output_error(error)) is None:
+                raise
+            give_up_output(lost)
+            sys.exit(UNREACHABLE)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except* KeyboardInterrupt:
-            pass
+        except (KeyboardInterrupt, OSError, BaseExceptionGroup) as error:
+            if (lost := output_error(error)) is not None:
+                give_up_output(lost)
+            elif not all(isinstance(each, KeyboardInterrupt) for each in leaves(error)):
+                raise
         ctx.exit(UNREACHABLE)
 
 
@@ -101,6 +118,8 @@ def demo(seconds: float | None, without_session_filter: bool, live: bool, port: 
     except* SystemExit:  # of rich: the reader of our lines has left, as `| head` does
         code = 1
     except* OSError as errors:
+        if output_error(errors) is not None:
+            raise
         click.echo(f"127.0.0.1:{port}: {connect_error(errors)}; take another port with --port, or 0 for a free one")
         code = 1
     if verdict is not None:
@@ -138,6 +157,8 @@ def plane(file: Path, port: int, host: str) -> None:
     except* KeyboardInterrupt:
         click.echo("stopped")
     except* OSError as errors:  # reading the file raises none
+        if output_error(errors) is not None:
+            raise
         click.echo(
             f"{host_and_port(host, port)}: {connect_error(errors)}; take another port with --port, or 0 for a free one"
         )

@@ -24,6 +24,7 @@ def save_resources(path: Path, source: str, fetch: Callable[[], Awaitable[list[N
         click.echo(str(error), err=True)
         sys.exit(UNREACHABLE)
     try:
-        click.echo(save(path, source, found))
+        saved = save(path, source, found)
     except OSError as error:
         raise click.ClickException(f"{path}: {error.strerror}; nothing was saved") from error
+    click.echo(saved)

@@ -18,6 +18,7 @@ from trxds.admin.address import Admin
 from trxds.transport.connect import connect_error
 
 from ..exit_codes import SUCCESS
+from ..lost_output import output_error
 from ..recording.command import save_resources
 from ..recording.sources import from_program
 from .page_relay import NamedProgram, named_programs, serve_programs
@@ -183,6 +184,8 @@ def live(programs: tuple[str, ...], token: str, port: int) -> None:
     except* KeyboardInterrupt:
         click.echo("stopped")
     except* OSError as errors:
+        if output_error(errors) is not None:
+            raise
         problem = f"127.0.0.1:{port}: {connect_error(errors)}; take another port with --port, or 0 for a free one"
     if problem:  # not in an `except*`, which would make a group of it
         raise click.ClickException(problem)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +19,7 @@ from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.error_text import leaves
 
 from ..exit_codes import FAILURE, SUCCESS, UNREACHABLE
+from ..lost_output import give_up_output, has_reader_left, output_error
 from .pages import Page
 from .program import Program, UnreachableError, after
 from .taps import KINDS, Filter, event_line
@@ -140,15 +139,18 @@ def _plain(row: Mapping[str, Any]) -> str:
 def run(show: Callable[..., Awaitable[int]], *arguments: object, stopped: int = UNREACHABLE) -> int:
     """Run a command and return its exit code; Ctrl-C and a closed pipe (`| head`) end it without an error.
 
-    `stopped` is the exit code after Ctrl-C: SUCCESS for a command that goes on until then; any other has no answer yet.
+    `stopped` is the exit code then: SUCCESS for a command that goes on until it is stopped; any other has no answer.
     """
     code = SUCCESS
     try:
         code = trio.run(show, *arguments)
     except* KeyboardInterrupt:
         code = stopped
-    except* BrokenPipeError:  # of the output: Trio has another name for that of a socket
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it once more at its end
+    except* OSError as errors:
+        if (lost := output_error(errors)) is None:
+            raise
+        give_up_output(lost)
+        code = stopped if has_reader_left(lost) else UNREACHABLE
     except* UnreachableError as errors:
         for error in leaves(errors):
             click.echo(str(error), err=True)
