@@ -183,9 +183,9 @@ def test_the_explain_command_reads_the_service_config_from_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        (b'{"statefulSession": {}}', "service config: statefulSession.cookie: is missing"),
-        (b"{", "service config: no valid JSON at line 1"),
-        (b"\xff", "can't decode byte 0xff"),
+        (b'{"statefulSession": {}}', "--service-config: statefulSession.cookie: is missing"),
+        (b"{", "--service-config: no valid JSON at line 1"),
+        (b"\xff", "is no UTF-8 text (invalid start byte at byte 0)"),
     ],
 )
 def test_a_bad_service_config_is_named_before_anything_runs(tmp_path, text, error):
@@ -239,7 +239,7 @@ def test_a_cookie_as_data():
 
 def test_an_invalid_cookie_exits_1():
     done = run("cookie", "!!")
-    assert (done.exit_code, "these 2 characters are no session cookie" in done.output) == (1, True)
+    assert (done.exit_code, "VALUE has 2 characters that are no session cookie" in done.output) == (1, True)
 
 
 def test_an_expiry_beyond_all_dates_is_shown_in_seconds():

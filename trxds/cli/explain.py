@@ -14,7 +14,7 @@ import trio
 import trxds
 from trxds.client.credentials import ChannelCredentials
 from trxds.client.shared_xds_client import BootstrapSource
-from trxds.core.metadata import from_text
+from trxds.core.metadata import check, from_text
 from trxds.resolver.pick_outcomes import PickDropped, PickFailed, PickQueued
 from trxds.resolver.route_explanation import Explanation
 from trxds.transport.connect import Network
@@ -68,9 +68,10 @@ def _pair(place: str, header: str) -> tuple[str, str | bytes]:
     if not colon:
         raise ValueError(f"{place} has no colon; write KEY:VALUE")
     try:
-        return key.lower(), from_text(key, value)
+        (pair,) = check([(key, from_text(key, value))])
     except ValueError as error:
-        raise ValueError(f"{place}: {error}") from None
+        raise ValueError(f"{place}: {str(error).removeprefix('metadata[0]: ')}") from None
+    return pair
 
 
 async def explain_call(

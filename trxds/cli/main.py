@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from functools import partial
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -16,12 +17,13 @@ from rich.console import Console
 import trxds
 from trxds.admin.address import is_ip_address
 from trxds.core.error_text import leaves
+from trxds.core.plural import plural
 from trxds.core.status import BootstrapError
 from trxds.generate.protoc import GenerateError
 from trxds.generate.protoc import generate as generate_stubs
 from trxds.generate.stubs import Options
 from trxds.resolver.as_plain_data import as_plain_data
-from trxds.transport.connect import Network, TcpNetwork, connect_error
+from trxds.transport.connect import Network, TcpNetwork
 from trxds.transport.http_proxy import ServerProxyNetwork, proxy_finder
 
 from .call.command import call
@@ -32,8 +34,9 @@ from .demo.run import run_demo, run_live
 from .demo.screen import show_page, show_verdict, watching
 from .exit_codes import UNREACHABLE
 from .explain import CREDENTIALS, call_metadata, show_explanation, show_in_program
+from .listening import cannot_listen
 from .lost_output import give_up_output, output_error
-from .parameters import SECONDS, SECONDS_OR_ZERO, FiniteRange
+from .parameters import SECONDS, SECONDS_OR_ZERO, FiniteRange, in_options, read_text, utf8_text
 from .recording.command import save_resources
 from .recording.sources import from_control_plane
 from .rehearsal.command import rehearse
@@ -84,6 +87,10 @@ def main(context: click.Context) -> None:
     """Tools for proxyless gRPC with xDS."""
     if os.environ.get("NO_COLOR"):  # https://no-color.org; where it is not set, a terminal has colours and a pipe none
         context.color = False
+    # A name of a file need not be text, and a terminal need not know every character.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 for _command in (*COMMANDS, call, rehearse):
@@ -103,6 +110,8 @@ def demo(seconds: float | None, without_session_filter: bool, live: bool, port: 
     Starts a control plane and six backends on loopback, sends traffic with and without sessions, changes
     everything, and exits 0 only if no RPC failed and no session moved without need.
     """
+    if port and not live:
+        raise click.UsageError("--port needs --live, whose page it is for")
     console = Console()
     sticky = not without_session_filter
     verdict = None
@@ -120,7 +129,7 @@ def demo(seconds: float | None, without_session_filter: bool, live: bool, port: 
     except* OSError as errors:
         if output_error(errors) is not None:
             raise
-        click.echo(f"127.0.0.1:{port}: {connect_error(errors)}; take another port with --port, or 0 for a free one")
+        click.echo(f"Error: {cannot_listen(f'127.0.0.1:{port}', errors)}", err=True)
         code = 1
     if verdict is not None:
         show_verdict(console, verdict)
@@ -159,9 +168,7 @@ def plane(file: Path, port: int, host: str) -> None:
     except* OSError as errors:  # reading the file raises none
         if output_error(errors) is not None:
             raise
-        click.echo(
-            f"{host_and_port(host, port)}: {connect_error(errors)}; take another port with --port, or 0 for a free one"
-        )
+        click.echo(f"Error: {cannot_listen(host_and_port(host, port), errors)}", err=True)
         good = False
     sys.exit(0 if good else 1)
 
@@ -204,7 +211,10 @@ def check(bootstrap: Path, connect: bool, target: str | None, within: float, sav
             raise click.BadParameter(str(error), param_hint="--target") from error
         for uri, answer in answers.items():
             click.echo(f"{uri}: {'' if answer.is_good else 'error: '}{answer.text}")
-        if save is not None and target is not None and any(answer.is_good for answer in answers.values()):
+        is_answered = any(answer.is_good for answer in answers.values())
+        if save is not None and not is_answered:
+            click.echo(f"{save}: nothing was saved, because no server gives an answer", err=True)
+        elif save is not None and target is not None:
             save_resources(
                 save, target, partial(from_control_plane, report.bootstrap, target, network_to_servers(), within)
             )
@@ -213,7 +223,7 @@ def check(bootstrap: Path, connect: bool, target: str | None, within: float, sav
 
 @main.command()
 @click.argument("target")
-@click.argument("method", metavar="/package.Service/Method")
+@click.argument("method", metavar="/package.Service/Method", callback=utf8_text)
 @click.option(
     "-H", "headers", multiple=True, metavar="KEY:VALUE", help="Metadata; KEY-bin:BASE64; @FILE has lines of it."
 )
@@ -290,10 +300,12 @@ def explain(
     if address is not None:
         sys.exit(run(show_in_program, Program(address, token), target, method, metadata, as_json))
     try:
-        config = service_config.read() if service_config is not None else None
+        config = read_text(service_config, "--service-config") if service_config is not None else None
         arguments = target, method, metadata, bootstrap, within, settle, CREDENTIALS[way], config
         code = run(show_explanation, as_json, *arguments)
-    except (ValueError, BootstrapError) as error:
+    except ValueError as error:
+        raise click.UsageError(in_options(str(error))) from error
+    except BootstrapError as error:
         raise click.UsageError(str(error)) from error
     sys.exit(code)
 
@@ -308,8 +320,12 @@ def cookie(value: str, as_json: bool) -> None:
     """
     read = read_cookie(value)
     if read is None:
-        text = f"these {len(value)} characters are no session cookie"
-        click.echo(f"{text}: neither base64 of addresses, nor Envoy's form", err=True)
+        text = (
+            f"VALUE has {plural(len(value), 'character')} that {'is' if len(value) == 1 else 'are'} no session cookie"
+            if value
+            else "VALUE is empty"
+        )
+        click.echo(f"{text}: a cookie is base64 of addresses, or has Envoy's form", err=True)
         sys.exit(1)
     click.echo(json.dumps(as_plain_data(read), indent=1) if as_json else "\n".join(as_lines(read)))
 

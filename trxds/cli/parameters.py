@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+import re
+from typing import Any, TextIO
 
 import click
 
+from trxds.core.json_reader import unicode_problem
+
 from .quantities import parse_seconds
+
+_ARGUMENT = re.compile(r"^(service_config|bootstrap|authority|server_name)(?= (?:cannot|is|has|') ?)")
 
 
 class _Seconds(click.ParamType):  # type: ignore[type-arg]  # no generic class before click 8.4
@@ -40,3 +45,32 @@ class FiniteRange(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{value!r} is no finite number", param, ctx)
         return number
+
+
+def utf8_text(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    """Return a text of the command line that is sent to a server; one that is no UTF-8 is a usage error."""
+    if value and unicode_problem(value):
+        raise click.BadParameter("it is no UTF-8 text")
+    return value
+
+
+def read_text(file: TextIO, option: str) -> str:
+    """Return the text of an option's file; one that is no UTF-8 is a usage error."""
+    try:
+        return file.read()
+    except UnicodeDecodeError as error:
+        place = f"{error.reason} at byte {error.start}"
+        raise click.UsageError(f"{option}: {file.name} is no UTF-8 text ({place})") from None
+
+
+def in_options(message: str) -> str:
+    """Return the message of an error about an argument of `open_channel` with the name of the option for it."""
+    message = re.sub(r"^service config:", "--service-config:", message)
+    message = message.replace(", and those in resolvers=", "")  # a command has none
+    return re.sub(
+        r"^(service_config|bootstrap|authority|server_name)(?= (cannot|'|is|has)\b|:? ')", _as_option, message
+    )
+
+
+def _as_option(name: re.Match[str]) -> str:
+    return f"--{name[1].replace('_', '-')}"

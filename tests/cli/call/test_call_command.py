@@ -108,7 +108,7 @@ def test_a_descriptor_set_that_cannot_be_used_is_named_with_the_remedy(content, 
     file = tmp_path / "x.binpb"
     file.write_bytes(content)
     code, error = said(NOWHERE, "--descriptor-set", file)
-    assert (code, error) == (0, "") if words is None else (code, words in error, str(file) in error) == (1, True, True)
+    assert (code, error) == (0, "") if words is None else (code, words in error, str(file) in error) == (2, True, True)
 
 
 # -- wrong command lines
@@ -123,20 +123,65 @@ def test_a_descriptor_set_that_cannot_be_used_is_named_with_the_remedy(content, 
         (["-H", "key:a\nb"], "metadata 'key': its value has a line end at position 1"),
         (["-H", "k-bin:***"], "-H number 1: the value of 'k-bin' is not base64"),
         (["-I", "."], "-I is for --proto; name a .proto file too"),
-        (["--credentials", "insecure", "--roots", __file__], "--roots: is for TLS; say --credentials tls, or xds"),
-        (["--certificate", __file__], "TLS: certificate and private_key need each other"),
+        (["-H", "a b:c"], "-H number 1: its key has a blank at position 1"),
+        (["--credentials", "insecure", "--roots", __file__], "--roots is for TLS; say --credentials tls, or xds"),
+        (["--certificate", __file__], "--certificate needs --private-key, the file of its key"),
+        (["--private-key", __file__], "--private-key needs --certificate, the file of its certificate"),
+        (["--roots", __file__], f"--roots: cannot use the roots of {__file__}: "),
+        (
+            ["--certificate", __file__, "--private-key", __file__],
+            f"--certificate, --private-key: cannot use the certificate of {__file__} with the key of {__file__}: ",
+        ),
+        (["--server-name", "spiffe://mesh/cart"], "--server-name: a SPIFFE ID is proved by a bundle map"),
+        (["--authority", "a b"], "--authority 'a b' is no host or host:port"),
+        (["--service-config", __file__], "--service-config: no valid JSON at line 1"),
+        (["--session-key", __file__], "--session-key is for --session-token and --print-token"),
         (["--session-token", "s3cret"], "--session-token or --session-key: "),
         (["-d", "@/nowhere"], "-d: /nowhere: No such file or directory"),
         (["--timeout", "0"], "--timeout"),
         (["--timeout", "nan"], "'--timeout': 'nan' is no time"),
         (["--within", "nan"], "'--within': 'nan' is no time"),
-        (["--bootstrap", __file__], "bootstrap cannot be used with the target"),
+        (["--bootstrap", __file__], "--bootstrap cannot be used with the target"),
     ],
 )
 def test_a_wrong_option_is_named_without_its_secret(options, words, descriptor_set):
     code, error = said(NOWHERE, "shop.Cart/Add", "--descriptor-set", descriptor_set, *options)
     assert (code, words in error) == (2, True), error
     assert "s3cret" not in error
+
+
+@pytest.mark.parametrize("options", [["--service-config", "FILE"], ["-H", "@FILE"], ["-d", "@FILE"]])
+def test_a_file_that_is_no_utf_8_is_named(options, descriptor_set, tmp_path):
+    file = tmp_path / "x"
+    file.write_bytes(b"\xff\xfe")
+    options = [each.replace("FILE", str(file)) for each in options]
+    code, error = said(NOWHERE, "shop.Cart/Add", "--descriptor-set", descriptor_set, *options)
+    assert (code, f"{file} is no UTF-8 text" in error) == (2, True), error
+
+
+@pytest.mark.parametrize("command", ["call", "explain"])
+def test_a_method_that_is_no_utf_8_is_a_usage_error(command):
+    done = CliRunner().invoke(main, [command, NOWHERE, "/a.B/\udcff"])
+    assert (done.exit_code, "it is no UTF-8 text" in done.stderr) == (2, True), done.stderr
+
+
+def test_a_very_long_name_is_cut_in_its_error(descriptor_set):
+    code, error = said(NOWHERE, "x" * 20_000, "--descriptor-set", descriptor_set)
+    assert code == 2 and f"there is no '{'x' * 100}' and 19900 characters more; without METHOD" in error
+
+
+def test_an_unknown_scheme_names_no_argument_of_python():
+    code, error = said("foo:///x", "shop.Cart/Add")
+    assert code == 2 and "unknown scheme 'foo'; trxds knows xds, dns, ipv4, ipv6, unix, unix-abstract" in error
+    assert "resolvers=" not in error
+
+
+def test_errors_of_protoc_come_without_the_log_of_its_library(tmp_path):
+    file = tmp_path / "x.proto"
+    file.write_text("a: [\n")
+    code, error = said(NOWHERE, "shop.Cart/Add", "--proto", file)
+    assert code == 2 and 'x.proto:1:1: Expected top-level statement (e.g. "message").' in error
+    assert "absl" not in error and "W0000" not in error
 
 
 def test_a_host_that_nobody_listens_at_is_exit_status_3(descriptor_set):

@@ -11,10 +11,12 @@ import click
 import trxds
 from trxds.cli.exit_codes import SUCCESS
 from trxds.cli.explain import call_metadata
-from trxds.cli.parameters import SECONDS
+from trxds.cli.parameters import SECONDS, in_options, read_text, utf8_text
 from trxds.cli.running.show import run
 from trxds.client.credentials import ChannelCredentials
 from trxds.core import metadata as md
+from trxds.transport.certificates import CertificateFiles, client_context
+from trxds.transport.spiffe import is_spiffe_id
 
 from .caller import CallPlan
 from .compile_protos import compile_protos
@@ -29,7 +31,7 @@ _FILE = click.Path(exists=True, dir_okay=False)
 
 @click.command()
 @click.argument("target")
-@click.argument("method", required=False, default="", metavar="[METHOD]")
+@click.argument("method", required=False, default="", metavar="[METHOD]", callback=utf8_text)
 @click.option(
     "-d", "--data", metavar="JSON", help="The request, or several: JSON, @FILE, or - for stdin.  [default: {}]"
 )
@@ -175,7 +177,7 @@ def call(
         "credentials": _credentials(way, roots, certificate, private_key, server_name),
     }
     if service_config is not None:
-        options["service_config"] = service_config.read()
+        options["service_config"] = read_text(service_config, "--service-config")
     if max_receive_size is not None:
         options["max_receive_size"] = max_receive_size
     try:
@@ -208,6 +210,8 @@ def _schema(protos: tuple[str, ...], includes: tuple[str, ...], descriptor_set: 
 
 
 def _session(in_session: bool, token: str | None, key: Any, shows_token: bool) -> SessionPlan:
+    if key is not None and token is None and not shows_token:
+        raise click.UsageError("--session-key is for --session-token and --print-token; name one of them too")
     secret = key.read() if key is not None else None
     return SessionPlan(in_session or token is not None or shows_token, token, secret, shows_token)
 
@@ -219,11 +223,29 @@ def _credentials(
     named = {name: value for name, value in files.items() if value}
     if way == "insecure" and named:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in named)
+        raise click.UsageError(f"{options} {'is' if len(named) == 1 else 'are'} for TLS; say --credentials tls, or xds")
+    if is_spiffe_id(server_name):
         raise click.UsageError(
-            f"{options}: {'is' if len(named) == 1 else 'are'} for TLS; say --credentials tls, or xds"
+            "--server-name: a SPIFFE ID is proved by a bundle map, which no option names; give a DNS name"
         )
+    if certificate and not private_key:
+        raise click.UsageError("--certificate needs --private-key, the file of its key")
+    if private_key and not certificate:
+        raise click.UsageError("--private-key needs --certificate, the file of its certificate")
+    # A channel reads them with its first connection, and takes what it cannot use for a host that cannot be reached.
+    if roots:
+        _check_files("--roots", CertificateFiles(roots))
+    if certificate and private_key:
+        _check_files("--certificate, --private-key", CertificateFiles("", certificate, private_key))
     try:
         fallback = trxds.tls(**named) if named or way == "tls" else trxds.insecure()  # type: ignore[arg-type]
-    except (ValueError, OSError) as error:
-        raise click.UsageError(f"TLS: {error}") from None
+    except ValueError as error:
+        raise click.UsageError(in_options(str(error))) from None
     return trxds.xds_credentials(fallback) if way == "xds" else fallback
+
+
+def _check_files(options: str, files: CertificateFiles) -> None:
+    try:
+        client_context(files)
+    except OSError as error:
+        raise click.UsageError(f"{options}: {error}") from None

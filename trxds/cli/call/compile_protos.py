@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,6 +13,8 @@ from tempfile import TemporaryDirectory
 from trxds.cli.exit_codes import USAGE
 
 from .schema import CallError, FileSchema, read_descriptor_set
+
+_LOG_LINE = re.compile(r"WARNING: All log messages before|[IWEF]\d{4} \d")
 
 
 def compile_protos(protos: Sequence[str], includes: Sequence[str]) -> FileSchema:
@@ -31,7 +34,7 @@ def compile_protos(protos: Sequence[str], includes: Sequence[str]) -> FileSchema
         ]
         done = subprocess.run(command, check=False, capture_output=True, text=True, errors="replace")
         if done.returncode:
-            text = done.stderr.strip() or f"protoc ended with {done.returncode} and said nothing"
+            text = _errors(done.stderr) or f"protoc ended with {done.returncode} and said nothing"
             raise CallError(f"--proto: {text}", USAGE)
         return read_descriptor_set(result.read_bytes(), ", ".join(protos))
 
@@ -41,3 +44,9 @@ def _default_includes(protos: Sequence[str]) -> list[str]:
     here = Path.cwd()
     folders = (Path(each).resolve().parent for each in protos)
     return [".", *dict.fromkeys(str(folder) for folder in folders if not folder.is_relative_to(here))]
+
+
+def _errors(text: str) -> str:
+    """Return what protoc says, without the lines of its library's log: the errors are in the others."""
+    lines = (line for line in text.splitlines() if not _LOG_LINE.match(line))
+    return "\n".join(lines).strip() or text.strip()

@@ -14,6 +14,7 @@ import trxds
 from trxds import BootstrapError, RpcError, SessionTokenError
 from trxds.cli.exit_codes import SUCCESS, UNREACHABLE, USAGE
 from trxds.cli.own_bootstrap import own_bootstrap
+from trxds.cli.parameters import in_options
 from trxds.client.method import checked_path
 
 from .caller import Caller, CallPlan
@@ -99,7 +100,9 @@ async def _open(plan: Plan) -> AsyncIterator[trxds.Channel]:
             bootstrap = own_bootstrap(plan.target, plan.options.get("bootstrap"))
             options = {**plan.options, "bootstrap": bootstrap}
             channel = await stack.enter_async_context(trxds.open_channel(plan.target, **options))
-        except (ValueError, BootstrapError) as error:
+        except ValueError as error:
+            raise CallError(in_options(str(error)), USAGE) from error
+        except BootstrapError as error:
             raise CallError(str(error), USAGE) from error
         yield channel
 

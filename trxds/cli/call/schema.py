@@ -17,7 +17,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSe
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
-from trxds.cli.exit_codes import FAILURE
+from trxds.cli.exit_codes import FAILURE, USAGE
 
 Symbol = ServiceDescriptor | MethodDescriptor | Descriptor | EnumDescriptor
 
@@ -58,7 +58,7 @@ class FileSchema:
         try:
             add_files(self.pool, found)
         except CallError as error:
-            raise CallError(f"{source}: {error}; make it with protoc's --include_imports") from None
+            raise CallError(f"{source}: {error}; make it with protoc's --include_imports", USAGE) from None
         self._services = sorted(_full_name(file, each.name) for file in files.file for each in file.service)
 
     async def services(self) -> list[str]:
@@ -75,7 +75,8 @@ def read_descriptor_set(data: bytes, source: str) -> FileSchema:
     except DecodeError:
         files = FileDescriptorSet()
     if not files.file:
-        raise CallError(f"{source} is no descriptor set; make one with protoc --include_imports --descriptor_set_out")
+        remedy = "make one with protoc --include_imports --descriptor_set_out"
+        raise CallError(f"{source} is no descriptor set; {remedy}", USAGE)
     return FileSchema(files, source)
 
 

@@ -13,6 +13,8 @@ from .describe import describe, template
 from .json_replies import as_json
 from .schema import CallError, Schema, Symbol, find_symbol
 
+_MAX_SHOWN = 100  # characters of a name
+
 
 async def find(schema: Schema, text: str) -> Symbol:
     """Return the symbol of that name. Raises `CallError`, which names one that resembles it."""
@@ -33,7 +35,9 @@ async def find(schema: Schema, text: str) -> Symbol:
         raise CallError(f"{service} is no service; write METHOD as package.Service/Method", USAGE)
     if method not in symbol.methods_by_name:
         known = [each.name for each in symbol.methods]
-        raise CallError(f"{service} has no method {method!r}; it has {', '.join(known)}{_near(method, known)}", USAGE)
+        raise CallError(
+            f"{service} has no method {_shown(method)}; it has {', '.join(known)}{_near(method, known)}", USAGE
+        )
     return symbol.methods_by_name[method]
 
 
@@ -81,7 +85,13 @@ async def _load(schema: Schema, name: str) -> Symbol | None:
 
 async def _unknown(schema: Schema, name: str) -> CallError:
     known = await schema.services()
-    return CallError(f"there is no {name!r}; without METHOD the services are listed{_near(name, known)}", USAGE)
+    return CallError(f"there is no {_shown(name)}; without METHOD the services are listed{_near(name, known)}", USAGE)
+
+
+def _shown(name: str) -> str:
+    return (
+        repr(name) if len(name) <= _MAX_SHOWN else f"{name[:_MAX_SHOWN]!r} and {len(name) - _MAX_SHOWN} characters more"
+    )
 
 
 def _near(name: str, known: Iterable[str]) -> str:

@@ -15,9 +15,9 @@ import trio
 from msgspec import structs
 
 from trxds.admin.address import Admin
-from trxds.transport.connect import connect_error
 
 from ..exit_codes import SUCCESS
+from ..listening import cannot_listen
 from ..lost_output import output_error
 from ..recording.command import save_resources
 from ..recording.sources import from_program
@@ -186,7 +186,7 @@ def live(programs: tuple[str, ...], token: str, port: int) -> None:
     except* OSError as errors:
         if output_error(errors) is not None:
             raise
-        problem = f"127.0.0.1:{port}: {connect_error(errors)}; take another port with --port, or 0 for a free one"
+        problem = cannot_listen(f"127.0.0.1:{port}", errors)
     if problem:  # not in an `except*`, which would make a group of it
         raise click.ClickException(problem)
 
