@@ -239,7 +239,7 @@ def test_a_cookie_as_data():
 
 def test_an_invalid_cookie_exits_1():
     done = run("cookie", "!!")
-    assert (done.exit_code, "VALUE has 2 characters that are no session cookie" in done.output) == (1, True)
+    assert (done.exit_code, "VALUE, of 2 characters, is no session cookie: " in done.output) == (1, True)
 
 
 def test_an_expiry_beyond_all_dates_is_shown_in_seconds():

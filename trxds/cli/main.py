@@ -320,11 +320,7 @@ def cookie(value: str, as_json: bool) -> None:
     """
     read = read_cookie(value)
     if read is None:
-        text = (
-            f"VALUE has {plural(len(value), 'character')} that {'is' if len(value) == 1 else 'are'} no session cookie"
-            if value
-            else "VALUE is empty"
-        )
+        text = f"VALUE, of {plural(len(value), 'character')}, is no session cookie" if value else "VALUE is empty"
         click.echo(f"{text}: a cookie is base64 of addresses, or has Envoy's form", err=True)
         sys.exit(1)
     click.echo(json.dumps(as_plain_data(read), indent=1) if as_json else "\n".join(as_lines(read)))
