@@ -36,7 +36,7 @@ from .exit_codes import UNREACHABLE
 from .explain import CREDENTIALS, call_metadata, show_explanation, show_in_program
 from .listening import cannot_listen
 from .lost_output import give_up_output, output_error
-from .parameters import SECONDS, SECONDS_OR_ZERO, FiniteRange, in_options, read_text, utf8_text
+from .parameters import SECONDS, SECONDS_OR_ZERO, FiniteRange, in_options, read_text, utf8_paths, utf8_text
 from .recording.command import save_resources
 from .recording.sources import from_control_plane
 from .rehearsal.command import rehearse
@@ -225,7 +225,11 @@ def check(bootstrap: Path, connect: bool, target: str | None, within: float, sav
 @click.argument("target")
 @click.argument("method", metavar="/package.Service/Method", callback=utf8_text)
 @click.option(
-    "-H", "headers", multiple=True, metavar="KEY:VALUE", help="Metadata; KEY-bin:BASE64; @FILE has lines of it."
+    "-H",
+    "headers",
+    multiple=True,
+    metavar="KEY:VALUE",
+    help="Metadata; KEY-bin:BASE64; @FILE has lines of it; may be repeated.",
 )
 @click.option("--cookie", "cookies", multiple=True, metavar="NAME=VALUE", help="A cookie of the call; may be repeated.")
 @click.option(
@@ -327,10 +331,16 @@ def cookie(value: str, as_json: bool) -> None:
 
 
 @main.command()
-@click.argument("protos", nargs=-1, required=True)
+@click.argument("protos", nargs=-1, required=True, callback=utf8_paths)
 @click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder to write to.")
 @click.option(
-    "-I", "--proto-path", "includes", multiple=True, help="Where protos and imports are looked for. [default: .]"
+    "-I",
+    "--proto-path",
+    "includes",
+    multiple=True,
+    metavar="DIRECTORY",
+    callback=utf8_paths,
+    help="Where protos and imports are looked for; may be repeated.  [default: .]",
 )
 @click.option("--relative", is_flag=True, help="Relative imports among what is generated: for a package.")
 @click.option("--sync", is_flag=True, help="Also stubs for threads, _trxds_sync.py.")
@@ -344,8 +354,10 @@ def generate(
     """
     try:
         done = generate_stubs(protos, out, includes, Options(relative, sync, servicers))
-    except (GenerateError, OSError) as error:
+    except GenerateError as error:
         raise click.ClickException(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(f"{error.filename or out}: {error.strerror}") from error
     for path in done.written:
         click.echo(path)
     for path in done.unreadable:

@@ -54,6 +54,14 @@ def utf8_text(context: click.Context, parameter: click.Parameter, value: str) ->
     return value
 
 
+def utf8_paths(context: click.Context, parameter: click.Parameter, paths: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the paths of files for protoc, which takes none that is no UTF-8: a usage error."""
+    for path in paths:
+        if unicode_problem(path):
+            raise click.BadParameter(f"the path {click.format_filename(path)} is no UTF-8 text, and protoc needs that")
+    return paths
+
+
 def read_text(file: TextIO, option: str) -> str:
     """Return the text of an option's file; one that is no UTF-8 is a usage error."""
     try:

@@ -35,6 +35,7 @@ def test_an_error_in_a_file_ends_the_command_with_its_line(files, run):
         (["AFTER", "--target", "xds://east/shop"], "--target: target 'xds://east/shop': authority 'east' is not in"),
         (["AFTER", "--method", "foo"], "method path 'foo' is not of the form /package.Service/Method"),
         (["AFTER", "--method", ""], "'--method': it is empty; write /package.Service/Method"),
+        (["AFTER", "--method", "/a/\udcff"], "'--method': it is no UTF-8 text"),
         (["AFTER", "--method", "/a/B 'c"], "no closing quotation; write /package.Service/Method, and KEY:VALUE behind"),
         (["AFTER", "--method", "/a/B user"], "/a/B: KEY:VALUE number 1 has no colon; write KEY:VALUE"),
         (["AFTER", "--method", "/a/B te:7"], "/a/B: metadata key 'te' belongs to the protocol"),
@@ -49,6 +50,19 @@ def test_a_wrong_option_is_a_usage_error(files, run, arguments, message):
     done = run(before, *(after if each == "AFTER" else each for each in arguments))
     assert done.exit_code == 2
     assert message in re.sub(r"\s*\n\s*", " ", done.stderr)
+
+
+@pytest.mark.parametrize("arguments", [["BAD", "GOOD"], ["GOOD", "--script", "BAD"], ["GOOD", "--script", "STEPS"]])
+def test_a_file_that_is_no_utf_8_is_named(files, run, tmp_path, arguments):
+    bad = tmp_path / "bad.yaml"
+    bad.write_bytes(b"- {name: \xff}\n")
+    names = {
+        "BAD": str(bad),
+        "GOOD": files("before", resources(*HOSTS)),
+        "STEPS": files("steps", "- {at: 5, replace: bad.yaml}\n"),
+    }
+    done = run(*(names.get(each, each) for each in arguments))
+    assert done.exit_code == 1 and f"{bad}: not UTF-8 text (invalid start byte at byte 9)" in done.stderr
 
 
 def test_a_file_without_a_listener_for_clients_needs_a_target(files, run):

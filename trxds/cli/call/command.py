@@ -11,7 +11,7 @@ import click
 import trxds
 from trxds.cli.exit_codes import SUCCESS
 from trxds.cli.explain import call_metadata
-from trxds.cli.parameters import SECONDS, in_options, read_text, utf8_text
+from trxds.cli.parameters import SECONDS, in_options, read_text, utf8_paths, utf8_text
 from trxds.cli.running.show import run
 from trxds.client.credentials import ChannelCredentials
 from trxds.core import metadata as md
@@ -51,6 +51,7 @@ _FILE = click.Path(exists=True, dir_okay=False)
     "protos",
     multiple=True,
     type=_FILE,
+    callback=utf8_paths,
     help="A .proto file with the types, in place of reflection; may be repeated.",
 )
 @click.option(

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from trxds.cli.explain import call_metadata
 from trxds.client.method import checked_path
 from trxds.core import metadata as md
+from trxds.core.json_reader import unicode_problem
 
 from .plan import Call
 
@@ -17,6 +18,8 @@ def parse_call(text: str) -> Call:
 
     `ValueError` says what is wrong.
     """
+    if unicode_problem(text):
+        raise ValueError("it is no UTF-8 text")
     try:
         path, *headers = shlex.split(text)
     except ValueError as error:

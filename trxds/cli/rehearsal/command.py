@@ -212,14 +212,24 @@ def _read_bootstrap(file: Path | None) -> Bootstrap | None:
 def _read(file: Path, providers: frozenset[str]) -> ResourceFile:
     """Return the resources of a file; errors are printed, and end the command."""
     try:
-        content = read_for_clients(file.read_text("utf-8"), providers)
-    except UnicodeDecodeError as error:
-        raise click.ClickException(f"{file}: not UTF-8: {error}") from error
+        content = read_for_clients(_text_of(file), providers)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
     if content.problems:
         for problem in content.problems:
             click.echo(f"{file}: {problem}", err=True)
         raise click.ClickException(f"{file}: {plural(len(content.problems), 'problem')}; nothing is rehearsed")
     return content
+
+
+def _text_of(file: Path) -> str:
+    """Return the text of a file; `ValueError` if it cannot be read."""
+    try:
+        return file.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file}: not UTF-8 text ({error.reason} at byte {error.start})") from error
+    except OSError as error:
+        raise ValueError(f"{file}: {error.strerror or error}") from error
 
 
 def _steps(
@@ -247,13 +257,16 @@ def _steps(
         file = script.parent / name
         if not file.is_file():
             raise ValueError(f"there is no file {file}")
-        content = read_for_clients(file.read_text("utf-8", errors="replace"), providers)
+        content = read_for_clients(_text_of(file), providers)
         if content.problems:
             raise ValueError(f"{file}: {content.problems[0]}")
         remarks.extend(f"{file}: {remark}" for remark in content.remarks)
         return tuple(content.resources.values())
 
-    found = read_script(script.read_text("utf-8", errors="replace"), series[0], read)
+    try:
+        found = read_script(_text_of(script), series[0], read)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
     remarks.extend(f"{script}: {remark}" for remark in found.remarks)
     for problem in found.problems:
         click.echo(f"{script}: {problem}", err=True)

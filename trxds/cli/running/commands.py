@@ -6,6 +6,7 @@ import re
 import secrets
 import sys
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +16,7 @@ import trio
 from msgspec import structs
 
 from trxds.admin.address import Admin
+from trxds.core.status import StatusCode
 
 from ..exit_codes import SUCCESS
 from ..listening import cannot_listen
@@ -153,6 +155,9 @@ def tap(
 
     Calls never wait for this command: events that it is too slow for are counted and left out.
     """
+    if status is not None and not any(fnmatchcase(each.name, status.upper()) for each in StatusCode):
+        names = ", ".join(each.name for each in StatusCode)
+        raise click.BadParameter(f"{status!r} matches no status; there are {names}", param_hint="--status")
     wanted = Filter(method, cluster, host, session, status)
     sys.exit(run(show_tap, Program(address, token), wanted, metadata, count, as_json, stopped=SUCCESS))
 
