@@ -45,6 +45,6 @@ def test_a_port_that_is_taken_is_named_with_what_to_do():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         result = CliRunner().invoke(main, ["demo", "--live", "--port", str(port)])
-    assert result.output.startswith(f"127.0.0.1:{port}: ")
-    assert "take another port with --port" in result.output
+    assert result.stderr.startswith(f"Error: 127.0.0.1:{port}: ")
+    assert "take another port with --port" in result.stderr
     assert result.exit_code == 1

@@ -38,7 +38,7 @@ def test_an_error_in_a_file_ends_the_command_with_its_line(files, run):
         (["AFTER", "--method", "/a/\udcff"], "'--method': it is no UTF-8 text"),
         (["AFTER", "--method", "/a/B 'c"], "no closing quotation; write /package.Service/Method, and KEY:VALUE behind"),
         (["AFTER", "--method", "/a/B user"], "/a/B: KEY:VALUE number 1 has no colon; write KEY:VALUE"),
-        (["AFTER", "--method", "/a/B te:7"], "/a/B: metadata key 'te' belongs to the protocol"),
+        (["AFTER", "--method", "/a/B te:7"], "/a/B: KEY:VALUE number 1: metadata key 'te' belongs to the protocol"),
         (["AFTER", "-H", "user"], "'--metadata': -H number 1 has no colon; write KEY:VALUE"),
         (["AFTER", "-H", "@/nowhere"], "-H @/nowhere: No such file or directory"),
         (["AFTER", "--keepalive", "5s"], "must be 10s or more"),
