@@ -15,6 +15,7 @@ import trio
 from msgspec import Struct
 
 from trxds.cli.exit_codes import USAGE
+from trxds.core.json_reader import unicode_problem
 
 from .json_requests import JsonSplitter, JsonText, split_json
 from .schema import CallError
@@ -55,6 +56,8 @@ def read_data(value: str | None) -> Data | None:
     if value in ("-", "@", "@-"):
         return Data(source="stdin", is_stdin=True)
     if not value.startswith("@"):
+        if unicode_problem(value):
+            raise CallError("-d is no UTF-8 text", USAGE)
         return Data(tuple(split_json(value)))
     path = value[1:]
     try:

@@ -133,11 +133,12 @@ def _problems(text: JsonText, message: type[Message], pool: DescriptorPool, is_l
 
     Empty if nothing is found: protobuf refuses some messages only as a whole.
     """
-    loader = _JsonLoader(text.text.replace("\t", " "))  # YAML has no tabs there, and JSON none within strings
     try:
+        # YAML has no tabs there, and JSON none within strings. It refuses characters that JSON takes, such as DEL.
+        loader = _JsonLoader(text.text.replace("\t", " "))
         root = loader.get_single_node()
     except yaml.YAMLError:
-        root = None
+        return []
     if root is None:
         return []
     validator = ProtoValidator(loader, pool, mapping="an object")
