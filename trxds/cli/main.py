@@ -36,7 +36,16 @@ from .exit_codes import UNREACHABLE
 from .explain import CREDENTIALS, call_metadata, show_explanation, show_in_program
 from .listening import cannot_listen
 from .lost_output import give_up_output, output_error
-from .parameters import SECONDS, SECONDS_OR_ZERO, FiniteRange, in_options, read_text, utf8_paths, utf8_text
+from .parameters import (
+    BOOTSTRAP_HELP,
+    SECONDS,
+    SECONDS_OR_ZERO,
+    FiniteRange,
+    in_options,
+    read_text,
+    utf8_paths,
+    utf8_text,
+)
 from .recording.command import save_resources
 from .recording.sources import from_control_plane
 from .rehearsal.command import rehearse
@@ -235,7 +244,7 @@ def check(bootstrap: Path, connect: bool, target: str | None, within: float, sav
 @click.option(
     "--bootstrap",
     type=click.Path(exists=True, dir_okay=False),
-    help="By default GRPC_XDS_BOOTSTRAP or GRPC_XDS_BOOTSTRAP_CONFIG has it.",
+    help=BOOTSTRAP_HELP,
 )
 @click.option(
     "--within",

@@ -12,6 +12,10 @@ from trxds.core.json_reader import unicode_problem
 
 from .quantities import parse_seconds
 
+BOOTSTRAP_HELP = (
+    "The bootstrap, for an xds: target.  [default: of GRPC_XDS_BOOTSTRAP, a path, or GRPC_XDS_BOOTSTRAP_CONFIG, a text]"
+)
+
 _ARGUMENT = re.compile(r"^(service_config|bootstrap|authority|server_name)(?= (?:cannot|is|has|') ?)")
 
 

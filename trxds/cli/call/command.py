@@ -11,7 +11,7 @@ import click
 import trxds
 from trxds.cli.exit_codes import SUCCESS
 from trxds.cli.explain import call_metadata
-from trxds.cli.parameters import SECONDS, in_options, read_text, utf8_paths, utf8_text
+from trxds.cli.parameters import BOOTSTRAP_HELP, SECONDS, in_options, read_text, utf8_paths, utf8_text
 from trxds.cli.running.show import run
 from trxds.client.credentials import ChannelCredentials
 from trxds.core import metadata as md
@@ -60,7 +60,7 @@ _FILE = click.Path(exists=True, dir_okay=False)
     "includes",
     multiple=True,
     type=click.Path(exists=True, file_okay=False),
-    help="With --proto: a folder of imports.  [default: .]",
+    help="With --proto: a folder of imports; may be repeated.  [default: .]",
 )
 @click.option("--descriptor-set", "descriptor_set", type=_FILE, help="A compiled descriptor set with the types.")
 @click.option("--list", "lists", is_flag=True, help="List the services, or the methods of the service METHOD.")
@@ -91,7 +91,7 @@ _FILE = click.Path(exists=True, dir_okay=False)
 )
 @click.option("--defaults", is_flag=True, help="Print fields of replies that have their default value too.")
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON for each reply, and for a failure.")
-@click.option("--bootstrap", type=_FILE, help="By default GRPC_XDS_BOOTSTRAP or GRPC_XDS_BOOTSTRAP_CONFIG has it.")
+@click.option("--bootstrap", type=_FILE, help=BOOTSTRAP_HELP)
 @click.option(
     "--service-config",
     type=click.File(encoding="utf-8"),

@@ -104,9 +104,16 @@ _EXPECT_HELP = f"Exit 1 unless this holds: 'moved<=5% failed==0'; may be repeate
     "behaviours",
     multiple=True,
     metavar="TEXT",
-    help="'latency=5ms p99=80ms errors=0.1% capacity=50', or behind an ADDRESS; may be repeated.",
+    help="How hosts answer: 'latency=5ms p99=80ms errors=0.1% capacity=50', or some of them; one host, if its ADDRESS "
+    "stands before them; may be repeated.",
 )
-@click.option("--target", "targets", multiple=True, metavar="xds:///NAME", help="Default: each API listener in BEFORE.")
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    metavar="xds:///NAME",
+    help="What clients call; may be repeated.  [default: each API listener in BEFORE]",
+)
 @click.option(
     "--method",
     "methods",
@@ -132,7 +139,7 @@ _EXPECT_HELP = f"Exit 1 unless this holds: 'moved<=5% failed==0'; may be repeate
     "providers. Nobody connects to its servers, and credentials and files are not used.  [default: made of the files]",
 )
 @click.option("--policy-seed", "seed", type=int, default=0, show_default=True, help="Decides all that is random.")
-@click.option("--delta", is_flag=True, help="The incremental protocol variant.")
+@click.option("--delta", is_flag=True, help="Clients use the incremental protocol variant.")
 @click.option("--json", "as_json", is_flag=True, help="The whole report as one JSON value.")
 @click.option(
     "--html", "page", type=click.Path(dir_okay=False, path_type=Path), help="Write the report as one page, too."

@@ -129,7 +129,7 @@ def ruok(address: str, token: str, as_json: bool, watch: bool) -> None:
 @click.command()
 @_of_a_program
 @click.option("--method", metavar="PATTERN", help="As in '/shop.Cart/*'.")
-@click.option("--cluster", metavar="PATTERN")
+@click.option("--cluster", metavar="PATTERN", help="As in 'cart'.")
 @click.option("--host", metavar="PATTERN", help="As in '10.0.0.1:*'; an empty one is for picks that found none.")
 @click.option("--session", metavar="PATTERN", help="As in 'shop/3'.")
 @click.option(
