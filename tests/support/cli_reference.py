@@ -23,7 +23,7 @@ to use when, with real output.
 | 0 | all is well |
 | 1 | the command has an answer, and the answer is bad |
 | 2 | the command line is wrong |
-| 3 | there is no answer: no such program, no configuration in time, Ctrl-C came first, or the output cannot be written |
+| 3 | there is no answer: no such program, no configuration in time, Ctrl-C, or no room for the output |
 
 | environment variable | for |
 |---|---|
