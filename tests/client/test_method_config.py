@@ -2,7 +2,8 @@
 
 import pytest
 import trio
-from support.mesh import Mesh, method
+from support.hedged import HEDGING
+from support.mesh import Mesh, bidi, method
 from support.method_config import configured, for_all
 
 from trxds import RpcError, StatusCode
@@ -22,14 +23,19 @@ RETRY = {
 class Failing:
     """Fails the first calls, and records the time and the attempt number of each."""
 
-    def __init__(self, times, code=StatusCode.UNAVAILABLE, trailing=()):
+    def __init__(self, times, code=StatusCode.UNAVAILABLE, trailing=(), headers_from=None, after=0):
         self.left, self.code, self.trailing = times, code, trailing
+        self.headers_from, self.after = headers_from, after  # the attempt with headers, and the messages that it reads
         self.attempts = []
 
     async def __call__(self, call):
         self.attempts.append((trio.current_time(), call.metadata.first("grpc-previous-rpc-attempts")))
+        if len(self.attempts) == self.headers_from:
+            await call.send_initial_metadata()
         if self.left:
             self.left -= 1
+            for _ in range(self.after):
+                await call.receive()
             call.set_trailing_metadata(self.trailing)
             call.abort(self.code, "told to")
         async for message in call:
@@ -111,6 +117,44 @@ async def test_a_status_that_is_not_retryable_takes_no_token(monkeypatch, autoju
         with pytest.raises(RpcError):
             await method(channel, PATH)(b"x")
         assert channel._state.throttle.tokens == 4
+
+
+@pytest.mark.parametrize("policy", [{"retryPolicy": RETRY}, {"hedgingPolicy": HEDGING}])
+async def test_a_call_that_fails_after_response_headers_takes_a_token_if_its_status_counts(
+    monkeypatch, autojump_clock, policy
+):
+    rules = {"maxTokens": 4, "tokenRatio": 1}
+    async with Mesh.run(1) as mesh, configured(monkeypatch, mesh, for_all(rules, **policy)) as channel:
+        tokens = []
+        for code in (StatusCode.UNAVAILABLE, StatusCode.ABORTED):
+            everywhere(mesh, Failing(1, code, headers_from=1))
+            with pytest.raises(RpcError):
+                await method(channel, PATH)(b"x")
+            tokens.append(channel._state.throttle.tokens)
+        assert tokens == [3, 3]
+
+
+async def test_a_call_that_is_retried_and_fails_after_response_headers_takes_a_token_for_each_failure(
+    monkeypatch, autojump_clock
+):
+    rules = {"maxTokens": 10, "tokenRatio": 1}
+    async with Mesh.run(1) as mesh, configured(monkeypatch, mesh, for_all(rules, retryPolicy=RETRY)) as channel:
+        everywhere(mesh, Failing(2, headers_from=2))
+        with pytest.raises(RpcError):
+            await method(channel, PATH)(b"x")
+        assert channel._state.throttle.tokens == 8
+
+
+async def test_a_stream_over_the_replay_buffer_takes_one_token_when_it_fails(monkeypatch, autojump_clock):
+    rules = {"maxTokens": 4, "tokenRatio": 1}
+    async with Mesh.run(1) as mesh, configured(monkeypatch, mesh, for_all(rules, retryPolicy=RETRY)) as channel:
+        handler = everywhere(mesh, Failing(1, after=5))
+        async with bidi(channel, PATH).open() as call:
+            with pytest.raises(RpcError):
+                for _ in range(5):
+                    await call.send(b"x" * 100_000)
+                await call.receive()
+        assert (len(handler.attempts), channel._state.throttle.tokens) == (1, 3)
 
 
 async def test_a_pushback_of_never_takes_a_token_for_any_status(monkeypatch, autojump_clock):

@@ -7,6 +7,8 @@ from random import Random
 import pytest
 import trio
 import trio.lowlevel
+import trio.testing
+from support.bad_peers import listening, website
 from support.mesh import Mesh, bidi, method
 from support.tasks import task_names
 
@@ -135,6 +137,16 @@ async def test_a_call_with_response_headers_is_not_retried(autojump_clock):
         with pytest.raises(RpcError, match="told to"):
             await method(channel, PATH)(b"x")
         assert len(handler.attempts) == 1
+
+
+async def test_a_proxys_http_error_with_a_body_is_no_response_and_is_retried(autojump_clock):
+    attempts, proxy = [], "10.0.9.9:50051"
+    async with failing(0) as (mesh, channel, _), listening(mesh.network, proxy, website("503", attempts)):
+        mesh.endpoints("cart", [proxy])
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(RpcError, match="HTTP status 503"):
+            await method(channel, PATH)(b"x")
+        assert attempts == [None, b"1", b"2", b"3"]
 
 
 async def test_a_retried_stream_replays_all_messages(autojump_clock):

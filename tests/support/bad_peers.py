@@ -47,8 +47,8 @@ def says(data):
     return talk
 
 
-def website(status):
-    """An HTTP/2 server that has never heard of gRPC."""
+def website(status, attempts=None):
+    """An HTTP/2 server that has never heard of gRPC; it notes in `attempts` which attempt each request says it is."""
 
     async def talk(stream):
         server = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False))
@@ -57,6 +57,8 @@ def website(status):
         while data := await stream.receive_some():
             for event in server.receive_data(data):
                 if isinstance(event, h2.events.RequestReceived):
+                    if attempts is not None:
+                        attempts.append(dict(event.headers).get(b"grpc-previous-rpc-attempts"))
                     server.send_headers(event.stream_id, [(":status", status), ("content-type", "text/html")])
                     server.send_data(event.stream_id, b"<html>Nothing here.</html>", end_stream=True)
             await stream.send_all(server.data_to_send())

@@ -24,7 +24,7 @@ class RetryState:
     _policy: RetryPolicy
     _random: Random
     _throttle: RetryThrottle | None = None
-    _made: int = 0
+    attempts_made: int = 0
     _backoff: Backoff = field(init=False)
 
     def __post_init__(self) -> None:
@@ -36,10 +36,10 @@ class RetryState:
         An attempt that `timed_out` by its own timeout may be repeated whatever its status.
         """
         # A6: the last attempt is reported to the throttle too, because it takes a token like any other.
-        self._made += 1
+        self.attempts_made += 1
         retryable = (timed_out and self._policy.repeats_timeouts) or status.code in self._policy.codes
         delay = pushback(trailing)
-        if not may_repeat(retryable, delay, self._throttle) or self._made >= self._policy.max_attempts:
+        if not may_repeat(retryable, delay, self._throttle) or self.attempts_made >= self._policy.max_attempts:
             return None
         if delay is None:
             return self._backoff.next()

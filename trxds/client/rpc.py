@@ -36,6 +36,7 @@ from .lifecycle import current_run
 from .open_session import OpenSession
 from .replay_buffer import ReplayBuffer
 from .retry import RetryState
+from .retry_throttle import RetryThrottle
 
 _log = logging.getLogger("trxds.client")
 
@@ -344,10 +345,25 @@ class Rpc:
         if self._route.filters is not None:
             attempt.trailing = self._route.filters.trailers(status, attempt.trailing)
         attempt.end()
-        # A6: calls that succeed return tokens; attempts that fail take them (`retry.py`).
-        if self._channel.throttle is not None and status.ok:
-            self._channel.throttle.record_success()
+        if self._channel.throttle is not None:
+            self._record_end(self._channel.throttle, attempt, status)
         return status
+
+    def _record_end(self, throttle: RetryThrottle, attempt: Attempt, status: Status) -> None:
+        """Report the end of the call to the throttle: success returns a part of a token, a failure takes one (A6)."""
+        if status.ok:
+            throttle.record_success()
+            return
+        config = self._route.config
+        if config.retry is not None:
+            is_new = self._retry is None or self._retry.attempts_made <= attempt.number
+            codes = config.retry.codes
+        else:
+            is_new = attempt.initial is not None
+            codes = config.hedging.non_fatal if config.hedging is not None else frozenset()
+        # The failure of a committed call counts too. Others are counted where another attempt might follow.
+        if is_new and status.code in codes:
+            throttle.record_failure()
 
     def parse(self, payload: bytes, deserialize: Callable[[bytes], T]) -> T:
         """Return the deserialized message; bytes that cannot be parsed end the call with INTERNAL."""
