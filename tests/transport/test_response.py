@@ -70,6 +70,13 @@ def test_an_undefined_grpc_status_is_unknown(text: bytes) -> None:
     assert trailers_status([(b"grpc-status", text)], PEER).code is StatusCode.UNKNOWN
 
 
+def test_an_undefined_grpc_status_keeps_the_servers_message_and_details() -> None:
+    trailers = [(b"grpc-status", b"17"), (b"grpc-message", b"no%20more"), (b"grpc-status-details-bin", b"CAI")]
+    status = trailers_status(trailers, PEER)
+    assert (status.message, status.details) == ("no more", b"\x08\x02")
+    assert str(status) == "UNKNOWN: no more (the server sent grpc-status '17', which gRPC does not define)"
+
+
 @pytest.mark.parametrize(("text", "code"), [(b"00", 0), (b"05", 5), (b"016", 16)])
 def test_zeros_may_lead_in_a_grpc_status(text: bytes, code: int) -> None:
     assert trailers_status([(b"grpc-status", text)], PEER).code == code

@@ -93,12 +93,14 @@ def trailers_status(headers: Headers, peer: str) -> Status:
         return _status_without_code(headers, peer)
     # PROTOCOL-HTTP2: it is one or more digits, so zeros may lead.
     code = _STATUS_CODES.get(text.lstrip(b"0") or text[:1])
-    if code is None:
-        # A code that gRPC does not define counts as UNKNOWN.
-        shown = f"grpc-status {text.decode()!r}" if _NUMBER.match(text) else "a grpc-status that is not a number"
-        return Status(StatusCode.UNKNOWN, f"the server sent {shown}, which gRPC does not define")
-    message = fields.get(b"grpc-message")
-    return Status(code, decode_message(message) if message else "", _decode_details(fields))
+    encoded = fields.get(b"grpc-message")
+    message, details = decode_message(encoded) if encoded else "", _decode_details(fields)
+    if code is not None:
+        return Status(code, message, details)
+    # A code that gRPC does not define counts as UNKNOWN, and the message stays, as in the C++ client and grpc-java.
+    shown = f"grpc-status {text.decode()!r}" if _NUMBER.match(text) else "a grpc-status that is not a number"
+    note = f"the server sent {shown}, which gRPC does not define"
+    return Status(StatusCode.UNKNOWN, message or note, details, note if message else "")
 
 
 def _name_error(headers: Headers, peer: str) -> Status | None:
