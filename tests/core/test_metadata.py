@@ -52,11 +52,17 @@ def test_metadata_all_returns_every_value_of_a_key():
         (("proxy-connection", "close"), ValueError, "belongs to the protocol"),
         (("transfer-encoding", "chunked"), ValueError, "belongs to the protocol"),
         (("upgrade", "h2c"), ValueError, "belongs to the protocol"),
+        (("Content-Length", "7"), ValueError, "belongs to the protocol"),
+        (("grpc-previous-rpc-attempts", "1"), ValueError, "belongs to the protocol"),
     ],
 )
 def test_a_bad_pair_of_metadata_is_named(pair, error, text):
     with pytest.raises(error, match=text):
         check([pair])
+
+
+def test_metadata_that_is_not_sent_may_have_a_content_length():
+    assert check([("content-length", "0")], is_sent=False) == (("content-length", "0"),)
 
 
 SECRET = "s3cr3t-Token"

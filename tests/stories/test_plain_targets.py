@@ -235,6 +235,14 @@ async def test_a_service_config_sets_a_methods_timeout(autojump_clock):
             assert str(told.chosen.limit) == "2 s (the service config's timeout)"
 
 
+async def test_a_service_configs_timeout_of_0_ends_calls_at_once(autojump_clock):
+    config = {"methodConfig": [{"name": [{}], "timeout": "0s"}]}
+    async with hosts_in_memory(1) as mesh, mesh.channel(service_config=config) as channel:
+        with pytest.raises(RpcError) as failed:
+            await ask(channel)
+        assert failed.value.status.code is StatusCode.DEADLINE_EXCEEDED
+
+
 async def test_a_service_config_sets_wait_for_ready(autojump_clock):
     config = {"methodConfig": [{"name": [{}], "waitForReady": True}]}
     async with hosts_in_memory(1) as mesh:

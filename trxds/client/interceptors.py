@@ -129,8 +129,8 @@ class FixedResponseCall(ResponseStream[Res]):
     def __init__(self, *replies: Res, initial_metadata: Pairs = (), trailing_metadata: Pairs = ()) -> None:
         self._replies = deque(replies)
         # Checked like a caller's metadata, so that a wrong pair raises in the interceptor that wrote it.
-        self._initial = md.check(initial_metadata)
-        self._trailing = md.check(trailing_metadata)
+        self._initial = md.check(initial_metadata, is_sent=False)
+        self._trailing = md.check(trailing_metadata, is_sent=False)
         self._status: Status | None = None
 
     async def send(self, request: Any, *, compress: bool = True) -> bool:

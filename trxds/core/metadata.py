@@ -26,6 +26,8 @@ _RESERVED = frozenset(
     {"te", "content-type", "user-agent", "host", "grpc-timeout"}
     | {"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"}
 )
+# A length that does not fit makes a message malformed (RFC 9113 §8.1.1), and the client counts the attempts itself (A6).
+_RESERVED_WHEN_SENT = _RESERVED | {"content-length", "grpc-previous-rpc-attempts"}
 # The protocol's own fields of response headers, which are not part of a user's metadata.
 _PROTOCOL = frozenset({b"grpc-status", b"grpc-message", b"content-type", b"grpc-encoding", b"grpc-accept-encoding"})
 
@@ -81,20 +83,22 @@ def describe_flaw(text: str) -> str:
     return f"{_kind(text[good.end()])} at position {good.end()}" if good.end() < len(text) else ""
 
 
-def check(pairs: Iterable[tuple[str, Value]]) -> Metadata:
+def check(pairs: Iterable[tuple[str, Value]], *, is_sent: bool = True) -> Metadata:
     """Return the caller's pairs as Metadata, with keys in lower case.
 
-    `TypeError` or `ValueError` names a bad pair by its key, or by its index, and never shows its value.
+    `TypeError` or `ValueError` names a bad pair by its key, or by its index, and never shows its value. What is not
+    sent, such as a response that a filter changes, may have every field that a peer can have sent.
     """
+    reserved = _RESERVED_WHEN_SENT if is_sent else _RESERVED
     try:
         each = iter(pairs)
     except TypeError:
         form = "metadata is pairs of key and value, as in [('user', '7')]"
         raise TypeError(f"{form}, not {type(pairs).__name__}") from None
-    return Metadata([_checked(index, pair) for index, pair in enumerate(each)])
+    return Metadata([_checked(index, pair, reserved) for index, pair in enumerate(each)])
 
 
-def _checked(index: int, pair: Any) -> tuple[str, Value]:
+def _checked(index: int, pair: Any, reserved: frozenset[str]) -> tuple[str, Value]:
     if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not isinstance(pair[0], str):
         kind = type(pair).__name__
         raise TypeError(f"metadata[{index}] is of type {kind}; write a pair of key and value, such as ('user', '7')")
@@ -103,7 +107,7 @@ def _checked(index: int, pair: Any) -> tuple[str, Value]:
     if not _KEY.match(name):
         # The key is not shown either: it is the secret if the caller swapped key and value.
         raise ValueError(f"metadata[{index}]: its key {_key_flaw(name)}; use letters, digits, '_', '.' and '-' only")
-    if name in _RESERVED or name.startswith(("grpc-status", "grpc-message", "grpc-encoding", "grpc-accept-encoding")):
+    if name in reserved or name.startswith(("grpc-status", "grpc-message", "grpc-encoding", "grpc-accept-encoding")):
         raise ValueError(f"metadata key {key!r} belongs to the protocol; choose another name")
     if name.endswith("-bin"):
         if not isinstance(value, bytes):

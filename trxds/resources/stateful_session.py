@@ -17,7 +17,7 @@ from .filter_config import FilterConfig, HttpFilterType
 from .units import parse_optional_duration
 from .validation_errors import ValidationErrors
 
-_TAKEN_HEADERS = frozenset({"content-length", "cookie", "set-cookie"})  # callers may send them, for what they are
+_TAKEN_HEADERS = frozenset({"cookie", "set-cookie"})  # callers may send them, for what they are
 
 
 class CookieConfig(Struct, frozen=True):
