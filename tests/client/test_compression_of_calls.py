@@ -104,6 +104,22 @@ async def test_max_send_size_counts_uncompressed_bytes_and_a_larger_message_is_n
         assert echo.seen == []
 
 
+async def test_a_message_over_max_send_size_is_the_end_of_the_call_for_every_task(nursery, autojump_clock):
+    async def receive():
+        with pytest.raises(RpcError, match="message of 10000 bytes") as caught:
+            await call.receive()
+        ended.append(caught.value.status.code)
+
+    ended = []
+    async with served(Echo(), max_send_size=9_999) as channel, bidi(channel, PATH).open() as call:
+        nursery.start_soon(receive)
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(RpcError):
+            await call.send(LONG)
+        await trio.testing.wait_all_tasks_blocked()
+        assert ended == [StatusCode.RESOURCE_EXHAUSTED]
+
+
 @pytest.mark.parametrize("encoding", [b"", b"identity", b"snappy"])
 async def test_a_reply_with_an_unannounced_or_unknown_compression_is_internal(encoding, autojump_clock):
     async with served(Raw(encoding, Compressed(gzip.compress(LONG)))) as channel:

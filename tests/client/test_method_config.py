@@ -1,5 +1,7 @@
 """Calls follow the method config: wait for ready, size limits, retries and the retry throttle (A2, A6)."""
 
+import contextlib
+
 import pytest
 import trio
 from support.hedged import HEDGING
@@ -185,3 +187,24 @@ async def test_the_smaller_of_two_limits_on_a_reply_applies(monkeypatch, autojum
         with pytest.raises(RpcError, match="message of 11 bytes is larger than the limit of 10") as caught:
             await method(channel, PATH)(b"x" * 11)
         assert caught.value.status.code is StatusCode.RESOURCE_EXHAUSTED
+
+
+@pytest.mark.parametrize("code", ["CANCELLED", "RESOURCE_EXHAUSTED"])
+async def test_a_call_whose_message_is_too_large_is_not_retried(monkeypatch, nursery, autojump_clock, code):
+    retry = {**RETRY, "retryableStatusCodes": [code]}
+    fields = {"retryPolicy": retry, "maxRequestMessageBytes": 10}
+    async with Mesh.run(1) as mesh, configured(monkeypatch, mesh, for_all(**fields)) as channel:
+        handler = everywhere(mesh, Failing(0))
+        async with bidi(channel, PATH).open() as call:
+            nursery.start_soon(drain, call)
+            await call.send(b"small")
+            with pytest.raises(RpcError):
+                await call.send(b"much too large")
+            await trio.sleep(100)
+        assert len(handler.attempts) == 1
+
+
+async def drain(call):
+    with contextlib.suppress(RpcError):
+        while await call.receive() is not None:
+            pass

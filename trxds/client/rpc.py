@@ -428,9 +428,16 @@ class Rpc:
         self.scope.end_call(status)
 
     def give_up(self, problem: Status) -> None:
-        """End the call, because the caller's message cannot be sent."""
-        if self.attempt is not None and self.attempt.stream is not None:
-            self.attempt.stream.cancel()
+        """End the call with `problem`, because the caller's message cannot be sent."""
+        # Whatever the retry policy says: this message could not be sent in another attempt either.
+        if isinstance(self._request, ReplayBuffer):
+            self._request.drop()
+        stream = self.attempt.stream if self.attempt is not None else None
+        if stream is not None:
+            # So that a task that receives learns the reason too. A server that has ended the call has decided already.
+            if stream.status is None:
+                stream.refuse(problem)
+            stream.cancel()
         if self.hedging is not None:
             self.hedging.give_up(problem)
 

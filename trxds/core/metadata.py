@@ -26,7 +26,7 @@ _RESERVED = frozenset(
     {"te", "content-type", "user-agent", "host", "grpc-timeout"}
     | {"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"}
 )
-# A length that does not fit makes a message malformed (RFC 9113 §8.1.1), and the client counts the attempts itself (A6).
+# A length that does not fit makes a message malformed (RFC 9113 §8.1.1), and the client counts attempts itself (A6).
 _RESERVED_WHEN_SENT = _RESERVED | {"content-length", "grpc-previous-rpc-attempts"}
 # The protocol's own fields of response headers, which are not part of a user's metadata.
 _PROTOCOL = frozenset({b"grpc-status", b"grpc-message", b"content-type", b"grpc-encoding", b"grpc-accept-encoding"})
