@@ -120,6 +120,17 @@ async def test_a_message_over_max_send_size_is_the_end_of_the_call_for_every_tas
         assert ended == [StatusCode.RESOURCE_EXHAUSTED]
 
 
+async def test_a_message_over_max_send_size_ends_a_call_that_the_server_has_ended_with_ok(autojump_clock):
+    async def answer_early(call):
+        await call.send(b"early")
+
+    async with served(answer_early, max_send_size=9_999) as channel, bidi(channel, PATH).open() as call:
+        await trio.testing.wait_all_tasks_blocked()
+        for step in (lambda: call.send(LONG), call.receive):
+            with pytest.raises(RpcError, match="message of 10000 bytes"):
+                await step()
+
+
 @pytest.mark.parametrize("encoding", [b"", b"identity", b"snappy"])
 async def test_a_reply_with_an_unannounced_or_unknown_compression_is_internal(encoding, autojump_clock):
     async with served(Raw(encoding, Compressed(gzip.compress(LONG)))) as channel:

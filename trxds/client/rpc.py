@@ -432,12 +432,9 @@ class Rpc:
         # Whatever the retry policy says: this message could not be sent in another attempt either.
         if isinstance(self._request, ReplayBuffer):
             self._request.drop()
-        stream = self.attempt.stream if self.attempt is not None else None
-        if stream is not None:
-            # So that a task that receives learns the reason too. A server that has ended the call has decided already.
-            if stream.status is None:
-                stream.refuse(problem)
-            stream.cancel()
+        # A task that receives learns the reason too, and not that all is well if the server has ended the call with OK.
+        if self.attempt is not None:
+            self.attempt.refuse(problem)
         if self.hedging is not None:
             self.hedging.give_up(problem)
 
