@@ -9,6 +9,7 @@ from random import Random
 from trxds.core.backoff import Backoff
 from trxds.core.metadata import Metadata
 from trxds.core.status import Status
+from trxds.resolver.method_config import MethodConfig
 from trxds.resources.retry_policy import RetryPolicy
 
 from .retry_throttle import RetryThrottle
@@ -70,3 +71,18 @@ def may_repeat(retryable: bool, delay: float | None, throttle: RetryThrottle | N
     if throttle is not None and (retryable or delay == math.inf):
         throttle.record_failure()
     return retryable and delay != math.inf and (throttle is None or throttle.allows_retry)
+
+
+def record_end(throttle: RetryThrottle, status: Status, config: MethodConfig, is_counted: bool) -> None:
+    """Report the end of a call to the throttle: a success returns a part of a token, a failure takes one (A6).
+
+    A failure `is_counted` already if it has been asked whether another attempt follows. That is not asked for a
+    committed call, which fails like any other.
+    """
+    policy = config.retry or config.hedging
+    if status.ok:
+        throttle.record_success()
+    elif policy is not None and not is_counted:
+        codes = policy.codes if isinstance(policy, RetryPolicy) else policy.non_fatal
+        if status.code in codes:
+            throttle.record_failure()

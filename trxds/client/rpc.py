@@ -35,8 +35,7 @@ from .hedging import HedgingState
 from .lifecycle import current_run
 from .open_session import OpenSession
 from .replay_buffer import ReplayBuffer
-from .retry import RetryState
-from .retry_throttle import RetryThrottle
+from .retry import RetryState, record_end
 
 _log = logging.getLogger("trxds.client")
 
@@ -346,24 +345,11 @@ class Rpc:
             attempt.trailing = self._route.filters.trailers(status, attempt.trailing)
         attempt.end()
         if self._channel.throttle is not None:
-            self._record_end(self._channel.throttle, attempt, status)
+            # An attempt is counted when it is decided whether another one follows, here or by hedging.
+            has_failed = self._retry is not None and self._retry.attempts_made > attempt.number
+            is_counted = has_failed if self._route.config.retry is not None else attempt.initial is None
+            record_end(self._channel.throttle, status, self._route.config, is_counted)
         return status
-
-    def _record_end(self, throttle: RetryThrottle, attempt: Attempt, status: Status) -> None:
-        """Report the end of the call to the throttle: success returns a part of a token, a failure takes one (A6)."""
-        if status.ok:
-            throttle.record_success()
-            return
-        config = self._route.config
-        if config.retry is not None:
-            is_new = self._retry is None or self._retry.attempts_made <= attempt.number
-            codes = config.retry.codes
-        else:
-            is_new = attempt.initial is not None
-            codes = config.hedging.non_fatal if config.hedging is not None else frozenset()
-        # The failure of a committed call counts too. Others are counted where another attempt might follow.
-        if is_new and status.code in codes:
-            throttle.record_failure()
 
     def parse(self, payload: bytes, deserialize: Callable[[bytes], T]) -> T:
         """Return the deserialized message; bytes that cannot be parsed end the call with INTERNAL."""
