@@ -94,8 +94,10 @@ async def test_both_read_and_send_the_same_messages_and_refuse_the_same_ones(see
         for number in range(400):
             call = random_scripts.call_of_messages(draw, str(number))
             one_reply = call["kind"] in ("unary", "client_stream")
-            server.scripts[str(number)] = [random_scripts.messages(draw, one_reply=one_reply)]
             most, most_sent = draw.choice([None, None, 100, 0, 1_000]), draw.choice([None, None, None, 100, 0])
+            # Which of two failures a client sees first, the server's end or its own, would be chance.
+            early = most is most_sent is None and draw.random() < 0.5
+            server.scripts[str(number)] = [random_scripts.messages(draw, one_reply=one_reply, early=early)]
             options = {"grpc.max_receive_message_length": most, "grpc.max_send_message_length": most_sent}
             ours = {"max_receive_size": most, "max_send_size": most_sent}
             limits = [{key: value for key, value in each.items() if value is not None} for each in (options, ours)]

@@ -142,10 +142,10 @@ def call_of_messages(draw: Random, name: str) -> dict[str, Any]:
     }
 
 
-def messages(draw: Random, *, one_reply: bool) -> list[Action]:
-    """Replies of any size, compressed or not, in DATA frames that are cut anywhere; early, or after the request."""
+def messages(draw: Random, *, one_reply: bool, early: bool) -> list[Action]:
+    """Replies of any size, compressed or not, in DATA frames that are cut anywhere; `early`, or after the request."""
     encoding = draw.choice([None, None, b"identity", b"gzip", b"deflate"])
-    actions: list[Action] = [("request",)] if draw.random() < 0.7 else []
+    actions: list[Action] = [] if early else [("request",)]
     actions.append(("headers", RESPONSE + ([(b"grpc-encoding", encoding)] if encoding else [])))
     rest = b"".join(_framed(draw, encoding) for _ in range(1 if one_reply else draw.choice([0, 1, 2, 3, 8])))
     while rest:
