@@ -9,7 +9,7 @@ import random
 from contextlib import AsyncExitStack
 
 import pytest
-from support import random_faults, random_loads, random_outliers, random_scripts
+from support import random_faults, random_loads, random_outliers, random_scripts, random_weights
 from support.calls_compared import WARM, differences
 from support.scripted_server import ScriptedServer
 from support.two_clients import Order, outcomes
@@ -93,3 +93,22 @@ async def test_both_eject_the_same_hosts_and_take_them_back(seed):
     ]
     different = [case.rules for case in in_time if case.ejected("ours") != case.ejected("grpcio")]
     assert (bool(in_time), different) == (True, [])
+
+
+@each_seed
+async def test_both_send_each_host_its_share_by_its_load_reports(seed):
+    draw, plane = random.Random(seed), ManagementServer()
+    hosts = [ScriptedServer() for _ in range(random_weights.HOSTS)]
+    async with plane.serve() as ads, AsyncExitStack() as servers:
+        addresses = [await servers.enter_async_context(host.serve()) for host in hosts]
+        cases = [random_weights.Case(draw, number, hosts) for number in range(8)]
+        for case in cases:
+            plane.put(*case.mesh(addresses))
+        orders = [Order(f"xds:///case-{case.number}", case.calls()) for case in cases]
+        how = {"GRPC_XDS_BOOTSTRAP_CONFIG": json.dumps(xds.bootstrap(ads)), "at_once": len(cases)}
+        for client in ("grpcio", "ours"):
+            await outcomes(client, orders, **how)
+    shares = [(case.shares("ours"), case.shares("grpcio")) for case in cases]
+    # Which host begins is a draw, and each new schedule begins anew.
+    different = [each for each in shares if max(abs(ours - theirs) for ours, theirs in zip(*each, strict=True)) > 12]
+    assert different == []
