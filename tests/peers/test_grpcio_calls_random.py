@@ -10,10 +10,11 @@ import pytest
 from support import random_scripts
 from support.calls_compared import differences
 from support.scripted_server import ScriptedServer
-from support.two_clients import Order
+from support.two_clients import Order, outcomes
 
 from trxds.testing import ManagementServer
 from trxds.testing import resources as xds
+from trxds.transport.grpc_timeout import decode_timeout
 
 pytestmark = pytest.mark.long
 
@@ -136,3 +137,33 @@ def metadata_seen(seen, script):
     if outcome.code == "REFUSED" or outcome.message == "Invalid metadata":
         return "refused"
     return outcome.code, outcome.initial, outcome.trailing, [headers for headers, _ in seen.attempts]
+
+
+@each_seed
+async def test_both_tell_the_server_how_much_of_the_callers_time_is_left(seed):
+    draw, server = random.Random(seed), ScriptedServer()
+    policy = {**random_scripts.retry_policy(draw), "maxAttempts": 5, "retryableStatusCodes": ["UNAVAILABLE"]}
+    config = {"methodConfig": [{"name": [{}], "retryPolicy": policy}]}
+    async with server.serve() as address:
+        calls = []
+        for number in range(60):
+            failures = [random_scripts.UNAVAILABLE] * draw.choice([0, 0, 1, 3])
+            server.scripts[str(number)] = [*failures, random_scripts.REPLY_AND_OK]
+            # Above 27,000 hours grpcio says 27,000; below a second the machine's pace would count.
+            timeout = draw.choice([None, 2, 3.5, 60, 99.999, 3_600, 100_000, 1e7, 5e7])
+            calls.append({"path": "/a/b", "metadata": [("x-script", str(number))], "timeout": timeout})
+        order = Order(f"ipv4:{address}", calls, config)
+        for client in ("grpcio", "ours"):
+            await outcomes(client, [order])
+    ours, theirs = ([times_left(server, client, call) for call in calls] for client in ("ours", "grpcio"))
+    # grpcio counts in units of which it has two or three digits, and rounds up.
+    assert [[pytest.approx(each, rel=0.02, abs=0.7) for each in times] for times in ours] == theirs
+
+
+def times_left(server, client, call):
+    """What `grpc-timeout` said in each attempt, in seconds; -1 without one."""
+    texts = [
+        dict(each.headers).get(b"grpc-timeout")
+        for each in server.seen[f"{client}:{dict(call['metadata'])['x-script']}"]
+    ]
+    return [-1 if text is None else decode_timeout(text) for text in texts]

@@ -21,6 +21,7 @@ from .scripted_server import Action, Fields
 RESPONSE: Fields = [(b":status", b"200"), (b"content-type", b"application/grpc")]
 REPLY = b"\0\0\0\0\1r"
 REPLY_AND_OK: list[Action] = [("request",), ("headers", RESPONSE), ("data", REPLY), ("end", [(b"grpc-status", b"0")])]
+UNAVAILABLE: list[Action] = [("request",), ("end", [*RESPONSE, (b"grpc-status", b"14")])]
 _CODES = ("UNAVAILABLE", "RESOURCE_EXHAUSTED", "INTERNAL", "ABORTED", "CANCELLED", "UNKNOWN", "DEADLINE_EXCEEDED")
 _CONDITIONS = ("cancelled", "deadline-exceeded", "internal", "resource-exhausted", "unavailable", "5xx", "aborted", "")
 _MESSAGES = (b"plain", b"with%20percent", b"", b"%E2%82%AC", b"%zz", b"%", b"a%4", b"tail%00x", b"a b", b"100%25")
