@@ -151,3 +151,7 @@ def test_decode_message_accepts_any_bytes(value):
 def test_metadata_is_encoded_once() -> None:
     metadata = check([("user", "7")])
     assert encode(metadata) is encode(metadata) == [(b"user", b"7")]
+
+
+def test_blanks_around_a_value_are_not_sent():
+    assert encode(check([("a", "  b c "), ("d", "  ")])) == [(b"a", b"b c"), (b"d", b"")]

@@ -156,10 +156,13 @@ def _size(value: Value) -> str:
 
 
 def encode(metadata: Metadata) -> Headers:
-    """Return the header fields, in a list that must not be changed; binary values are in base64 without padding."""
+    """Return the header fields, in a list that must not be changed; binary values are in base64 without padding.
+
+    Blanks around a text are left out: HTTP/2 forbids them (RFC 9113 §8.2.1), and PROTOCOL-HTTP2 lets them be stripped.
+    """
     if metadata._encoded is None:
         metadata._encoded = [
-            (key.encode("ascii"), value.encode("ascii") if isinstance(value, str) else encode_binary(value))
+            (key.encode("ascii"), value.strip(" ").encode("ascii") if isinstance(value, str) else encode_binary(value))
             for key, value in metadata
         ]
     return metadata._encoded
