@@ -170,15 +170,12 @@ class Connection:
         stream = ClientStream(self, request)
         if request.metadata and (problem := self._headers.size_error(request, now)) is not None:
             stream.fail(problem)
-        elif streams.waiting or not streams.has_room():
-            if http2.engine.exhausted:
-                self.on_identifiers_exhausted()
+        elif not streams.has_room() or streams.waiting:
+            if self.error is not None:  # its identifiers are used up
                 return None
             streams.waiting[stream] = None
-            streams.begin_waiting()
             self.inline_reads.reclaim()
-            http2.writer.write_soon()
-            if streams.waiting and self.owner is not None:
+            if self.owner is not None:
                 self.owner.on_full(self)
         elif streams.begin(stream, now) and streams.none_taken:
             http2.writer.flush_first_half()
@@ -199,7 +196,6 @@ class Connection:
             return
         if streams.waiting:
             streams.begin_waiting()
-            http2.writer.write_soon()
         if self.error is not None:
             self._close_when_drained()
 
