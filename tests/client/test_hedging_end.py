@@ -124,3 +124,11 @@ async def test_a_hedged_stream_over_the_replay_buffer_does_not_commit_to_an_atte
                 holding.cancel()
             assert await call.receive() == b"0"
         assert answer.said[0][0] == bytes(100_000)
+
+
+async def test_of_a_hedged_stream_nothing_is_kept_once_an_attempt_is_chosen(hedged, autojump_clock):
+    async with hedged() as world:
+        world.serve(Host(0.5))
+        async with bidi(world.channel, PATH).open(b"one") as call:
+            await call.receive()
+            assert repr(call._replay) == "<ReplayBuffer 0 messages, dropped>"

@@ -10,14 +10,17 @@ from typing import Any
 import pytest
 import trio
 from support.tasks import task_names
+from support.watching import Watcher
 from trio.testing import wait_all_tasks_blocked
 
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.connection_limit import ConnectionLimit
 from trxds.core.connectivity import Connectivity
+from trxds.core.observers import Observers
 from trxds.core.status import OK
 from trxds.testing import Call, MemoryNetwork, Server, serve, server_streaming
 from trxds.transport.connection_age import ConnectionAge
+from trxds.transport.frames import settings
 from trxds.transport.health_watch import HealthCheck
 from trxds.transport.options import WireOptions
 from trxds.transport.pool import SubchannelPool
@@ -236,6 +239,20 @@ async def test_the_pool_keeps_nothing_of_a_host_that_nobody_leases_any_more(netw
     leased = Leased(network, nursery)
     leased.lease.release()
     assert (leased.pool.subchannels, leased.pool._leases) == ({}, {})
+
+
+async def test_settings_that_come_in_the_step_in_which_a_host_is_left_are_no_connection(
+    network, nursery, autojump_clock
+) -> None:
+    watcher = Watcher()
+    leased = Leased(network, nursery, observers=Observers(watcher))
+    network.listen(ADDRESS)
+    leased.host.request_connection()
+    await wait_all_tasks_blocked()
+    network.inject(ADDRESS, settings({}))  # the reader is woken, and goes on in the next step
+    leased.lease.release()
+    await wait_all_tasks_blocked()
+    assert watcher.notes == []
 
 
 async def test_a_pool_whose_task_was_cancelled_connects_no_more(network, autojump_clock) -> None:

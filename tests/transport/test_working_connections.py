@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import trio
+from h2.settings import SettingCodes
 
 from trxds.transport.client_stream import ClientStream
 from trxds.transport.working_connections import WorkingConnections
@@ -66,3 +67,31 @@ async def test_a_goaway_that_nobody_has_read_yet_keeps_calls_of_the_queue_away(
     await server.flush()
     connections.serve_queue()
     assert stream.refused and not stream.id
+
+
+def test_a_connection_that_reads_at_this_moment_takes_calls_of_the_queue_and_does_not_read_again() -> None:
+    did: list[str] = []
+    connection: Any = FakeConnection(is_full=False, waiting=["call"])
+    connection.error = None
+    connection.streams.begin_waiting = lambda: did.append("begin")
+    connection.inline_reads = SimpleNamespace(
+        is_delegated=True, catch_up=lambda: did.append("read"), reclaim=lambda: None
+    )
+    connection.http2 = SimpleNamespace(writer=SimpleNamespace(write_soon=lambda: None))
+    working(connection).serve_queue(connection)
+    assert did == ["begin"]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+async def test_of_a_host_that_is_left_only_a_single_connection_keeps_the_calls_that_wait(
+    wire, request_, number, autojump_clock
+) -> None:
+    full = {SettingCodes.MAX_CONCURRENT_STREAMS: 0}
+    made = [(await wire(full))[0] for _ in range(number)]
+    connections = WorkingConnections()
+    for each in made:
+        connections.add(each, None)
+    stream = made[0].open_stream(request_())
+    assert connections.take_all() == tuple(made) and not len(connections)
+    assert stream.refused == (number == 2)
+    assert [len(each.streams.waiting) for each in made] == [2 - number] * number
