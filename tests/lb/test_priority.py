@@ -1,5 +1,7 @@
 """priority fails over (A56): tested by values for the child in use, the running ones and the next decision."""
 
+import math
+
 from support.policies import CONNECTING, FAILURE, IDLE, READY, channel_control, report
 
 from trxds.lb.configs import PriorityConfig
@@ -164,6 +166,24 @@ def test_the_last_prioritys_error_is_reported_when_all_have_failed():
     story.at(1, p1=FAILURE)
     assert story.decision.state is FAILURE
     assert story.used() == "p1"
+
+
+def test_when_all_have_failed_the_first_that_connects_again_is_used():
+    story = Story("p0", "p1", "p2")
+    story.at(0, p0=FAILURE)
+    story.at(1, p1=FAILURE)
+    story.at(2, p2=FAILURE)
+    story.at(3, p1=CONNECTING)
+    assert story.decision.state is FAILURE
+    assert story.used() == "p1"
+
+
+def test_a_deactivated_priority_that_connects_wakes_nobody():
+    story = Story("p0", "p1")
+    story.at(0, p0=FAILURE)
+    assert story.decision.wake_at == 10
+    story.at(1, p0=READY)
+    assert story.decision.wake_at == math.inf
 
 
 def test_a_priority_policy_without_priorities_fails():

@@ -99,8 +99,7 @@ class Child:
     def begin(self, scope: trio.CancelScope) -> None:
         """Note the scope of the child's task, which runs from now on; the parent may have ended the child before."""
         self._scope = scope
-        if self._ends_at != math.inf:
-            scope.deadline = self._ends_at
+        scope.deadline = self._ends_at
         if self._is_cancelled:
             self.cancel()
 
