@@ -223,6 +223,17 @@ class TestEvents:
             assert pinned.by_host == {} and events is not None
             assert (pinned._statuses, pinned._streams) == ({}, {})
 
+    async def test_of_a_host_that_an_observer_gives_up_at_once_nothing_is_kept(self, autojump_clock):
+        class Released(Observer):
+            def session_changed(self, changed):
+                session.release()
+
+        async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
+            with channel.observed_by(Released()):
+                await ask(session)
+            pinned = channel.admin_view().state.sessions.pinned
+            assert (pinned.by_host, pinned._statuses) == ({}, {})
+
 
 class TestWaitDraining:
     async def test_it_returns_when_the_host_drains(self, autojump_clock):

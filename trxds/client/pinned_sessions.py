@@ -108,12 +108,14 @@ class PinnedSessions:
             why = f"{event.reason}, {event.change}" if event.change else event.reason
             text = "%s: session %d moved from %s to %s (%s)"
             self._moves_log.info(event.at, text, self._target, session.number, event.old.host, host.host, why)
-        self._report(session, event)
-        if host not in self._statuses:
+        # Before the report, in which an observer may release the session: then nothing of the host is kept.
+        status = self._statuses.get(host)
+        if status is None:
             found = read_statuses(self.entries, host.cluster, {host.host: USABLE})
-            self._statuses[host] = found.get(host.host, USABLE)
+            status = self._statuses[host] = found.get(host.host, USABLE)
+        self._report(session, event)
         # As if the host had been usable until now: a session that comes to a DRAINING one has to learn it.
-        self._report_status(session, event.cookie, host, USABLE, self._statuses[host])
+        self._report_status(session, event.cookie, host, USABLE, status)
 
     def session_unpinned(self, session: SessionCookies, key: CookieKey, before: SessionHost) -> None:
         """Forget the session's host."""

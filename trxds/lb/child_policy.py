@@ -174,11 +174,6 @@ class Child:
         return self.report is not None and self.report.state is not Connectivity.CONNECTING
 
     @property
-    def active_state(self) -> PolicyState | None:
-        """The state that the parent's policy sees under this child's name."""
-        return self.active.report
-
-    @property
     def active(self) -> Child:
         """The child that picks under this name."""
         return self if self.current is None else self.current

@@ -268,7 +268,7 @@ class Node:
                 news |= reads or (message.config is not before.config and message.config != before.config)
             else:
                 news = True
-                if isinstance(sender, tuple):  # ("host", address)
+                if isinstance(sender, tuple):
                     hosts.append(sender[1])
         self._hosts_with_news = frozenset(hosts) if hosts else EMPTY_SET
         if self._context.request_re_resolution is not None and any(map(_is_connection_loss, messages.items())):
@@ -381,7 +381,7 @@ class Node:
     def child(self, name: str) -> TreeNode | None:
         """Return the child that picks under `name`, or the only child if it is empty; None before it has decided."""
         child = self._children.get(name) if name else self._children.only_child
-        return child.active.node if child is not None and child.active_state is not None else None
+        return child.active.node if child is not None and child.active.report is not None else None
 
     def snapshot(self, path: str, parent: str | None = None, warm: bool = False) -> Iterator[NodeSnapshot]:
         """Yield a snapshot of this node under `path`, then of all nodes below it."""
@@ -410,7 +410,7 @@ def _find_fixed_failure(last: PolicyState | None) -> Status | None:
 
 
 def _is_of_host(sender: Hashable) -> bool:
-    return isinstance(sender, tuple) and sender[0] == "host"
+    return isinstance(sender, tuple)  # ("host", address)
 
 
 def _is_connection_loss(message: tuple[Hashable, Any]) -> bool:
