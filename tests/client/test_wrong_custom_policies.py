@@ -40,9 +40,14 @@ class NoDecision(ToLowest):
         return None
 
 
+class RaisingPicker:
+    def pick(self, call):
+        raise ZeroDivisionError
+
+
 class BrokenPicker(ToLowest):
     def __init__(self, channel_control):
-        self.endpoints = EndpointList(lambda ready: object())
+        self.endpoints = EndpointList(lambda ready: RaisingPicker())
         self.seen = []
 
 

@@ -230,6 +230,14 @@ class TestLifetimes:
         await rig.answer()
         assert rig.given_up == {"a"}
 
+    async def test_routes_whose_tree_ended_before_it_answered_hold_nothing_any_more(self, rig):
+        await rig.settle(shop("a"))
+        await rig.put(shop("b"))
+        rig.resolver.reset()
+        await rig.settle()
+        assert rig.tables() == ["route table/3"]
+        assert rig.pool.changes == 0
+
     async def test_no_watch_or_cluster_is_left_when_the_resolver_ends(self):
         async with Rig().running() as rig:
             await rig.settle(shop("a"))

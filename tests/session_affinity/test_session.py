@@ -130,3 +130,11 @@ async def test_calls_that_wait_since_one_release_go_on_to_wait_for_the_call_afte
     assert not first.is_over
     imported.release(ORDERS, RepinReason.REQUESTED)
     assert first.is_over and not imported.view.first_call.is_over
+
+
+async def test_a_cookie_of_the_servers_own_that_names_a_host_can_be_given_up() -> None:
+    session = SessionCookies()
+    session.record_response(set_cookie(CART, "10.0.0.9:80"), call_to("10.0.0.1:80", "/shop.Cart/Add"), session.view)
+    assert (list(session.hosts(0.0)), session.pins) == ([CART], {})
+    session.release(CART, RepinReason.RELEASED)
+    assert session.hosts(0.0) == {}

@@ -229,6 +229,51 @@ class TestMoving:
                 async with session.moving():
                     pass
 
+    async def test_the_blocks_calls_fail_once_there_is_no_session_filter_any_more(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
+            await ask(session)
+            async with session.moving() as (old, _):
+                listen(mesh)
+                await wait_all_tasks_blocked()
+                with pytest.raises(RpcError, match="the configuration has no session filter any more"):
+                    await ask(old)
+
+    async def test_without_a_route_it_raises_the_status_of_calls(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
+            await ask(session)
+            mesh.route(xds.route("cart", prefix="/other"))
+            await wait_all_tasks_blocked()
+            with pytest.raises(RpcError, match="No matching route"):
+                async with session.moving():
+                    pass
+
+    async def test_an_idle_channel_wakes_up_for_it(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel(idle_timeout=60) as channel, channel.session() as session:
+            host = await ask(session)
+            await trio.sleep(100)
+            async with session.moving() as (_, new):
+                assert new.host != host
+
+    async def test_a_session_that_a_call_moves_meanwhile_leaves_the_host_that_it_has_then(self, autojump_clock):
+        async with Mesh.run(4) as mesh:
+            first, late, *orders = mesh.hosts
+            mesh.network.black_hole("10.9.9.9:80")
+            mesh.endpoints("cart", [first, "10.9.9.9:80"])
+            mesh.cluster("orders")
+            mesh.endpoints("orders", orders)
+            mesh.route(xds.route("orders", prefix="/shop.Orders"), xds.route("cart"))
+            async with mesh.channel() as channel, channel.session() as session, trio.open_nursery() as nursery:
+
+                async def move():
+                    async with session.moving() as (old, new):
+                        assert {old.host, new.host} == set(orders)
+
+                assert await ask(session) == first
+                nursery.start_soon(move)
+                await wait_all_tasks_blocked()  # it waits for the host that does not answer
+                await ask_orders(session)
+                mesh.endpoints("cart", [first, late])
+
     async def test_after_the_session_there_is_nothing_to_move(self, autojump_clock):
         async with Mesh.run(2) as mesh, mesh.channel() as channel:
             async with channel.session() as session:

@@ -66,9 +66,10 @@ class SessionMetadata:
                 stored.append((received.key, received.value))
         for name in call.session_headers:
             value, key = metadata.first(name), CookieKey(name, "")
+            if not isinstance(value, str) or is_stale(key):
+                continue
             # A header that no request may have would fail all later calls.
-            fits = isinstance(value, str) and len(value) <= cookie.MAX_SIZE and is_value(value)
-            if isinstance(value, str) and fits and not is_stale(key):
+            if len(value) <= cookie.MAX_SIZE and is_value(value):
                 self._headers[name] = value
                 stored.append((key, value))
         return stored
