@@ -232,6 +232,23 @@ async def test_a_hedged_call_ends_with_its_channel(kind, hedged, nursery, autoju
         assert ended == [Status(StatusCode.CANCELLED, "channel closed")]
 
 
+async def test_the_attempts_of_a_hedged_stream_end_with_its_session(hedged, autojump_clock):
+    async with hedged() as world, trio.open_nursery() as nursery:
+        host = world.serve(Host(100))
+
+        async def hold(session, task_status):
+            with pytest.raises(RpcError, match="session closed"):
+                async with bidi(session, PATH).open(b"one") as call:
+                    task_status.started()
+                    await trio.sleep(50)
+                    assert host.over == [0]
+                    await call.receive()
+
+        async with world.channel.session() as session:
+            await nursery.start(hold, session)
+            await trio.testing.wait_all_tasks_blocked()
+
+
 async def test_a_hedged_unary_call_ends_with_its_channel(hedged, nursery, autojump_clock):
     ended = []
 

@@ -204,6 +204,19 @@ async def test_a_stream_that_overflows_the_replay_buffer_in_backoff_has_its_atte
         assert len(handler.attempts) == 1
 
 
+async def test_a_retry_that_follows_a_failed_pick_may_find_a_host(nursery, autojump_clock):
+    async with failing(0) as (mesh, channel, _):
+        mesh.endpoints("cart", [])
+        await trio.testing.wait_all_tasks_blocked()
+
+        async def bring_the_hosts_back():
+            await trio.sleep(5)  # within the first backoff
+            mesh.endpoints("cart", mesh.hosts)
+
+        nursery.start_soon(bring_the_hosts_back)
+        assert await method(channel, PATH)(b"x") == b"x"
+
+
 async def test_a_stream_whose_retry_finds_no_host_fails_with_that_status(autojump_clock):
     async with failing(1, retries=1) as (mesh, channel, handler), bidi(channel, PATH).open() as call:
         mesh.endpoints("cart", [])

@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 import trio
+import trio.testing
 from support.cancelling import wait_and_fail_when_cancelled
 from support.mesh import METHOD, Mesh, ask, bidi, method
 from support.own_filters import OWN, TENANT, Starts, Tenant, after, keep_metadata, listen, own, recorded
+from support.tasks import task_names
 
 import trxds
 import trxds.aio
@@ -251,6 +253,51 @@ async def ends_with_its_session(channel):
     async with trio.open_nursery() as nursery, channel.session() as session:
         nursery.start_soon(fails)
         await trio.sleep(1)
+
+
+async def test_a_filter_learns_the_end_of_a_call_that_is_cancelled_while_a_later_filter_waits(autojump_clock):
+    seen = []
+    types = recorded(seen) | {TENANT: FilterType(lambda settings, context: Starts(lambda call: after(10)))}
+    async with Mesh.run(1) as mesh:
+        listen(mesh, "a", xds.custom_filter("b", TENANT))
+        async with mesh.channel(http_filters=types) as channel:
+            with trio.move_on_after(1) as scope:
+                await ask(channel)
+    assert (scope.cancelled_caught, seen) == (True, ["a closed CANCELLED"])
+
+
+async def test_a_call_for_which_two_filters_waited_holds_no_routes_any_more(autojump_clock):
+    async with Mesh.run(1) as mesh:
+        listen(mesh, "a", "b")
+        async with mesh.channel(http_filters=own(lambda call: after(1))) as channel:
+            await ask(channel)
+            mesh.route(xds.route("cart", prefix="/shop"))
+            await trio.testing.wait_all_tasks_blocked()
+            assert sorted(name for name in task_names() if name.startswith("route table/")) == ["route table/2"]
+
+
+async def test_the_limit_of_messages_counts_what_filters_make_of_them(autojump_clock):
+    class Longer(FilterCall):
+        def on_send(self, message):
+            return message * 10
+
+    async with Mesh.run(1) as mesh:
+        listen(mesh, "longer")
+        async with mesh.channel(http_filters=own(lambda call: Longer()), max_send_size=99) as channel:
+            with pytest.raises(RpcError, match="message of 100 bytes is larger than the limit of 99"):
+                await method(channel)(bytes(10))
+
+
+async def test_a_call_whose_reply_a_filter_cannot_take_has_not_succeeded(autojump_clock):
+    class Fails(FilterCall):
+        def on_receive(self, message):
+            raise ZeroDivisionError
+
+    async with Mesh.run(1) as mesh:
+        listen(mesh, "fails")
+        async with mesh.channel(http_filters=own(lambda call: Fails())) as channel:
+            assert (await failure(channel)).code is StatusCode.INTERNAL
+            assert channel._state.calls.counts.succeeded == 0
 
 
 async def test_the_pick_of_a_session_that_moves_is_a_call_that_a_filter_sees_end(autojump_clock):
