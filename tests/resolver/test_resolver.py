@@ -238,6 +238,13 @@ class TestLifetimes:
         assert rig.tables() == ["route table/3"]
         assert rig.pool.changes == 0
 
+    async def test_routes_in_force_are_held_although_the_tree_ended_before_it_answered(self, rig):
+        await rig.settle(shop("a"))
+        await rig.put(has("a", "2.2.2.2:2"))
+        rig.resolver.reset()
+        await rig.settle()
+        assert rig.tables() == ["route table/1"]
+
     async def test_no_watch_or_cluster_is_left_when_the_resolver_ends(self):
         async with Rig().running() as rig:
             await rig.settle(shop("a"))

@@ -8,6 +8,7 @@ from trio.testing import MockClock
 from trxds.core.metadata import Metadata
 from trxds.lb.pick import PickArgs
 from trxds.session_affinity.session import SessionCookies
+from trxds.session_affinity.session_hosts import CookieKey
 
 OWN = Metadata([("user", "7"), ("cookie", "mine=1")])
 CALL = PickArgs("/shop/Add", OWN)
@@ -38,8 +39,14 @@ async def test_a_change_of_path_metadata_or_cookie_makes_new_metadata(
     assert session.metadata.fill(OWN, "/shop/Add") == OWN
 
 
-@pytest.mark.parametrize("value", ["\xfc", "a\0b", "a\r\nb"])
+@pytest.mark.parametrize("value", ["\xfc", "a\0b", "a\r\nb", "a" * 4097])
 async def test_a_session_header_that_no_request_may_have_is_not_sent_back(session: SessionCookies, value: str) -> None:
     call = PickArgs("/shop/Add", OWN, session_headers=("x-session",))
     session.record_response(Metadata([("x-session", value), ("set-cookie", f"s={value}")]), call, session.view)
     assert session.metadata.fill(OWN, "/shop/Add") == (("user", "7"), ("cookie", "s=V; mine=1"))
+
+
+async def test_a_session_header_that_is_stale_is_not_sent_back(session: SessionCookies) -> None:
+    call, response = PickArgs("/shop/Add", OWN, session_headers=("x-session",)), Metadata([("x-session", "old")])
+    assert session.metadata.store((), response, call, lambda key: key == CookieKey("x-session", "")) == []
+    assert session.metadata.header_names == set()

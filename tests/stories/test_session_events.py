@@ -254,6 +254,20 @@ class TestWaitDraining:
             await wait_all_tasks_blocked()
             assert (await session.wait_draining()).cookie == COOKIE
 
+    async def test_other_events_of_the_session_do_not_end_the_wait(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
+            old = await ask(session)
+            async with trio.open_nursery() as nursery:
+
+                async def wait():
+                    assert isinstance(await session.wait_draining(), SessionDraining)
+
+                nursery.start_soon(wait)
+                await wait_all_tasks_blocked()
+                remove(mesh, old)
+                await wait_all_tasks_blocked()
+                drain(mesh, await ask(session))
+
     async def test_it_raises_when_the_session_ends(self, autojump_clock):
         async with Mesh.run(2) as mesh, mesh.channel() as channel, trio.open_nursery() as nursery:
 

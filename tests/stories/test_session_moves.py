@@ -471,6 +471,11 @@ class TestRelease:
             session.release()
             assert len(await spread(session, 5)) == 1
 
+    async def test_a_session_without_a_host_has_none_by_a_named_cookie(self, autojump_clock):
+        async with Mesh.run(1) as mesh, mesh.channel() as channel, channel.session() as session:
+            with pytest.raises(ValueError, match="no host by the cookie"):
+                session.release(A)
+
     async def test_only_the_named_cookie_is_given_up(self, autojump_clock):
         async with two_cookies() as (_, session):
             session.release(B)

@@ -9,17 +9,18 @@ from support.mesh import Mesh, ask, bidi
 from support.sessions import in_cookie, listen, session_filter
 from trio.testing import wait_all_tasks_blocked
 
-from trxds.client.session_rebalancing import shares
+from trxds import TrxdsInternalError
+from trxds.client.session_rebalancing import Rebalancer, shares
 from trxds.lb.endpoint_set import Endpoints
 from trxds.resources.endpoint import Endpoint, HealthStatus
 from trxds.testing import resources as xds
 
 
 @asynccontextmanager
-async def after_a_rollout(sessions=40, *, strict=False):
+async def after_a_rollout(sessions=40, *, strict=False, **cookie):
     """All sessions are on the only host, and then three hosts come."""
     async with Mesh.run(1) as mesh, AsyncExitStack() as stack:
-        listen(mesh, session_filter(state=in_cookie(path="/"), strict=strict))
+        listen(mesh, session_filter(state=in_cookie(path="/", **cookie), strict=strict))
         channel = await stack.enter_async_context(mesh.channel())
         opened = [await stack.enter_async_context(channel.session()) for _ in range(sessions)]
         for session in opened:
@@ -80,6 +81,12 @@ async def test_at_most_so_many_sessions_a_second_are_released(autojump_clock):
         assert 8 <= released <= 10
 
 
+async def test_a_calm_time_earns_no_more_than_the_sessions_of_one_second(autojump_clock):
+    async with after_a_rollout() as (_, channel, sessions), channel.rebalance_sessions(per_second=2, idle_for=30):
+        await trio.sleep(32.5)
+        assert sum(session.host is None for session in sessions) <= 6
+
+
 async def test_a_slow_rate_releases_one_session_now_and_then(autojump_clock):
     async with after_a_rollout() as (_, channel, sessions), channel.rebalance_sessions(per_second=0.1, idle_for=0):
         await trio.sleep(25)
@@ -103,6 +110,13 @@ async def test_a_session_that_goes_on_calling_is_not_idle(autojump_clock):
                 await trio.sleep(1)
                 await call_all(sessions)
         assert on_hosts(sessions) == {mesh.hosts[0]: 8}
+
+
+async def test_a_session_whose_cookie_is_too_old_is_not_released(autojump_clock):
+    async with after_a_rollout(ttl="20s") as (_, channel, sessions):
+        async with channel.rebalance_sessions(per_second=100, idle_for=30):
+            await trio.sleep(60)
+        assert not any(session._session.cookies.release_reason for session in sessions)
 
 
 async def test_strict_sessions_are_never_released(autojump_clock):
@@ -133,12 +147,35 @@ async def test_sessions_of_a_draining_host_are_left_to_the_drain(autojump_clock)
         assert on_hosts(sessions) == {old: 40}
 
 
+async def test_a_released_session_that_ends_is_counted_no_more(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel, AsyncExitStack() as stack:
+        for _ in range(8):
+            await ask(await stack.enter_async_context(channel.session()))
+        mesh.endpoints("cart", [*mesh.hosts, await mesh.add_host()])
+        await wait_all_tasks_blocked()
+        rebalancer = Rebalancer(channel._state.sessions, 100.0, 0.0, 0.0)
+        rebalancer._credit = 100.0
+        rebalancer.look(trio.current_time())
+        assert len(rebalancer._released) == 4
+        await stack.aclose()
+        rebalancer.look(trio.current_time())
+        assert rebalancer._released == {}
+
+
 async def test_it_ends_with_its_block(autojump_clock):
     async with after_a_rollout() as (mesh, channel, sessions):
         async with channel.rebalance_sessions(per_second=1, idle_for=100):
             pass
         await trio.sleep(600)
         assert on_hosts(sessions) == {mesh.hosts[0]: 40}
+
+
+async def test_a_bug_ends_its_block_with_an_internal_error(monkeypatch, caplog, autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        monkeypatch.setattr(Rebalancer, "look", lambda self, now: 1 / 0)
+        with pytest.raises(TrxdsInternalError, match="a bug in trxds ended"):
+            async with channel.rebalance_sessions(per_second=1, idle_for=1):
+                await trio.sleep(10)
 
 
 async def test_the_blocks_own_exception_comes_out_unchanged(autojump_clock):

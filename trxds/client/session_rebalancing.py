@@ -125,7 +125,7 @@ class Rebalancer:
             for (addresses, share), count in zip(found, on_hosts, strict=True):
                 # First to a millionth, because 100 * 1.1 is a little above 110.
                 excess = count - math.ceil(round(total * share * (1 + self._tolerance), 6))
-                if excess > 0 and len(found) > 1:
+                if excess > 0:
                     yield from self._idle([SessionHost(address, cluster) for address in addresses], now)[:excess]
 
     def _count_waiting(self) -> Counter[str]:

@@ -29,6 +29,5 @@ class FirstCall:
         self._over.set()
 
     async def wait_until_over(self) -> None:
-        """Wait until the first call has response headers or has ended."""
-        if not self.is_over:
-            await self._over.wait()
+        """Wait until the first call has response headers or has ended. Only if calls wait for it."""
+        await self._over.wait()
