@@ -102,21 +102,21 @@ async def test_a_cancelled_call_is_reset_at_the_server(autojump_clock):
 
 
 async def test_a_call_whose_next_attempt_waits_for_a_host_is_cancelled(monkeypatch, autojump_clock):
-    async with Mesh.run(1) as mesh:
+    async with Mesh.run(1) as mesh, trio.open_nursery() as nursery:
         mesh.servers[mesh.hosts[0]].handlers[PATH] = Host()
-        async with configured(monkeypatch, mesh, for_all(None, retryPolicy=RETRY)) as channel:
-            async with bidi(channel, PATH).open(b"fail", wait_for_ready=True) as call, trio.open_nursery() as nursery:
+        channels = configured(monkeypatch, mesh, for_all(None, retryPolicy=RETRY))
+        async with channels as channel, bidi(channel, PATH).open(b"fail", wait_for_ready=True) as call:
 
-                async def fails():
-                    with pytest.raises(RpcError, match="cancelled by the client"):
-                        await call.receive()
+            async def fails():
+                with pytest.raises(RpcError, match="cancelled by the client"):
+                    await call.receive()
 
-                nursery.start_soon(fails)
-                await trio.sleep(1)  # into the backoff
-                mesh.endpoints("cart", [])
-                await trio.sleep(20)
-                assert call.peer == ""
-                assert call.cancel()
+            nursery.start_soon(fails)
+            await trio.sleep(1)  # into the backoff
+            mesh.endpoints("cart", [])
+            await trio.sleep(20)
+            assert call.peer == ""
+            assert call.cancel()
 
 
 async def test_a_task_that_waits_in_send_gets_cancelled(autojump_clock):

@@ -60,7 +60,7 @@ class PinnedSessions:
         for key, pin in session.pins.items():
             if key not in live:
                 continue
-            for event in self._status_events(key, pin.host, USABLE, self._statuses.get(pin.host, USABLE)):
+            for event in self._status_events(key, pin.host, USABLE, self._statuses[pin.host]):
                 stream.put(event)
         return stream
 
@@ -119,13 +119,10 @@ class PinnedSessions:
 
     def session_unpinned(self, session: SessionCookies, key: CookieKey, before: SessionHost) -> None:
         """Forget the session's host."""
-        pinned = self.by_host.get(before)
-        if pinned is None:
-            return
-        pinned.pop((session, key), None)
+        pinned = self.by_host[before]
+        del pinned[session, key]
         if not pinned:
-            del self.by_host[before]
-            self._statuses.pop(before, None)
+            del self.by_host[before], self._statuses[before]
         if not self.by_host:
             self._data_plane.on_publish = None
 
@@ -158,7 +155,7 @@ class PinnedSessions:
     def _by_cluster(self) -> Mapping[str, Mapping[str, HostStatus]]:
         clusters: dict[str, dict[str, HostStatus]] = {}
         for host in self.by_host:
-            clusters.setdefault(host.cluster, {})[host.host] = self._statuses.get(host, USABLE)
+            clusters.setdefault(host.cluster, {})[host.host] = self._statuses[host]
         return clusters
 
     def _change(self, host: SessionHost, before: HostStatus, status: HostStatus) -> None:
