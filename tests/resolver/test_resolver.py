@@ -1,6 +1,7 @@
 """The resolver between a fake control plane and a fake root of the tree: what is published, and when (A31, ADR 3)."""
 
 import pytest
+import trio
 from support.picture import LDS, RDS, failed, has, listens, routed
 from support.resolving import Rig, shop
 from support.tasks import task_names
@@ -9,7 +10,7 @@ from trxds.core.metadata import EMPTY
 from trxds.core.resource_update import ResourceUpdate
 from trxds.resolver.snapshot import ClusterError
 from trxds.resources.cluster import Cluster
-from trxds.resources.discovery import Aggregate
+from trxds.resources.discovery import Aggregate, LogicalDns
 
 
 @pytest.fixture
@@ -244,6 +245,21 @@ class TestLifetimes:
         rig.resolver.reset()
         await rig.settle()
         assert rig.tables() == ["route table/1"]
+
+    async def test_names_are_looked_up_again_when_an_idle_channel_gets_a_new_tree(self, autojump_clock):
+        looked_up = []
+
+        async def look_up(host, port):
+            looked_up.append(host)
+            return (f"1.1.1.1:{port}",)
+
+        async with Rig(look_up).running() as rig:
+            dns = {("CDS", "a"): ResourceUpdate(Cluster("a", LogicalDns("a.example", 443)))}
+            await rig.settle(listens(), routed("a"), dns)
+            await trio.sleep(3600)
+            rig.resolver.reset()
+            await rig.settle()
+        assert looked_up == ["a.example"] * 2
 
     async def test_no_watch_or_cluster_is_left_when_the_resolver_ends(self):
         async with Rig().running() as rig:

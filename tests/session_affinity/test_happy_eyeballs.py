@@ -66,6 +66,16 @@ def test_a_race_connects_hosts_that_the_child_has_left_idle():
     assert connecting(story) == {"a", "b"}
 
 
+def test_a_first_host_that_connects_already_is_alone_for_250_milliseconds_too():
+    story = Story(endpoint("a"), endpoint("b", health=DRAINING))
+    story.becomes("a", CONNECTING)
+    assert story.pick("a", "b") == QUEUED
+    story.step()
+    assert connecting(story) == {"a"}
+    at(story, 0.25)
+    assert connecting(story) == {"a", "b"}
+
+
 def test_a_failed_host_of_a_cookie_makes_the_next_one_connect_at_once():
     story = waiting("a", "b", "c")
     at(story, 0.25)
@@ -191,6 +201,15 @@ def test_a_race_forgets_a_host_that_leaves_the_cluster():
     story.update(endpoint("other"))
     assert story.acquired == set()
     assert story.decision.wake_at == math.inf
+
+
+def test_a_race_ends_although_one_of_its_hosts_has_just_left_the_cluster():
+    story = waiting("a", "b")
+    at(story, 0.25)
+    story.pool["a"].state = READY
+    story.update(endpoint("a"), endpoint("other"))
+    assert story.acquired == {"a"}
+    assert story.pick("a", "b")[0] == "a"
 
 
 @pytest.mark.parametrize("more", [0, 5])

@@ -280,6 +280,14 @@ class TestWaitDraining:
                 nursery.start_soon(wait, session)
                 await wait_all_tasks_blocked()
 
+    async def test_a_wait_that_is_given_up_leaves_the_events_to_others(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
+            events = session.events()
+            with trio.move_on_after(1):
+                await session.wait_draining()
+            host = await ask(session)
+            assert [event.host for event in await news(events)] == [cart(host)]
+
     async def test_waits_that_are_given_up_leave_nothing(self, autojump_clock):
         async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
             await ask(session)

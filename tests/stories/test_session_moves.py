@@ -73,6 +73,14 @@ class TestMoving:
             assert await call.receive() == f"{new.host} 1".encode()
             await opening.__aexit__(None, None, None)
 
+    async def test_nothing_is_kept_of_the_blocks_calls(self, autojump_clock):
+        async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
+            await ask(session)
+            async with session.moving() as (old, new):
+                await ask(old)
+                await ask(new)
+                assert not session._session.has_open_calls
+
     async def test_no_call_begins_on_the_blocks_hosts_after_it(self, autojump_clock):
         async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
             await ask(session)

@@ -119,6 +119,17 @@ async def test_a_session_whose_cookie_is_too_old_is_not_released(autojump_clock)
         assert not any(session._session.cookies.release_reason for session in sessions)
 
 
+async def test_no_session_is_released_for_hosts_that_cannot_be_reached(autojump_clock):
+    async with after_a_rollout() as (mesh, channel, sessions):
+        for host in mesh.hosts[1:]:
+            mesh.network.refuse(host)
+            mesh.network.cut(host)
+        await wait_all_tasks_blocked()
+        async with channel.rebalance_sessions(per_second=100, idle_for=1):
+            await trio.sleep(10)
+        assert on_hosts(sessions) == {mesh.hosts[0]: 40}
+
+
 async def test_strict_sessions_are_never_released(autojump_clock):
     async with after_a_rollout(strict=True) as (mesh, channel, sessions):
         async with channel.rebalance_sessions(per_second=100, idle_for=0):

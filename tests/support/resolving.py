@@ -77,7 +77,7 @@ class FakePool:
 class Rig:
     """`sent` are the root configurations with their generations, `published` what RPCs came to see."""
 
-    def __init__(self):
+    def __init__(self, look_up=nowhere):
         self.source = FakeSource()
         self.pool = FakePool()
         self.sent = []
@@ -89,7 +89,7 @@ class Rig:
             tuple,
             self.pool,
         )
-        self.resolver = XdsResolver(self.source, nowhere, "shop", "shop", downstream, Random(1))
+        self.resolver = XdsResolver(self.source, look_up, "shop", "shop", downstream, Random(1))
 
     @asynccontextmanager
     async def running(self):

@@ -277,7 +277,6 @@ _WHY_UNUSABLE = {
 
 def no_usable_host_status(override: Override) -> Status:
     """Return the status of an RPC that no other host may serve; `fallback_reason` is about the first of its hosts."""
-    first = override.addresses[0]
-    why = _WHY_UNUSABLE.get(RepinReason(override.fallback_reason), "") if override.fallback_reason else ""
-    hosts = ", ".join(override.addresses)
-    return unavailable(f"none of the session's hosts can be used: {hosts}" + (why and f"; {first}: {why}"))
+    first, hosts = override.addresses[0], ", ".join(override.addresses)
+    why = _WHY_UNUSABLE[RepinReason(override.fallback_reason)]
+    return unavailable(f"none of the session's hosts can be used: {hosts}; {first}: {why}")
