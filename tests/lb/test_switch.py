@@ -9,9 +9,9 @@ from trxds.core.conflating_queue import ConflatingQueue
 from trxds.lb.child_policy import Child, Children
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.pick import QUEUE_PICKER
-from trxds.lb.policy import CHILD_RETENTION, Decision
+from trxds.lb.policy import CHILD_RETENTION, Decision, PolicyState
 from trxds.lb.subtree import Ejections
-from trxds.resources.leaf_policy import RoundRobin
+from trxds.resources.leaf_policy import LeastRequest, RoundRobin
 
 
 def child_of(hosts):
@@ -45,7 +45,7 @@ def test_the_old_policy_picks_while_it_is_ready_and_the_new_one_is_connecting(ol
 
 def test_the_old_policys_report_counts_until_the_graceful_switch():
     child = switching(READY, CONNECTING)
-    assert child.active_state is child.current.report
+    assert child.active.report is child.current.report
 
 
 async def test_a_child_that_is_ended_before_its_task_runs_ends_as_it_begins():
@@ -79,6 +79,49 @@ def test_a_child_whose_own_endpoints_are_taken_away_is_sent_its_part_of_the_poli
         decision = Decision(READY, QUEUE_PICKER, children={"p0": config}, endpoints=given)
         children.reconcile(decision, endpoints, 1, 0.0, lambda child: None)
     assert children.get("p0").endpoints is endpoints
+
+
+MANY = [f"p{number}" for number in range(8)]  # so many children are compared with those of the last decision
+
+
+def many(policy):
+    return Decision(READY, QUEUE_PICKER, children=dict.fromkeys(MANY, policy))
+
+
+def test_many_children_get_a_configuration_that_comes_with_the_same_endpoints():
+    children, endpoints = Children(FakeHosts(), ConflatingQueue()), Endpoints()
+    for number in (2, 3):
+        children.reconcile(many(LeastRequest(number)), endpoints, number, 0.0, lambda child: None)
+    assert {child.config.choice_count for child in children.by_name.values()} == {3}
+
+
+def test_many_children_get_endpoints_that_come_with_the_same_configuration():
+    children, endpoints = Children(FakeHosts(), ConflatingQueue()), Endpoints(note="new")
+    for each in (Endpoints(note="old"), endpoints):
+        children.reconcile(many(LeastRequest(2)), each, 1, 0.0, lambda child: None)
+    assert all(child.endpoints is endpoints for child in children.by_name.values())
+
+
+def test_a_switch_of_one_child_leaves_the_others_alone():
+    children, endpoints = Children(FakeHosts(), ConflatingQueue()), Endpoints()
+    for policy in (LeastRequest(2), RoundRobin()):
+        decision = Decision(READY, QUEUE_PICKER, children={"p0": policy, "p1": LeastRequest(2)})
+        children.reconcile(decision, endpoints, 1, 0.0, lambda child: None)
+        children.get("p0").record_report(PolicyState(READY, QUEUE_PICKER, 1))
+    children.finish_switches()
+    assert not children.may_be_switching
+    assert list(children.by_name) == ["p0", "p1"]
+
+
+def test_a_child_that_has_ended_is_forgotten_unless_another_has_its_name():
+    children = Children(FakeHosts(), ConflatingQueue())
+    decision = Decision(READY, QUEUE_PICKER, children={"p0": RoundRobin()})
+    children.reconcile(decision, Endpoints(), 1, 0.0, lambda child: None)
+    child = children.get("p0")
+    children.forget(child_of(FakeHosts()))
+    assert children.get("p0") is child
+    children.forget(child)
+    assert children.get("p0") is None
 
 
 async def test_a_node_that_leases_an_ejected_address_gets_a_message(autojump_clock):

@@ -132,10 +132,7 @@ class Child:
             self.parent.num_awaited -= not self.is_deactivated
 
     def post_report(self, report: PolicyState) -> None:
-        """Post the child's decision to its parent, unless the parent has ended the child."""
-        # A cancelled task runs on to its next checkpoint, and may report until then.
-        if self._is_cancelled:
-            return
+        """Post the child's decision to its parent. That of a child that the parent has ended changes nothing there."""
         parent = self.parent
         if not self.is_news(report):
             self.record_report(report)
