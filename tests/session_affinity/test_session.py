@@ -138,3 +138,52 @@ async def test_a_cookie_of_the_servers_own_that_names_a_host_can_be_given_up() -
     assert (list(session.hosts(0.0)), session.pins) == ([CART], {})
     session.release(CART, RepinReason.RELEASED)
     assert session.hosts(0.0) == {}
+
+
+def moving(session: SessionCookies, key: CookieKey, host: str) -> tuple[SessionCookies, SessionCookies, SessionCookies]:
+    """Return the cookies that a move of `key` to that host begins with, and those of its two hosts."""
+    before = session.copy(without=session.keys_like(key))
+    target = before.copy()
+    target.record_response(set_cookie(key, host), call_to(host, f"{key.path}/Add"), target.view)
+    return before, session.copy(), target
+
+
+def respond(session: SessionCookies, key: CookieKey, host: str) -> None:
+    session.record_response(set_cookie(key, host), call_to(host, f"{key.path}/Add"), session.view)
+
+
+async def test_a_move_that_began_before_a_release_is_why_the_session_moves() -> None:
+    session = SessionCookies()
+    respond(session, CART, "10.0.0.1:80")
+    before, source, target = moving(session, CART, "10.0.0.2:80")
+    session.release(CART, RepinReason.RELEASED)
+    session.switch((CART,), before, source, target)
+    assert session.last_move is not None and session.last_move.reason is RepinReason.REQUESTED
+
+
+async def test_a_move_leaves_the_cookies_of_other_services_where_calls_have_taken_them_meanwhile() -> None:
+    session = SessionCookies()
+    for key in (CART, ORDERS):
+        respond(session, key, "10.0.0.1:80")
+    assert session.keys_like(CART) == (CART,)
+    before, source, target = moving(session, CART, "10.0.0.2:80")
+    respond(session, ORDERS, "10.0.0.3:80")
+    session.switch((CART,), before, source, target)
+    assert [session.pins[key].host.host for key in (CART, ORDERS)] == ["10.0.0.2:80", "10.0.0.3:80"]
+
+
+async def test_calls_that_are_bound_to_a_host_send_the_sessions_other_cookies() -> None:
+    session = SessionCookies()
+    respond(session, CART, "10.0.0.1:80")
+    session.record_response(
+        Metadata([("set-cookie", "theme=dark")]), call_to("10.0.0.1:80", "/shop.Cart"), session.view
+    )
+    bound = session.copy(without=(CART,))
+    assert bound.metadata.fill(EMPTY, "/shop.Cart/Add").all("cookie") == ["theme=dark"]
+
+
+async def test_a_response_to_a_call_that_is_bound_to_the_sessions_host_is_no_event() -> None:
+    session = SessionCookies()
+    respond(session, CART, "10.0.0.1:80")
+    bound, call = session.copy(), call_to("10.0.0.1:80", "/shop.Cart/Add")
+    assert bound.record_response(set_cookie(CART, "10.0.0.1:80"), call, bound.view) is None

@@ -207,8 +207,7 @@ class Connection:
 
     def use_room(self) -> None:
         self.http2.send_queue.drain()
-        if self.streams.waiting:
-            self.streams.begin_waiting()
+        self.streams.begin_waiting()
 
     # -- what was read
 
