@@ -11,7 +11,7 @@ from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.pick import QUEUE_PICKER
 from trxds.lb.policy import CHILD_RETENTION, Decision, PolicyState
 from trxds.lb.subtree import Ejections
-from trxds.resources.leaf_policy import LeastRequest, RoundRobin
+from trxds.resources.leaf_policy import LeastRequest, PickFirst, RoundRobin
 
 
 def child_of(hosts):
@@ -79,6 +79,59 @@ def test_a_child_whose_own_endpoints_are_taken_away_is_sent_its_part_of_the_poli
         decision = Decision(READY, QUEUE_PICKER, children={"p0": config}, endpoints=given)
         children.reconcile(decision, endpoints, 1, 0.0, lambda child: None)
     assert children.get("p0").endpoints is endpoints
+
+
+class Switches:
+    """The children of a policy that has one, each with a scope for its task."""
+
+    def __init__(self):
+        self.children = Children(FakeHosts(), ConflatingQueue())
+        self.scopes = []
+
+    def decide(self, policy=None, deactivate=()):
+        children = {} if policy is None else {"p0": policy}
+        decision = Decision(READY, QUEUE_PICKER, children=children, deactivate=frozenset(deactivate))
+        self.children.reconcile(decision, Endpoints(), 1, trio.current_time(), self._start)
+
+    def _start(self, child):
+        self.scopes.append(trio.CancelScope())
+        child.begin(self.scopes[-1])
+
+    def reports(self, state):
+        self.children.get("p0").record_report(PolicyState(state, QUEUE_PICKER, 1))
+
+    @property
+    def ended(self):
+        return [scope.cancel_called for scope in self.scopes]
+
+
+@pytest.mark.parametrize(("state", "ended"), [(CONNECTING, [False, True, False]), (READY, [True, False, False])])
+async def test_a_third_policy_leaves_the_one_that_picks(state, ended):
+    switches = Switches()
+    switches.decide(LeastRequest(2))
+    switches.reports(READY)
+    switches.decide(RoundRobin())
+    switches.reports(state)
+    switches.decide(PickFirst())
+    assert switches.ended == ended
+
+
+async def test_a_deactivated_child_does_not_pick_while_its_name_gets_another_policy():
+    switches = Switches()
+    switches.decide(LeastRequest(2))
+    switches.reports(READY)
+    switches.decide(deactivate=["p0"])
+    switches.decide(RoundRobin())
+    assert switches.ended == [True, False]
+
+
+async def test_a_child_that_is_removed_during_a_switch_ends_with_the_one_that_it_replaces():
+    switches = Switches()
+    switches.decide(LeastRequest(2))
+    switches.reports(READY)
+    switches.decide(RoundRobin())
+    switches.decide()
+    assert switches.ended == [True, True]
 
 
 MANY = [f"p{number}" for number in range(8)]  # so many children are compared with those of the last decision

@@ -19,6 +19,7 @@ THEN = 784_111_777.0  # 1994-11-06 08:49:37 UTC
         "06 nOVEMBER 1994 8:49:37 +0500",  # zones count for nothing
         "08:49:37 1994 06 Nov",
         "6th Nov 1994x 08:49:37.25",
+        "06 Nov 1994 08:49:37, 07 Dec 1995 09:50:38",  # the first of each counts
     ],
 )
 def test_a_cookie_date_is_parsed_in_all_forms_of_browsers(text):
@@ -39,6 +40,7 @@ def test_a_cookie_dates_two_digit_year_is_from_1970_to_2069(year, means):
         "soon",
         "06 Nov 1994",
         "06 Nov 08:49:37",
+        "06 1994 08:49:37",
         "Nov 1994 08:49:37 ",
         "30 Feb 1994 08:49:37",
         "00 Nov 1994 08:49:37",
