@@ -186,14 +186,12 @@ class Connection:
 
     def forget(self, stream: ClientStream, *, broken: bool) -> None:
         """Remove a stream that has ended and open the next one in the queue."""
-        streams, http2 = self.streams, self.http2
+        streams = self.streams
         if stream is self.inline_reads.leader:
             self.inline_reads.interrupt()
         streams.forget(stream)
         if broken:
             streams.broken += 1
-        if http2.closed_status is not None:
-            return
         if streams.waiting:
             streams.begin_waiting()
         if self.error is not None:
