@@ -66,6 +66,20 @@ class TestIdle:
 
 
 class TestEnd:
+    async def test_a_pool_that_has_ended_has_no_sessions(self, autojump_clock):
+        async with Mesh.run(1) as mesh, mesh.channel() as channel, trio.open_nursery() as nursery:
+
+            async def hold(pool):
+                async with pool.session("anna"):
+                    await trio.sleep(1)
+
+            async with channel.sessions(max=2) as pool:
+                await visit(pool, "ben")
+                nursery.start_soon(hold, pool)
+                await wait_all_tasks_blocked()
+                assert len(pool) == 2
+            assert len(pool) == 0
+
     async def test_with_its_block_the_sessions_of_a_pool_end_and_their_calls(self, autojump_clock, nursery):
         ended = []
 
