@@ -171,7 +171,7 @@ class Connection:
         if request.metadata and (problem := self._headers.size_error(request, now)) is not None:
             stream.fail(problem)
         elif not streams.has_room() or streams.waiting:
-            if self.error is not None:  # its identifiers are used up
+            if http2.engine.exhausted:  # so this connection takes no more streams
                 return None
             streams.waiting[stream] = None
             self.inline_reads.reclaim()
