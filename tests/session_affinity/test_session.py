@@ -172,6 +172,18 @@ async def test_a_move_leaves_the_cookies_of_other_services_where_calls_have_take
     assert [session.pins[key].host.host for key in (CART, ORDERS)] == ["10.0.0.2:80", "10.0.0.3:80"]
 
 
+@pytest.mark.parametrize("name", ["set-cookie", "x-user"])
+async def test_a_move_keeps_the_other_values_that_calls_have_brought_meanwhile(name: str) -> None:
+    session, call = SessionCookies(), call_to("10.0.0.1:80", "/shop.Cart/Add")
+    call.session_headers = ("x-user",)
+    session.record_response(Metadata([(name, "x=old")]), call, session.view)
+    respond(session, CART, "10.0.0.1:80")
+    before, source, target = moving(session, CART, "10.0.0.2:80")
+    session.record_response(Metadata([(name, "x=new")]), call, session.view)
+    session.switch((CART,), before, source, target)
+    assert "x=new" in str([*session.metadata.fill(EMPTY, "/shop.Cart/Add")])
+
+
 async def test_calls_that_are_bound_to_a_host_send_the_sessions_other_cookies() -> None:
     session = SessionCookies()
     respond(session, CART, "10.0.0.1:80")
@@ -187,3 +199,24 @@ async def test_a_response_to_a_call_that_is_bound_to_the_sessions_host_is_no_eve
     respond(session, CART, "10.0.0.1:80")
     bound, call = session.copy(), call_to("10.0.0.1:80", "/shop.Cart/Add")
     assert bound.record_response(set_cookie(CART, "10.0.0.1:80"), call, bound.view) is None
+
+
+@pytest.mark.parametrize(
+    ("host", "path", "cluster", "leaves"),
+    [
+        ("10.0.0.1:80", "/shop.Cart/Add", "new", True),
+        ("10.0.0.1:80", "/shop.Cart/Add", "shop", False),
+        ("10.0.0.2:80", "/shop.Cart/Add", "new", False),  # the caller's own cookie
+        ("10.0.0.1:80", "/shop.Orders/Add", "new", False),
+    ],
+)
+async def test_a_call_leaves_the_cluster_of_its_cookies_host(host: str, path: str, cluster: str, leaves: bool) -> None:
+    session = SessionCookies()
+    respond(session, CART, "10.0.0.1:80")
+    assert session.leaves_cluster(call_to(host, path, cluster)) == leaves
+
+
+async def test_a_call_without_a_session_filter_leaves_no_cluster() -> None:
+    session = SessionCookies()
+    respond(session, CART, "10.0.0.1:80")
+    assert not session.leaves_cluster(PickArgs("/shop.Cart/Add", EMPTY, None, "new"))

@@ -114,6 +114,15 @@ class TestEvents:
                 assert isinstance(lost, SessionHostLost) and lost.reason is RepinReason.UNKNOWN_HOST
                 assert lost.change.startswith('CDS resource "cart" version ')
 
+    async def test_of_a_host_whose_cookie_is_too_old_nothing_is_said(self, autojump_clock):
+        async with Mesh.run(2) as mesh:
+            listen(mesh, session_filter(state=in_cookie(ttl="10s")))
+            async with mesh.channel() as channel, channel.session() as session:
+                events, host = session.events(), await ask(session)
+                await trio.sleep(20)
+                drain(mesh, host)
+                assert [type(event) for event in await news(events)] == [SessionPinned]
+
     async def test_a_host_that_cannot_be_reached_is_lost(self, autojump_clock):
         async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
             host = await ask(session)
