@@ -220,3 +220,12 @@ async def test_a_call_without_a_session_filter_leaves_no_cluster() -> None:
     session = SessionCookies()
     respond(session, CART, "10.0.0.1:80")
     assert not session.leaves_cluster(PickArgs("/shop.Cart/Add", EMPTY, None, "new"))
+
+
+async def test_what_a_server_has_put_in_the_place_of_a_host_is_not_exported() -> None:
+    session, call = SessionCookies(), call_to("10.0.0.1:80", "/shop.Cart/Add")
+    call.session_headers = ("x-session",)
+    respond(session, CART, "10.0.0.1:80")
+    own = Metadata([("set-cookie", f"{CART.name}=own; Path={CART.path}"), ("x-session", "own")])
+    session.record_response(own, call, session.view)
+    assert session.export("xds:///shop", 0.0) == SessionToken("xds:///shop")
