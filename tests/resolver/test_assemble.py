@@ -55,6 +55,13 @@ class TestTheWalk:
         assert isinstance(outcome(known), XdsConfig)
         assert RDS not in assembled(known).visited
 
+    def test_a_mirror_cluster_that_has_not_come_is_in_error_or_what_it_was(self):
+        known = listens() | routed("a") | has("a", "1.1.1.1:1")
+        before = {"m": ClusterConfig(known["CDS", "a"].value, known["EDS", "a"].value)}
+        for last, kind in (({}, ClusterError), (before, ClusterConfig)):
+            config = assemble(known, "shop", "shop", {"m"}, last, mirrors=frozenset({"m"})).outcome
+            assert isinstance(config.clusters["m"], kind)
+
     def test_a_route_without_a_known_action_names_no_cluster(self):
         assert outcome(listens() | routed(None)).clusters == {}
 

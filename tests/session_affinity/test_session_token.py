@@ -94,6 +94,30 @@ def test_any_json_is_a_token_or_the_one_error(payload: object) -> None:
     check(f"trxds1.{text}", ())
 
 
+VALUE, LONG = cookie.encode("10.0.0.1:80", "cart"), cookie.encode("10.0.0.1:80", "c" * 3072)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"cookies": [None]},
+        {"cookies": [[1, "/", VALUE, None]]},
+        {"cookies": [["s", "/", VALUE, True]]},
+        {"cookies": [["s", "not absolute", VALUE, None]]},
+        {"headers": [["x-s"]]},
+        {"headers": [["x-s", LONG]]},
+        {"headers": [["x-s", "own"]]},
+        {"headers": [[f"x-{number}", VALUE] for number in range(51)]},
+    ],
+)
+def test_a_payload_that_export_never_makes_is_the_one_error(changed: dict[str, object]) -> None:
+    import json
+
+    payload = {"target": TARGET, "cookies": [], "headers": []} | changed
+    text = base64.urlsafe_b64encode(json.dumps(payload).encode()).decode().rstrip("=")
+    assert isinstance(decode_token(f"trxds1.{text}", TARGET), SessionTokenError)
+
+
 @given(st.binary(max_size=100))
 def test_any_bytes_are_a_token_or_the_one_error(data: bytes) -> None:
     check(f"trxds1.{base64.urlsafe_b64encode(data).decode().rstrip('=')}", ())
