@@ -222,6 +222,19 @@ async def test_a_session_header_is_not_copied(autojump_clock):
         assert made.shadow.metadata["user"] == "amy"
 
 
+async def test_a_session_header_of_a_filter_that_is_gone_is_not_copied(autojump_clock):
+    async with shadowed() as made:
+        listen(made.mesh, session_filter(state=in_header("x-session")))
+        async with made.channel.session() as session:
+            await ask(session)
+            listen(made.mesh)
+            await settled()
+            await ask(session)
+            await settled()
+        assert len(made.shadow.calls) == 2
+        assert "x-session" not in made.shadow.metadata
+
+
 async def test_the_authority_of_a_copy_ends_with_shadow(autojump_clock):
     async with shadowed(authority="shop.example:8080") as made:
         await ask(made.channel)
