@@ -229,3 +229,11 @@ async def test_what_a_server_has_put_in_the_place_of_a_host_is_not_exported() ->
     own = Metadata([("set-cookie", f"{CART.name}=own; Path={CART.path}"), ("x-session", "own")])
     session.record_response(own, call, session.view)
     assert session.export("xds:///shop", 0.0) == SessionToken("xds:///shop")
+
+
+async def test_a_cookie_that_deletes_itself_binds_no_session_to_a_host() -> None:
+    session = SessionCookies()
+    ((_, value),) = set_cookie(CART, "10.0.0.1:80")
+    call = call_to("10.0.0.1:80", "/shop.Cart/Add")
+    session.record_response(Metadata([("set-cookie", f"{value}; Max-Age=0")]), call, session.view)
+    assert session.pins == {}

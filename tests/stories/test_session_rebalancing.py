@@ -158,6 +158,18 @@ async def test_sessions_of_a_draining_host_are_left_to_the_drain(autojump_clock)
         assert on_hosts(sessions) == {old: 40}
 
 
+async def test_sessions_of_a_pool_are_released_while_nobody_uses_them(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel, channel.sessions(max=8) as pool:
+        for user in range(8):
+            async with pool.session(user) as session:
+                await ask(session)
+        mesh.endpoints("cart", [*mesh.hosts, await mesh.add_host()])
+        await wait_all_tasks_blocked()
+        async with channel.rebalance_sessions(per_second=100, idle_for=1):
+            await trio.sleep(10)
+        assert sum(bool(cookies.pins) for cookies in channel._state.sessions.open) == 5
+
+
 async def test_a_released_session_that_ends_is_counted_no_more(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel, AsyncExitStack() as stack:
         for _ in range(8):
