@@ -112,6 +112,17 @@ def test_ring_hash_fails_with_the_hashs_own_hosts_error_when_all_have_failed():
     assert f"{ringed.order()[0]}: refused" in result.status.message
 
 
+def test_a_pick_of_an_older_ring_hash_picker_waits_when_all_have_failed_meanwhile():
+    """The policies above may have another priority by then (A56), and their picker comes next (A42)."""
+    ringed = Ringed("a")
+    ringed.pick(0)
+    ringed.decide()
+    older = ringed.decision.picker
+    ringed.decide(a=FAILURE)
+    assert older.pick(PickArgs("/s/m", hash=0)) is QUEUE
+    assert isinstance(ringed.pick(0), Fail)
+
+
 def test_a_lost_host_of_ring_hash_is_idle_until_the_next_pick():
     ringed = Ringed()
     first = ringed.order()[0]

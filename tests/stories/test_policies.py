@@ -113,6 +113,22 @@ class TestRingHash:
             with pytest.raises(ValueError, match="GRPC_RING_HASH_CAP is 'many'; write a whole number"):
                 await mesh.channel().__aenter__()
 
+    async def test_no_rpc_fails_while_a_ring_fails_over_to_the_next_priority(self, autojump_clock):
+        async with Mesh.run(2) as mesh:
+            self.hashed(mesh)
+            first, second = mesh.hosts
+            mesh.endpoints("cart", xds.locality(first, zone="a"), xds.locality(second, zone="b", priority=1))
+            async with mesh.channel() as channel:
+                assert await ask(channel) == first
+                mesh.network.refuse(first)
+                mesh.network.cut(first)
+                # One RPC after the other begins in each of the steps in which the failure goes up the tree.
+                async with trio.open_nursery() as traffic:
+                    for _ in range(50):
+                        traffic.start_soon(ask, channel)
+                        await trio.lowlevel.checkpoint()
+                assert await ask(channel) == second
+
     async def test_ring_hash_sends_a_key_elsewhere_while_its_host_is_down(self, autojump_clock):
         async with Mesh.run(5) as mesh:
             self.hashed(mesh)

@@ -22,9 +22,10 @@ from .ring import Ring
 
 
 class RingPicker(Explainable, Struct, frozen=True):
-    """A picker over the ring; `states` is the policy's own table: a pick reads the endpoints' states live (A42).
+    """A picker over the ring; `states` is the policy's own table: a pick reads the endpoints' states live.
 
-    `header` is the header that hashes are made of, if the policy's own configuration names one (A76).
+    `may_fail` says that the policy reported TRANSIENT_FAILURE with this picker, and `header` is the header that hashes
+    are made of, if the policy's own configuration names one (A76).
     """
 
     ring: Ring
@@ -33,6 +34,7 @@ class RingPicker(Explainable, Struct, frozen=True):
     states: Mapping[Key, EndpointState]
     notify_policy: Callable[[Hashable], None]
     random: Random
+    may_fail: bool
     header: str = ""
 
     def pick(self, call: PickArgs) -> PickResult:
@@ -59,7 +61,8 @@ class RingPicker(Explainable, Struct, frozen=True):
                 self.note(call.trace, why, call.hash, drawn_because, key)
             return result
         if call.trace is not None:
-            self.note(call.trace, "all have failed; the error is the hash's own endpoint's", call.hash, drawn_because)
+            ending = "the error is the hash's own endpoint's" if self.may_fail else "the next picker is on its way"
+            self.note(call.trace, f"all have failed; {ending}", call.hash, drawn_because)
         return self.fail(call.hash)
 
     def walk(self, hashed: int) -> Iterator[Key]:
@@ -67,7 +70,12 @@ class RingPicker(Explainable, Struct, frozen=True):
         return map(self.keys.__getitem__, self.ring.walk(hashed))
 
     def fail(self, hashed: int) -> PickResult:
-        """Fail with the error of the hash's own endpoint, because all endpoints have failed."""
+        """Fail with the error of the hash's own endpoint, because all endpoints have failed.
+
+        If they failed after this picker was made, wait for the next one: priority may fail over meanwhile (A42, A56).
+        """
+        if not self.may_fail:
+            return QUEUE
         return Fail(last_error((self.states[self.keys[self.ring.owner(hashed)]],)))
 
     def note(self, trace: Trace, why: str, hashed: int, drawn_because: str, key: Key | None = None) -> None:

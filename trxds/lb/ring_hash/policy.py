@@ -41,7 +41,7 @@ class RingHash:
         self._last_endpoints: Endpoints | None = None
         self._keys: tuple[Key, ...] = ()  # by position in the configuration, and so on the ring
         self._endpoints: Mapping[Key, Endpoint] = {}
-        # Changed in place: pickers in use read this very dict (A42).
+        # Changed in place: pickers in use read this very dict.
         self._states: dict[Key, EndpointState] = {}  # the endpoints that are not IDLE
         self._ring_args: _RingArgs | None = None
         self._ring = Ring((), ())
@@ -61,7 +61,7 @@ class RingHash:
             self._connect_next(inputs, now)
         return Decision(
             state,
-            self._picker(inputs.config.header),
+            self._picker(inputs.config.header, may_fail=state is FAILURE),
             hosts=tuple(address for each in self._states.values() for address in each.wanted),
             connect=tuple(address for each in self._states.values() for address in each.connect),
             wake_at=earliest_wake_up(self._states.values(), inputs.hosts, now),
@@ -90,9 +90,10 @@ class RingHash:
         if args != self._ring_args:
             self._ring_args, self._ring = args, build_ring(*args, self._size_cap)
 
-    def _picker(self, header: str) -> Picker:
+    def _picker(self, header: str, *, may_fail: bool) -> Picker:
+        states, notify_policy = self._states, self._notify_policy
         ring = RingPicker(
-            self._ring, self._keys, self._endpoints, self._states, self._notify_policy, self._random, header
+            self._ring, self._keys, self._endpoints, states, notify_policy, self._random, may_fail, header
         )
         if not header:
             return ring
