@@ -50,6 +50,11 @@ def listener_deleted(mesh: Mesh) -> None:
     mesh.plane.remove("LDS", "shop")
 
 
+def listener_deleted_and_routes_changed(mesh: Mesh) -> None:
+    listener_deleted(mesh)
+    routed_to_another(mesh)
+
+
 def cluster_deleted(mesh: Mesh) -> None:
     mesh.plane.remove("CDS", "cart")
 
@@ -113,14 +118,14 @@ def leaf(mesh: Mesh) -> None:
 
 
 STORIES = {
-    "listener back, routes awaited": Story(
-        listener_deleted, without("RDS", listens), awaited("RDS", "routes") + NOTHING_YET
+    "listener back, other routes awaited": Story(
+        listener_deleted, without("RDS", listens_for_others), awaited("RDS", "others") + NOTHING_YET
     ),
-    "listener back, cluster awaited": Story(
-        listener_deleted, without("CDS", listens), awaited("CDS", "cart") + NOTHING_YET
+    "listener back, another cluster awaited": Story(
+        listener_deleted_and_routes_changed, without("CDS", listens), awaited("CDS", "new") + NOTHING_YET
     ),
-    "listener back, endpoints awaited": Story(
-        listener_deleted, without("EDS", listens), awaited("EDS", "cart") + NOTHING_YET
+    "listener back, other endpoints awaited": Story(
+        listener_deleted, without("EDS", of_another_service, listens), awaited("EDS", "s") + NOTHING_YET
     ),
     "other routes, and they are awaited": Story(
         no_virtual_host, without("RDS", listens_for_others), awaited("RDS", "others") + NOTHING_YET
@@ -240,7 +245,8 @@ async def test_the_error_of_a_cluster_does_not_wait_for_other_clusters(autojump_
 
 async def test_no_step_of_a_recovery_shows_an_earlier_error(autojump_clock: trio.testing.MockClock) -> None:
     async with playing(Story(listener_deleted, lambda mesh: None, "")) as (mesh, channel):
-        listens(mesh)
+        mesh.plane.put(xds.routes("others", xds.route("cart")))
+        listens_for_others(mesh)
         seen = []
         for _ in range(200):
             problem = channel._state.data_plane.problem
@@ -248,5 +254,5 @@ async def test_no_step_of_a_recovery_shows_an_earlier_error(autojump_clock: trio
             await trio.lowlevel.checkpoint()
         since = next(at for at, text in enumerate(seen) if "deleted" not in text)
         assert seen[since:] and not any("deleted" in text for text in seen[since:])
-        assert any('"routes"' in text and "REQUESTED" in text for text in seen)
+        assert any('"others"' in text and "REQUESTED" in text for text in seen)
         assert seen[-1] == ""

@@ -57,6 +57,49 @@ async def test_a_host_that_moves_between_priorities_keeps_its_connection(autojum
         assert mesh.network.attempts[b] == 1
 
 
+async def test_a_refused_cluster_keeps_its_last_good_version_while_the_listener_is_gone(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        assert await ask(channel) == mesh.hosts[0]
+        mesh.plane.put(xds.cluster("cart") | {"lb_policy": "MAGLEV"})
+        await mesh.plane.wait_for_nack("CDS")
+        mesh.plane.remove("LDS", "shop")
+        await settled()
+        mesh.listen()
+        await settled()
+        assert await ask(channel) == mesh.hosts[0]
+
+
+@pytest.mark.parametrize("broken", ["listener", "routes"])
+async def test_without_routes_nothing_is_unsubscribed_so_their_return_takes_no_other_request(autojump_clock, broken):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        await ask(channel)
+        await settled()
+        said = len(mesh.plane.requests)
+        if broken == "listener":
+            mesh.plane.remove("LDS", "shop")
+        else:
+            mesh.plane.put(xds.routes("routes", xds.route("cart"), domains=["elsewhere"]))
+        await settled()
+        with pytest.raises(RpcError):
+            await ask(channel)
+        mesh.listen()
+        mesh.route("cart")
+        await settled()
+        await ask(channel)
+        kind = "LDS" if broken == "listener" else "RDS"
+        assert [str(each).partition(" v=")[0] for each in mesh.plane.requests[said:]] == [f"ACK {kind}"] * 2
+
+
+async def test_a_listener_with_other_routes_that_are_refused_ends_the_watch_of_those_before(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        await ask(channel)
+        mesh.plane.put(xds.routes("refused", xds.route("cart"), domains=[]), xds.listener("shop", routes="refused"))
+        await settled()
+        with pytest.raises(RpcError):
+            await ask(channel)
+        assert [each.names for each in mesh.plane.requests if each.kind == "RDS"][-1] == ("refused",)
+
+
 async def test_rpcs_follow_the_weights_of_weighted_clusters(autojump_clock):
     async with Mesh.run(2) as mesh:
         a, b = mesh.hosts

@@ -1,8 +1,8 @@
 """The watches of all resources that one target needs, and the complete configuration that they make (A74).
 
 A watch is a slot in the resolver's queue and no task; the sender of its messages is the resource. Exactly the resources
-and names that the last assembly visited are watched. While a configuration is incomplete, the one before it stays the
-newest.
+and names that the last assembly visited are watched, and without routes also those that the last routes needed. While a
+configuration is incomplete, the one before it stays the newest.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class DependencyManager:
         self._has_news = False
         assembly = self._assemble(self._known)
         # An incomplete walk visits fewer resources, but the clusters in force are held, and so stay watched.
-        self._watch_exactly(assembly.visited)
+        self._watch_exactly(assembly.visited | self._kept_without_routes(assembly))
         self._awaited = assembly.awaited
         if self._mirrors is not None:
             self._mirrors = assembly.mirrors
@@ -167,6 +167,18 @@ class DependencyManager:
         if kind == "DNS":
             return f'DNS name "{name}": it is being looked up'
         return self._source.describe_pending(_TYPES[kind], name)
+
+    def _kept_without_routes(self, assembly: Assembly) -> frozenset[Key]:
+        """Return the resources to watch on while the listener or the routes are in error.
+
+        The routes will be back, and without a watch the xDS client would forget what it has: a resource whose newest
+        version was rejected could not be used any more (A46), and all others would have to be requested again.
+        """
+        if not isinstance(assembly.outcome, ConfigError):
+            return frozenset()
+        # A listener in force says which routes it has, so only without one those of before are kept.
+        has_listener = any(kind == "RDS" for kind, _ in assembly.visited)
+        return frozenset(key for key in self._watches if key[0] != "RDS" or not has_listener)
 
     def _watch_exactly(self, wanted: frozenset[Key]) -> None:
         # In the order of the watches: a set's is another one in each process, and a simulation has to be the same.
