@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import ssl
+
 import pytest
 import trio
 from google.protobuf import descriptor_pb2, descriptor_pool
@@ -267,6 +270,28 @@ async def test_the_stream_limit_is_announced_to_clients(network, autojump_clock,
         nursery.start_soon(connection.run)
         await connection.wait_ready()
         assert connection.http2.engine.peer_max_streams == 3
+
+
+@pytest.mark.parametrize("steps", range(8))
+async def test_a_server_that_stops_drops_connections_that_it_has_just_accepted(
+    network, server, autojump_clock, steps: int
+) -> None:
+    transport = await network.connect("s:1")
+    for _ in range(steps):
+        await trio.lowlevel.checkpoint()
+    server.stop()
+    with trio.fail_after(1), contextlib.suppress(trio.BrokenResourceError):
+        while await transport.receive_some():
+            pass
+
+
+async def test_a_server_that_stops_drops_connections_in_their_tls_handshake(network, autojump_clock) -> None:
+    async with serve(network=network, address="s:2", tls=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)) as server:
+        transport = await network.connect("s:2")
+        await wait_all_tasks_blocked()
+        server.stop()
+        with trio.fail_after(1), contextlib.suppress(trio.BrokenResourceError):
+            assert await transport.receive_some() == b""
 
 
 async def test_a_stopped_server_refuses_until_it_is_restarted(network, server, connection, autojump_clock) -> None:

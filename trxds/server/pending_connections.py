@@ -86,6 +86,12 @@ class PendingConnections:
         if scope.cancelled_caught and trio.current_time() >= scope.deadline:
             _log.info("%s: the connection ends, as its preface or TLS handshake took too long", peer)
 
+    def drop_handshakes(self) -> None:
+        """End the connections whose TLS handshake has not ended: the server does not list them yet."""
+        for pending in tuple(self._silent):
+            if pending.connection is None:
+                pending.scope.cancel()
+
     def on_preface(self, pending: PendingConnection) -> None:
         """Move a connection to those whose preface has come."""
         if pending in self._silent:

@@ -11,6 +11,7 @@ import itertools
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Protocol
 
 import trio
@@ -164,6 +165,7 @@ class Server:
         """Stop listening and drop all connections, as if the process had died."""
         if self._listen_scope is not None:
             self._listen_scope.cancel()
+        self._pending.drop_handshakes()
         self.drop_connections()
 
     def drop_connections(self) -> None:
@@ -183,12 +185,20 @@ class Server:
         self._stopped = trio.Event()
         try:
             with trio.CancelScope() as self._listen_scope:
+                accept = partial(self._accept, self._listen_scope)
                 async with listener:
                     task_status.started()
-                    await trio.serve_listeners(self.serve_stream, [listener], handler_nursery=self._nursery)
+                    await trio.serve_listeners(accept, [listener], handler_nursery=self._nursery)
         finally:
             self._listen_scope = None
             self._stopped.set()
+
+    async def _accept(self, listening: trio.CancelScope, transport: trio.abc.Stream) -> None:
+        # `stop` has come since the connection was accepted, and could not find it.
+        if listening.cancel_called:
+            await trio.aclose_forcefully(transport)
+        else:
+            await self.serve_stream(transport)
 
     async def _listener(self) -> trio.abc.Listener[trio.abc.Stream]:
         if self._network is not None:
