@@ -57,14 +57,15 @@ async def test_a_host_that_moves_between_priorities_keeps_its_connection(autojum
         assert mesh.network.attempts[b] == 1
 
 
-async def test_a_refused_cluster_keeps_its_last_good_version_while_the_listener_is_gone(autojump_clock):
+@pytest.mark.parametrize("returned", ["routes", "others"])
+async def test_a_refused_cluster_keeps_its_last_good_version_while_the_listener_is_gone(autojump_clock, returned):
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
         assert await ask(channel) == mesh.hosts[0]
         mesh.plane.put(xds.cluster("cart") | {"lb_policy": "MAGLEV"})
         await mesh.plane.wait_for_nack("CDS")
         mesh.plane.remove("LDS", "shop")
         await settled()
-        mesh.listen()
+        mesh.plane.put(xds.routes("others", xds.route("cart")), xds.listener("shop", routes=returned))
         await settled()
         assert await ask(channel) == mesh.hosts[0]
 

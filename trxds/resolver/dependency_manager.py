@@ -169,12 +169,13 @@ class DependencyManager:
         return self._source.describe_pending(_TYPES[kind], name)
 
     def _kept_without_routes(self, assembly: Assembly) -> frozenset[Key]:
-        """Return the resources to watch on while the listener or the routes are in error.
+        """Return the resources to watch on while the listener or the routes are in error, until others are complete.
 
         The routes will be back, and without a watch the xDS client would forget what it has: a resource whose newest
         version was rejected could not be used any more (A46), and all others would have to be requested again.
         """
-        if not isinstance(assembly.outcome, ConfigError):
+        outcome = self.newest if isinstance(assembly.outcome, Missing) else assembly.outcome
+        if not isinstance(outcome, ConfigError):
             return frozenset()
         # A listener in force says which routes it has, so only without one those of before are kept.
         has_listener = any(kind == "RDS" for kind, _ in assembly.visited)
