@@ -16,7 +16,8 @@ BOOTSTRAP_HELP = (
     "The bootstrap, for an xds: target.  [default: of GRPC_XDS_BOOTSTRAP, a path, or GRPC_XDS_BOOTSTRAP_CONFIG, a text]"
 )
 
-_ARGUMENT = re.compile(r"^(service_config|bootstrap|authority|server_name)(?= (?:cannot|is|has|') ?)")
+# What the message of an error about an argument of `open_channel` begins with.
+_ARGUMENT = re.compile(r"^(service_config|bootstrap|authority|server_name)(?= (?:cannot|is|has)\b|:? ')")
 
 
 class _Seconds(click.ParamType):  # type: ignore[type-arg]  # no generic class before click 8.4
@@ -79,9 +80,7 @@ def in_options(message: str) -> str:
     """Return the message of an error about an argument of `open_channel` with the name of the option for it."""
     message = re.sub(r"^service config:", "--service-config:", message)
     message = message.replace(", and those in resolvers=", "")  # a command has none
-    return re.sub(
-        r"^(service_config|bootstrap|authority|server_name)(?= (cannot|'|is|has)\b|:? ')", _as_option, message
-    )
+    return _ARGUMENT.sub(_as_option, message)
 
 
 def _as_option(name: re.Match[str]) -> str:
