@@ -104,5 +104,5 @@ def _checked(message: object, method: str) -> bytes:
 
 def as_metadata(pairs: object) -> Metadata:
     """Return what a filter made of a response's metadata, checked."""
-    # `Metadata` was checked when it was made; pairs of the filter's own were not.
+    # `Metadata` was checked when it was made. Of pairs of the filter's own, `check` tests the type too.
     return pairs if isinstance(pairs, Metadata) else md.check(pairs, is_sent=False)  # type: ignore[arg-type]
