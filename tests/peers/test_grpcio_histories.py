@@ -127,6 +127,7 @@ class History:
         self.planes = planes
         self.clients: list[Driven] = []
         self.log: list[str] = [f"mode: {world.mode}"]
+        self.met: set[str] = set()  # the hosts that answered
         self._probes = Random(f"probes of {seed}")  # apart from the history, which they must not change
         self._cookies: list[str] = []  # that were set in the steps before
         self._calls: dict[str, tuple[str, list[tuple[str, str]], int]] = {}
@@ -216,6 +217,7 @@ class History:
         assert rounds, self.describe([repr(plane) for plane in self.planes])
         assert not self.differences(rounds), self.describe(self.differences(rounds))
         self._last = dict(zip(self._calls, map(self.summary, rounds[-1][0]), strict=True))
+        self.met.update(*(hosts for _, hosts, _ in self._last.values()))
         found = {cookie for outcomes in rounds[-1][1] for _, _, cookies in outcomes for cookie in cookies}
         self._cookies = [*self._cookies, *sorted(found)][-20:]
 
@@ -322,3 +324,4 @@ async def test_both_do_the_same_after_each_change(
         await made.agree()
         for _ in range(STEPS):
             await made.step()
+    assert len(made.met) > 1, "two clients that do nothing would agree"

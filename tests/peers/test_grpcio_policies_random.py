@@ -63,7 +63,7 @@ async def test_both_drop_the_same_calls_and_report_the_same_load(seed):
         ours = await outcomes("ours", orders, **how)
     assert [[end(each) for each in calls] for calls in ours] == [[end(each) for each in calls] for calls in theirs]
     reports = plane.load.requests
-    assert random_loads.summed(reports[reported:]) == random_loads.summed(reports[:reported])
+    assert random_loads.summed(reports[reported:]) == random_loads.summed(reports[:reported]) != {}
 
 
 def end(outcome):

@@ -51,15 +51,17 @@ async def differences(
     if bootstrap is not None:
         how["GRPC_XDS_BOOTSTRAP_CONFIG"] = json.dumps(bootstrap)
     theirs, ours = await outcomes("grpcio", orders, **how), await outcomes("ours", orders, **how)
-    found = []
+    found, attempts = [], 0
     for order, our_calls, their_calls in zip(orders, ours, theirs, strict=True):
         for call, our, their in zip(order.calls, our_calls, their_calls, strict=True):
             name = dict(call["metadata"])["x-script"]
             script = server.scripts[name]
             one, other = _seen(server, f"ours:{name}", our), _seen(server, f"grpcio:{name}", their)
+            attempts += len(one.attempts)
             make = read or _comparable
             if call["path"] != WARM and make(one, script) != make(other, script):
                 found.append(Difference(one, other, call, script, order.service_config))
+    assert attempts, "two clients that reach no server would agree"
     return found
 
 
