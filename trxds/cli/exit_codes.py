@@ -6,4 +6,4 @@ SUCCESS = 0
 FAILURE = 1  # it was found out, and it is bad: a call would fail, a file is wrong, a channel cannot serve
 USAGE = 2  # the command itself is not right; click's own
 UNREACHABLE = 3
-"""There is no answer: no such program, no configuration in time, or Ctrl-C came first. Or nobody can be told it."""
+"""There is no answer: no such program, no configuration in time, Ctrl-C, or an output that cannot be written."""

@@ -16,7 +16,7 @@ BOOTSTRAP_HELP = (
     "The bootstrap, for an xds: target.  [default: of GRPC_XDS_BOOTSTRAP, a path, or GRPC_XDS_BOOTSTRAP_CONFIG, a text]"
 )
 
-# What the message of an error about an argument of `open_channel` begins with.
+# The name of an argument of `open_channel`, with which the message of an error about it begins.
 _ARGUMENT = re.compile(r"^(service_config|bootstrap|authority|server_name)(?= (?:cannot|is|has)\b|:? ')")
 
 

@@ -132,7 +132,7 @@ class Child:
             self.parent.num_awaited -= not self.is_deactivated
 
     def post_report(self, report: PolicyState) -> None:
-        """Post the child's decision to its parent. That of a child that the parent has ended changes nothing there."""
+        """Post the child's decision to its parent. If the parent has ended the child, it changes nothing there."""
         parent = self.parent
         if not self.is_news(report):
             self.record_report(report)

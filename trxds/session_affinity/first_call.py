@@ -29,5 +29,5 @@ class FirstCall:
         self._over.set()
 
     async def wait_until_over(self) -> None:
-        """Wait until the first call has response headers or has ended. Only if calls wait for it."""
+        """Wait until the first call has response headers or has ended. Do not call it if `is_over`."""
         await self._over.wait()

@@ -89,9 +89,8 @@ async def _unknown(schema: Schema, name: str) -> CallError:
 
 
 def _shown(name: str) -> str:
-    return (
-        repr(name) if len(name) <= _MAX_SHOWN else f"{name[:_MAX_SHOWN]!r} and {len(name) - _MAX_SHOWN} characters more"
-    )
+    rest = len(name) - _MAX_SHOWN
+    return repr(name) if rest <= 0 else f"{name[:_MAX_SHOWN]!r} and {rest} characters more"
 
 
 def _near(name: str, known: Iterable[str]) -> str:
