@@ -3,6 +3,7 @@
 import os
 import stat
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -319,8 +320,20 @@ def test_an_option_that_does_not_fit_is_a_usage_error(tmp_path, words, message):
 
 def test_a_program_that_does_not_run_is_an_error(tmp_path):
     done = CliRunner().invoke(main, ["xds", f"unix:{tmp_path}/none", "--save", str(tmp_path / "x.yaml")])
-    assert done.exit_code == 3 and "UNAVAILABLE" in done.stderr
+    assert done.exit_code == 3 and "does the program run, with open_channel(..., admin=" in done.stderr
     assert not (tmp_path / "x.yaml").exists()
+
+
+async def test_a_server_that_is_no_program_of_trxds_is_an_error():
+    async def greet(stream: trio.SocketStream) -> None:
+        await stream.send_all(b"220 mail.example ESMTP\r\n")
+
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(partial(trio.serve_tcp, greet, 0, host="127.0.0.1"))
+        address = f"127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+        with pytest.raises(sources.RecordError, match=r"is it the address of admin=\?$"):
+            await sources.from_program(address, "")
+        nursery.cancel_scope.cancel()
 
 
 async def test_resources_of_files_are_recorded_as_those_of_a_control_plane(tmp_path):

@@ -428,3 +428,17 @@ async def test_a_web_server_that_answers_everything_is_not_taken_for_a_program(b
         nursery.cancel_scope.cancel()
     text = "what listens there answers with something else than the state stream; is it the address of admin=?"
     assert (done.exit_code, done.stderr) == (3, f"{address}: {text}\n")
+
+
+async def test_the_page_with_which_another_server_refuses_is_not_shown():
+    async def serve(stream):
+        await stream.receive_some()
+        page = b"<!DOCTYPE html>\n<p>Not here</p>\n"
+        await stream.send_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: %d\r\n\r\n%s" % (len(page), page))
+
+    async with trio.open_nursery() as nursery:
+        (listener,) = await nursery.start(partial(trio.serve_tcp, serve, 0, host="127.0.0.1"))
+        address = f"127.0.0.1:{listener.socket.getsockname()[1]}"
+        done = await Shell(address).run("ruok")
+        nursery.cancel_scope.cancel()
+    assert done.stderr == f"{address}: refused (HTTP 404); is it the address of admin=?\n"

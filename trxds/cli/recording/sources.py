@@ -10,10 +10,11 @@ import trio
 from trxds.admin.csds import SERVICE
 from trxds.admin.protos import ClientStatusRequest, ClientStatusResponse
 from trxds.cli.own_bootstrap import own_bootstrap
+from trxds.cli.running.program import Program, UnreachableError
 from trxds.client.open_channel import open_channel
 from trxds.core.observe import Locate, Observer, XdsResource
 from trxds.core.plural import plural
-from trxds.core.status import RpcError
+from trxds.core.status import RpcError, StatusCode
 from trxds.resources import protos
 from trxds.resources.types import RESOURCE_TYPES
 from trxds.transport.connect import Network
@@ -90,6 +91,11 @@ async def from_program(address: str, token: str) -> list[NamedResource]:
 
     Raises `RecordError`.
     """
+    try:
+        connection = await Program(address, token).connect()
+    except UnreachableError as error:
+        raise RecordError(str(error)) from None
+    await connection.aclose()
     target = address if address.startswith("unix:") else f"dns:///{address}"
     metadata = [("authorization", f"Bearer {token}")] if token else []
     async with open_channel(target, max_receive_size=1 << 30) as channel:
@@ -97,7 +103,8 @@ async def from_program(address: str, token: str) -> list[NamedResource]:
         try:
             answer = await fetch(ClientStatusRequest(), metadata=metadata, timeout=10)
         except RpcError as error:
-            raise RecordError(f"{address}: {error.status}") from None
+            elsewhere = "; is it the address of admin=?" if error.status.code is StatusCode.UNAVAILABLE else ""
+            raise RecordError(f"{address}: {error.status}{elsewhere}") from None
     configs = [each for client in answer.config for each in client.generic_xds_configs]
     configs.sort(key=lambda each: (each.last_updated.seconds, each.last_updated.nanos))
     return [

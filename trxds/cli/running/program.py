@@ -124,6 +124,8 @@ class HttpResponse:
             raise UnreachableError("what listens there speaks no HTTP/1.1; is it the address of admin=?")
         if response.status_code != 200:
             reason = await self.line() or b"refused"
+            if reason.startswith(b"<"):  # a page of another server
+                reason = b"refused"
             elsewhere = "; is it the address of admin=?" if response.status_code == 404 else ""
             raise UnreachableError(f"{reason.decode('utf-8', 'replace')} (HTTP {response.status_code}){elsewhere}")
 
