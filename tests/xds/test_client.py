@@ -69,6 +69,16 @@ async def test_a_second_watcher_gets_the_state_at_once_without_a_request(autojum
         assert len(world.says()) == 2
 
 
+async def test_a_resource_that_has_just_come_is_not_said_to_be_missing(autojump_clock: MockClock) -> None:
+    world = World()
+    world.plane.put(resources.cluster("cart"))
+    async with world.run():
+        world.watcher.watch(CDS, "cart")
+        await world.plane.wait_for_ack("CDS")
+        text = f'CDS resource "cart" {WHERE}: {since("ACKED")}: the channel is about to act on that'
+        assert world.client.describe_pending(CDS, "cart") == text
+
+
 async def test_a_watcher_gets_no_message_while_nothing_is_known(autojump_clock: MockClock) -> None:
     world = World()
     world.plane.withhold("CDS")

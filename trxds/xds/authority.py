@@ -97,8 +97,12 @@ class Authority:
         return self._pending_error(resource).message if resource is not None else ""
 
     def _pending_error(self, resource: Resource) -> Status:
-        connected = any(each.is_connected for each in self._active)
-        why = "the server has sent nothing of it yet" if connected else "there is no stream to the server yet"
+        if not _never_came(resource):
+            why = "the channel is about to act on that"  # its task has not run since
+        elif any(each.is_connected for each in self._active):
+            why = "the server has sent nothing of it yet"
+        else:
+            why = "there is no stream to the server yet"
         return resource_error(resource.standing(self._describe_servers(self._active), self._node), why)
 
     # -- watches
