@@ -59,9 +59,9 @@ def test_a_number_that_is_no_utilization_counts_as_not_reported(number):
     assert weight(["named_metrics.queue", "named_metrics.threads"], **report) == pytest.approx(200)
 
 
-@pytest.mark.parametrize("name", ["named_metrics.missing", "rps_fractional", "request_cost.x", "eps", "unknown", ""])
+@pytest.mark.parametrize("name", ["named_metrics.missing", "named_metrics.", "utilization.disk", "mem_utilization"])
 def test_without_any_of_the_metrics_the_rule_of_a58_holds(name):
-    report = {"application_utilization": 0.5, "cpu_utilization": 0.1, "request_cost": {"x": 9}, "eps": 0}
+    report = {"application_utilization": 0.5, "cpu_utilization": 0.1}
     assert weight([name], **report) == pytest.approx(200)
     assert weight([name], cpu_utilization=0.1) == pytest.approx(1000)
 
@@ -80,6 +80,15 @@ def test_a_cluster_names_the_metrics():
     context = ParseContext(experiments=ON)
     parsed = CDS.read(protos.from_json(cluster("named_metrics.queue")), context)
     assert parsed.value.lb_policy.metrics == ("named_metrics.queue",)
+
+
+UNSUPPORTED = ["rps_fractional", "request_cost.x", "eps", "unknown", "", "named_metrics", "CPU_utilization"]
+
+
+@pytest.mark.parametrize("name", UNSUPPORTED)
+def test_a_cluster_that_names_another_metric_is_refused(name):
+    (error,) = CDS.read(protos.from_json(cluster("cpu_utilization", name)), ParseContext(experiments=ON)).errors
+    assert error.endswith(f'.metric_names_for_computing_utilization[1] error:unsupported metric name "{name}"')
 
 
 def test_the_variable_switches_them_off():
@@ -110,6 +119,14 @@ def test_a_service_config_names_the_metrics():
 def test_a_service_config_with_another_type_is_refused():
     _, (problem,) = read({"metricNamesForComputingUtilization": [7]})
     assert "metricNamesForComputingUtilization[0]" in problem
+
+
+@pytest.mark.parametrize("name", UNSUPPORTED)
+def test_a_service_config_that_names_another_metric_is_refused(name):
+    _, (problem,) = read({"metricNamesForComputingUtilization": ["cpu_utilization", name]})
+    assert problem.endswith(
+        f"[1]: is {name!r}; write a field as cpu_utilization, or a map's key as named_metrics.queue"
+    )
 
 
 async def test_hosts_get_calls_by_a_metric_of_their_own(autojump_clock):

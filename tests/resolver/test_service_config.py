@@ -242,6 +242,7 @@ def test_the_older_field_names_a_policy_in_any_case_and_yields_to_the_newer() ->
         ({"hedgingPolicy": {}}, ".hedgingPolicy.maxAttempts: must be at least 2"),
         ({"hedgingPolicy": {**HEDGING, "nonFatalStatusCodes": [17]}}, ".hedgingPolicy.nonFatalStatusCodes[0]: is 17"),
         ({"retryPolicy": RETRY, "hedgingPolicy": HEDGING}, ".hedgingPolicy: is set beside retryPolicy"),
+        ({"name": [None]}, ".name[0]: is null"),
         ({"name": [{"method": "Add"}]}, ".name[0]: has a method and no service"),
         ({"name": [{}, {"service": ""}]}, ".name[1]: is in another entry too"),
     ],

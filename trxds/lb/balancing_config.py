@@ -34,6 +34,7 @@ from trxds.resources.leaf_policy import (
     RingHash,
     RoundRobin,
 )
+from trxds.resources.orca import is_supported_metric
 from trxds.resources.outlier_detection import FailurePercentage, OutlierDetectionSettings, SuccessRate
 from trxds.resources.slow_start import SlowStart, slow_start_settings
 
@@ -232,7 +233,12 @@ def _parse_weighted_round_robin(node: JsonNode, experiments: Experiments) -> Cli
 
 def _parse_metric_names(node: JsonNode) -> tuple[str, ...]:
     """Parse `metricNamesForComputingUtilization` (A114)."""
-    return tuple(item.text() for item in node.member("metricNamesForComputingUtilization").items())
+    names = []
+    for item in node.member("metricNamesForComputingUtilization").items():
+        names.append(name := item.text())
+        if isinstance(item.value, str) and not is_supported_metric(name):
+            item.error(f"is {name!r}; write a field as cpu_utilization, or a map's key as named_metrics.queue")
+    return tuple(names)
 
 
 _LEAF_PARSERS: Mapping[str, Callable[[JsonNode, Experiments], LbPolicyConfig]] = MappingProxyType(

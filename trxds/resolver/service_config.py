@@ -153,6 +153,8 @@ def _methods(node: JsonNode) -> dict[MethodName, MethodConfig]:
 
 
 def _name(node: JsonNode) -> MethodName:
+    if node.value is None:  # not the default of all methods, as an empty object is
+        node.error('is null; write {"service": "pkg.Service"}, or leave it out')
     node.object()
     service, method = node.member("service").text(), node.member("method").text()
     if method and not service:

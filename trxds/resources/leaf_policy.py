@@ -11,6 +11,7 @@ from msgspec import Struct
 from . import protos
 from .experiments import Experiments
 from .extension import Extension
+from .orca import is_supported_metric
 from .slow_start import SlowStart, parse_slow_start
 from .units import parse_duration_or
 from .validation_errors import ValidationErrors
@@ -141,9 +142,17 @@ def client_side_weighted_round_robin(
         parse_duration_or(10.0, message, "oob_reporting_period", config.problems)
         if message.enable_oob_load_report.value
         else None,
-        tuple(message.metric_names_for_computing_utilization) if experiments.custom_metrics else (),
+        _metric_names(message, config.problems) if experiments.custom_metrics else (),
         _slow_start(message, experiments, config.problems),
     )
+
+
+def _metric_names(message: Any, problems: ValidationErrors) -> tuple[str, ...]:
+    names = tuple(message.metric_names_for_computing_utilization)
+    for index, name in enumerate(names):
+        if not is_supported_metric(name):  # A114 lists them
+            problems.at(f"metric_names_for_computing_utilization[{index}]").add(f'unsupported metric name "{name}"')
+    return names
 
 
 def _slow_start(message: Any, experiments: Experiments, problems: ValidationErrors) -> SlowStart | None:

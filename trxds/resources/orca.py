@@ -56,18 +56,26 @@ def load_report(value: bytes) -> LoadReport | None:
 def greatest_metric(report: LoadReport, names: Iterable[str]) -> float:
     """Return the greatest of these metrics of a report, 0 if it has none (A114).
 
-    A name is `cpu_utilization`, `mem_utilization`, `application_utilization`, or a key of a map: `named_metrics.queue`,
-    `utilization.disk`. Other names, and numbers that cannot be a load, count as not reported.
+    The names are such as `is_supported_metric` accepts. Numbers that cannot be a load count as not reported.
     """
     return max((_amount(_metric(report.message, name)) for name in names), default=0.0)
 
 
+def is_supported_metric(name: str) -> bool:
+    """Return whether a utilization may be computed from the metric (A114).
+
+    That is `cpu_utilization`, `mem_utilization`, `application_utilization`, or a key of a map: `named_metrics.queue`,
+    `utilization.disk`.
+    """
+    top, period, _ = name.partition(".")
+    return top in (_MAPS if period else _UTILIZATIONS)
+
+
 def _metric(message: Any, name: str) -> float:
     # A114: the first period separates the map from its key, which may have more of them.
-    top, _, key = name.partition(".")
-    if key:
-        return float(getattr(message, top).get(key, 0.0)) if top in _MAPS else 0.0
-    return float(getattr(message, top)) if top in _UTILIZATIONS else 0.0
+    top, period, key = name.partition(".")
+    value = getattr(message, top)
+    return float(value.get(key, 0.0) if period else value)
 
 
 def chosen_metrics(value: bytes, names: frozenset[str]) -> Iterator[tuple[str, float]]:
