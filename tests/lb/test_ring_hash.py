@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from random import Random
 
 import pytest
 from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost, channel_control, endpoint_set, picked
@@ -20,10 +21,11 @@ CONFIG = RingHashConfig(64, 4096)
 class Ringed:
     """A policy with its hosts, as a node has them: leased hosts exist, and requested ones connect."""
 
-    def __init__(self, names="abc", its_endpoints=None):
+    def __init__(self, names="abc", its_endpoints=None, *, seed=0):
         self.pick_events = set()
         self.hosts = {}
-        self.policy = RingHash(replace(channel_control(), notify_policy=self.pick_events.add))
+        control = replace(channel_control(), notify_policy=self.pick_events.add, random=Random(seed))
+        self.policy = RingHash(control)
         self.endpoints = endpoint_set(names) if its_endpoints is None else its_endpoints
         self.decide()
 
@@ -170,6 +172,30 @@ def test_a_failing_ring_hash_connects_one_more_host_by_itself():
         (new,) = ringed.decision.connect
         assert new not in tried
         tried.append(new)
+
+
+def test_clients_that_connect_without_an_rpc_begin_at_different_hosts():
+    """A117: or all of them would ask the first one."""
+
+    def asked(seed):
+        ringed = Ringed(seed=seed)
+        ringed.policy.exit_idle()
+        (name,) = ringed.decide().connect
+        assert ringed.decision.state is CONNECTING
+        return name
+
+    assert {asked(seed) for seed in range(20)} == set("abc")
+
+
+def test_a_failing_ring_hash_goes_on_from_a_random_host():
+    def asked(seed):
+        ringed = Ringed("abcd", seed=seed)
+        ringed.pick_events |= {"a", "b"}
+        ringed.decide()
+        (name,) = ringed.decide(a=FAILURE, b=FAILURE).connect
+        return name
+
+    assert {asked(seed) for seed in range(20)} == set("cd")
 
 
 def test_ring_hash_connects_no_other_host_while_one_is_connecting():

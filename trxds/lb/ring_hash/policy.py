@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from itertools import chain
 from typing import TypeAlias
 
 from trxds.core.connectivity import Connectivity
@@ -68,9 +69,9 @@ class RingHash:
         )
 
     def exit_idle(self) -> None:
-        """Connect one endpoint, because it is unknown which ones the next RPCs need."""
-        if self._keys and not self._states:
-            self._exit_idle(self._keys[0])
+        """Connect one endpoint, because it is unknown which ones the next RPCs need (A117)."""
+        if not self._states and (asleep := self._find_idle()) is not None:
+            self._exit_idle(asleep)
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
         return describe_endpoints(self._keys, self._states)
@@ -104,6 +105,12 @@ class RingHash:
             self._states[key] = EndpointState(self._endpoints[key].addresses, lazy=True)
             self._states[key].exit_idle()
 
+    def _find_idle(self) -> Key | None:
+        """Return an IDLE endpoint, searched from a random place on: many clients must not ask the same one (A117)."""
+        keys = self._keys
+        start = self._random.randrange(len(keys)) if keys else 0
+        return next((key for key in chain(keys[start:], keys[:start]) if key not in self._states), None)
+
     def _update_states(self, inputs: PolicyInputs, now: float) -> None:
         for key, awake in tuple(self._states.items()):
             if awake.update(inputs.hosts, now, inputs.ejected, self._lookup) is IDLE:
@@ -113,7 +120,7 @@ class RingHash:
         """Connect the next endpoint: a priority that seems down gets no RPCs that would do so (A61)."""
         if any(each.state is CONNECTING for each in self._states.values()):
             return
-        asleep = next((key for key in self._endpoints if key not in self._states), None)
+        asleep = self._find_idle()
         if asleep is not None:
             self._exit_idle(asleep)
             # Updated here, because this decision reads the states already.
