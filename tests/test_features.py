@@ -24,7 +24,7 @@ NUMBERS = (
 )
 # fmt: on
 PROPOSALS = {f"A{number}" for number in NUMBERS}
-DRAFTS = {"A92", "A93", "A100"}  # Not merged there at that date.
+DRAFTS = {"A92", "A93", "A100", "A117"}  # Not merged there at that date.
 
 VARIABLES = {
     "A86": "GRPC_EXPERIMENTAL_XDS_HTTP_CONNECT",
