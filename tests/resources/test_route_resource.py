@@ -341,6 +341,12 @@ def test_limits_keep_unset_and_zero_apart(read: Any) -> None:
     assert (action.timeout, action.max_grpc_timeout) == (15.0, 0.0)
 
 
+def test_a_wrong_max_stream_duration_does_not_count_beside_a_grpc_timeout_header_max(read: Any) -> None:
+    limits = {"grpc_timeout_header_max": "1.5s", "max_stream_duration": "-5s"}
+    action = action_of(read, to(max_stream_duration=limits))
+    assert (action.max_stream_duration, action.grpc_timeout_header_max) == (None, 1.5)
+
+
 def test_hash_policies_keep_their_order_and_leave_out_the_unknown(read: Any) -> None:
     entry = to(
         hash_policy=[

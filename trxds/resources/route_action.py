@@ -129,10 +129,11 @@ def _check_plugin(name: str, inherited: Inherited, problems: ValidationErrors) -
 
 
 def _parse_max_stream_duration(message: Any, problems: ValidationErrors) -> tuple[float | None, float | None]:
-    """Return `grpc_timeout_header_max` and `max_stream_duration`; the config selector chooses between them (A31)."""
+    """Return `grpc_timeout_header_max` and `max_stream_duration`, of which one counts at most (A31)."""
     limits, at = message.max_stream_duration, problems.at("max_stream_duration")
-    header_max = parse_optional_duration(limits, "grpc_timeout_header_max", at)
-    return header_max, parse_optional_duration(limits, "max_stream_duration", at)
+    if limits.HasField("grpc_timeout_header_max"):  # then the other one does not count, whatever it says
+        return parse_optional_duration(limits, "grpc_timeout_header_max", at), None
+    return None, parse_optional_duration(limits, "max_stream_duration", at)
 
 
 def _parse_legacy_timeout(message: Any, name: str) -> float | None:
