@@ -41,6 +41,14 @@ class TestPublishing:
         await rig.put({("EDS", "a"): endpoints})
         assert rig.clusters == {"a"}
 
+    async def test_a_configuration_about_which_the_policies_have_not_decided_is_said_to_have_come(self, rig):
+        states = shop("a")
+        endpoints = states.pop(("EDS", "a"))
+        await rig.put(states)
+        assert rig.resolver.describe_pending == "EDS a is awaited"
+        await rig.put({("EDS", "a"): endpoints})
+        assert rig.resolver.describe_pending == "it has come, and is about to be in force"
+
     async def test_no_selector_is_published_before_the_root_has_answered(self, rig):
         await rig.put(shop("a"))
         assert rig.published == []

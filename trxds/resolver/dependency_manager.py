@@ -148,8 +148,8 @@ class DependencyManager:
     @property
     def describe_pending(self) -> str:
         """Describe what the next configuration waits for; the text is empty if that is nothing known."""
-        if self._is_complete:
-            return ""
+        if self._is_complete:  # the policies have not decided yet
+            return "it has come, and is about to be in force"
         shown = [self._describe_resource(kind, name) for kind, name in self._awaited[:MAX_SHOWN]]
         # The text ends up in the status of RPCs, so it has a bound.
         more = len(self._awaited) - len(shown)
