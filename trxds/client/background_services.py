@@ -9,6 +9,8 @@ from typing import TypeAlias
 
 import trio
 
+from trxds.core.status import TrxdsInternalError
+
 _log = logging.getLogger("trxds.client")
 
 Services: TypeAlias = Mapping[str, Callable[[], Awaitable[None]]]  # by the names of their tasks
@@ -16,18 +18,26 @@ Services: TypeAlias = Mapping[str, Callable[[], Awaitable[None]]]  # by the name
 
 @asynccontextmanager
 async def run_with_services(
-    what: str, services: Services, close: Callable[[BaseException | None], None]
+    what: str, services: Services, close: Callable[[BaseException | None], None] = lambda bug: None
 ) -> AsyncIterator[None]:
-    """Run `services` while the block lasts; `what` names them in the log.
+    """Run `services` while the block lasts; `what` names them in errors.
 
     `close` is called when the block is left, before the services end, or with the bug that ended them.
-    The block's own exception leaves it unchanged.
+    The block's own exception leaves it unchanged. Otherwise a bug that ended it is a `TrxdsInternalError`.
     """
     own: BaseException | None = None
+    bugs: list[BaseException] = []
     try:
         async with trio.open_nursery() as nursery:
             running = trio.CancelScope(shield=True)
-            nursery.start_soon(_serve, what, services, running, close, nursery, name=what)
+
+            def end(bug: BaseException) -> None:
+                if not running.cancel_called:  # otherwise the block was left before
+                    bugs.append(bug)
+                close(bug)
+                nursery.cancel_scope.cancel(reason="a service crashed")
+
+            nursery.start_soon(_serve, what, services, running, end, name=what)
             try:
                 yield
             finally:
@@ -41,14 +51,12 @@ async def run_with_services(
         own = group.exceptions[0]
     if own is not None:
         raise own  # out here, where it keeps its cause and context
+    if bugs:
+        raise TrxdsInternalError(f"a bug in trxds ended {what}; please report it") from bugs[0]
 
 
 async def _serve(
-    what: str,
-    services: Services,
-    running: trio.CancelScope,
-    close: Callable[[BaseException | None], None],
-    block: trio.Nursery,
+    what: str, services: Services, running: trio.CancelScope, end: Callable[[BaseException], None]
 ) -> None:
     """Run the services; an exception of theirs is a bug, which ends the block and reaches its opener as one error."""
     try:
@@ -58,5 +66,4 @@ async def _serve(
                     nursery.start_soon(run, name=name)
     except* Exception as errors:
         _log.error("a bug in trxds ends %s", what, exc_info=errors)
-        close(errors)
-        block.cancel_scope.cancel(reason="a service crashed")
+        end(errors)

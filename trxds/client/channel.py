@@ -10,7 +10,6 @@ import trio
 
 from trxds.core.connectivity import Connectivity
 from trxds.core.observe import Observer
-from trxds.core.status import TrxdsInternalError
 from trxds.resolver.route_explanation import Explanation
 from trxds.session_affinity.session_token import Key, SessionTokenError
 from trxds.transport.pool import SubchannelPool
@@ -186,10 +185,8 @@ class Channel(CallerMethodFactory):
         self._state.lifecycle.check_open()
         rebalancer = Rebalancer(self._state.sessions, per_second, idle_for, tolerance)
         what = f"the rebalancing of sessions of {self.target}"
-        async with run_with_services(what, {"sessions/rebalancing": rebalancer.run}, rebalancer.close):
+        async with run_with_services(what, {"sessions/rebalancing": rebalancer.run}):
             yield
-        if rebalancer.crash is not None:
-            raise TrxdsInternalError(f"a bug in trxds ended {what}; please report it") from rebalancer.crash
 
     async def explain(self, method: str, metadata: Pairs = (), timeout: float | None = None) -> Explanation:
         """Explain where a call of `method` would go now: route, cluster, time limit, filters, policies, host.

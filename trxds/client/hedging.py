@@ -17,7 +17,7 @@ from typing import Protocol
 
 import trio
 
-from trxds.core.status import Status, TrxdsInternalError
+from trxds.core.status import Status
 from trxds.resolver.method_config import HedgingPolicy
 
 from .attempt import Attempt, AttemptCommitted, AttemptFailed, AttemptOutcome
@@ -253,15 +253,6 @@ class HedgingState:
 @asynccontextmanager
 async def run_hedges(hedging: HedgingState, path: str, scope: CallScope) -> AsyncIterator[None]:
     """Run the attempts in the background of the caller's block, which begins with the first stream and ends them."""
-    crashes: list[BaseException] = []
-
-    def close(crash: BaseException | None) -> None:
-        hedging.stop()
-        if crash is not None:
-            crashes.append(crash)
-
-    async with run_with_services(f"the hedged call to {path}", {"hedges": hedging.run}, close):
+    async with run_with_services(f"the call to {path}", {"hedges": hedging.run}, lambda bug: hedging.stop()):
         await scope.run_with_deadline(hedging.wait_for_stream)
         yield
-    if crashes:
-        raise TrxdsInternalError(f"a bug in trxds ended the call to {path}; please report it") from crashes[0]

@@ -265,8 +265,6 @@ async def open_channel(
             # The innermost block, so that the admin surface never shows a channel whose services have ended.
             async with _admin_endpoint(admin_address, channel):
                 yield channel
-    if state.lifecycle.crash is not None:
-        raise state.lifecycle.closed_error()
 
 
 def _check_unset(target: str, why: str, **options: object) -> None:

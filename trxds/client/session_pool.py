@@ -17,7 +17,7 @@ import trio
 from msgspec import Struct
 
 from trxds.core.arguments import check_number, check_whole
-from trxds.core.status import RpcError, Status, StatusCode, TrxdsInternalError
+from trxds.core.status import RpcError, Status, StatusCode
 from trxds.session_affinity.session import SessionCookies
 from trxds.session_affinity.session_token import SessionToken
 
@@ -89,7 +89,6 @@ class SessionTable:
         options: PoolOptions,
     ) -> None:
         self.options = options
-        self.crash: BaseException | None = None
         self._registry = registry
         self._lifecycle = lifecycle
         self._now = now
@@ -216,11 +215,11 @@ class SessionTable:
                 return
             self._evict(user)
 
-    def close(self, crash: BaseException | None) -> None:
+    def close(self) -> None:
         """End all sessions, their calls, and the waiting. Synchronous and idempotent."""
         if self._is_closed:
             return
-        self._is_closed, self.crash = True, crash
+        self._is_closed = True
         for pooled in self._in_use.values():
             for block in tuple(self._registry.open[pooled.cookies]):
                 block.end()
@@ -248,12 +247,9 @@ class SessionTable:
 @asynccontextmanager
 async def run_table(table: SessionTable) -> AsyncIterator[SessionTable]:
     """Keep the pool open for a block."""
-    what = f"the session pool of {table.target}"
     services = {"sessions/idle": table.run} if table.options.idle < math.inf else {}
-    async with run_with_services(what, services, table.close):
+    async with run_with_services(f"the session pool of {table.target}", services, lambda bug: table.close()):
         yield table
-    if table.crash is not None:
-        raise TrxdsInternalError(f"a bug in trxds ended {what}; please report it") from table.crash
 
 
 def _check_user(user: Hashable) -> None:

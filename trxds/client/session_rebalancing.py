@@ -78,11 +78,6 @@ class Rebalancer:
         self._seen: dict[SessionCookies, _Seen] = {}
         self._released: dict[SessionCookies, str] = {}  # with their clusters
         self._credit = 0.0
-        self.crash: BaseException | None = None
-
-    def close(self, crash: BaseException | None) -> None:
-        """Note the bug that ended it, if one did. Synchronous."""
-        self.crash = self.crash or crash
 
     async def run(self) -> None:
         """Rebalance until cancelled."""
