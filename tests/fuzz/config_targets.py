@@ -33,7 +33,7 @@ from trxds.resources.load_stats import MIN_INTERVAL, parse_lrs_response
 from trxds.resources.protos import AnyProto, DeltaDiscoveryResponse, DiscoveryResponse, LoadStatsResponse, from_json
 from trxds.resources.regex import Regex, Rewrite
 from trxds.resources.stateful_session import CookieConfig, HeaderConfig
-from trxds.resources.types import ResourceType
+from trxds.resources.types import RESOURCE_TYPES, ResourceType
 from trxds.session_affinity import cookie
 from trxds.session_affinity.cookie_jar import CookieJar, parse_set_cookie
 from trxds.session_affinity.session_state import make_carrier
@@ -97,7 +97,7 @@ def _discovery(data: bytes) -> None:
             received = message.FromString(data)
         except DecodeError:
             continue  # gRPC ends the stream for it
-        type = discovery_response.known_type(received)
+        type = RESOURCE_TYPES.get(received.type_url)
         if type is not None:
             reading = run_at_once(read(received, type, {}, CONTEXT))
             named = [item.parsed.name for item in reading.items if item.parsed.name is not None]

@@ -12,7 +12,7 @@ from trxds.resources.context import ParseContext
 from trxds.resources.cooperative_parse import run_at_once
 from trxds.resources.types import CDS, Parsed
 from trxds.testing import resources
-from trxds.xds.discovery_response import ParsedResponse, Raw, known_type, read
+from trxds.xds.discovery_response import ParsedResponse, Raw, read
 
 GOOD = resources.cluster("cart")
 BAD = {**resources.cluster("cart"), "lb_policy": "MAGLEV"}
@@ -93,11 +93,6 @@ def test_the_same_bytes_under_another_type_are_not_known() -> None:
     first = reading(GOOD).items[0]
     other = protos.AnyProto(type_url="type.googleapis.com/other", value=first.raw[1])
     assert reading(other, known={first.raw: first.parsed}).errors
-
-
-def test_a_type_is_known_by_its_url() -> None:
-    assert known_type(response()) is CDS
-    assert known_type(protos.DiscoveryResponse(type_url="type.googleapis.com/other")) is None
 
 
 def test_reading_pauses_after_every_resource() -> None:

@@ -32,7 +32,7 @@ from trxds.resources.types import RESOURCE_TYPES, ParseContext, Parsed, Resource
 
 from .bootstrap import Node, ServerConfig
 from .discovery_request import DiscoveryRequestParams, ProtocolVariant, set_nack, set_node
-from .discovery_response import ParsedResponse, Raw, UnknownResponse, known_type
+from .discovery_response import ParsedResponse, Raw, UnknownResponse
 from .resource import CacheState, Resource
 from .resource_error_policy import ResourceErrorPolicy
 from .resource_timers import ResourceTimers
@@ -259,7 +259,7 @@ class AdsStreamState:
             response = self.protocol.response.FromString(message)
         except DecodeError:
             return UnknownResponse(f"{len(message)} bytes that are no {self.protocol.response.DESCRIPTOR.name}")
-        type = known_type(response)
+        type = RESOURCE_TYPES.get(response.type_url)
         if type is None:
             return UnknownResponse(f"a response of unknown type {response.type_url!r}")
         return (yield from self.protocol.read(response, type, self.parsed_resources(type), context))

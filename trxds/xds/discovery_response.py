@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 from trxds.core.status import StatusCode
 from trxds.resources.cooperative_parse import Slices
 from trxds.resources.protos import AnyProto, DiscoveryResponse
-from trxds.resources.types import RESOURCE_TYPES, ParseContext, Parsed, ResourceType, unwrap
+from trxds.resources.types import ParseContext, Parsed, ResourceType, unwrap
 
 from .resource_names import canonical, check_type
 
@@ -102,10 +102,6 @@ class UnknownResponse(Struct, frozen=True):
     reason: str
 
 
-def known_type(response: Any) -> ResourceType | None:
-    return RESOURCE_TYPES.get(response.type_url)
-
-
 def read(
     response: DiscoveryResponse, type: ResourceType, known: Mapping[Raw, Parsed], context: ParseContext
 ) -> Slices[ParsedResponse]:
@@ -154,7 +150,7 @@ def _with_canonical_name(parsed: Parsed, type: ResourceType) -> Parsed:
     if parsed.name is None:
         return parsed
     # A47: an xdstp: name has the type of its resource in it.
-    if problem := check_type(parsed.name, type.type_url.rpartition("/")[2]):
+    if problem := check_type(parsed.name, type.type_url):
         return Parsed(None, None, (f"{parsed.name}: {problem}",))
     name = canonical(parsed.name)
     return parsed if name == parsed.name else structs.replace(parsed, name=name)

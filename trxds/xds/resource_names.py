@@ -65,8 +65,9 @@ def authority_of(name: str) -> str | None:
     return _parts(name)[0] if name.startswith(_XDSTP) else None
 
 
-def check_type(name: str, type: str) -> str | None:
-    """Return the error of a name for a resource of that type, such as "envoy.config.cluster.v3.Cluster", or None."""
+def check_type(name: str, type_url: str) -> str | None:
+    """Return the error of a name for a resource of that type, or None."""
+    type = type_url.rpartition("/")[2]
     if not name.startswith(_XDSTP) or _parts(name)[1:2] == [type]:
         return None
     return f"is not a name of this type; write xdstp://AUTHORITY/{type}/NAME"

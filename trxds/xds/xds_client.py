@@ -213,7 +213,7 @@ class XdsClient:
         authority = authority_of(name)
         if authority not in self._authorities:
             return f'authority "{authority}" is not in the bootstrap\'s authorities; add it there'
-        return check_type(name, type.type_url.rpartition("/")[2])
+        return check_type(name, type.type_url)
 
     def _unsubscribe(self, type: ResourceType, name: str) -> None:
         self._lrs_servers.remove((type, name))
