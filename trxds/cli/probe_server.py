@@ -17,8 +17,9 @@ from trxds.resources.cooperative_parse import run_at_once
 from trxds.resources.filters import HTTP_FILTERS
 from trxds.resources.protos import DecodeError
 from trxds.resources.types import LDS, RESOURCE_TYPES, ParseContext
-from trxds.transport.connect import Network, WireOptions, connect_error
+from trxds.transport.connect import Network, connect_error
 from trxds.transport.connection import Connection
+from trxds.transport.options import WireOptions
 from trxds.transport.request import Request
 from trxds.transport.run_in_thread import run_in_thread
 from trxds.xds.authorization import fetch_authorization

@@ -10,9 +10,6 @@ from typing import Any, Protocol
 import trio
 
 from .connection_race import first_connected
-from .options import WireOptions
-
-__all__ = ["Network", "TcpNetwork", "WireOptions", "checked_network", "connect_error", "split_address"]
 
 
 class Network(Protocol):
