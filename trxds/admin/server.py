@@ -23,6 +23,7 @@ from typing import Protocol
 import h11
 import trio
 
+from trxds.core.authority import join_address
 from trxds.core.metadata import Headers, find
 from trxds.server.server import Server, ServerListener
 from trxds.server.server_call import Handler
@@ -110,8 +111,7 @@ async def _listen(admin: Admin, network: ServerListener | None) -> tuple[trio.ab
         [listener] = await trio.open_tcp_listeners(admin.port, host=admin.host)
     except OSError as error:
         raise OSError(error.errno, f"admin={admin.address!r}: {_listen_error(error)}") from error
-    host, port = listener.socket.getsockname()[:2]
-    return listener, f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return listener, join_address(*listener.socket.getsockname()[:2])
 
 
 def _listen_error(error: OSError) -> str:

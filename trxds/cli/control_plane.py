@@ -12,6 +12,7 @@ from typing import TypeAlias
 import trio
 
 from trxds.client.shared_xds_client import parse_context
+from trxds.core.authority import join_address
 from trxds.core.plural import plural
 from trxds.resources.filters import HTTP_FILTERS
 from trxds.resources.proto_yaml_validator import Problem
@@ -36,7 +37,7 @@ async def serve_file(file: Path, port: int, say: Say, host: str = "127.0.0.1") -
         _report_problems(file, first, say, "nothing to serve")
         return False
     served = ServedResources(ManagementServer())
-    async with served.plane.serve(host_and_port(host, port)) as address:
+    async with served.plane.serve(join_address(host, port)) as address:
         _report_remarks(file, first, say)
         say(f"{served.replace_with(first)}; the xDS server is at {address}")
         if not ipaddress.ip_address(host).is_loopback:
@@ -45,11 +46,6 @@ async def serve_file(file: Path, port: int, say: Say, host: str = "127.0.0.1") -
         say(f"GRPC_XDS_BOOTSTRAP_CONFIG='{json.dumps(bootstrap(reached, node='trxds-plane'))}'")
         await follow(look, served, say)
     return True
-
-
-def host_and_port(host: str, port: int) -> str:
-    """Return the address as a target writes it, with brackets around IPv6."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _address_for_clients(host: str, address: str) -> str:

@@ -16,6 +16,7 @@ from rich.console import Console
 
 import trxds
 from trxds.admin.address import is_ip_address
+from trxds.core.authority import join_address
 from trxds.core.error_text import leaves
 from trxds.core.plural import plural
 from trxds.core.status import BootstrapError
@@ -28,7 +29,7 @@ from trxds.transport.http_proxy import ServerProxyNetwork, proxy_finder
 
 from .call.command import call
 from .check import check_file, check_servers
-from .control_plane import host_and_port, serve_file
+from .control_plane import serve_file
 from .cookie import as_lines, read_cookie
 from .demo.run import run_demo, run_live
 from .demo.screen import show_page, show_verdict, watching
@@ -177,7 +178,7 @@ def plane(file: Path, port: int, host: str) -> None:
     except* OSError as errors:  # reading the file raises none
         if output_error(errors) is not None:
             raise
-        click.echo(f"Error: {cannot_listen(host_and_port(host, port), errors)}", err=True)
+        click.echo(f"Error: {cannot_listen(join_address(host, port), errors)}", err=True)
         good = False
     sys.exit(0 if good else 1)
 

@@ -20,6 +20,11 @@ def host_of(authority: str) -> str:
     return name.partition("%")[0] if ":" in name else name
 
 
+def join_address(host: str, port: int) -> str:
+    """Return `host:port`, with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def is_same_host(host: str, name: str) -> bool:
     """Return whether a certificate's DNS name is the host's: case does not count, `*.` stands for one whole label."""
     host, name = (text.lower().rstrip(".") for text in (host, name))

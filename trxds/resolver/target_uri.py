@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote
 from msgspec import Struct
 
 from trxds.core.arguments import check_type, check_unicode
-from trxds.core.authority import is_authority, is_ip
+from trxds.core.authority import is_authority, is_ip, join_address
 
 DEFAULT_PORT = 443
 XDS = "xds"
@@ -148,8 +148,7 @@ def _dns(text: str, rest: str) -> NonXdsTarget:
     if ":" in host and not is_ip(host):
         remedy = "write dns:///HOST:PORT, or for a list of addresses ipv4:A,B"
         raise _TargetError(f"{host!r} has colons and is no IPv6 address; {remedy}")
-    name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return NonXdsTarget(text, _authority(path), name=name)
+    return NonXdsTarget(text, _authority(path), name=join_address(host, port))
 
 
 def _ipv4(text: str, rest: str) -> NonXdsTarget:

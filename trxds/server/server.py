@@ -12,12 +12,13 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 import trio
 from google.protobuf.descriptor import ServiceDescriptor
 from msgspec import structs
 
+from trxds.core.authority import join_address
 from trxds.core.error_text import error_in, leaves
 from trxds.core.event_loop import check_in_trio
 from trxds.core.metadata import Headers
@@ -217,7 +218,7 @@ class Server:
         for each in others:
             each.socket.close()
         # The system has chosen the port if it was 0, and `restart` has to use the same one.
-        self.address = _address(listener.socket.getsockname())
+        self.address = join_address(*listener.socket.getsockname()[:2])
         return listener
 
     async def serve_stream(
@@ -275,7 +276,8 @@ class Server:
     def _client_name(self, transport: trio.abc.Stream) -> str:
         if isinstance(transport, trio.SocketStream):
             with contextlib.suppress(OSError, ValueError):  # the client is gone, or a Unix socket has no name
-                return _address(transport.socket.getpeername())
+                host, port = transport.socket.getpeername()[:2]
+                return join_address(host, port)
         return f"client-{next(self._client_numbers)}"
 
     def _handler(self, path: str) -> Handler:
@@ -312,11 +314,6 @@ class CallRecord:
                 raise reply_error from None
 
         await call.run(noting_handler)
-
-
-def _address(name: Any) -> str:
-    host, port = name[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _is_cancellation(error: BaseException) -> bool:

@@ -16,6 +16,8 @@ from functools import partial
 
 import trio
 
+from trxds.core.authority import join_address
+
 CAPACITY = 64 * 1024  # bytes
 
 
@@ -112,7 +114,7 @@ def addresses_of(names: Mapping[str, Sequence[str]], host: str, port: int) -> tu
     if not found:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
     ips = (found,) if isinstance(found, str) else found
-    return tuple(f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}" for ip in ips)
+    return tuple(join_address(ip, port) for ip in ips)
 
 
 class MemoryListener(trio.abc.Listener["MemoryStream"]):

@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 import trio
 
+from trxds.core.authority import join_address
+
 from .connection_race import first_connected
 
 
@@ -55,7 +57,7 @@ async def resolve(host: str, port: int) -> tuple[str, ...]:
 def _format_address(ip: Any, port: Any, _flow: Any = 0, scope: Any = 0) -> str:
     # RFC 4007 §11: a link-local address is not reached without its interface.
     zone = f"%{scope}" if scope else ""
-    return f"[{ip}{zone}]:{port}" if ":" in ip else f"{ip}:{port}"
+    return join_address(f"{ip}{zone}", port)
 
 
 def _address_family(host: str) -> socket.AddressFamily | None:

@@ -16,6 +16,7 @@ import trio
 from msgspec import Struct
 
 from trxds.core.arguments import check_type
+from trxds.core.authority import join_address
 from trxds.core.redacted_struct import RedactedStruct
 
 from .connect import Network, connect_error, split_address
@@ -74,7 +75,7 @@ def parse_proxy(text: str, source: str) -> HttpProxy:
     if url.username is not None:
         secret = f"{unquote(url.username)}:{unquote(url.password or '')}"
         authorization = f"Basic {base64.b64encode(secret.encode(errors='surrogateescape')).decode()}"
-    return HttpProxy(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", authorization)
+    return HttpProxy(join_address(host, port), authorization)
 
 
 def is_bypassed(host: str, port: int, no_proxy: str) -> bool:
@@ -141,7 +142,7 @@ class TargetProxyNetwork:
         if proxy is None:
             return await self._network.resolve(host, port)
         await trio.lowlevel.checkpoint()
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        address = join_address(host, port)
         # `connect` gets the address alone, which must find its proxy again.
         self._proxies[address] = proxy
         return (address,)
