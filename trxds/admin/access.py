@@ -14,7 +14,9 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from .address import Admin, is_ip_address
+from trxds.core.authority import is_ip
+
+from .address import Admin
 from .http import HttpError, HttpRequest
 
 SUBPROTOCOL = "trxds.admin"
@@ -81,7 +83,7 @@ class AccessPolicy(Struct, frozen=True):
             return True
         name = host_name(host)
         # RFC 9110 §4.2.3: the case of a host does not matter, and browsers send it in lower case.
-        return name == "localhost" or name in map(str.lower, self.admin.names) or is_ip_address(name)
+        return name == "localhost" or name in map(str.lower, self.admin.names) or is_ip(name)
 
     def _offers_token(self, request: HttpRequest) -> bool:
         shown = [offer.removeprefix(_TOKEN) for offer in _offered(request) if offer.startswith(_TOKEN)]

@@ -8,6 +8,8 @@ import re
 import ssl
 from dataclasses import dataclass, field
 
+from trxds.core.authority import is_ip
+
 MAX_PATH = 107  # bytes of a unix socket's path, on Linux
 _TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,}")
 
@@ -45,7 +47,7 @@ class Admin:
         _, colon, port = self.address.rpartition(":")
         if not colon or not port.isdecimal() or int(port) > 65535 or self.address.startswith("unix"):
             raise ValueError(f"admin is {self.address!r}; it is unix:/path or host:port, as in 127.0.0.1:9901")
-        if not is_ip_address(self.host):
+        if not is_ip(self.host):
             raise ValueError(f"admin is {self.address!r}; its host is an IP address, as in 127.0.0.1:9901")
         if not self.is_private and not self.token and not self.has_client_certificates:
             raise ValueError(
@@ -82,12 +84,3 @@ class Admin:
     def __repr__(self) -> str:
         shown = ", with a token" if self.token else ""
         return f"<Admin {self.address}{shown}{', with TLS' if self.tls is not None else ''}>"
-
-
-def is_ip_address(name: str) -> bool:
-    """Return whether `name` is an IP address without brackets."""
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True

@@ -15,8 +15,7 @@ import trio
 from rich.console import Console
 
 import trxds
-from trxds.admin.address import is_ip_address
-from trxds.core.authority import join_address
+from trxds.core.authority import is_ip, join_address
 from trxds.core.error_text import leaves
 from trxds.core.plural import plural
 from trxds.core.status import BootstrapError
@@ -59,7 +58,7 @@ from .summaries import SummaryGroup
 def ip_address(context: click.Context, parameter: click.Parameter, value: str) -> str:
     """Return an IP address without brackets; `localhost` is 127.0.0.1."""
     host = "127.0.0.1" if value == "localhost" else value.strip("[]")
-    if not is_ip_address(host):
+    if not is_ip(host):
         raise click.BadParameter(f"{value!r} is no IP address of this machine, such as 127.0.0.1, 0.0.0.0 or ::1")
     return host
 
