@@ -253,10 +253,7 @@ def last_error(endpoints: Iterable[EndpointState]) -> Status:
 
 def earliest_wake_up(endpoints: Iterable[EndpointState], hosts: Mapping[str, SubchannelInterface], now: float) -> float:
     """Return the time at which the first of the endpoints has to be updated again, in seconds on Trio's clock."""
-    at = math.inf
-    for endpoint in endpoints:
-        at = min(at, endpoint.wake_at(hosts, now))
-    return at
+    return min((endpoint.wake_at(hosts, now) for endpoint in endpoints), default=math.inf)
 
 
 class EndpointList:

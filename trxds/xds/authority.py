@@ -204,10 +204,7 @@ class Authority:
     def _all_failed(self) -> bool:
         """Return whether all servers in use have failed, so that none may still answer."""
         # Not the last one alone: one above it forgets its failure when it becomes idle, and is tried again.
-        for each in self._active:
-            if each.failure is None:
-                return False
-        return bool(self._active)
+        return bool(self._active) and all(each.failure is not None for each in self._active)
 
     def _should_fall_back(self) -> bool:
         # A71: as long as a server in use may still answer, the next one is not used.
