@@ -153,7 +153,8 @@ def wire(nursery: trio.Nursery, request: pytest.FixtureRequest) -> MakeWire:
 @pytest.fixture
 def request_() -> Callable[..., Request]:
     def make(path: str = "/shop.Cart/Add", **fields: Any) -> Request:
-        return Request(path, "shop", **fields)
+        # Most that send one message want one back.
+        return Request(path, "shop", **{"one_reply": "message" in fields, **fields})
 
     return make
 

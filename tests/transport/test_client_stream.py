@@ -101,7 +101,7 @@ async def test_a_second_message_that_came_before_the_only_one_was_asked_for_ends
     wire, request_, autojump_clock
 ) -> None:
     connection, server = await wire()
-    stream = connection.open_stream(request_())
+    stream = connection.open_stream(request_(one_reply=True))
     stream_id = await server.request()
     server.h2.send_headers(stream_id, HEADERS)
     server.h2.send_data(stream_id, frame(b"one") + frame(b"two"))

@@ -185,7 +185,7 @@ async def test_messages_that_came_before_a_failure_are_delivered_first(wire, req
 
 async def test_a_second_message_of_a_unary_call_is_unimplemented(wire, request_, autojump_clock) -> None:
     connection, server = await wire()
-    stream = connection.open_stream(request_())
+    stream = connection.open_stream(request_(one_reply=True))
     stream_id = await server.request()
     server.h2.send_headers(stream_id, [(":status", "200"), ("content-type", "application/grpc")])
     server.h2.send_data(stream_id, b"\0\0\0\0\1a\0\0\0\0\1b")
@@ -199,7 +199,7 @@ async def test_a_second_message_of_a_unary_call_is_unimplemented(wire, request_,
 
 async def test_ok_without_a_message_of_a_unary_call_is_unimplemented(wire, request_, autojump_clock) -> None:
     connection, server = await wire()
-    stream = connection.open_stream(request_())
+    stream = connection.open_stream(request_(one_reply=True))
     stream_id = await server.request()
     server.h2.send_headers(stream_id, [(":status", "200"), ("grpc-status", "0")], end_stream=True)
     await server.flush()

@@ -101,7 +101,7 @@ async def test_streams_one_after_the_other_are_read_as_one_long_stream_is(wire, 
     connection, server = await wire(simulated=True)
     wakings = 0
     for _ in range(20):
-        stream = connection.open_stream(request_(message=b"x"))
+        stream = connection.open_stream(request_(message=b"x", one_reply=False))
         stream_id = await server.request()
         server.h2.send_headers(stream_id, [(":status", "200"), ("content-type", "application/grpc")])
         arrived = set()
@@ -115,7 +115,7 @@ async def test_streams_one_after_the_other_are_read_as_one_long_stream_is(wire, 
 
 async def test_messages_that_come_fast_wake_their_reader_together(wire, request_, autojump_clock) -> None:
     connection, server = await wire(simulated=True)
-    stream = connection.open_stream(request_(message=b"x"))
+    stream = connection.open_stream(request_(message=b"x", one_reply=False))
     stream_id = await server.request()
     server.h2.send_headers(stream_id, [(":status", "200"), ("content-type", "application/grpc")])
     arrived = []
@@ -129,7 +129,7 @@ async def test_messages_that_come_fast_wake_their_reader_together(wire, request_
 
 async def test_the_last_messages_of_a_stream_wait_a_millisecond_at_most(wire, request_, autojump_clock) -> None:
     connection, server = await wire(simulated=True)
-    stream = connection.open_stream(request_(message=b"x"))
+    stream = connection.open_stream(request_(message=b"x", one_reply=False))
     stream_id = await server.request()
     server.h2.send_headers(stream_id, [(":status", "200"), ("content-type", "application/grpc")])
     waited = []
@@ -144,7 +144,7 @@ async def test_the_last_messages_of_a_stream_wait_a_millisecond_at_most(wire, re
 
 async def test_messages_come_one_by_one_where_the_reader_must_not_wait(wire, request_, autojump_clock) -> None:
     connection, server = await wire(simulated=True, options=WireOptions(max_read_delay=0))
-    stream = connection.open_stream(request_(message=b"x"))
+    stream = connection.open_stream(request_(message=b"x", one_reply=False))
     stream_id = await server.request()
     server.h2.send_headers(stream_id, [(":status", "200"), ("content-type", "application/grpc")])
     arrived = set()

@@ -55,7 +55,6 @@ class ClientStream:
 
     __slots__ = (
         "_connection",
-        "_has_single_reply",
         "_headers_lot",
         "_incoming",
         "_reply",
@@ -90,7 +89,6 @@ class ClientStream:
         self.outgoing = OutgoingMessages(connection.http2) if request.message is None else None
         """The sending half; None if the whole request leaves with the headers."""
         self._incoming: IncomingMessages | None = None  # made when the first bytes come, or a task receives
-        self._has_single_reply = request.one_reply  # whether anything but one message and OK is an error
         self._reply: bytes | None = None  # the single message, if it came together with the status
         self._waiter: Waiter | None = None  # of the task that waits for the opening, and then for the end
         self._headers_lot: trio.lowlevel.ParkingLot | None = None
@@ -233,16 +231,13 @@ class ClientStream:
     async def receive_unary(self) -> bytes | None:
         """Return the only message of the call once the status has come too; None if the call failed.
 
-        The caller is woken once, when all of the answer is there, or reads it in its own task (`inline_read.py`). A
-        second message, or OK without one, is the server's mistake: the status is `SECOND_REPLY` or `NO_REPLY`. Always a
-        checkpoint.
+        The caller is woken once, when all of the answer is there, or reads it in its own task (`inline_read.py`). If
+        the request has `one_reply`, a second message, or OK without one, is the server's mistake: the status is
+        `SECOND_REPLY` or `NO_REPLY`. Always a checkpoint.
         """
-        self._has_single_reply = True
-        incoming, inline = self._incoming, self._connection.inline_reads
-        if incoming is not None:
-            if self.status is None and incoming.has_more_than_one:
-                self.fail(SECOND_REPLY, reset=ErrorCode.CANCEL)
-            incoming.read_on()  # for the rest of the stream, as no second message may come
+        inline = self._connection.inline_reads
+        if self._incoming is not None:
+            self._incoming.read_on()  # for the rest of the stream, as no second message may come
         can_lead = inline.is_delegated and inline.leader is None and self.status is None
         if not (can_lead and await inline.read_as_leader(self)):
             if self.status is not None:
@@ -257,11 +252,6 @@ class ClientStream:
             self.request.observer.received(len(message), len(message))
         if self.status is None or not self.status.ok:
             return None
-        if message is None:
-            self.status = NO_REPLY
-        elif self._incoming is not None and self._incoming.deframer.messages:
-            self.status = SECOND_REPLY
-            return None
         return message
 
     # -- what the connection reads
@@ -271,7 +261,7 @@ class ClientStream:
         self._accept_initial(event.headers)
         if self.status is not None:
             return
-        reply = single_message(event.data, self.request.max_receive_size) if self._has_single_reply else None
+        reply = single_message(event.data, self.request.max_receive_size) if self.request.one_reply else None
         if reply is not None:
             self._reply = reply
             http2 = self._connection.http2
@@ -303,7 +293,7 @@ class ClientStream:
         elif event.end:
             # PROTOCOL-HTTP2: a response ends with trailers, not with DATA.
             self._finish(Status(StatusCode.UNKNOWN, "the server ended the call without a status"))
-        elif self._has_single_reply and incoming.has_more_than_one:
+        elif self.request.one_reply and incoming.has_more_than_one:
             self.fail(SECOND_REPLY, reset=ErrorCode.CANCEL)
 
     def _make_incoming(self) -> IncomingMessages:
@@ -333,7 +323,7 @@ class ClientStream:
         status, trailing = self._connection.response_parser.trailers(trailers)
         if status.ok and incoming is not None and not incoming.deframer.between_messages:
             status = Status(StatusCode.INTERNAL, "the server said OK in the middle of a message")
-        elif status.ok and self._has_single_reply and (incoming is None or not incoming.deframer.messages):
+        elif status.ok and self.request.one_reply and (incoming is None or not incoming.deframer.messages):
             status = NO_REPLY
         self._finish(status, trailing)
 
