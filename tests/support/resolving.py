@@ -10,6 +10,7 @@ from support.tasks import task_names
 from trio.testing import wait_all_tasks_blocked
 
 from trxds.core.metadata import EMPTY
+from trxds.resolver.config_log import ConfigLog
 from trxds.resolver.config_selector import Selection
 from trxds.resolver.resolver_result_handler import ResolverResultHandler
 from trxds.resolver.xds_resolver import XdsResolver
@@ -88,6 +89,9 @@ class Rig:
             lambda selector, picker: self.published.append((selector, picker)),
             tuple,
             self.pool,
+            ConfigLog("xds:///shop", trio.current_time),
+            bind_mirrors=None,
+            apply_config=lambda config: None,
         )
         self.resolver = XdsResolver(self.source, look_up, "shop", "shop", downstream, Random(1))
 

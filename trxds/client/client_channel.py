@@ -84,16 +84,15 @@ class ClientChannel:
 
     async def run(self) -> None:
         """Resolve the target and run the policy tree, until cancelled."""
-        log = ConfigLog(self._state.lifecycle.target, self._state.now)
         resolver = self._setup.make_resolver(
             ResolverResultHandler(
                 self._configure,
                 self._publish,
                 self._make_chain,
                 self._pool,
-                log=log,
-                bind_mirrors=self._bind_mirrors,
-                apply_config=self._apply_config,
+                ConfigLog(self._state.lifecycle.target, self._state.now),
+                self._bind_mirrors,
+                self._apply_config,
             )
         )
         async with trio.open_nursery() as nursery:

@@ -102,9 +102,8 @@ class NonXdsResolver:
     def _configure(self, resolution: Resolution) -> None:
         """Give the tree a new list of endpoints."""
         self._sent = resolution
-        if self._result_handler.log is not None:
-            first_addresses = tuple(endpoint.addresses[0] for endpoint in resolution.endpoints)
-            self._result_handler.log.addresses_in_force(first_addresses, resolution.note)
+        first_addresses = tuple(endpoint.addresses[0] for endpoint in resolution.endpoints)
+        self._result_handler.log.addresses_in_force(first_addresses, resolution.note)
         if resolution.config is not self._config:
             self._config = resolution.config
             self._next_selector = self._make_selector(resolution.config)

@@ -31,10 +31,6 @@ class SubchannelRetention(Protocol):
     def end_update(self) -> None: ...
 
 
-def _ignore(config: ServiceConfig) -> None:
-    """Apply nothing: a control plane has no service config."""
-
-
 class ResolverResultHandler(Struct, frozen=True):
     """The receiver of a resolver's results. `configure` gets what was resolved, with a generation number.
 
@@ -45,7 +41,7 @@ class ResolverResultHandler(Struct, frozen=True):
     publish: Callable[[Selector, Any], object]
     make_chain: MakeChain
     pool: SubchannelRetention
+    log: ConfigLog
+    bind_mirrors: BindMirrors | None  # None: the channel copies no calls
+    apply_config: Callable[[ServiceConfig], object]
     limits: TimeoutRule = max_stream_duration
-    log: ConfigLog | None = None
-    bind_mirrors: BindMirrors | None = None  # None: the channel copies no calls
-    apply_config: Callable[[ServiceConfig], object] = _ignore

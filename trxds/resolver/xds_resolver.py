@@ -154,7 +154,7 @@ class XdsResolver:
     def _on_report(self, report: RootReport) -> None:
         match self._stage:
             case Settling(in_force, generation, config, routing) if report.generation >= generation:
-                self._log_in_force(config)
+                self._result_handler.log.config_in_force(config)
                 # A31: routes come into force together with a picker that has their clusters, or RPCs would fail.
                 self._result_handler.pool.end_update()
                 # If only the old routes named a cluster, its entry becomes `deleted`, which the tree has to get next.
@@ -175,10 +175,6 @@ class XdsResolver:
         self._stage = Serving(routing, picker, config)
         self._result_handler.publish(routing.selector, picker)
 
-    def _log_in_force(self, config: XdsConfig | ConfigError) -> None:
-        if self._result_handler.log is not None:
-            self._result_handler.log.config_in_force(config)
-
     def _start_generation(self, newest: XdsConfig | ConfigError | None) -> None:
         """Turn the newest configuration into a generation, unless one is still on its way."""
         stage = self._stage
@@ -196,7 +192,7 @@ class XdsResolver:
             self._result_handler.pool.begin_update()
             self._result_handler.configure(entries, self._generation)
             return
-        self._log_in_force(newest)
+        self._result_handler.log.config_in_force(newest)
         if routing is stage.in_force:
             self._stage = Serving(routing, stage.picker, newest)
         else:  # no entry changed, so the tree need not decide and its last picker fits
