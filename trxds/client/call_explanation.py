@@ -22,7 +22,7 @@ from trxds.resolver.route_explanation import Explanation
 from .call_protocol import Pairs
 from .call_scope import CallScope
 from .channel_state import ChannelState
-from .filter_protocol import ExplainableFilter, Filter
+from .filter_protocol import ExplainableFilter
 from .method import checked_path
 from .open_session import OpenSession, why_not_sticky
 
@@ -66,11 +66,10 @@ def explain(
     return structs.replace(explanation, steps=tuple(explain_pick(tree, call))), call
 
 
-def _add_filters(explanation: Explanation, chain: Iterable[Filter], call: PickArgs) -> Explanation:
+def _add_filters(explanation: Explanation, chain: Iterable[ExplainableFilter], call: PickArgs) -> Explanation:
     """Add the explanations of the filters, up to the one that ends the RPC."""
     for each in chain:
-        if isinstance(each, ExplainableFilter):
-            explanation = structs.replace(explanation, filters=(*explanation.filters, each.explain(call)))
+        explanation = structs.replace(explanation, filters=(*explanation.filters, each.explain(call)))
         if explanation.outcome:
             break
     return explanation
