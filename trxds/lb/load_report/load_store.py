@@ -139,10 +139,7 @@ class RpcCount(Struct, frozen=True, eq=False):
         rpcs.in_progress += 1
 
     def ended(self, status: Status, trailing: Metadata, now: float) -> None:
-        rpcs = self.rpcs
-        # Enlisted even if the cluster has left the tree: the store is all that still knows it.
-        if not rpcs.is_enlisted:
-            self.cluster.enlist_rpcs(rpcs)
+        rpcs = self.rpcs  # enlisted by `began`, and by each report as long as the RPC is in progress
         rpcs.in_progress -= 1
         if status.ok:
             rpcs.succeeded += 1
