@@ -16,6 +16,7 @@ from support.envoy import FEATURES, SPEAKS_HTTP2, on_a_socket, running
 from support.envoy_cases import ACCEPTED, ONLY_ENVOYS, ONLY_OURS, REFUSED, USUAL
 
 from trxds.core.conflating_queue import ConflatingQueue
+from trxds.lb.load_report.load_store import LoadStore
 from trxds.resources.context import ParseContext
 from trxds.resources.types import RESOURCE_TYPES
 from trxds.testing import ManagementServer
@@ -57,7 +58,9 @@ async def run_cases(protocol: str) -> Said:
     with trio.fail_after(PATIENCE):
         async with theirs.serve() as their_ads, ours.serve() as our_ads, trio.open_nursery() as nursery:
             bootstrap = parse(xds.bootstrap(our_ads, features=[FEATURES[protocol]]))
-            nursery.start_soon(watch, XdsClient(bootstrap, TcpNetwork(), Random(), ParseContext(mirroring=True)))
+            nursery.start_soon(
+                watch, XdsClient(bootstrap, TcpNetwork(), Random(), ParseContext(mirroring=True), LoadStore())
+            )
             async with running(their_ads, protocol):
                 said = Said(await answers(theirs, for_envoy), await answers(ours, as_it_is))
             nursery.cancel_scope.cancel()

@@ -14,6 +14,7 @@ import trio
 
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.resource_update import ResourceUpdate
+from trxds.lb.load_report.load_store import LoadStore
 from trxds.resources import protos
 from trxds.resources.context import ParseContext
 from trxds.resources.types import CDS, EDS
@@ -91,7 +92,7 @@ async def test_our_client_and_a_grpcio_server_agree_on_a_conversation() -> None:
     plane, updates, states = Plane(), ConflatingQueue[ResourceUpdate](), list[ResourceUpdate]()
     with serving(plane) as address, trio.fail_after(20):
         bootstrap = Bootstrap(servers=(ServerConfig(address),), node=Node("web-1", metadata={"team": ["shop", 7.0]}))
-        client = XdsClient(bootstrap, TcpNetwork(), Random(), ParseContext())
+        client = XdsClient(bootstrap, TcpNetwork(), Random(), ParseContext(), LoadStore())
         async with trio.open_nursery() as nursery:
             nursery.start_soon(client.run)
             nursery.start_soon(read, updates, states)
@@ -118,7 +119,9 @@ async def test_our_client_and_a_grpcio_server_agree_on_a_conversation() -> None:
 async def test_our_client_returns_when_a_grpcio_server_ends_the_stream() -> None:
     plane, updates, states = Plane(), ConflatingQueue[ResourceUpdate](), list[ResourceUpdate]()
     with serving(plane) as address, trio.fail_after(20):
-        client = XdsClient(Bootstrap(servers=(ServerConfig(address),)), TcpNetwork(), Random(), ParseContext())
+        client = XdsClient(
+            Bootstrap(servers=(ServerConfig(address),)), TcpNetwork(), Random(), ParseContext(), LoadStore()
+        )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(client.run)
             nursery.start_soon(read, updates, states)

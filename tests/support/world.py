@@ -14,6 +14,7 @@ from msgspec import structs
 from trxds.core.clock import since_1970
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.resource_update import ResourceUpdate
+from trxds.lb.load_report.load_store import LoadStore
 from trxds.resources.context import ParseContext
 from trxds.resources.types import ResourceType
 from trxds.testing import MemoryNetwork
@@ -57,7 +58,7 @@ class World:
         bootstrap = structs.replace(bootstrap, servers=tuple(map(self.featured, bootstrap.servers)))
         self.network = MemoryNetwork()
         self.plane = ManagementServer()
-        self.client = XdsClient(bootstrap, self.network, Random(1), ParseContext(), time_of_day=since_1970)
+        self.client = XdsClient(bootstrap, self.network, Random(1), ParseContext(), LoadStore(), time_of_day=since_1970)
         self.watcher = Watcher(self.client)
 
     def featured(self, server: ServerConfig) -> ServerConfig:

@@ -21,6 +21,7 @@ import trustme
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.resource_update import ResourceUpdate
 from trxds.core.status import BootstrapError
+from trxds.lb.load_report.load_store import LoadStore
 from trxds.resources.types import LDS, ParseContext
 from trxds.testing import ManagementServer, MemoryNetwork, resources, serve
 from trxds.transport.certificates import CertificateFiles
@@ -243,7 +244,7 @@ async def listener_from(document: Any, context: ssl.SSLContext) -> tuple[Resourc
     network, plane = MemoryNetwork(), ManagementServer()
     plane.put(resources.listener("shop", routes="r"))
     handlers = {"/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources": plane.handle}
-    client = XdsClient(parse(document), network, Random(1), ParseContext())
+    client = XdsClient(parse(document), network, Random(1), ParseContext(), LoadStore())
     queue: ConflatingQueue[ResourceUpdate] = ConflatingQueue()
     async with serve(handlers, address=PLANE, network=network, tls=context) as xds, trio.open_nursery() as nursery:
         nursery.start_soon(client.run)
@@ -262,7 +263,8 @@ async def test_the_management_server_may_ask_for_tls(ca, pem, autojump_clock) ->
     network, plane = MemoryNetwork(), ManagementServer()
     plane.put(resources.listener("shop", routes="r"))
     document = server(tls(ca_certificate_file=pem("ca")))
-    client, queue = XdsClient(parse(document), network, Random(1), ParseContext()), ConflatingQueue[ResourceUpdate]()
+    client = XdsClient(parse(document), network, Random(1), ParseContext(), LoadStore())
+    queue = ConflatingQueue[ResourceUpdate]()
     async with plane.serve(PLANE, network, tls=context_for_servers(ca)), trio.open_nursery() as nursery:
         nursery.start_soon(client.run)
         client.watch(LDS, "shop", queue, "listener")
@@ -350,7 +352,7 @@ async def test_each_ads_stream_has_the_present_token_and_roots(ca, pem, tmp_path
     roots = tls(ca_certificate_file=pem("ca"), refresh_interval="1s")
     network, plane, queue = MemoryNetwork(), ManagementServer(), ConflatingQueue[ResourceUpdate]()
     plane.put(resources.listener("shop", routes="r"))
-    client = XdsClient(parse(server(roots, call_creds=creds)), network, Random(1), ParseContext())
+    client = XdsClient(parse(server(roots, call_creds=creds)), network, Random(1), ParseContext(), LoadStore())
     async with trio.open_nursery() as nursery:
         nursery.start_soon(client.run)
         client.watch(LDS, "shop", queue, "listener")

@@ -77,8 +77,8 @@ class SharedXdsClient:
             network if find_proxy is None else ServerProxyNetwork(network, find_proxy),
             new_random(),
             parse_context(providers, policies, filter_types(self._http_filters), mirroring),
+            self._loads,
             data_error_handling=is_a88_enabled(os.environ),
-            loads=self._loads,
             observers=observers,
             cache=_cache_location(settings, cache_target),
         )

@@ -7,7 +7,7 @@ What is known at the end stays known.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 from random import Random
@@ -20,7 +20,6 @@ from trxds.core.observers import Observers
 from trxds.core.plural import plural
 from trxds.core.resource_status import ResourceStatus, resource_error
 from trxds.core.resource_update import ResourceUpdate
-from trxds.resources.load_stats import ClusterLoad
 from trxds.resources.types import ParseContext, ResourceType
 from trxds.transport.connect import Network
 
@@ -45,16 +44,6 @@ from .xds_channel import XdsChannel
 from .xds_telemetry import resource_event
 
 log = logging.getLogger("trxds.xds")
-
-
-class _NoLoads:
-    """The loads of a client whose RPCs nobody counts."""
-
-    def take(self, server: ServerConfig) -> tuple[ClusterLoad, ...]:
-        return ()
-
-    def restore(self, server: ServerConfig, loads: Sequence[ClusterLoad]) -> None:
-        pass
 
 
 def server_context(context: ParseContext, server: ServerConfig) -> ParseContext:
@@ -83,9 +72,9 @@ class XdsClient:
         network: Network,
         random: Random,
         context: ParseContext,
+        loads: LoadStoreInterface,
         *,
         data_error_handling: bool = False,
-        loads: LoadStoreInterface | None = None,
         observers: Observers | None = None,
         time_of_day: TimeOfDay = time_of_day,
         cache: CacheLocation | None = None,
@@ -95,7 +84,7 @@ class XdsClient:
         self._random = random
         self._context = context
         self._data_error_handling = data_error_handling
-        self._loads = loads if loads is not None else _NoLoads()
+        self._loads = loads
         self.observers = observers or Observers()
         """The observers of its events."""
         self._time_of_day = time_of_day
