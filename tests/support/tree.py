@@ -14,8 +14,11 @@ from support.policies import CONNECTING, FakeHost
 from trio.testing import wait_all_tasks_blocked
 
 from trxds.core.conflating_queue import ConflatingQueue
+from trxds.core.observers import Observers
+from trxds.lb.circuit_breakers import CircuitBreakers
 from trxds.lb.endpoint_set import NO_ENDPOINTS
 from trxds.lb.host_trackers import HostTrackers
+from trxds.lb.load_report.load_store import LoadStore
 from trxds.lb.policy import Decision, SubtreeSettings
 from trxds.lb.policy_node import Configure, Node, PolicyContext
 from trxds.lb.registry import Registry
@@ -135,13 +138,18 @@ class Tree:
         self.queue = ConflatingQueue()
         self.generation = 0
         registry = Registry({"scripted": self._make, "other": self._make, **more})
-        self.root = Node(
-            "root",
-            "scripted",
-            PolicyContext(registry, self.hosts, Random(1)),
-            self.queue,
-            self.reports.append,
+        context = PolicyContext(
+            registry,
+            self.hosts,
+            Random(1),
+            CircuitBreakers(),
+            LoadStore(),
+            re_resolve=lambda name: None,
+            request_re_resolution=None,
+            observers=Observers(),
+            log_decision=None,
         )
+        self.root = Node("root", "scripted", context, self.queue, self.reports.append)
         nursery.start_soon(self.root.run, name="lb/root")
 
     def _make(self, channel_control):

@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 import trio
-from msgspec import Struct, field, structs
+from msgspec import Struct, structs
 
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.connectivity import Connectivity
@@ -54,10 +54,6 @@ _DELAY_PER_HOST = 20e-6
 _MAX_DELAY = 0.05
 
 
-def _ignore(name: str) -> None:
-    pass
-
-
 class PolicyContext(Struct, frozen=True):
     """The values that all nodes of one channel share.
 
@@ -69,12 +65,12 @@ class PolicyContext(Struct, frozen=True):
     registry: Registry
     hosts: SubchannelPoolInterface
     random: Random
-    circuit_breakers: CircuitBreakers = field(default_factory=CircuitBreakers)
-    loads: LoadStore = field(default_factory=LoadStore)
-    re_resolve: Callable[[str], object] = _ignore
-    request_re_resolution: Callable[[], object] | None = None
-    observers: Observers = field(default_factory=Observers)
-    log_decision: Callable[[Node, Connectivity, float], None] | None = None
+    circuit_breakers: CircuitBreakers
+    loads: LoadStore
+    re_resolve: Callable[[str], object]
+    request_re_resolution: Callable[[], object] | None
+    observers: Observers
+    log_decision: Callable[[Node, Connectivity, float], None] | None
 
 
 class Node:
