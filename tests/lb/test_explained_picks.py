@@ -47,6 +47,7 @@ from trxds.resources.leaf_policy import LeastRequest as LeastRequestConfig
 from trxds.resources.leaf_policy import PickFirst as PickFirstConfig
 from trxds.resources.leaf_policy import RingHash as RingHashConfig
 from trxds.resources.leaf_policy import RoundRobin as RoundRobinConfig
+from trxds.resources.slow_start import SlowStart
 
 LEAF = RoundRobinConfig()
 HEALTHY, DRAINING = HealthStatus.HEALTHY, HealthStatus.DRAINING
@@ -130,7 +131,16 @@ def ring(header="", **states):
     return decided
 
 
+def idle_pick_first(seed):
+    """Return the policy after its connection was lost."""
+    its = leaf(PickFirst, PF, ready("a"))(seed)
+    its.pool["a"].state = IDLE
+    its.decision = its.policy.decide(its.inputs, 1.0)
+    return its
+
+
 RR, PF = RoundRobinConfig(), PickFirstConfig()
+SLOWLY = SlowStart(100.0, min_weight=0.1)
 TWO = {"a": report(READY, "a"), "b": report(READY, "b")}
 SITUATIONS = {
     "cluster manager": (
@@ -149,8 +159,11 @@ SITUATIONS = {
     "round_robin, connecting": (leaf(RoundRobin, RR), {}),
     "round_robin, failed": (leaf(RoundRobin, RR, [FakeHost(name, FAILURE) for name in NAMES]), {}),
     "least_request": (leaf(LeastRequest, LeastRequestConfig(2), ready(*NAMES)), {}),
+    "round_robin in slow start": (leaf(RoundRobin, RoundRobinConfig(SLOWLY), ready(*NAMES)), {}),
+    "least_request in slow start": (leaf(LeastRequest, LeastRequestConfig(2, SLOWLY), ready(*NAMES)), {}),
     "weighted_round_robin": (leaf(WeightedRoundRobin, ClientSideWeightedRoundRobin(), ready(*NAMES)), {}),
     "pick_first": (leaf(PickFirst, PF, ready("a")), {}),
+    "pick_first, idle": (idle_pick_first, {}),
     "pick_first without addresses": (leaf(PickFirst, PF, endpoints=endpoint_set("", "none")), {}),
     "ring_hash": (ring(a=READY, b=FAILURE, c=CONNECTING), {"hash": 1 << 62}),
     "ring_hash, another": (ring(a=FAILURE, b=READY, c=FAILURE), {"hash": 7}),

@@ -289,6 +289,14 @@ def test_policies_of_another_type_are_not_called_missing() -> None:
             "loadBalancingConfig[0]['outlier_detection_experimental'].maxEjectionPercent: must be a percentage",
         ),
         (
+            {"random_subsetting_experimental": {"subsetSize": 0, "childPolicy": [{"round_robin": {}}]}},
+            "loadBalancingConfig[0]['random_subsetting_experimental'].subsetSize: must be at least 1",
+        ),
+        (
+            {"weighted_round_robin": {"errorUtilizationPenalty": -1}},
+            "loadBalancingConfig[0]['weighted_round_robin'].errorUtilizationPenalty: must not be less than 0",
+        ),
+        (
             {"outlier_detection_experimental": {"failurePercentageEjection": {}}},
             "loadBalancingConfig[0]['outlier_detection_experimental'].childPolicy: needs at least one policy",
         ),
