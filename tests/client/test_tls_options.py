@@ -203,6 +203,23 @@ def test_an_empty_argument_leaves_no_check_out(name) -> None:
             trxds.tls(**{name: empty})
 
 
+class PathOfBytes:
+    def __fspath__(self) -> bytes:
+        return b"/key.pem"
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        (7, "roots is the path of a file, not int; pass its content as bytes"),
+        (PathOfBytes(), "roots is a path whose text is bytes; write it as str"),
+    ],
+)
+def test_what_is_no_path_of_a_file_is_refused(path, problem) -> None:
+    with pytest.raises(TypeError, match=problem):
+        trxds.tls(roots=path)
+
+
 @pytest.mark.parametrize("options", [{"roots": KEY}, {"certificate": "cert.pem", "private_key": KEY}])
 def test_pem_text_in_place_of_a_path_is_refused_and_not_repeated(options) -> None:
     with pytest.raises(ValueError, match="is PEM text in place of the path of a file; ") as refused:

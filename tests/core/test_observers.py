@@ -193,3 +193,49 @@ def test_an_observer_that_raises_is_logged_once_and_the_others_get_the_event(cap
             "observer Raising raised an exception in xds_connected; it stays registered, and this is logged once",
         )
     ]
+
+
+def test_what_an_observer_raises_in_the_events_of_a_call_affects_no_other(caplog):
+    def fail(*what):
+        raise ZeroDivisionError
+
+    class Attempt(AttemptObserver):
+        sent = received = ended = fail
+
+    class Call(CallObserver):
+        routed = ended = fail
+
+        def attempt(self, previous, transparent):
+            return Attempt()
+
+    class BeginsNothing(CallObserver):
+        attempt = fail
+
+    class Made(Observer):
+        def __init__(self, made):
+            self._made = made
+
+        def call(self, call):
+            return self._made()
+
+    class Heard(Noting):
+        def routed(self, cluster, hedged):
+            self.notes.append(cluster)
+
+        def sent(self, size, wire_size):
+            self.notes.append(("sent", size))
+
+        def received(self, size, wire_size):
+            self.notes.append(("received", size))
+
+    notes = []
+    call = Observers(Made(Call), Made(BeginsNothing), Heard(notes)).call(CALL)
+    with caplog.at_level(logging.ERROR, "trxds"):
+        call.routed("cart", False)
+        attempt = call.attempt(0, False)
+        attempt.sent(1, 1)
+        attempt.received(2, 2)
+        attempt.ended(OK)
+        call.ended(OK)
+    assert notes == ["/shop.Cart/Add", "cart", (0, False), ("sent", 1), ("received", 2), OK, OK]
+    assert [record.args[1] for record in caplog.records] == ["routed", "attempt", "sent"]

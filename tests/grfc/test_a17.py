@@ -176,6 +176,18 @@ async def test_a_service_that_the_host_does_not_know_is_not_served(autojump_cloc
             await ask(channel)
 
 
+async def test_an_answer_that_is_no_health_is_not_served(autojump_clock):
+    async def watch(request: bytes, call: Call) -> AsyncIterator[bytes]:
+        yield b"\xff"
+        await trio.sleep_forever()
+
+    health = Health()
+    health.watch = watch
+    async with watched(health) as (_, channel):
+        with pytest.raises(RpcError, match="its health check sent no HealthCheckResponse"):
+            await ask(channel)
+
+
 async def test_a_host_without_the_health_service_counts_as_healthy_and_an_error_is_logged(autojump_clock, caplog):
     health = Health()
     health.fail(StatusCode.UNIMPLEMENTED)

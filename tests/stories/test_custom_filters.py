@@ -430,6 +430,19 @@ async def test_an_exception_of_a_filter_that_follows_a_call_is_logged_and_fails_
     assert "ZeroDivisionError: a bug" in caplog.text
 
 
+@pytest.mark.parametrize("on", ["on_send", "on_receive"])
+async def test_a_filter_that_makes_a_message_of_another_type_fails_the_call(on, autojump_clock, caplog):
+    class Wrong(trxds.filters.FilterCall):
+        pass
+
+    setattr(Wrong, on, lambda self, message: "text")
+    async with Mesh.run(1) as mesh:
+        listen(mesh, "own")
+        async with mesh.channel(http_filters=own(lambda call: Wrong())) as channel:
+            assert (await failure(channel)).message == f'the filter "own" (Starts) raised in {on}, see the log'
+    assert f"TypeError: {on}() must return bytes, not str" in caplog.text
+
+
 async def test_a_function_of_a_filter_may_return_pairs_for_the_response_of_a_session(autojump_clock):
     async with Mesh.run(1) as mesh:
         listen(mesh, "own", xds.stateful_session())

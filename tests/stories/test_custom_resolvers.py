@@ -569,6 +569,7 @@ async def test_other_targets_are_resolved_as_ever(autojump_clock):
         ("unix:", "has no path; write unix:PATH"),
         (7, "an endpoint is a trxds.resolvers.Endpoint, or an address as text, not 7"),
         (Endpoint("10.0.0.1:443"), r'addresses is a tuple such as \("10.0.0.1:443",\)'),
+        (Endpoint((7,)), "an address is a text such as 10.0.0.1:443, not 7"),
         (Endpoint(("10.0.0.1:443",), weight=0), "weight is a whole number from 1, not 0"),
         (Endpoint(("10.0.0.1:443",), hostname=None), "endpoint 10.0.0.1:443: hostname is a text, not None"),
         (Endpoint(("10.0.0.1:443",), hash_key=5), "hash_key is a text, not 5"),
@@ -580,6 +581,11 @@ async def test_other_targets_are_resolved_as_ever(autojump_clock):
 def test_an_endpoint_that_cannot_be_used_is_refused_where_it_is_made(endpoint, text):
     with pytest.raises((ValueError, TypeError), match=text):
         ResolverUpdate([endpoint])
+
+
+def test_one_text_is_no_list_of_endpoints():
+    with pytest.raises(TypeError, match=r"endpoints is a list of endpoints, not the text '10\.0\.0\.1:443'"):
+        ResolverUpdate("10.0.0.1:443")
 
 
 def test_an_address_has_one_form():

@@ -20,6 +20,7 @@ from trxds import (
     SessionMoved,
     SessionPinned,
 )
+from trxds.client.session_event_stream import MAX_UNREAD, SessionEvents
 from trxds.testing import resources as xds
 
 COOKIE = CookieKey("session", "/")
@@ -173,6 +174,15 @@ class TestEvents:
             found = await news(events)
             assert len(found) == 101
             assert found[-1] == SessionEventsLost(50)
+
+    async def test_what_was_missed_is_counted_before_the_events_that_there_is_room_for_again(self, autojump_clock):
+        events = SessionEvents()
+        for number in range(MAX_UNREAD + 2):
+            events.put(number)
+        assert await anext(events) == 0
+        events.put("the next")
+        events.end()
+        assert [event async for event in events][-2:] == [SessionEventsLost(2), "the next"]
 
     async def test_the_events_end_with_the_session(self, autojump_clock):
         async with Mesh.run(2) as mesh, mesh.channel() as channel:

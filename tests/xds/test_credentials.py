@@ -97,6 +97,13 @@ def test_every_config_that_we_know_must_be_right_whichever_is_used() -> None:
     assert text == "channel_creds[1].config.ca_certificate_file: is a number; write a string"
 
 
+@pytest.mark.parametrize("content", ["-----BEGIN CERTIFICATE-----\nMII", "eyJhbGciOiJub25lIn0.e30."])
+def test_the_content_of_a_file_is_no_path_and_is_not_repeated(content: str) -> None:
+    assert problem(server(tls(ca_certificate_file=content))) == (
+        "channel_creds[0].config.ca_certificate_file: is the content of a file; write the path of the file"
+    )
+
+
 def test_google_default_without_its_package_says_so() -> None:
     assert problem(server({"type": "google_default"})) == (
         "channel_creds: google_default needs google-auth and requests; "
