@@ -81,20 +81,19 @@ class KnownAddresses:
 class WatchedSource:
     """A name or a target that a task resolves while the source is open; `start_watch` starts that task."""
 
+    _watch: DnsWatch | ResolverWatch  # from the first `open` on
+
     def __init__(self, start_watch: Callable[[trio.Nursery, ConflatingQueue[Any]], DnsWatch | ResolverWatch]) -> None:
         self._start_watch = start_watch
-        self._watch: DnsWatch | ResolverWatch | None = None
 
     def open(self, nursery: trio.Nursery, queue: ConflatingQueue[Any]) -> None:
         self._watch = self._start_watch(nursery, queue)
 
     def close(self) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
+        self._watch.cancel()
 
     def request(self) -> None:
-        if self._watch is not None:
-            self._watch.resolve_now.request()
+        self._watch.resolve_now.request()
 
 
 def dns_source(name: str, look_up: Resolve, random: Random, refresh: float) -> WatchedSource:
