@@ -122,7 +122,7 @@ def test_no_route_and_an_unknown_action_are_refusals():
 
 
 def test_an_error_of_the_configuration_is_the_explanation():
-    told = ErrorSelector(unavailable("no listener")).explain("/s/m", EMPTY, RandomCopies())[0]
+    told = ErrorSelector(lambda: unavailable("no listener")).explain("/s/m", EMPTY, RandomCopies())[0]
     assert repr(told) == "<Explanation /s/m: UNAVAILABLE: no listener>"
     assert isinstance(told.outcome, PickFailed)
 

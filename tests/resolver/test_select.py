@@ -123,7 +123,7 @@ def test_a_fraction_of_nothing_never_matches_whatever_is_drawn():
 
 
 def test_rpcs_may_wait_for_ready_while_the_routes_are_in_error():
-    assert ErrorSelector(unavailable("why")).choose("/s/m", Metadata()) == RouteError(
+    assert ErrorSelector(lambda: unavailable("why")).choose("/s/m", Metadata()) == RouteError(
         unavailable("why"), retryable=True
     )
 

@@ -124,17 +124,16 @@ def _accepts(match: RouteMatch, metadata: Metadata, values: dict[str, str | None
 class ErrorSelector(Struct, frozen=True):
     """The selector while the listener or the routes are in error.
 
-    `current_error` returns the error of the moment: `error` may be over by now while the next configuration is
-    incomplete.
+    `current_error` returns the error of the moment: the one with which it came into force may be over by now while the
+    next configuration is incomplete.
     """
 
-    error: Status
-    current_error: Callable[[], Status] | None = None
+    current_error: Callable[[], Status]
 
     @property
     def status(self) -> Status:
         """Return the reason why RPCs fail now."""
-        return self.error if self.current_error is None else self.current_error()
+        return self.current_error()
 
     def choose(self, path: str, metadata: Metadata) -> Selection | RouteError:
         # A resource in error may be repaired, so RPCs that wait for ready wait for it.

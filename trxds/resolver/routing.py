@@ -69,7 +69,7 @@ class RoutingFactory(Struct, frozen=True):
             return in_force
         if isinstance(config, ConfigError):
             _log.warning("no routes: %s", config.status.message)
-            return Routing(config, ErrorSelector(config.status, self.error))
+            return Routing(config, ErrorSelector(self.error))
         handler, host = self.handler, config.virtual_host
         routes = BoundRoutes(config.listener, host, handler.make_chain, handler.limits, config.routes_standing)
         # RPCs succeed with a flawed override, so without this log nobody would notice it.
