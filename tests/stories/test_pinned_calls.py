@@ -281,6 +281,25 @@ async def test_a_pinned_call_that_waits_for_ready_waits_for_its_host(autojump_cl
         assert found == [last.address]
 
 
+async def test_a_pinned_call_that_waits_for_ready_waits_for_a_host_that_has_left(autojump_clock):
+    feed = Feed()
+    async with plain(2, target=TARGET, resolvers={"my": feed.resolve}) as (mesh, channel), trio.open_nursery() as tasks:
+        feed.push(*mesh.hosts)
+        last, found = (await listed(channel))[1], []
+        feed.push(mesh.hosts[0])
+        await settled()
+
+        async def wait():
+            found.append(await ask(last, channel, wait_for_ready=True))
+
+        tasks.start_soon(wait)
+        await trio.sleep(10)
+        assert not found
+        feed.push(*mesh.hosts)
+        await trio.sleep(10)
+        assert found == [last.address]
+
+
 async def test_a_pinned_call_wakes_an_idle_channel(autojump_clock):
     async with plain(idle_timeout=60) as (_mesh, channel):
         last = (await listed(channel))[-1]
