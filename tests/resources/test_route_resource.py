@@ -429,6 +429,15 @@ def test_a_plugin_that_is_not_optional_is_refused(read: Any) -> None:
     )
 
 
+def test_two_plugins_have_two_names_and_each_has_its_extension(read: Any) -> None:
+    resource = with_plugin(True)
+    resource["cluster_specifier_plugins"] = [*resource["cluster_specifier_plugins"] * 2, {"is_optional": True}]
+    assert read(RDS, resource).errors == (
+        'field:cluster_specifier_plugins[1].extension.name error:duplicate name "p"',
+        "field:cluster_specifier_plugins[2].extension error:field not present",
+    )
+
+
 # -- overrides
 
 SESSION = T + "envoy.extensions.filters.http.stateful_session.v3.StatefulSessionPerRoute"

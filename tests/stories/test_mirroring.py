@@ -15,6 +15,7 @@ from support.sessions import in_header, listen, session_filter
 
 import trxds
 from trxds import CallCredentials, Mirroring, RpcError, StatusCode
+from trxds.client.mirror import Mirror
 from trxds.testing import resources as xds
 
 FAULT = "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault"
@@ -91,6 +92,20 @@ async def test_a_failed_copy_is_not_repeated(autojump_clock):
         await ask(made.channel)
         await trio.sleep(5)
         assert len(made.shadow.calls) == 1
+
+
+async def test_a_bug_in_a_copy_is_logged_and_harms_no_call(autojump_clock, monkeypatch, caplog):
+    async def broken(self, stream):
+        raise KeyError("bug")
+
+    monkeypatch.setattr(Mirror, "_exchange", broken)
+    async with shadowed() as made:
+        assert await ask(made.channel) == made.mesh.hosts[0]
+        await settled()
+        assert await ask(made.channel) == made.mesh.hosts[0]
+        await settled()
+        assert made.notes.results == ["not_sent", "not_sent"]
+    assert f"a copy of the call to {METHOD} raised; please report it" in caplog.text
 
 
 async def test_a_retry_is_not_copied_again(autojump_clock):

@@ -416,3 +416,8 @@ async def test_a_full_memory_stream_blocks_the_sender(autojump_clock) -> None:
     with trio.move_on_after(1) as scope:
         await ours.send_all(bytes(11))
     assert scope.cancelled_caught and await theirs.receive_some() == bytes(10)
+
+
+async def test_a_server_that_does_not_run_is_not_restarted() -> None:
+    with pytest.raises(RuntimeError, match="the server is not running; use `async with serve"):
+        await Server().restart()
