@@ -102,7 +102,7 @@ def opened(connection: Connection, path: str, **fields) -> ClientStream:
 
 async def unary(connection: Connection, path: str, message: bytes = b"x", **fields):
     """The reply and the stream."""
-    stream = opened(connection, path, **fields)
+    stream = opened(connection, path, one_reply=True, **fields)
     stream.send_nowait(message, end=True)
     return await stream.receive_unary(), stream
 
@@ -115,7 +115,7 @@ async def test_a_unary_call_to_a_grpcio_server(connection, size: int) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_a_client_streaming_call_to_a_grpcio_server(connection, size: int) -> None:
-    stream = opened(connection, "/s/Sum")
+    stream = opened(connection, "/s/Sum", one_reply=True)
     for number in range(3):
         assert await stream.send(bytes([number]) * size)
     stream.end()

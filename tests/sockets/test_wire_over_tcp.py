@@ -57,7 +57,7 @@ async def connection(server, nursery):
 
 
 async def hello(connection: Connection, message: bytes) -> bytes | None:
-    stream = connection.open_stream(Request("/s/Echo", "s", max_receive_size=MANY))
+    stream = connection.open_stream(Request("/s/Echo", "s", max_receive_size=MANY, one_reply=True))
     stream.send_nowait(message, end=True)
     return await stream.receive_unary()
 
@@ -202,7 +202,7 @@ async def test_a_connection_is_made_to_an_address_of_either_family_and_to_a_name
 
 async def ask(connection: Connection) -> None:
     """Make a unary call, whose message leaves with its headers."""
-    await connection.open_stream(Request("/s/Echo", "s", message=b"x")).receive_unary()
+    await connection.open_stream(Request("/s/Echo", "s", message=b"x", one_reply=True)).receive_unary()
 
 
 def writers(server) -> int:

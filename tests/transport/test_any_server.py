@@ -98,7 +98,7 @@ def test_every_call_ends_without_a_crash_whatever_the_server_sends(
         with trio.fail_after(100):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(connection.run)
-                opened = [connection.open_stream(Request("/s/M", "s")) for _ in range(4)]
+                opened = [connection.open_stream(Request("/s/M", "s", one_reply=single)) for _ in range(4)]
                 for stream in opened:
                     assert stream is not None
                     nursery.start_soon(caller, stream, sends, single)

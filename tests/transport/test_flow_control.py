@@ -388,7 +388,7 @@ async def echo_call(connection: Connection, sizes: list[int], number: int) -> No
 
 async def unary_calls(connection: Connection, sizes: list[int], number: int) -> None:
     for size in sizes:
-        stream = connection.open_stream(Request("/s/Repeat", "s"))
+        stream = connection.open_stream(Request("/s/Repeat", "s", one_reply=True))
         assert stream is not None
         stream.send_nowait(bytes([number]) * size, end=True)
         assert await stream.receive_unary() == bytes([number]) * size

@@ -72,7 +72,7 @@ class Stage:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(connection.run)
             assert await connection.wait_ready()
-            stream = connection.open_stream(Request("/s/Echo", "shop"))
+            stream = connection.open_stream(Request("/s/Echo", "shop", one_reply=True))
             assert stream is not None
             stream.send_nowait(b"x", end=True)
             assert await stream.receive_unary() == b"x" and stream.status == OK

@@ -104,7 +104,7 @@ async def test_an_idle_subchannel_is_no_task(network, states, autojump_clock) ->
 async def test_a_requested_connection_becomes_ready_and_takes_calls(network, states, autojump_clock) -> None:
     async with serve(HANDLERS, network=network, address=ADDRESS):
         await ready(states)
-        stream = states.host.open_stream(Request("/s/Echo", "s"))
+        stream = states.host.open_stream(Request("/s/Echo", "s", one_reply=True))
         assert repr(states.host) == "<Subchannel 10.0.0.1:443 READY, 1 streams>"
         stream.send_nowait(b"hello", end=True)
         assert await stream.receive_unary() == b"hello"
@@ -203,7 +203,7 @@ async def test_old_streams_finish_after_a_goaway_while_new_ones_have_a_new_conne
         await states.until(IDLE)
         assert states.host.open_stream(Request("/s/Echo", "s")) is None
         await ready(states)
-        new = states.host.open_stream(Request("/s/Echo", "s"))
+        new = states.host.open_stream(Request("/s/Echo", "s", one_reply=True))
         new.send_nowait(b"new", end=True)
         assert await new.receive_unary() == b"new"
         await old.send(b"2", end=True)

@@ -72,7 +72,7 @@ async def echo_over(network: Network, address: str, nursery: trio.Nursery) -> by
     connection = Connection(await network.connect(address), peer=address)
     nursery.start_soon(connection.run)
     assert await connection.wait_ready()
-    stream = connection.open_stream(Request("/s/Echo", "s"))
+    stream = connection.open_stream(Request("/s/Echo", "s", one_reply=True))
     assert stream is not None
     stream.send_nowait(b"hello", end=True)
     return await stream.receive_unary()
@@ -103,7 +103,7 @@ async def test_a_large_message_over_tls_and_tcp(authority, nursery) -> None:
     async with serve(HANDLERS, tls=server_context(authority, "cart.example")) as server:
         connection = Connection(await over(TcpNetwork(), trusting(authority)).connect(server.address), peer="cart")
         nursery.start_soon(connection.run)
-        stream = connection.open_stream(Request("/s/Echo", "s"))
+        stream = connection.open_stream(Request("/s/Echo", "s", one_reply=True))
         assert stream is not None
         stream.send_nowait(bytes(3_000_000), end=True)
         assert await stream.receive_unary() == bytes(3_000_000)

@@ -119,7 +119,7 @@ class _Callers:
         """Return the status, and whether the server has certainly not processed the call."""
         async with self._connecting:
             await self._connect()
-        stream = self._host.open_stream(Request("/shop.Cart/Add", "shop"))
+        stream = self._host.open_stream(Request("/shop.Cart/Add", "shop", one_reply=self._script.reads))
         if stream is None:
             assert self._host.error is not None
             return self._host.error, False
