@@ -85,7 +85,7 @@ class _Routing(Struct, frozen=True):
 
     listener: Listener
     host: VirtualHost
-    standing: ResourceStatus | None
+    standing: ResourceStatus
 
 
 class _Walk:

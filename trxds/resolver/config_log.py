@@ -66,8 +66,7 @@ def _parts(config: XdsConfig, same: Mapping[str, ClusterResult]) -> _Parts:
     """Return the resources of a configuration, without those of clusters that are the same objects in `same`."""
     listener, routes, parts = config.listener, config.routes_standing, _Parts()
     _add(parts, ResourceStatus("LDS", listener.name), listener)
-    if routes is not None:
-        _add(parts, routes, (config.virtual_host, listener if routes.kind == "LDS" else None))
+    _add(parts, routes, (config.virtual_host, listener if routes.kind == "LDS" else None))
     for name, cluster in config.clusters.items():
         if same.get(name) is not cluster:
             _add_cluster(parts, name, cluster)

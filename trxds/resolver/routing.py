@@ -8,7 +8,6 @@ from random import Random
 
 from msgspec import Struct
 
-from trxds.core.resource_status import ResourceStatus
 from trxds.core.status import Status
 
 from .clusters import Clusters
@@ -34,10 +33,7 @@ class Routing(Struct, frozen=True):
             return (
                 mine.listener == config.listener
                 and mine.virtual_host == config.virtual_host
-                and (
-                    mine.routes_standing is config.routes_standing
-                    or _where(mine.routes_standing) == _where(config.routes_standing)
-                )
+                and mine.routes_standing.where == config.routes_standing.where
             )
         return isinstance(mine, ConfigError) and isinstance(config, ConfigError) and mine.status == config.status
 
@@ -89,7 +85,3 @@ def _log_warnings(routes: BoundRoutes, in_force: Routing | None) -> None:
     for each, warning in zip(routes.misplaced, routes.warnings, strict=True):
         if each not in before:
             _log.warning("%s", warning)
-
-
-def _where(standing: ResourceStatus | None) -> str:
-    return standing.where if standing is not None else ""

@@ -82,7 +82,7 @@ class XdsConfig(Struct, frozen=True):
     listener: Listener
     virtual_host: VirtualHost
     clusters: Mapping[str, ClusterResult]
-    routes_standing: ResourceStatus | None = None
+    routes_standing: ResourceStatus
 
 
 class ConfigError(Struct, frozen=True):
