@@ -235,3 +235,17 @@ async def test_a_writer_does_not_inherit_the_context_of_the_call_that_started_it
 async def test_the_writer_sends_bytes_that_the_tcp_socket_does_not_take(connection, server) -> None:
     assert await hello(connection, bytes(MANY // 4)) == bytes(MANY // 4)
     assert writers(server) == 1
+
+
+async def test_a_client_that_has_bound_its_unix_socket_is_named_by_its_path(tmp_path: Path, nursery) -> None:
+    async def name(request: bytes, call: Call) -> bytes:
+        return call.peer.encode()
+
+    async with serve({"/s/Echo": unary(name)}, address=f"unix:{tmp_path}/server") as server:
+        bound = trio.socket.socket(socket.AF_UNIX)
+        await bound.bind(f"{tmp_path}/client")
+        await bound.connect(f"{tmp_path}/server")
+        connection = Connection(trio.SocketStream(bound), peer=server.address)
+        nursery.start_soon(connection.run)
+        assert await connection.wait_ready()
+        assert await hello(connection, b"") == f"unix:{tmp_path}/client".encode()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -275,9 +276,12 @@ class Server:
 
     def _client_name(self, transport: trio.abc.Stream) -> str:
         if isinstance(transport, trio.SocketStream):
-            with contextlib.suppress(OSError, ValueError):  # the client is gone, or a Unix socket has no name
-                host, port = transport.socket.getpeername()[:2]
-                return join_address(host, port)
+            with contextlib.suppress(OSError):  # the client is gone
+                name = transport.socket.getpeername()
+                if isinstance(name, tuple):
+                    return join_address(*name[:2])
+                if name:  # a Unix client's path; most have none
+                    return f"unix:{os.fsdecode(name)}"
         return f"client-{next(self._client_numbers)}"
 
     def _handler(self, path: str) -> Handler:

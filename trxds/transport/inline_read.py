@@ -77,7 +77,7 @@ class InlineReads:
     async def delegate(self) -> None:
         """Leave the reading to leaders until none has come between two checks, or the reading is reclaimed."""
         self._lone_calls = 0
-        self.is_delegated = self._reader.transport.enable_interrupt()  # False for TLS, or without a free descriptor
+        self.is_delegated = self._reader.transport.enable_interrupt()  # False without a free descriptor
         try:
             leaders = -1
             while self.is_delegated and self._leader_count != leaders:
