@@ -204,6 +204,27 @@ async def test_a_connection_that_began_before_the_health_check_is_not_asked(netw
         assert leased.host.state is READY and leased.host.health == OK
 
 
+async def test_a_health_is_watched_on_while_another_connection_than_the_watched_one_drains(
+    network, nursery, autojump_clock
+) -> None:
+    # A17: the client keeps its Watch open for as long as the connection takes calls.
+    watches: list[Call] = []
+
+    async def count(request: bytes, call: Call) -> AsyncIterator[bytes]:
+        watches.append(call)
+        yield bytes([8, 2])
+        await trio.sleep_forever()
+
+    leased = Leased(network, nursery, health_check=CHECK)
+    handlers = {**HANDLERS, "/grpc.health.v1.Health/Watch": server_streaming(count)}
+    async with serve(handlers, network=network, address=ADDRESS, max_concurrent_streams=2) as server:
+        await leased.connect()
+        await second_connection(leased, server)
+        server.connections[1].goaway()
+        await wait_all_tasks_blocked()
+        assert len(watches) == 1
+
+
 async def test_a_watched_host_that_nobody_leases_any_more_is_disconnected(network, nursery, autojump_clock) -> None:
     leased = Leased(network, nursery, health_check=CHECK)
     async with serve(HANDLERS, network=network, address=ADDRESS) as server:

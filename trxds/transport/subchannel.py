@@ -307,9 +307,10 @@ class Subchannel:
         if connection.streams.last_opened <= (0 if self._context.health_check is None else 1):
             self._attempt.connect_at = connection.since + MIN_UNUSED_TIME
         self.working.remove(connection)
-        self._connection = self.working.oldest
-        # The health that is known holds until another connection has been asked.
-        self._watch_health()
+        if connection is self._connection:
+            self._connection = self.working.oldest
+            # The health that is known holds until another connection has been asked.
+            self._watch_health()
         self._update_state()
         self._context.observers.connection_closed(self.address, self._security_level, connection.http2.disconnect)
         if self._connection is not None:
