@@ -469,6 +469,71 @@ async def test_news_of_many_hosts_are_not_gathered_past_the_wake_at(nursery, aut
     assert soon.decided_at == (0, 0, 0.001)
 
 
+class Serving:
+    """A policy with so many hosts, in that state; `decided_at` has the times of its decisions."""
+
+    def __init__(self, hosts, state=Connectivity.READY):
+        self.hosts = tuple(f"10.0.0.{n}:1" for n in range(hosts))
+        self.state = state
+        self.decided_at = []
+
+    def decide(self, inputs, now):
+        self.decided_at.append(now)
+        return Decision(self.state, QUEUE_PICKER, hosts=self.hosts)
+
+
+async def decisions_for_three_news(policy, nursery, pause=0.0001):
+    """Return the times at which the policy decides, from the first of three hosts' news; they come after pauses."""
+    tree = Tree(nursery, serving=lambda channel_control: policy)
+    tree.send(parent(a=Wants("a", policy="serving")))
+    await trio.sleep(0.1)  # long after the last decision
+    del policy.decided_at[:]
+    began = trio.current_time()
+    tree.hosts.change(policy.hosts[0], CONNECTING)
+    await wait_all_tasks_blocked()
+    for host in policy.hosts[1:3]:
+        tree.hosts.change(host, CONNECTING)
+        await trio.sleep(pause)
+    await trio.sleep(1)
+    return [round(when - began, 6) for when in policy.decided_at]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "pause", "decided_at"),
+    [
+        # 20 microseconds for each host, from the last decision; the first news after a pause is decided at once.
+        (50, 0.0001, [0, 0.001]),
+        (100, 0.0001, [0, 0.002]),
+        # at most 50 milliseconds
+        (5000, 0.01, [0, 0.05]),
+        # fewer hosts are decided one by one
+        (49, 0.0001, [0, 0, 0.0001]),
+    ],
+)
+async def test_a_policy_that_serves_decides_at_most_once_in_a_time_for_the_news_of_its_hosts(
+    hosts, pause, decided_at, nursery, autojump_clock
+):
+    assert await decisions_for_three_news(Serving(hosts), nursery, pause) == decided_at
+
+
+async def test_while_a_policy_does_not_serve_each_news_is_decided_at_once(nursery, autojump_clock):
+    # RPCs wait, so the first host that connects has to serve them.
+    policy = Serving(100, Connectivity.CONNECTING)
+    assert await decisions_for_three_news(policy, nursery) == [0, 0, 0.0001]
+
+
+async def test_a_configuration_ends_the_gathering_of_news(nursery, autojump_clock):
+    policy = Serving(100)
+    tree = Tree(nursery, serving=lambda channel_control: policy)
+    tree.send(parent(a=Wants("a", policy="serving")))
+    await wait_all_tasks_blocked()
+    tree.hosts.change(policy.hosts[0], CONNECTING)
+    await trio.sleep(0.0001)
+    tree.send(parent(a=Wants("changed", policy="serving")))
+    await wait_all_tasks_blocked()
+    assert policy.decided_at[-1] == trio.current_time()
+
+
 async def test_a_node_leaves_no_task_lease_or_message_after_its_end():
     diary = []
     async with trio.open_nursery() as nursery:
