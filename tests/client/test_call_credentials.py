@@ -7,6 +7,7 @@ import trio
 import trustme
 from support.cancelling import wait_and_fail_when_cancelled
 from support.mesh import Mesh, method
+from support.method_config import configured, for_all
 
 import trxds
 from trxds import AuthContext, CallCredentials, RpcError, StatusCode
@@ -14,6 +15,14 @@ from trxds.core.status import Status
 from trxds.testing import resources as xds
 
 PATH = "/shop.Cart/Who"
+RETRY = {
+    "maxAttempts": 3,
+    "initialBackoff": "10s",
+    "maxBackoff": "10s",
+    "backoffMultiplier": 1,
+    "retryableStatusCodes": ["UNAUTHENTICATED"],
+}
+HEDGING = {"maxAttempts": 3, "hedgingDelay": "10s", "nonFatalStatusCodes": ["UNAUTHENTICATED"]}
 
 
 class Token:
@@ -115,6 +124,18 @@ async def test_call_credentials_without_tls_are_not_sent_and_the_call_is_unauthe
             "10.0.1.1:50051: call credentials are sent over TLS only; open the channel with credentials=trxds.tls()"
         )
         assert who.shown == []
+
+
+@pytest.mark.parametrize("policy", [{"retryPolicy": RETRY}, {"hedgingPolicy": HEDGING}])
+async def test_a_call_whose_credentials_may_not_be_sent_makes_no_other_attempt(policy, monkeypatch, autojump_clock):
+    # Each attempt would ask for a token, and none of them could send it.
+    token = Token()
+    async with Mesh.run(1) as mesh, configured(monkeypatch, mesh, for_all(**policy)) as channel:
+        await method(channel, PATH)(b"")
+        began = trio.current_time()
+        status = await failure(channel, CallCredentials(token))
+        assert status.code is StatusCode.UNAUTHENTICATED
+        assert (len(token.contexts), trio.current_time()) == (1, began)
 
 
 async def test_call_credentials_are_sent_over_tls(autojump_clock):

@@ -10,7 +10,7 @@ from support.cancelling import wait_and_fail_when_cancelled
 from support.custom_policies import NAME, Lowest, ToLowest, asks_for
 from support.mesh import Mesh, ask
 
-from trxds import RpcError, StatusCode, open_channel
+from trxds import RpcError, Status, StatusCode, open_channel
 from trxds.core.observe import AttemptObserver, CallObserver, Observer
 from trxds.lb.policy import SubtreeSettings
 from trxds.policies import (
@@ -200,9 +200,39 @@ async def test_a_pick_result_without_a_host_or_a_status_fails_its_rpcs_with_inte
     assert "which is not a PickResult with a host" in caplog.text
 
 
-def without_xds(mesh, make):
-    """Return a channel to the first host with this policy; no policy above it leases hosts or reads its results."""
-    policies, service_config = {"my": PolicyType(make)}, {"loadBalancingConfig": [{"my": {}}]}
+@pytest.mark.parametrize("answer", [lambda: Complete(None), lambda: Drop(Status(StatusCode.INTERNAL)), lambda: 1 / 0])
+async def test_a_drop_or_a_wrong_pick_result_is_not_retried(answer, autojump_clock):
+    # A6: a call that the policy drops is never retried. Another pick would only meet the same bug of a policy.
+    picks = []
+    retry = {
+        "maxAttempts": 3,
+        "initialBackoff": "1s",
+        "maxBackoff": "1s",
+        "backoffMultiplier": 1,
+        "retryableStatusCodes": ["INTERNAL"],
+    }
+
+    def pick(host):
+        picks.append(host)
+        return answer()
+
+    every_method = [{"name": [{}], "retryPolicy": retry}]
+    async with (
+        Mesh.run(1) as mesh,
+        without_xds(mesh, lambda channel_control: Answers(pick), methodConfig=every_method) as channel,
+    ):
+        with pytest.raises(RpcError) as caught:
+            await ask(channel)
+        assert caught.value.status.code is StatusCode.INTERNAL
+        assert len(picks) == 1
+
+
+def without_xds(mesh, make, **more):
+    """Return a channel to the first host with this policy; no policy above it leases hosts or reads its results.
+
+    `more` is the rest of its service config.
+    """
+    policies, service_config = {"my": PolicyType(make)}, {"loadBalancingConfig": [{"my": {}}], **more}
     return open_channel(f"ipv4:{mesh.hosts[0]}", network=mesh.network, policies=policies, service_config=service_config)
 
 
