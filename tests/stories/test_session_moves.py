@@ -4,6 +4,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
+from support.custom_policies import NAME, Lowest, ToLowest, asks_for
 from support.mesh import METHOD, Mesh, ask, bidi, method, spread
 from support.plain import hosts_in_memory
 from support.sessions import in_cookie, in_header, listen, session_filter
@@ -12,6 +13,7 @@ from trio.testing import wait_all_tasks_blocked
 
 import trxds
 from trxds import CookieKey, RepinReason, RpcError, SessionMoved, SessionPinned, StatusCode
+from trxds.policies import EndpointList, PolicyType
 from trxds.testing import resources as xds
 
 A, B = CookieKey("a", "/shop.Cart"), CookieKey("b", "/shop.Orders")
@@ -261,6 +263,46 @@ class TestMoving:
             await trio.sleep(100)
             async with session.moving() as (_, new):
                 assert new.host != host
+
+    async def test_a_channel_is_not_idle_while_a_move_waits_for_a_host(self, autojump_clock):
+        async with Mesh.run(1) as mesh, mesh.channel(idle_timeout=5) as channel, trio.open_nursery() as nursery:
+
+            async def move(session):
+                async with session.moving():
+                    raise AssertionError("the host does not answer")
+
+            async with channel.session() as session:
+                await ask(session)
+                mesh.network.black_hole("10.9.9.9:80")
+                mesh.endpoints("cart", [*mesh.hosts, "10.9.9.9:80"])
+                await wait_all_tasks_blocked()
+                nursery.start_soon(move, session)
+                await trio.sleep(15)
+                assert channel.state is trxds.Connectivity.READY
+                nursery.cancel_scope.cancel()
+
+    async def test_the_pick_of_a_move_has_its_time(self, autojump_clock):
+        times = []
+
+        class Picker(Lowest):
+            def pick(self, call):
+                times.append(call.now)
+                return super().pick(call)
+
+        class Policy(ToLowest):
+            def __init__(self, channel_control):
+                super().__init__(channel_control)
+                self.endpoints = EndpointList(lambda ready: Picker(tuple(each.host for each in ready.values())))
+
+        async with Mesh.run(2) as mesh:
+            asks_for(mesh)
+            policies = {NAME: PolicyType(Policy)}
+            async with mesh.channel(policies=policies) as channel, channel.session() as session:
+                await ask(session)
+                await trio.sleep(60)
+                times.clear()
+                async with session.moving():
+                    assert set(times) == {trio.current_time()}
 
     async def test_a_session_that_a_call_moves_meanwhile_leaves_the_host_that_it_has_then(self, autojump_clock):
         async with Mesh.run(4) as mesh:
