@@ -4,6 +4,7 @@ import pytest
 import trio
 from msgspec import structs
 from support.mesh import Mesh, ask, bidi, method
+from support.watching import Watcher
 
 from trxds import RpcError, StatusCode
 from trxds.transport.h2_engine import ErrorCode
@@ -138,6 +139,23 @@ async def test_a_call_that_was_never_sent_is_retried_transparently_without_limit
             await trio.sleep(1)
             assert answers == [host]
             assert mesh.network.attempts[host] == 5
+
+
+async def test_a_call_that_leaves_the_queue_of_a_lost_connection_is_the_same_attempt(nursery, autojump_clock):
+    # No server has seen it, so it is no retry, not even a transparent one.
+    watcher = Watcher()
+    async with Mesh.run(0) as mesh:
+        host = await mesh.add_host(max_concurrent_streams=0)
+        mesh.endpoints("cart", [host])
+        server = mesh.servers[host]
+        async with mesh.channel() as channel:
+            with channel.observed_by(watcher):
+                nursery.start_soon(ask, channel)
+                await trio.sleep(1)
+                server.options = structs.replace(server.options, max_concurrent_streams=1)
+                server.goaway()
+                await trio.sleep(1)
+    assert watcher.of("attempt", "ended") == ["attempt 0", "ended OK"]
 
 
 async def test_a_refused_open_call_replays_its_message(autojump_clock):

@@ -352,6 +352,27 @@ async def test_a_host_that_is_no_longer_wanted_leaves_its_waiting_calls_to_other
         assert connections(mesh) == [1]
 
 
+async def test_a_call_that_waited_at_a_host_that_is_no_longer_wanted_does_not_name_it_in_its_error(
+    autojump_clock, nursery
+):
+    async with one_host_of_a_cluster(2) as (mesh, channel, held):
+        await held.begin(2)
+        errors = []
+
+        async def wait_in_vain():
+            with pytest.raises(RpcError) as caught:
+                await ask(channel, timeout=3)
+            errors.append(caught.value)
+
+        nursery.start_soon(wait_in_vain)
+        await trio.sleep(1)
+        mesh.network.black_hole("10.9.9.9:80")
+        mesh.endpoints("cart", ["10.9.9.9:80"])
+        await trio.sleep(3)
+        [error] = errors
+        assert (error.status.code, error.peer) == (StatusCode.DEADLINE_EXCEEDED, "")
+
+
 # -- the limit of the server
 
 
