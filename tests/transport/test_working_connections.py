@@ -33,6 +33,24 @@ def test_no_connection_is_made_while_one_has_a_stream_left(full: tuple[bool, ...
     assert not working(*(FakeConnection(waiting=["call"]) for _ in full), most=len(full)).wants_another
 
 
+@pytest.mark.parametrize(
+    ("number", "most", "waiting", "text"),
+    [
+        (0, 1, 0, ""),
+        (1, 1, 0, ""),
+        (1, 1, 2, "2 calls wait for a stream"),
+        (1, 2, 0, "1 of at most 2 connections"),
+        (2, 1, 0, "2 of at most 1 connection"),  # while one replaces the other
+        (2, 3, 1, "2 of at most 3 connections, 1 call waits for a stream"),
+    ],
+)
+def test_operators_read_how_many_connections_and_waiting_calls_there_are(
+    number: int, most: int, waiting: int, text: str
+) -> None:
+    made = (FakeConnection(waiting=["call"] * waiting) for _ in range(number))
+    assert working(*made, most=most).describe() == text
+
+
 def test_a_connection_that_was_too_old_and_is_gone_is_not_replaced() -> None:
     connections = working(FakeConnection(), FakeConnection())
     old, _ = connections.nurseries

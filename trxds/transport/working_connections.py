@@ -60,7 +60,7 @@ class WorkingConnections(Struct, eq=False):
     def describe(self) -> str:
         """Return how many connections there are of how many, and the calls that wait; empty for one that has room."""
         several = f"{len(self)} of at most {plural(self.max, 'connection')}" if max(self.max, len(self)) > 1 else ""
-        waiting = f"{plural(self.num_waiting, 'call')} wait for a stream" if self.num_waiting else ""
+        waiting = f"{plural(self.num_waiting, 'call waits', 'calls wait')} for a stream" if self.num_waiting else ""
         return ", ".join(filter(None, (several, waiting)))
 
     @property
