@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import h2.events
+import pytest
 import trio
 from h2.settings import SettingCodes
 from support.lone_calls import answered, asked
@@ -12,6 +13,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from trxds.core.status import OK, unavailable
 from trxds.transport.connection import Connection
+from trxds.transport.inline_read import READ_FRESHNESS
 from trxds.transport.options import WireOptions
 
 LOOK = 0.21  # seconds in which the reader has looked twice
@@ -90,6 +92,21 @@ async def test_a_goaway_is_noticed_before_the_next_call_while_reading_is_delegat
     server.h2.close_connection()
     await server.flush()
     assert connection.inline_reads.is_delegated and connection.open_stream(request_(message=b"x")) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "reads"), [(0, False), (0.9 * READ_FRESHNESS, False), (1.1 * READ_FRESHNESS, True)]
+)
+async def test_a_call_reads_first_only_if_no_task_has_read_a_moment_ago(
+    seconds, reads, delegated, request_, autojump_clock
+) -> None:
+    # What comes within that moment might as well come when the call is open.
+    connection, server = await delegated()
+    await trio.sleep(seconds)
+    server.h2.close_connection()
+    await server.flush()
+    assert connection.inline_reads.is_delegated
+    assert (connection.open_stream(request_(message=b"x")) is None) == reads
 
 
 async def test_a_connection_lost_while_reading_is_delegated_takes_no_call(delegated, request_, autojump_clock) -> None:
