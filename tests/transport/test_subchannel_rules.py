@@ -3,6 +3,7 @@ that comes and goes."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator
 from random import Random
 from typing import Any
@@ -106,6 +107,25 @@ async def test_the_task_of_a_connection_with_an_age_ends_with_the_connection(net
         assert [name for name in task_names() if name.startswith("subchannel/")] == []
 
 
+async def test_a_connection_that_drains_at_its_age_is_not_replaced(network, nursery, autojump_clock) -> None:
+    # Another connection is made when a call needs it.
+    leased = Leased(network, nursery, age=ConnectionAge(60, math.inf, Middle()))
+    async with serve(HANDLERS, network=network, address=ADDRESS) as server:
+        await leased.connect()
+        leased.host.open_stream(Request("/s/Hang", "s"))
+        server.goaway()
+        await trio.sleep(100)
+        assert leased.host.state is IDLE and network.attempts[ADDRESS] == 1
+
+
+async def test_a_second_connection_is_no_change_of_state(network, nursery, autojump_clock) -> None:
+    leased = Leased(network, nursery)
+    async with serve(HANDLERS, network=network, address=ADDRESS, max_concurrent_streams=2) as server:
+        await leased.connect()
+        await second_connection(leased, server)
+        assert await leased.queue.next(deadline=trio.current_time()) == {}
+
+
 async def test_of_a_connection_that_has_ended_only_the_counts_are_kept(network, nursery, autojump_clock) -> None:
     leased = Leased(network, nursery)
     async with serve(HANDLERS, network=network, address=ADDRESS):
@@ -191,6 +211,32 @@ async def test_what_a_watched_connection_said_ends_with_it_if_the_next_one_is_no
         server.connections[0].goaway()
         await wait_all_tasks_blocked()
         assert leased.host.state is READY and leased.host.health == OK
+
+
+async def test_a_health_that_is_said_again_is_no_change(network, nursery, autojump_clock) -> None:
+    async def repeats(request: bytes, call: Call) -> AsyncIterator[bytes]:
+        for _ in range(2):
+            yield bytes([8, 2])
+            await trio.sleep(1)
+        await trio.sleep_forever()
+
+    leased = Leased(network, nursery, health_check=CHECK)
+    handlers = {"/grpc.health.v1.Health/Watch": server_streaming(repeats)}
+    async with serve(handlers, network=network, address=ADDRESS):
+        await leased.connect()
+        await trio.sleep(0.5)
+        assert list(await leased.queue.next()) == [("host", ADDRESS)]
+        assert await leased.queue.next(deadline=trio.current_time() + 5) == {}
+
+
+async def test_a_second_connection_leaves_the_health_as_it_is_known(network, nursery, autojump_clock) -> None:
+    leased = Leased(network, nursery, health_check=CHECK)
+    async with serve(HANDLERS, network=network, address=ADDRESS, max_concurrent_streams=2) as server:
+        await leased.connect()
+        await wait_all_tasks_blocked()
+        known = leased.host.health
+        await second_connection(leased, server)
+        assert leased.host.health is known not in (OK, None)
 
 
 async def test_a_connection_that_began_before_the_health_check_is_not_asked(network, nursery, autojump_clock) -> None:
@@ -284,6 +330,14 @@ async def test_a_pool_whose_task_was_cancelled_connects_no_more(network, autojum
     late = leased.pool.lease(ADDRESS, leased.queue).subchannel
     late.request_connection()
     assert late.is_retired and late.state is IDLE
+
+
+async def test_clusters_share_a_host_whatever_their_security_in_a_pool_without_any(network) -> None:
+    pool = SubchannelPool(network, WireOptions(), Middle())
+    plain = pool.lease(ADDRESS, ConflatingQueue())
+    limited = pool.with_security(lambda address: "tls").with_limit(ConnectionLimit())
+    secured = limited.with_security(lambda address: "tls").lease(ADDRESS, ConflatingQueue())
+    assert plain.subchannel is secured.subchannel
 
 
 async def test_a_limit_that_comes_after_the_security_of_a_cluster_may_change_too(network) -> None:
