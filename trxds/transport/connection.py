@@ -343,7 +343,7 @@ class Connection:
                 self.owner.on_draining(self)
 
     def _close_when_drained(self) -> None:
-        if self.error is not None and self.closed_status is None and not self.stream_count:
+        if self.error is not None and not self.stream_count:
             self.close(self.error)
 
     def ended(self, status: Status) -> None:

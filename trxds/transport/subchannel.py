@@ -284,15 +284,13 @@ class Subchannel:
         self._update_state()
         self._context.observers.connection_opened(self.address, self._security_level)
         for old, its_nursery in replaced.items():
-            old.http2.disconnect = SHUTDOWN
             old.drain()
             if self._context.age is not None and its_nursery is not None:
                 its_nursery.start_soon(close_after_grace, self._context.age, old)
 
     def on_full(self, connection: Connection) -> None:
-        if connection in self.working.nurseries:
-            self.working.serve_queue(connection)
-            self._connect_more()
+        self.working.serve_queue(connection)
+        self._connect_more()
 
     def on_draining(self, connection: Connection) -> None:
         # It was never READY, or nobody wants the host any more.
@@ -314,8 +312,7 @@ class Subchannel:
         self._update_state()
         self._context.observers.connection_closed(self.address, self._security_level, connection.http2.disconnect)
         if self._connection is not None:
-            self.working.serve_queue()
-            self._connect_more()
+            self._connect_more()  # no other connection has room, or the calls that wait would be there already
         elif self.state is Connectivity.CONNECTING:
             self._context.on_stale()  # A105: no policy sees that it was lost, and it would have resolved again
 

@@ -120,6 +120,6 @@ def _take_waiting(connection: Connection, *, may_read: bool) -> None:
         if inline_reads.is_delegated and may_read:
             inline_reads.catch_up()  # as for every new call
         inline_reads.reclaim()
-        if connection.error is None:
-            streams.begin_waiting()
-            connection.http2.writer.write_soon()
+        # If that read found a GOAWAY nothing waits here any more.
+        streams.begin_waiting()
+        connection.http2.writer.write_soon()
