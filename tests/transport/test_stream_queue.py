@@ -166,6 +166,16 @@ async def test_a_call_in_the_queue_is_refused_when_the_one_before_it_uses_the_la
     assert "all its stream identifiers" in late.status.message
 
 
+async def test_metrics_have_no_word_for_a_connection_whose_identifiers_are_used_up(
+    wire, request_, autojump_clock
+) -> None:
+    connection, _ = await wire()
+    set_next_id(connection, 2**31 - 1)
+    connection.open_stream(request_())
+    assert connection.open_stream(request_()) is None
+    assert connection.http2.disconnect == "unknown"  # A94
+
+
 async def test_a_connection_that_finds_its_identifiers_used_up_without_an_open_call_ends(
     wire, request_, autojump_clock
 ) -> None:

@@ -113,3 +113,18 @@ async def test_of_a_host_that_is_left_only_a_single_connection_keeps_the_calls_t
     assert connections.take_all() == tuple(made) and not len(connections)
     assert stream.refused == (number == 2)
     assert [len(each.streams.waiting) for each in made] == [2 - number] * number
+
+
+async def test_a_call_that_waits_on_when_its_connection_has_left_can_be_cancelled(
+    wire, request_, autojump_clock
+) -> None:
+    full = {SettingCodes.MAX_CONCURRENT_STREAMS: 0}
+    made = [(await wire(full))[0] for _ in range(2)]
+    connections = WorkingConnections()
+    for each in made:
+        connections.add(each, None)
+    stream = made[0].open_stream(request_())
+    connections.remove(made[0])
+    assert connections.num_waiting == 1
+    stream.cancel()
+    assert connections.num_waiting == 0
