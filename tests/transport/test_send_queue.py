@@ -51,3 +51,29 @@ async def test_a_stream_that_no_other_waits_with_sends_as_much_as_there_is_room(
     writer: Any = SimpleNamespace()
     SendQueue(engine, BOUND, writer).send(stream)
     assert stream.left == 1 and turns == [1]
+
+
+def queue_with_window(window: int) -> SendQueue:
+    """Return a queue of streams with that window, which must not ask the writer for more work."""
+    outgoing = SimpleNamespace(unsent=0)
+    engine: Any = SimpleNamespace(outgoing=outgoing, connection_window=1, stream_window=lambda _: window)
+    writer: Any = SimpleNamespace()
+    return SendQueue(engine, BOUND, writer)
+
+
+async def test_a_stream_whose_window_opens_is_blocked_no_more() -> None:
+    queue, stream = queue_with_window(0), Stream(1, BOUND + 1, [])
+    queue.send(stream)
+    assert (list(queue.queued), list(queue.blocked)) == ([], [stream])
+    queue.append(stream)
+    assert (list(queue.queued), list(queue.blocked)) == ([stream], [])
+
+
+async def test_a_stream_with_nothing_to_send_gets_no_turn_when_its_window_opens() -> None:
+    queue = queue_with_window(1)
+    queue.append(Stream(1, 0, []))
+    assert not queue.queued
+
+
+async def test_windows_that_open_are_no_work_while_no_stream_is_blocked() -> None:
+    queue_with_window(1).recheck_blocked()
