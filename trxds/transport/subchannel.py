@@ -154,9 +154,12 @@ class Subchannel:
 
     def open_stream(self, request: Request) -> ClientStream | None:
         """Begin a call; None unless READY. Never a checkpoint."""
-        # A connection that turns the call down has just left the working ones, of which there may be more.
-        connection = self._connection
-        return connection.open_stream(request) or self.open_stream(request) if connection is not None else None
+        while (connection := self._connection) is not None:
+            stream = connection.open_stream(request)
+            if stream is not None:
+                return stream
+            # A connection that turns the call down has just left the working ones, of which there may be more.
+        return None
 
     async def listen(self, path: str, request: bytes, on_reply: Callable[[bytes], None]) -> Status | None:
         """Send one request and pass each reply to `on_reply`; return the status of the call, or None unless READY."""
@@ -264,16 +267,20 @@ class Subchannel:
 
     def on_ready(self, connection: Connection) -> None:
         # There is one attempt at a time, so this is its connection.
-        scope, nursery, self._attempt.nursery = self._attempt.scope, self._attempt.nursery, None
+        attempt = self._attempt
+        scope, nursery = attempt.scope, attempt.nursery
+        attempt.nursery = None
         if self.is_retired or scope is None:
             return
         # Only now the attempt has succeeded: a peer without SETTINGS may be anything that accepts connections.
         scope.deadline = math.inf
-        self._attempt.backoff.reset()
+        attempt.backoff.reset()
         if self._context.age is not None and nursery is not None:
             nursery.start_soon(self._run_age, self._context.age, connection)
-        self._attempt.state = Connectivity.IDLE
-        is_first, self._connection = self._connection is None, self._connection or connection
+        attempt.state = Connectivity.IDLE
+        is_first = self._connection is None
+        if is_first:
+            self._connection = connection
         replaced = self.working.add(connection, nursery)
         self._connect_more()
         # Without a nursery the connection began before there was a health check.

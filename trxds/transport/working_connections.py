@@ -71,7 +71,7 @@ class WorkingConnections(Struct, eq=False):
     def add(self, connection: Connection, nursery: trio.Nursery | None) -> Mapping[Connection, trio.Nursery | None]:
         """Add a connection that has become READY, and takes calls that wait; return those that it replaces."""
         # Only now that another one is READY, so that no call has to wait for it.
-        replaced = {each: its for each, its in self.nurseries.items() if each in self.aged}
+        replaced = {old: its_nursery for old, its_nursery in self.nurseries.items() if old in self.aged}
         self.aged = _NONE
         if (oldest := self.oldest) is not None:
             connection.streams.waiting = oldest.streams.waiting  # its own is empty
@@ -98,7 +98,9 @@ class WorkingConnections(Struct, eq=False):
         connections = tuple(self.nurseries)
         self.nurseries, self.aged = {}, _NONE
         if len(connections) > 1:
-            waiting, *_ = [each.streams.pop_waiting() for each in connections]
+            waiting = connections[0].streams.pop_waiting()
+            for other in connections[1:]:
+                other.streams.pop_waiting()  # the same queue
             status = unavailable(f"{connections[0].peer}: the host is no longer wanted")
             connections[0].http2.tasks.end_each(waiting, partial(ClientStream.fail, status=status, refused=True))
         return connections
