@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
 import trio
 from support.lone_calls import answered
 
@@ -145,6 +146,97 @@ async def test_the_acknowledgement_of_a_lone_call_leaves_at_once(autojump_clock:
         outgoing.add_control(b"ack")
         writer.flush_after_read()
         assert transport.writes == [b"ack"]
+
+
+@pytest.mark.parametrize(("number", "writes"), [(1, [b"x"]), (2, [])])
+async def test_a_stream_sends_at_once_only_if_no_other_is_open(
+    number: int, writes: list[bytes], autojump_clock: object
+) -> None:
+    async with running_writer([0] * number) as (writer, outgoing, transport):
+        outgoing.add(b"x")
+        writer.flush_or_schedule()
+        assert transport.writes == writes
+
+
+@pytest.mark.parametrize(("open_at_read", "open_now"), [(2, 1), (1, 2)])
+async def test_an_acknowledgement_waits_for_the_next_pass_if_several_callers_may_call(
+    open_at_read: int, open_now: int, autojump_clock: object
+) -> None:
+    streams = [0] * open_at_read
+    async with running_writer(streams) as (writer, outgoing, transport):
+        writer.note_read()
+        streams[:] = [0] * open_now
+        outgoing.add_control(b"ack")
+        writer.flush_after_read()
+        assert transport.writes == []
+
+
+async def test_no_output_overtakes_the_rest_of_an_earlier_flush() -> None:
+    transport, outgoing = NarrowTransport(), OutgoingFrames()
+    writer = Writer(outgoing, transport, ConnectionTasks("host"), Owner(), (), lambda error: None)  # type: ignore[arg-type]
+    outgoing.add(b"first")
+    writer.flush()
+    outgoing.add(b"next")
+    writer.flush()
+    assert transport.sent == b"firs" and writer.is_pending
+
+
+async def test_output_for_which_a_flush_makes_room_follows_in_the_next_pass(autojump_clock: object) -> None:
+    class Fills(Owner):
+        more = b"second"
+
+        def output_taken(self) -> None:
+            if self.more:
+                outgoing.add(self.more)
+                self.more = b""
+                writer.flush()
+
+    transport, outgoing, tasks = CountingTransport(), OutgoingFrames(), ConnectionTasks("host")
+    writer = Writer(outgoing, transport, tasks, Fills(), (), lambda error: None)  # type: ignore[arg-type]
+    async with trio.open_nursery() as nursery:
+        tasks.open(nursery)
+        outgoing.add(b"first")
+        writer.flush()
+        assert transport.writes == [b"first"]
+        await trio.testing.wait_all_tasks_blocked()
+        assert transport.writes == [b"first", b"second"]
+        nursery.cancel_scope.cancel()
+
+
+async def test_work_that_a_step_left_is_done_in_the_next_pass_without_any_output(autojump_clock: object) -> None:
+    class Works(Owner):
+        times = 0
+
+        def use_room(self) -> None:
+            self.times += 1
+
+    works, outgoing, tasks = Works(), OutgoingFrames(), ConnectionTasks("host")
+    writer = Writer(outgoing, CountingTransport(), tasks, works, (), lambda error: None)  # type: ignore[arg-type]
+    async with trio.open_nursery() as nursery:
+        tasks.open(nursery)
+        for times in (1, 2):  # the first starts the task
+            writer.continue_later()
+            assert works.times == times - 1
+            await trio.testing.wait_all_tasks_blocked()
+            assert works.times == times
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("error", [trio.BrokenResourceError(), trio.ClosedResourceError()])
+async def test_a_write_that_fails_ends_the_connection_with_its_error(error: Exception, autojump_clock: object) -> None:
+    class Broken(NarrowTransport):
+        async def send_all(self, data: bytes | memoryview) -> None:
+            raise error
+
+    outgoing, tasks, lost = OutgoingFrames(), ConnectionTasks("host"), list[object]()
+    writer = Writer(outgoing, Broken(), tasks, Owner(), (), lost.append)  # type: ignore[arg-type]
+    async with trio.open_nursery() as nursery:
+        tasks.open(nursery)
+        outgoing.add(b"more than four bytes")
+        writer.flush()
+        await trio.testing.wait_all_tasks_blocked()
+        assert lost == [error]
+        nursery.cancel_scope.cancel()
 
 
 async def test_the_rest_of_a_flush_wakes_the_writer_that_waits(autojump_clock: object) -> None:
