@@ -109,6 +109,13 @@ def test_outlier_detection_does_not_count_a_host_outside_the_cluster():
     assert Detector(by_failures()).decide(report(READY, "z")).picker.pick(PickArgs("/s/m")).trackers == ()
 
 
+def test_outlier_detection_does_not_count_a_host_that_has_left():
+    detector = Detector(by_failures())
+    detector.hosts = HOSTS[1:]
+    picked = detector.decide(report(READY, "a")).picker.pick(PickArgs("/s/m"))
+    assert picked.trackers == ()
+
+
 class TestIntervals:
     def test_outlier_detection_wakes_at_the_end_of_each_interval(self):
         detector = Detector(by_failures(interval=10))
@@ -170,7 +177,7 @@ class TestIntervals:
 class TestFailurePercentage:
     def test_a_failure_percentage_above_the_threshold_ejects(self):
         detector = Detector(by_failures(threshold=50, max_ejection_percent=100))
-        detector.call("a", good=49, bad=51)
+        detector.call("a", good=50, bad=51)
         detector.call("b", good=50, bad=50)
         assert detector.at(10) == {"a"}
 
@@ -194,14 +201,14 @@ class TestFailurePercentage:
 
 class TestSuccessRate:
     def test_a_success_rate_far_below_the_mean_ejects(self):
-        detector = Detector(by_rate(stdev_factor=1900))
+        detector = Detector(by_rate(stdev_factor=1999))
         for host in "abcd":
             detector.call(host, good=100)
         detector.call("e", bad=100)
-        assert detector.at(10) == {"e"}, "0 < 0.8 - 1.9 × 0.4"
+        assert detector.at(10) == {"e"}, "0 < 0.8 - 1.999 × 0.4"
 
     def test_the_stdev_factor_sets_the_ejection_threshold(self):
-        detector = Detector(by_rate(stdev_factor=2100))
+        detector = Detector(by_rate(stdev_factor=2001))
         for host in "abcd":
             detector.call(host, good=100)
         detector.call("e", bad=100)
