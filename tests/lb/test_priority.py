@@ -24,10 +24,15 @@ class Story:
     def at(self, now, *names, **states):
         self.names = names or self.names
         self.reports |= {name: report(state, name) for name, state in states.items()}
-        self.decision = self.policy.decide(
-            PolicyInputs(PriorityConfig(dict.fromkeys(self.names, LEAF)), self.reports), now
-        )
+        self.decision = self.policy.decide(self.inputs, now)
         return self.decision
+
+    @property
+    def inputs(self):
+        return PolicyInputs(PriorityConfig(dict.fromkeys(self.names, LEAF)), self.reports)
+
+    def describes(self, now):
+        return self.policy.describe(self.inputs, now)
 
     def running(self):
         return list(self.decision.children)
@@ -67,6 +72,24 @@ def test_a_connecting_priority_has_10_seconds_before_failover():
     assert story.running() == ["p0"]
     story.at(10)
     assert story.running() == ["p0", "p1"]
+
+
+def test_a_failover_timer_that_has_fired_wakes_the_policy_no_more():
+    story = Story("p0", "p1")
+    story.at(0)
+    assert story.at(10).wake_at == 20, "the second one's timer"
+
+
+def test_operators_read_how_long_a_priority_is_given_and_which_is_kept_warm():
+    story = Story("p0", "p1", "p2")
+    story.at(0, p0=CONNECTING)
+    assert story.describes(4) == "p0 CONNECTING for 6.0 s more, p1 not begun, p2 not begun"
+    assert story.describes(10) == "p0 CONNECTING, p1 not begun, p2 not begun"
+    story.at(10, p1=READY)
+    story.at(11, p0=READY)
+    assert story.describes(11) == "p0 READY, p1 READY, kept warm, p2 not begun"
+    assert story.describes(11 + CHILD_RETENTION) == "p0 READY, p1 READY, p2 not begun"
+    assert Story().describes(0) == "no priorities"
 
 
 def test_a_last_priority_that_connects_for_10_seconds_counts_as_failed():
