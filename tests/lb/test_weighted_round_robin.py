@@ -63,6 +63,7 @@ class TestWeights:
             ({"cpu_utilization": 0.5, "rps_fractional": 1e-300, "eps": 1e300}, 0, 2e-300),
             ({"cpu_utilization": 0.5}, 1, 0),
             ({"rps_fractional": 100}, 1, 0),
+            ({"rps_fractional": 100, "eps": 50}, 1, 0),
         ],
     )
     def test_a_weight_is_queries_by_utilization_and_errors(self, fields, penalty, expected):
@@ -119,6 +120,11 @@ class TestWeights:
         assert weight.at(29) == 0
         assert weight.at(30) == 200
 
+    def test_a_weight_is_stale_if_there_was_one_and_it_has_expired(self):
+        assert not self.reported().is_stale(200)
+        assert not self.reported(5).is_stale(184)
+        assert self.reported(5).is_stale(185)
+
     def test_a_new_connection_without_a_blackout_period_has_the_last_weight(self):
         weight = self.reported(5, blackout=0)
         weight.restart_blackout()
@@ -141,6 +147,35 @@ class TestSchedule:
     def test_the_edf_scheduler_gives_equal_weights_equal_turns(self):
         turns = self.turns(2, 2, 2, times=30)
         assert turns == turns[:3] * 10
+
+    def test_the_edf_scheduler_gives_each_host_its_first_turn_before_any_has_a_second(self):
+        turns = self.turns(*[1] * 20, times=20)
+        assert sorted(turns) == list(range(20)) != turns
+
+    def test_weights_that_stay_leave_the_turns_as_they_are(self):
+        schedule = EdfScheduler(lambda now: [2.0, 2.0, 2.0], 1.0, Random(1))
+        turns = [schedule.next(float(now)) for now in range(30)]
+        assert turns == turns[:3] * 10
+
+    def test_clients_begin_with_different_hosts(self):
+        first = {EdfScheduler(lambda now: [1.0] * 3, 1.0, Random(seed)).next(0.0) for seed in range(20)}
+        assert first == {0, 1, 2}
+
+    def test_each_update_is_told_with_the_weights_that_are_known(self):
+        told = []
+        schedule = EdfScheduler(lambda now: [4.0, 0.0, 2.0], 1.0, Random(1), lambda *update: told.append(update))
+        for now in (0.0, 0.5, 1.0):
+            schedule.next(now)
+        schedule.copy(lambda random: random).next(5.0)
+        assert told == [([4.0, 0.0, 2.0], 0.0), ([4.0, 0.0, 2.0], 1.0)]
+
+    @pytest.mark.parametrize("copied", [False, True])
+    def test_a_host_in_slow_start_counts_by_its_share(self, copied):
+        schedule = EdfScheduler(lambda now: [10.0, 20.0], 1.0, Random(1), shares=lambda now: [1.0, 0.5 * now])
+        if copied:
+            schedule = schedule.copy(lambda random: random)
+        assert abs(Counter(schedule.next(1.0) for _ in range(100))[1] - 50) <= 1
+        assert abs(Counter(schedule.next(2.0) for _ in range(90))[1] - 60) <= 1
 
     def test_weights_are_read_once_in_an_update_period(self):
         asked = []
@@ -244,6 +279,21 @@ class TestPolicy:
         counted = self.serve(picker, 90, 12.0, load)
         assert set(counted.values()) == {30}
 
+    def test_hosts_that_return_when_all_were_lost_begin_a_blackout_period(self):
+        decide = self.balanced()
+        load = {"a": 0.9, "b": 0.3}
+        self.serve(decide(a=READY, b=READY).picker, 30, 1.0, load)
+        decide(a=CONNECTING, b=CONNECTING)
+        counted = self.serve(decide(a=READY, b=READY).picker, 90, 12.0, load)
+        assert set(counted.values()) == {45}
+
+    def test_new_rules_hold_for_hosts_that_stay(self):
+        policy, its, ready = WeightedRoundRobin(channel_control()), endpoint_set("ab"), hosts(a=READY, b=READY)
+        load = {"a": 0.9, "b": 0.3}
+        for rules, now, calls in ((Rules(blackout=10), 1.0, 50), (Rules(blackout=0), 2.0, 25)):
+            picker = policy.decide(PolicyInputs(rules, hosts=ready, endpoints=its), now).picker
+            assert abs(self.serve(picker, 100, now, load)["a"] - calls) <= 1
+
     @given(cpu=st.floats(), rps=st.floats(), eps=st.floats(), penalty=st.floats(0.0, 3e38))
     @settings(deadline=None)
     def test_any_report_of_one_host_keeps_the_turns_of_valid_weights(self, cpu, rps, eps, penalty):
@@ -293,6 +343,12 @@ class TestOutOfBand:
         assert decide(its).tasks == decide(its).tasks
         its["a"].state = CONNECTING
         assert set(decide(its).tasks) == {"load reports of b"}
+
+    def test_no_task_reads_out_of_band_reports_while_no_host_is_ready(self):
+        decide, its = self.decided(), hosts(a=READY)
+        assert decide(its).tasks
+        its["a"].state = CONNECTING
+        assert not decide(its).tasks
 
     def test_an_update_that_does_not_concern_a_host_keeps_its_task(self):
         policy, its = WeightedRoundRobin(channel_control()), hosts(a=READY, b=READY, c=READY)
