@@ -37,6 +37,16 @@ def test_a_rings_size_is_between_its_limits_and_below_the_clients_cap(min_size, 
     assert len(ring((1, 1, 1, 1), min_size, max_size).owners) == size
 
 
+def test_a_ring_is_no_larger_than_its_maximum_even_if_the_lightest_endpoint_has_a_part_of_an_entry():
+    assert len(ring((1, 1000), 8, 16).owners) == 16
+
+
+def test_the_entries_of_an_endpoint_are_hashed_with_numbers_from_0():
+    # As in Envoy and the C++ client: all clients send a key to the same host.
+    made = build_ring(("a",), (1,), 3, 3)
+    assert set(made.hashes) == {xxh64_intdigest(f"a_{number}".encode()) for number in range(3)}
+
+
 @pytest.mark.parametrize(("cap", "size"), [(1, 1), (100, 100), (8192, 8192), (1_000_000, 10_000)])
 def test_the_clients_cap_on_ring_sizes_is_configurable(cap, size):
     assert len(build_ring(KEYS, (1, 1, 1, 1), 10_000, 8_000_000, cap).owners) == size

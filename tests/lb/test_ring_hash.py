@@ -95,6 +95,12 @@ def test_a_ring_hash_pick_reads_the_hosts_states_live():
     assert picked(picker, hash=0) == [ringed.order()[0]]
 
 
+def test_a_ring_hash_pick_waits_for_its_host_though_others_are_ready():
+    ringed = Ringed()
+    ringed.all(CONNECTING, READY, READY)
+    assert ringed.pick(0) is QUEUE
+
+
 def test_ring_hash_goes_on_past_a_failed_host():
     ringed = Ringed()
     ringed.pick(0)
@@ -198,6 +204,49 @@ def test_a_failing_ring_hash_goes_on_from_a_random_host():
     assert {asked(seed) for seed in range(20)} == set("cd")
 
 
+def test_the_decision_that_sees_a_failure_wants_the_next_host_already():
+    # A node decides again only if a decision wants other hosts.
+    ringed = Ringed("ab")
+    ringed.pick(0)
+    ringed.decide()
+    first, second = ringed.order()
+    inputs = PolicyInputs(CONFIG, {}, {first: FakeHost(first, FAILURE)}, endpoints=ringed.endpoints)
+    assert second in ringed.policy.decide(inputs, 0.0).hosts
+
+
+def test_ring_hash_tries_the_next_address_of_an_endpoint_after_a_moment():
+    ringed = Ringed(its_endpoints=Endpoints((Endpoint(("a", "b")),), "", (1,)))
+    ringed.pick(0)
+    ringed.decide()
+    ringed.decide(a=CONNECTING)
+    assert ringed.decision.wake_at == pytest.approx(0.25)
+
+
+def test_exit_idle_connects_no_host_if_one_is_awake():
+    ringed = Ringed()
+    ringed.pick_events.add("b")
+    ringed.decide()
+    ringed.policy.exit_idle()
+    assert ringed.decide().hosts == ("b",)
+
+
+def test_exit_idle_of_a_ring_without_endpoints_connects_nothing():
+    ringed = Ringed("")
+    ringed.policy.exit_idle()
+    assert ringed.decide().hosts == ()
+
+
+@pytest.mark.parametrize(
+    ("names", "text"), [("", "no endpoints"), ("abc", "0 of 3 endpoints READY, 1 CONNECTING, 2 IDLE")]
+)
+def test_operators_read_the_states_of_the_endpoints(names, text):
+    ringed = Ringed(names)
+    ringed.policy.exit_idle()
+    ringed.decide()
+    inputs = PolicyInputs(CONFIG, {}, ringed.hosts, endpoints=ringed.endpoints)
+    assert ringed.policy.describe(inputs, 0.0) == text
+
+
 def test_ring_hash_connects_no_other_host_while_one_is_connecting():
     ringed = Ringed("abcd")
     ringed.all(FAILURE, FAILURE, CONNECTING, READY)
@@ -228,6 +277,11 @@ class TestUpdates:
         ringed.endpoints = endpoint_set("abc", weights=(2, 1, 1))
         ringed.decide()
         assert len(built) == 3
+
+    def test_new_limits_of_the_ring_hold_for_endpoints_that_stay(self):
+        ringed = Ringed("ab")
+        inputs = PolicyInputs(RingHashConfig(128, 4096), {}, endpoints=ringed.endpoints)
+        assert len(ringed.policy.decide(inputs, 0.0).picker.ring.owners) == 128
 
     def test_hosts_that_stay_in_the_ring_keep_their_connections(self):
         ringed = Ringed("ab")
