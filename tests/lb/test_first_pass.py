@@ -16,6 +16,7 @@ from support.policies import (
     hosts,
     report,
 )
+from trio.testing import wait_all_tasks_blocked
 
 from trxds.lb.configs import OutlierDetectionConfig, OverrideHostConfig, PriorityConfig, Target, WeightedTargetConfig
 from trxds.lb.first_pass import FirstPass
@@ -150,7 +151,24 @@ class TestFirstPass:
         assert not first_pass.update(FAILURE, True, 0.1)
         assert first_pass.update(READY, True, 0.15)
 
-    async def test_its_end_wakes_the_calls_that_wait(self, autojump_clock):
+    async def test_its_end_wakes_the_calls_that_wait(self, nursery, autojump_clock):
+        went_on = []
+
+        async def wait(number):
+            await first_pass.wait_ended()
+            went_on.append(number)
+
+        first_pass = FirstPass(0.2)
+        first_pass.update(READY, True, 0.0)
+        for number in range(2):
+            nursery.start_soon(wait, number)
+        await wait_all_tasks_blocked()
+        assert went_on == []
+        first_pass.update(READY, False, 0.1)
+        await wait_all_tasks_blocked()
+        assert sorted(went_on) == [0, 1]
+
+    async def test_no_call_waits_for_its_end_when_it_is_over(self, autojump_clock):
         first_pass = FirstPass(0.2)
         first_pass.update(READY, True, 0.0)
         first_pass.update(READY, False, 0.1)

@@ -86,6 +86,27 @@ def reason_of_the_fallback(story, cookie):
 # -- which leaf
 
 
+def test_a_session_is_picked_for_by_the_latest_picker_of_its_leaf():
+    story = two_leaves()
+    story.start("y")
+    story.events.add(LeafRequested("y"))
+    story.at(0)
+    assert story.pick("b") == "b"
+    story.start("y", b=FAILURE)
+    story.at(1)
+    assert story.pick("b") == "a"
+
+
+def test_new_endpoints_of_a_leaf_that_does_not_run_are_known_to_sessions():
+    story = two_leaves()
+    story.at(0)
+    story.hosts["y"] = [endpoint("new")]
+    del story.clusters["y"]
+    story.at(1)
+    assert story.pick("new") is QUEUED
+    assert story.events == {LeafRequested("y")}
+
+
 def test_rpcs_without_a_cookie_go_to_the_leaf_of_priority():
     story = two_leaves()
     story.start("y")
