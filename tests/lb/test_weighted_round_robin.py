@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -11,6 +12,8 @@ from support.policies import CONNECTING, FAILURE, READY, channel_control, endpoi
 from xds.data.orca.v3.orca_load_report_pb2 import OrcaLoadReport
 
 from trxds.core.metadata import EMPTY, Metadata
+from trxds.core.observe import Observer, WrrUpdate
+from trxds.core.observers import Observers
 from trxds.core.status import OK
 from trxds.lb.pick import QUEUE, PickArgs
 from trxds.lb.policy import PolicyInputs
@@ -287,10 +290,51 @@ class TestPolicy:
         counted = self.serve(decide(a=READY, b=READY).picker, 90, 12.0, load)
         assert set(counted.values()) == {45}
 
+    def test_the_turns_go_on_over_decisions_of_the_same_hosts(self):
+        decide = self.balanced("abc")
+        turns = [decide(a=READY, b=READY, c=READY).picker.pick(PickArgs("/s/m")).host.address for _ in range(30)]
+        assert turns == turns[:3] * 10 and set(turns) == {"a", "b", "c"}
+
+    def test_a_host_that_is_not_ready_gets_no_turns(self):
+        decide = self.balanced("abc")
+        decide(a=READY, b=READY, c=READY).picker.pick(PickArgs("/s/m"))
+        picker = decide(a=CONNECTING, b=READY, c=READY).picker
+        turns = [picker.pick(PickArgs("/s/m")).host.address for _ in range(30)]
+        assert Counter(turns) == {"b": 15, "c": 15}
+
+    def test_observers_learn_of_each_update_which_weights_are_known_not_yet_usable_or_stale(self):
+        class Seen(Observer):
+            def __init__(self):
+                self.updates = []
+
+            def weights(self, update):
+                self.updates.append(update)
+
+        seen = Seen()
+        policy = WeightedRoundRobin(replace(channel_control(), observers=Observers(seen), path="root/wrr"))
+        its = hosts(a=READY, b=READY, c=READY)
+        rules = Rules(blackout=10, expiration=60, update_period=1)
+        picker = policy.decide(PolicyInputs(rules, hosts=its, endpoints=endpoint_set("abc")), 0.0).picker
+
+        def update(now, *reporting):
+            """Return what an update says, with these hosts' reports."""
+            for complete in picker.hosts:
+                if complete.host.address in reporting:
+                    complete.trackers[0].record_report(LoadReport(0.5, 100), now)
+            picker.pick(PickArgs("/s/m", now=now))
+            return seen.updates.pop()
+
+        assert update(0, "a") == WrrUpdate("root/wrr", (0, 0, 0), 3, 0, True)
+        assert update(10, "b") == WrrUpdate("root/wrr", (200, 0, 0), 2, 0, True)
+        assert update(20) == WrrUpdate("root/wrr", (200, 200, 0), 1, 0, False)
+        assert update(65) == WrrUpdate("root/wrr", (0, 200, 0), 1, 1, True)
+        assert update(100) == WrrUpdate("root/wrr", (0, 0, 0), 1, 2, True)
+
     def test_new_rules_hold_for_hosts_that_stay(self):
         policy, its, ready = WeightedRoundRobin(channel_control()), endpoint_set("ab"), hosts(a=READY, b=READY)
         load = {"a": 0.9, "b": 0.3}
-        for rules, now, calls in ((Rules(blackout=10), 1.0, 50), (Rules(blackout=0), 2.0, 25)):
+        old, new = Rules(blackout=10, update_period=1000), Rules(blackout=0, update_period=1)
+        for rules, now, calls in ((old, 1.0, 50), (new, 2.0, 25)):
             picker = policy.decide(PolicyInputs(rules, hosts=ready, endpoints=its), now).picker
             assert abs(self.serve(picker, 100, now, load)["a"] - calls) <= 1
 
