@@ -173,3 +173,17 @@ async def test_a_task_that_has_waited_in_the_queue_and_does_not_read_bounds_what
     stream_id = await server.request()
     server.h2.send_headers(stream_id, HEADERS)
     assert await server.send_within_windows(stream_id, frame(bytes(100_000))) == SMALL.stream_window
+
+
+async def test_messages_behind_one_that_cannot_be_decompressed_are_not_delivered(
+    wire, request_, autojump_clock
+) -> None:
+    connection, server = await wire()
+    stream = connection.open_stream(request_())
+    stream_id = await server.request()
+    server.h2.send_headers(stream_id, [*HEADERS, ("grpc-encoding", "gzip")])
+    compressed = b"\1"
+    server.h2.send_data(stream_id, compressed + frame(b"no gzip")[1:] + frame(b"next"))
+    await server.flush()
+    assert [await stream.receive() for _ in range(2)] == [None, None]
+    assert stream.status.code is StatusCode.INTERNAL

@@ -13,7 +13,7 @@ from trxds.core.status import StatusCode
 from trxds.transport.engine import Http2Engine
 from trxds.transport.events import DataReceived
 from trxds.transport.fast_http2 import FastHttp2Engine
-from trxds.transport.flow_control import FlowControl
+from trxds.transport.flow_control import BDP_PING, FlowControl
 from trxds.transport.h2_engine import H2LibraryEngine
 from trxds.transport.options import WireOptions
 from trxds.transport.window_estimate import WindowEstimate
@@ -97,6 +97,38 @@ def test_one_slow_answer_makes_no_burst_longer() -> None:
 
 def test_an_answer_to_another_ping_changes_no_window() -> None:
     assert not WindowEstimate(300, 10_000).end_sample(10_000, 1.0)
+
+
+async def test_windows_grow_by_what_came_since_the_stream_was_at_its_end_and_the_connection_has_two_of_them(
+    autojump_clock,
+) -> None:
+    class Engine:
+        """Notes how far windows are opened."""
+
+        def __init__(self) -> None:
+            self.initial_window = 0
+            self.of_connection: list[int] = []
+
+        def increment_window(self, stream_id: int, size: int) -> None:
+            if not stream_id:
+                self.of_connection.append(size)
+
+        def update_initial_window(self, size: int) -> None:
+            self.initial_window = size
+
+        def ping(self, payload: bytes) -> None:
+            assert payload == BDP_PING
+
+    engine: Any = Engine()
+    options = WireOptions(stream_window=60_000, connection_window=100_000, max_stream_window=1_000_000)
+    flow = FlowControl(engine, options)
+    flow.count_received(10_000)
+    flow.open_stream_window(1, 10_000)
+    flow.count_received(30_000)
+    assert engine.of_connection == [40_000]
+    flow.ping_acked(BDP_PING)
+    assert engine.initial_window == 80_000, "twice the 40,000 bytes from the stream's window on"
+    assert engine.of_connection == [40_000, 60_000], "from 100,000 to 160,000"
 
 
 def test_a_window_estimate_without_growth_pings_less_and_less() -> None:
