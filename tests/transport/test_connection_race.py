@@ -118,8 +118,14 @@ async def test_the_error_of_a_lost_race_names_each_address_with_its_reason(autoj
 
 
 async def test_the_error_of_a_single_address_is_unchanged(autojump_clock):
-    with pytest.raises(ConnectionRefusedError):
-        await first_connected(("a",), Hosts(a=errno.ECONNREFUSED).dial)
+    error = ConnectionRefusedError(errno.ECONNREFUSED, "no")
+
+    async def refuse(address):
+        raise error
+
+    with pytest.raises(ConnectionRefusedError) as caught:
+        await first_connected(("a",), refuse)
+    assert caught.value is error
 
 
 class Names(trio.abc.HostnameResolver):

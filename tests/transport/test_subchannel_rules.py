@@ -18,7 +18,7 @@ from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.connection_limit import ConnectionLimit
 from trxds.core.connectivity import Connectivity
 from trxds.core.observers import Observers
-from trxds.core.status import OK
+from trxds.core.status import OK, StatusCode
 from trxds.testing import Call, MemoryNetwork, Server, serve, server_streaming
 from trxds.transport.connection_age import ConnectionAge
 from trxds.transport.frames import settings
@@ -284,19 +284,46 @@ async def test_a_watched_host_that_nobody_leases_any_more_is_disconnected(networ
 async def test_a_connection_after_a_watched_attempt_that_failed_has_no_tasks_of_that_attempt(
     network, nursery, autojump_clock
 ) -> None:
-    leased = Leased(network, nursery, health_check=CHECK)
-    silent = network.listen(ADDRESS)  # it sends no SETTINGS
-    await leased.connect(FAILURE)
-    await leased.until(IDLE)
-    await silent.aclose()
+    leased, server = Leased(network, nursery), Server(HANDLERS, max_concurrent_streams=1)
+    accepted: list[trio.abc.Stream] = []
+
+    async def accept(stream: trio.abc.Stream) -> None:
+        accepted.append(stream)
+        if len(accepted) == 2:
+            await trio.sleep_forever()  # it sends no SETTINGS
+        await server.serve_stream(stream)
+
+    nursery.start_soon(trio.serve_listeners, accept, [network.listen(ADDRESS)])
+    await leased.connect()
+    leased.pool.use_health_check(CHECK)
+    for _ in range(2):
+        leased.host.open_stream(Request("/s/Hang", "s"))
+    await wait_all_tasks_blocked()
     leased.pool.use_health_check(None)
-    async with serve(HANDLERS, network=network, address=ADDRESS, max_concurrent_streams=2) as server:
+    await trio.sleep(30)  # the watched attempt has failed, and the next has not
+    assert len(accepted) == 3 and len(leased.host.working) == 2
+    leased.pool.use_health_check(CHECK)
+    server.connections[0].goaway()
+    await wait_all_tasks_blocked()
+    assert leased.host.state is READY and leased.host.health == OK
+
+
+async def test_a_watch_that_finds_no_stream_identifier_left_ends(network, nursery, autojump_clock) -> None:
+    async def fail(request: bytes, call: Call) -> AsyncIterator[bytes]:
+        call.abort(StatusCode.INTERNAL, "on request")
+        yield b""
+
+    leased = Leased(network, nursery, health_check=CHECK)
+    handlers = {**HANDLERS, "/grpc.health.v1.Health/Watch": server_streaming(fail)}
+    async with serve(handlers, network=network, address=ADDRESS):
         await leased.connect()
-        await second_connection(leased, server)
-        leased.pool.use_health_check(CHECK)
-        server.connections[1].goaway()
         await wait_all_tasks_blocked()
-        assert leased.host.state is READY and leased.host.health == OK
+        [connection] = leased.host.working.nurseries
+        connection.http2.engine._streams.next_id = 2**31 - 1
+        leased.host.open_stream(Request("/s/Hang", "s"))
+        await trio.sleep(10)  # the backoff of the Watch
+        assert leased.host.state is IDLE
+        await leased.connect()
 
 
 # -- the pool
