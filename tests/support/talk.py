@@ -86,14 +86,18 @@ class Talk:
         self.nonce += 1
         items = [ParsedResource(("", b"?"), Parsed(None, None, (str(bad),))) for bad in unnamed]
         items += [self.item(kind, name, text) for name, text in resources.items()]
-        partial = isinstance(self.conversation.protocol, DeltaProtocol)
-        return ParsedResponse(TYPES[kind], version, f"n{self.nonce}", tuple(items), removed=removed, partial=partial)
+        all_items, is_delta = tuple(items), self._is_delta
+        return ParsedResponse(TYPES[kind], version, f"n{self.nonce}", all_items, removed=removed, partial=is_delta)
+
+    @property
+    def _is_delta(self) -> bool:
+        return isinstance(self.conversation.protocol, DeltaProtocol)
 
     def hears_of_failure(self, kind: str, version: str, name: str, code: int, message: str) -> Told:
         """A response that has only the error of one resource (xRFC TP3)."""
         self.nonce += 1
         failed = (ResourceError(name, code, message),)
-        reading = ParsedResponse(TYPES[kind], version, f"n{self.nonce}", (), failed)
+        reading = ParsedResponse(TYPES[kind], version, f"n{self.nonce}", (), failed, partial=self._is_delta)
         return told(self.authority.review(self.conversation.received(reading, self.now)))
 
     def resource(self, name: str) -> Resource:

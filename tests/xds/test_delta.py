@@ -10,6 +10,7 @@ from trxds.resources.context import ParseContext
 from trxds.resources.cooperative_parse import run_at_once
 from trxds.resources.types import CDS, RDS, Parsed
 from trxds.testing import resources
+from trxds.xds.bootstrap import ServerConfig
 from trxds.xds.delta import DeltaProtocol
 
 
@@ -27,6 +28,10 @@ class DeltaTalk(Talk):
     def opened(self) -> list[str]:
         self.conversation.stream_opened()
         return self.said()
+
+
+def server_with(feature: str) -> ServerConfig:
+    return ServerConfig("plane:18000", features=frozenset([feature]))
 
 
 def in_words(request: protos.DeltaDiscoveryRequest) -> str:
@@ -110,6 +115,29 @@ def test_a_new_delta_stream_omits_deleted_resources_and_versions_of_rejected_one
     talk.hears("CDS", "2", b=Bad("no"), removed=("c",))
     talk.breaks()
     assert talk.opened() == ["ASK +a +b +c +d a= b= d=1"]
+
+
+def test_a_new_delta_stream_has_no_version_of_a_resource_with_an_error() -> None:
+    # So the server sends it again, and the error is over (A88).
+    talk = DeltaTalk(a88=True, dialect=DeltaProtocol())
+    talk.wants("CDS", "a", "b", "c")
+    talk.opened()
+    talk.hears("CDS", "1", a="x", b="y", c="z")
+    talk.hears_of_failure("CDS", "2", "b", 13, "broken")
+    talk.breaks()
+    assert talk.resource("b").value == "y"
+    assert talk.opened() == ["ASK +a +b +c a= b= c=1"]
+
+
+def test_a_new_delta_stream_has_no_version_of_a_deleted_resource_that_is_kept() -> None:
+    talk = DeltaTalk(server_with("ignore_resource_deletion"), dialect=DeltaProtocol())
+    talk.wants("CDS", "a", "b", "c")
+    talk.opened()
+    talk.hears("CDS", "1", a="x", b="y", c="z")
+    talk.hears("CDS", "2", removed=("b",))
+    talk.breaks()
+    assert talk.resource("b").value == "y"
+    assert talk.opened() == ["ASK +a +b +c a= b= c=1"]
 
 
 def test_a_resource_that_another_server_may_have_replaced_has_no_version(talk: DeltaTalk) -> None:
