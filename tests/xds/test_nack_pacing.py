@@ -50,6 +50,15 @@ def test_a_nack_that_waits_has_the_last_nonce(talk: Talk) -> None:
     assert talk.says() == ["NACK CDS v=1 n4 a,b"]
 
 
+def test_a_nack_that_may_go_leaves_no_deadline_while_the_server_does_not_read(talk: Talk) -> None:
+    # The clock would wait for a time that is over, again and again.
+    talk.hears("CDS", "2", a=Bad("no"), b="y")
+    talk.says()
+    talk.waits(0.1)
+    assert talk.conversation.next_deadline == math.inf
+    assert talk.says() == ["NACK CDS v=1 n3 a,b"]
+
+
 def test_a_nack_that_was_sent_leaves_no_deadline(talk: Talk) -> None:
     talk.hears("CDS", "2", a=Bad("no"), b="y")
     talk.says()
