@@ -241,7 +241,7 @@ def test_exit_idle_of_a_ring_without_endpoints_connects_nothing():
 )
 def test_operators_read_the_states_of_the_endpoints(names, text):
     ringed = Ringed(names)
-    ringed.policy.exit_idle()
+    ringed.pick_events |= set(names[:1])
     ringed.decide()
     inputs = PolicyInputs(CONFIG, {}, ringed.hosts, endpoints=ringed.endpoints)
     assert ringed.policy.describe(inputs, 0.0) == text
