@@ -31,7 +31,7 @@ class Seen:
 @dataclass(frozen=True)
 class Difference:
     ours: Seen
-    grpcio: Seen
+    peer: Seen
     call: dict[str, Any]
     script: Any
     config: Any
@@ -45,18 +45,19 @@ async def differences(
     orders: Sequence[Order],
     read: Read | None = None,
     bootstrap: Any = None,
+    peer: str = "grpcio",
     **how: Any,
 ) -> list[Difference]:
-    """The calls of which `read` makes something else for ours than for grpcio's; without it all must be equal."""
+    """The calls of which `read` makes something else for ours than for the peer's; without it all must be equal."""
     if bootstrap is not None:
         how["GRPC_XDS_BOOTSTRAP_CONFIG"] = json.dumps(bootstrap)
-    theirs, ours = await outcomes("grpcio", orders, **how), await outcomes("ours", orders, **how)
+    theirs, ours = await outcomes(peer, orders, **how), await outcomes("ours", orders, **how)
     found, attempts = [], 0
     for order, our_calls, their_calls in zip(orders, ours, theirs, strict=True):
         for call, our, their in zip(order.calls, our_calls, their_calls, strict=True):
             name = dict(call["metadata"])["x-script"]
             script = server.scripts[name]
-            one, other = _seen(server, f"ours:{name}", our), _seen(server, f"grpcio:{name}", their)
+            one, other = _seen(server, f"ours:{name}", our), _seen(server, f"{peer}:{name}", their)
             attempts += len(one.attempts)
             make = read or _comparable
             if call["path"] != WARM and make(one, script) != make(other, script):

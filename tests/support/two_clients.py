@@ -13,7 +13,11 @@ from typing import Any
 import trio
 
 _PEERS = Path(__file__).parents[1] / "peers"
-_PROGRAMS = {"grpcio": _PEERS / "grpcio_outcomes.py", "ours": _PEERS / "trxds_outcomes.py"}
+_PROGRAMS = {
+    "grpcio": [sys.executable, str(_PEERS / "grpcio_outcomes.py")],
+    "grpc-js": ["node", str(_PEERS / "node" / "outcomes.js")],
+    "ours": [sys.executable, str(_PEERS / "trxds_outcomes.py")],
+}
 
 
 @dataclass
@@ -60,7 +64,7 @@ async def outcomes(
 ) -> list[list[Outcome]]:
     """The outcomes of a client's calls, by channel, in a process of its own with so many channels at the same time."""
     done = await trio.run_process(
-        [sys.executable, str(_PROGRAMS[client]), str(at_once)],
+        [*_PROGRAMS[client], str(at_once)],
         stdin=json.dumps([asdict(order.by(client)) for order in orders]).encode(),
         capture_stdout=True,
         env={"GRPC_VERBOSITY": "NONE", **os.environ, **environment},
