@@ -42,6 +42,53 @@ async def test_both_inject_the_same_faults(seed):
     assert found == []
 
 
+@each_seed
+async def test_both_inject_no_more_faults_at_once_than_they_may(seed):
+    draw, server, plane = random.Random(seed), ScriptedServer(), ManagementServer()
+    async with server.serve() as address, plane.serve() as ads:
+        plane.put(xds.cluster("c"), xds.endpoints("c", xds.locality(address)))
+        server.scripts["all"] = [random_scripts.REPLY_AND_OK]
+        orders = []
+        for number in range(4):
+            plane.put(*random_faults.limited_mesh(draw, number, "c"))
+            one = {"path": "/a/b", "metadata": [("x-script", "all")], "timeout": random_faults.SHORT_DELAY / 2}
+            calls = [one | {"at_once": draw.randint(1, 6)} for _ in range(2)]
+            orders.append(Order(f"xds:///case-{number}", [{"path": WARM, "metadata": [("x-script", "all")]}, *calls]))
+        how = {
+            "GRPC_XDS_BOOTSTRAP_CONFIG": json.dumps(xds.bootstrap(ads)),
+            "at_once": 1,
+        }  # grpcio counts in its process
+        done = {client: await outcomes(client, orders, **how) for client in ("grpcio", "ours")}
+    codes = {client: [[each.code for each in calls[1:]] for calls in orders] for client, orders in done.items()}
+    assert codes["ours"] == codes["grpcio"]
+    assert {"DEADLINE_EXCEEDED", "OK"} <= set(", ".join(sum(codes["ours"], [])).split(", "))
+
+
+@each_seed
+async def test_both_count_the_calls_of_all_channels_for_the_limit_of_a_cluster(seed):
+    draw, server, plane = random.Random(seed), ScriptedServer(), ManagementServer()
+    reply = [("headers", random_scripts.RESPONSE), ("data", random_scripts.REPLY), ("end", [(b"grpc-status", b"0")])]
+    async with server.serve() as address, plane.serve() as ads:
+        orders = []
+        for number in range(8):
+            name = f"c-{number // 2}"  # of two channels
+            limits = {"circuit_breakers": {"thresholds": [{"max_requests": draw.randint(1, 5)}]}}
+            routes = xds.listener(f"case-{number}", routes=f"r-{number}"), xds.routes(f"r-{number}", xds.route(name))
+            if number % 2 == 0:
+                plane.put(xds.cluster(name) | limits, xds.endpoints(name, xds.locality(address)))
+            plane.put(*routes)
+            server.scripts[str(number)] = [[("request",), ("sleep", 1.2), *reply]]
+            server.scripts["warm"] = [random_scripts.REPLY_AND_OK]
+            one = {"path": "/a/b", "metadata": [("x-script", str(number))], "at_once": draw.randint(1, 4)}
+            warm = {"path": WARM, "metadata": [("x-script", "warm")], "wait_for_ready": True}
+            orders.append(Order(f"xds:///case-{number}", [warm, one | {"at": 0.5 + 0.5 * (number % 2)}]))
+        how = {"GRPC_XDS_BOOTSTRAP_CONFIG": json.dumps(xds.bootstrap(ads)), "at_once": len(orders)}
+        done = {client: await outcomes(client, orders, **how, ONE_XDS_CLIENT="1") for client in ("grpcio", "ours")}
+    codes = {client: [calls[1].code for calls in orders] for client, orders in done.items()}
+    assert codes["ours"] == codes["grpcio"]
+    assert {"UNAVAILABLE", "OK"} <= set(", ".join(codes["ours"]).split(", "))
+
+
 def faults_seen(seen, script):
     is_delayed = seen.outcome.seconds > random_faults.DELAY * 0.95
     return seen.outcome.code, seen.outcome.message, is_delayed, len(seen.attempts)

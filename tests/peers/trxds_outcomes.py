@@ -1,9 +1,13 @@
-"""Our client in a process of its own: orders on stdin, what came of them on stdout, as with `grpcio_outcomes.py`."""
+"""Our client in a process of its own: orders on stdin, what came of them on stdout, as with `grpcio_outcomes.py`.
+
+With ONE_XDS_CLIENT in the environment all channels share one.
+"""
 
 import base64
 import json
+import os
 import sys
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 import trio
 
@@ -17,14 +21,15 @@ async def main():
     orders = json.load(sys.stdin)
     outcomes = [[] for _ in orders]
     limiter = trio.CapacityLimiter(int(sys.argv[1]))
-    async with trio.open_nursery() as nursery:
-        for order, into in zip(orders, outcomes, strict=True):
-            nursery.start_soon(play, order, into, limiter)
+    async with trxds.open_xds_client() if "ONE_XDS_CLIENT" in os.environ else nullcontext() as xds_client:
+        async with trio.open_nursery() as nursery:
+            for order, into in zip(orders, outcomes, strict=True):
+                nursery.start_soon(play, order, into, limiter, {"xds": xds_client} if xds_client else {})
     json.dump(outcomes, sys.stdout)
 
 
-async def play(order, into, limiter):
-    arguments = order["ours"]
+async def play(order, into, limiter, shared):
+    arguments = {**order["ours"], **shared}
     if order["service_config"] is not None:
         arguments["service_config"] = order["service_config"]
     async with limiter, trxds.open_channel(order["target"], **arguments) as channel:

@@ -1,7 +1,7 @@
 """Random fault injection (A33) that leaves nothing to chance, and calls whose headers ask for faults.
 
-A fault is for all calls or for none, by the configuration or by a header. Not drawn is `max_active_faults`, which
-grpcio counts for its process.
+A fault is for all calls or for none, by the configuration or by a header. `max_active_faults`, which grpcio counts for
+its process, is in meshes of its own.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from trxds.testing import resources as xds
 
 _FAULT = "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault"
 DELAY = 1.5
+SHORT_DELAY = 0.6
 NUMBERS = ("0", "1", "5", "14", "16", "17", "99", "-1", "", "x", "+5", "1.5", "0x5", "007", "4294967296", "100", "101")
 
 
@@ -38,6 +39,15 @@ def fault(draw: Random) -> dict[str, Any]:
         codes = [{"grpc_status": draw.choice([0, 1, 5, 14, 16])}, {"http_status": draw.choice([200, 404, 503, 418])}]
         made["abort"] = {**draw.choice([*codes, {"header_abort": {}}]), "percentage": _percentage(draw)}
     return made
+
+
+def limited_mesh(draw: Random, number: int, cluster: str) -> list[Any]:
+    """The resources of a listener of which only so many calls at once are delayed."""
+    delay = {"fixed_delay": f"{SHORT_DELAY}s", "percentage": {"numerator": 100}}
+    most = draw.choice([0, 1, 2, 3, 5])
+    filters = [{"name": "f", "typed_config": {"@type": _FAULT, "delay": delay, "max_active_faults": most}}]
+    routes = xds.routes(f"r-{number}", xds.route(cluster))
+    return [xds.listener(f"case-{number}", routes=f"r-{number}", filters=filters), routes]
 
 
 def _percentage(draw: Random) -> dict[str, Any]:
