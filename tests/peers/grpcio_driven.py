@@ -30,11 +30,11 @@ class Driven:
         except grpc.RpcError as error:
             return failed(error)
 
-    def wait(self, path):
-        self.waiting[path] = self.channel.unary_unary(path).future(b"x", wait_for_ready=True)
+    def wait(self, name, path, deadline):
+        self.waiting[name] = self.channel.unary_unary(path).future(b"x", wait_for_ready=True, timeout=deadline)
 
-    def waited(self, path, timeout):
-        call = self.waiting[path]
+    def waited(self, name, timeout):
+        call = self.waiting[name]
         try:
             return succeeded(call.result(timeout), call)
         except grpc.FutureTimeoutError:
@@ -42,26 +42,26 @@ class Driven:
         except grpc.RpcError as error:
             return failed(error)
 
-    def forget(self, path):
-        self.waiting.pop(path).cancel()
+    def forget(self, name):
+        self.waiting.pop(name).cancel()
 
-    def open(self, path, metadata, timeout):
-        self.streams[path] = Stream(self.channel, path, metadata)
-        return self.talk(path, timeout)
+    def open(self, name, path, timeout):
+        self.streams[name] = Stream(self.channel, path)
+        return self.talk(name, timeout)
 
-    def talk(self, path, timeout):
-        return self.streams[path].talk(timeout)
+    def talk(self, name, timeout):
+        return self.streams[name].talk(timeout)
 
-    def shut(self, path):
-        self.streams.pop(path).call.cancel()
+    def shut(self, name):
+        self.streams.pop(name).call.cancel()
 
 
 class Stream:
     """A bidi call, whose replies wait in a queue."""
 
-    def __init__(self, channel, path, metadata):
+    def __init__(self, channel, path):
         self.requests, self.replies = queue.Queue(), queue.Queue()
-        self.call = channel.stream_stream(path)(iter(self.requests.get, None), metadata=metadata)
+        self.call = channel.stream_stream(path)(iter(self.requests.get, None))
         threading.Thread(target=self.read, daemon=True).start()
 
     def read(self):

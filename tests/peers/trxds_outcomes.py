@@ -21,10 +21,10 @@ async def main():
     orders = json.load(sys.stdin)
     outcomes = [[] for _ in orders]
     limiter = trio.CapacityLimiter(int(sys.argv[1]))
-    async with trxds.open_xds_client() if "ONE_XDS_CLIENT" in os.environ else nullcontext() as xds_client:
-        async with trio.open_nursery() as nursery:
-            for order, into in zip(orders, outcomes, strict=True):
-                nursery.start_soon(play, order, into, limiter, {"xds": xds_client} if xds_client else {})
+    client = trxds.open_xds_client() if "ONE_XDS_CLIENT" in os.environ else nullcontext()
+    async with client as shared, trio.open_nursery() as nursery:
+        for order, into in zip(orders, outcomes, strict=True):
+            nursery.start_soon(play, order, into, limiter, {"xds": shared} if shared else {})
     json.dump(outcomes, sys.stdout)
 
 

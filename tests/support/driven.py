@@ -34,22 +34,22 @@ class Driven(Protocol):
     async def calls(self, calls: Calls, timeout: float) -> list[list[Outcome]]:
         """Make unary calls, one after the other."""
 
-    async def wait(self, path: str) -> object:
+    async def wait(self, name: str, path: str, deadline: float | None) -> object:
         """Begin a call that waits for ready."""
 
-    async def waited(self, path: str, timeout: float) -> Outcome:
+    async def waited(self, name: str, timeout: float) -> Outcome:
         """Return what came of it; PENDING if nothing did."""
 
-    async def forget(self, path: str) -> object:
+    async def forget(self, name: str) -> object:
         """Cancel it."""
 
-    async def open(self, path: str, metadata: Metadata, timeout: float) -> Outcome:
+    async def open(self, name: str, path: str, timeout: float) -> Outcome:
         """Open a stream, send a message and return the reply."""
 
-    async def talk(self, path: str, timeout: float) -> Outcome:
+    async def talk(self, name: str, timeout: float) -> Outcome:
         """Send another message there and return the reply."""
 
-    async def shut(self, path: str) -> object:
+    async def shut(self, name: str) -> object:
         """Cancel the stream."""
 
 
@@ -78,29 +78,29 @@ class OurClient:
         assert reply is not None
         return ["OK", reply.decode(), [value for key, value in initial if key == "set-cookie"]]
 
-    async def wait(self, path: str) -> None:
-        waiting = self._waiting[path] = Background()
+    async def wait(self, name: str, path: str, deadline: float | None) -> None:
+        waiting = self._waiting[name] = Background()
 
         async def run() -> None:
-            waiting.replies.send_nowait(await self._outcome(path, [], wait_for_ready=True))
+            waiting.replies.send_nowait(await self._outcome(path, [], wait_for_ready=True, timeout=deadline))
 
         self._nursery.start_soon(waiting.run, run)
 
-    async def waited(self, path: str, timeout: float) -> Outcome:
-        return await self._waiting[path].reply(timeout)
+    async def waited(self, name: str, timeout: float) -> Outcome:
+        return await self._waiting[name].reply(timeout)
 
-    async def forget(self, path: str) -> None:
-        self._waiting.pop(path).scope.cancel()
+    async def forget(self, name: str) -> None:
+        self._waiting.pop(name).scope.cancel()
 
-    async def open(self, path: str, metadata: Metadata, timeout: float) -> Outcome:
-        stream = self._streams[path] = Background()
-        self._nursery.start_soon(stream.run, partial(self._stream, path, metadata, stream))
-        return await self.talk(path, timeout)
+    async def open(self, name: str, path: str, timeout: float) -> Outcome:
+        stream = self._streams[name] = Background()
+        self._nursery.start_soon(stream.run, partial(self._stream, path, stream))
+        return await self.talk(name, timeout)
 
-    async def _stream(self, path: str, metadata: Metadata, stream: Background) -> None:
+    async def _stream(self, path: str, stream: Background) -> None:
         method = self._channel.method(path, client_streaming=True, server_streaming=True)
         try:
-            async with method.open(metadata=metadata) as call, trio.open_nursery() as nursery:
+            async with method.open() as call, trio.open_nursery() as nursery:
                 nursery.start_soon(_send, call, stream.requests)
                 end = await _receive(call, stream)
                 nursery.cancel_scope.cancel()
@@ -108,13 +108,13 @@ class OurClient:
             end = _failed(error)
         stream.replies.send_nowait(end)
 
-    async def talk(self, path: str, timeout: float) -> Outcome:
-        stream = self._streams[path]
+    async def talk(self, name: str, timeout: float) -> Outcome:
+        stream = self._streams[name]
         stream.to_send.send_nowait(b"x")
         return await stream.reply(timeout)
 
-    async def shut(self, path: str) -> None:
-        self._streams.pop(path).scope.cancel()
+    async def shut(self, name: str) -> None:
+        self._streams.pop(name).scope.cancel()
 
 
 class Background:

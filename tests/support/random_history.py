@@ -1,8 +1,7 @@
 """Random histories of a mesh, with which two clients must do the same (`peers/test_grpcio_histories.py`).
 
-A `World` is the mesh as it should be, and `resources` makes resources of it. `change` draws what changes next:
-endpoints, clusters, routes, the listener, mistakes and their repair, removal and return, hosts that die and come back,
-and the control plane itself.
+A `World` is the mesh as it should be, and `resources` makes resources of it. What changes is in `history_changes.py`,
+and what only some histories have in `history_topics.py`.
 
 Not drawn is what grpcio 1.85 cannot do: it crashes when a cluster in use becomes an aggregate, or stops being one,
 without being removed in between; and it may go on failing when a listener whose routes were refused gets them inline.
@@ -12,11 +11,13 @@ Nor has an endpoint a second address that is another endpoint's, because clients
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
 from trxds.testing import resources as xds
+
+from .history_topics import Topic
 
 Key: TypeAlias = tuple[str, str]  # kind and name
 Resources: TypeAlias = dict[Key, dict[str, Any]]
@@ -31,8 +32,8 @@ TABLES = ("r0", "r1")
 
 MODES = ("plain", "plain", "ignore deletions", "A88", "A88 fail")  # the rules for errors of resources in use
 
-_HEALTH = ["HEALTHY"] * 6 + ["UNKNOWN"] * 2 + ["DRAINING"] * 3 + ["UNHEALTHY"]
-_STATUSES = (None, None, ["HEALTHY", "UNKNOWN", "DRAINING"], ["DRAINING"], ["HEALTHY"])
+HEALTH = ["HEALTHY"] * 6 + ["UNKNOWN"] * 2 + ["DRAINING"] * 3 + ["UNHEALTHY"]
+STATUSES = (None, None, ["HEALTHY", "UNKNOWN", "DRAINING"], ["DRAINING"], ["HEALTHY"])
 _PER_ROUTE = "type.googleapis.com/envoy.extensions.filters.http.stateful_session.v3.StatefulSessionPerRoute"
 
 
@@ -60,12 +61,14 @@ class Aggregate(NamedTuple):
 class World:
     """The mesh as it should be. `addresses` are those of `ALL_HOSTS`."""
 
-    def __init__(self, draw: Random, addresses: Mapping[str, str]) -> None:
+    def __init__(self, draw: Random, addresses: Mapping[str, str], topics: Sequence[Topic] = ()) -> None:
         self.draw = draw
         self.addresses = addresses
         self.mode = draw.choice(MODES)
         self.up = set(ALL_HOSTS)
         self.plane_up = True
+        self.second_up = True  # the other control plane of a topic
+        self.withheld = ""  # the kind of resources of which the first one sends nothing
         self.cookie, self.filtered = "session", True
         self.table, self.inline = "r0", False
         self.tables = {table: {path: self.draw_action() for path in PATHS} for table in TABLES}
@@ -81,6 +84,15 @@ class World:
         self.bad: dict[Key, int] = {}  # the mistakes
         self.gone: set[Key] = set()
         self.long_gone: set[Key] = set()  # both clients know
+        self.failing: set[str] = set()  # hosts that fail each call
+        self.topics = topics
+        for topic in topics:
+            topic.begin(self)
+
+    def __repr__(self) -> str:
+        clusters = {name: self.clusters[name] for name in self.clusters_in_use}
+        endpoints = {service: self.endpoints[service] for service in self.services_in_use}
+        return f"<World {self.tables} {clusters} {endpoints} {self.topics}>"
 
     # -- what there is to draw
 
@@ -100,7 +112,7 @@ class World:
             draw.choice([name, name, f"{name}-x", "shared"]),
             draw.choice(HOSTS) if draw.random() < 0.2 else "",
             draw.choice(["ROUND_ROBIN"] * 4 + ["RING_HASH"]),
-            draw.choice(_STATUSES),
+            draw.choice(STATUSES),
         )
 
     def draw_aggregate(self, name: str) -> Aggregate:
@@ -112,7 +124,7 @@ class World:
         return {host: self.draw_place() for host in hosts}
 
     def draw_place(self) -> Place:
-        return Place(self.draw.choice([0, 0, 0, 1, 1, 2]), self.draw.choice("xy"), self.draw.choice(_HEALTH))
+        return Place(self.draw.choice([0, 0, 0, 1, 1, 2]), self.draw.choice("xy"), self.draw.choice(HEALTH))
 
     # -- what is in use
 
@@ -143,7 +155,18 @@ class World:
         """Whether something is wrong with the listener or the routes."""
         return not {("LDS", SERVICE), ("RDS", self.table)}.isdisjoint(self.gone | self.bad.keys())
 
+    @property
+    def second(self) -> str:
+        """What a second control plane is for, if there is one."""
+        return next((topic.second for topic in self.topics if topic.second), "")
+
     # -- as resources
+
+    def name(self, kind: str, name: str) -> str:
+        """The name of a resource for the control plane."""
+        for topic in self.topics:
+            name = topic.name(kind, name)
+        return name
 
     def resources(self) -> Resources:
         """The resources, with their mistakes, but for those that are gone."""
@@ -151,36 +174,48 @@ class World:
         made |= {("EDS", service): self._endpoints(service, places) for service, places in self.endpoints.items()}
         made |= {("RDS", table): self._routes(table) for table in TABLES}
         filters = [xds.stateful_session(self.cookie)] if self.filtered else []
-        listener = made["LDS", SERVICE] = xds.listener(SERVICE, routes=self.table, filters=filters)
+        routes = self.name("RDS", self.table)
+        listener = made["LDS", SERVICE] = xds.listener(self.name("LDS", SERVICE), routes=routes, filters=filters)
+        for topic in self.topics:
+            topic.listener(listener)
         if self.inline:
             manager = listener["api_listener"]["api_listener"]
             del manager["rds"]
             manager["route_config"] = {key: value for key, value in self._routes(self.table).items() if key != "@type"}
         made |= {key: _spoiled(key[0], made[key], mistake) for key, mistake in self.bad.items()}
-        return {key: resource for key, resource in made.items() if key not in self.gone}
+        return {(key[0], self.name(*key)): resource for key, resource in made.items() if key not in self.gone}
 
     def _routes(self, table: str) -> dict[str, Any]:
         off = xds.filter_overrides(stateful_session={"@type": _PER_ROUTE, "disabled": True})
-        return xds.routes(
-            table,
-            *(
-                xds.route(action, prefix=path) | (off if (table, path) in self.unfiltered else {})
-                for path, action in self.tables[table].items()
-            ),
-        )
+        entries = []
+        for path, action in self.tables[table].items():
+            if isinstance(action, str):
+                action = self.name("CDS", action)
+            else:
+                action = {self.name("CDS", name): weight for name, weight in action.items()}
+            entry = xds.route(action, prefix=path) | copy.deepcopy(off if (table, path) in self.unfiltered else {})
+            for topic in self.topics:
+                topic.route(table, path, entry)
+            entries.append(entry)
+        return xds.routes(self.name("RDS", table), *entries)
 
     def _cluster(self, name: str, cluster: Leaf | Aggregate) -> dict[str, Any]:
+        full_name = self.name("CDS", name)
         if isinstance(cluster, Aggregate):
-            return xds.aggregate(name, *cluster.parts, lb_policy="ROUND_ROBIN")
+            parts = [self.name("CDS", part) for part in cluster.parts]
+            return xds.aggregate(full_name, *parts, lb_policy="ROUND_ROBIN")
         if cluster.dns_host:
             address, _, port = self.addresses[cluster.dns_host].rpartition(":")
-            made = xds.logical_dns(name, address, int(port))
+            made = xds.logical_dns(full_name, address, int(port))
         else:
-            made = xds.cluster(name)
-            made["eds_cluster_config"] = {**made["eds_cluster_config"], "service_name": cluster.service}
+            made = xds.cluster(full_name)
+            service = self.name("EDS", cluster.service)
+            made["eds_cluster_config"] = {**made["eds_cluster_config"], "service_name": service}
         made["lb_policy"] = cluster.policy
         if cluster.statuses is not None:
             made["common_lb_config"] = {"override_host_status": {"statuses": cluster.statuses}}
+        for topic in self.topics:
+            topic.cluster(name, made)
         return made
 
     def _endpoints(self, service: str, places: dict[str, Place]) -> dict[str, Any]:
@@ -196,7 +231,10 @@ class World:
             for host, endpoint in zip(health, localities[-1]["lb_endpoints"], strict=True):
                 if spare := self.spares.get((service, host)):
                     endpoint["endpoint"]["additional_addresses"] = [{"address": _socket_address(self.addresses[spare])}]
-        return xds.endpoints(service, *localities)
+        made = xds.endpoints(self.name("EDS", service), *localities)
+        for topic in self.topics:
+            topic.endpoints(service, made)
+        return made
 
 
 def _socket_address(address: str) -> dict[str, Any]:
@@ -235,152 +273,3 @@ def _spoiled(kind: str, resource: dict[str, Any], mistake: int) -> dict[str, Any
         case _:
             resource["policy"] = {"drop_overloads": [{"category": "", "drop_percentage": {"numerator": 1}}]}
     return resource
-
-
-# -- changes
-
-
-def change(world: World) -> list[str]:
-    """Change the world, and say how. Both clients must have seen all changes before."""
-    world.long_gone = set(world.gone) if world.plane_up else set()
-    if not world.plane_up or world.draw.random() < 0.05:
-        world.plane_up = not world.plane_up
-        return [f"control plane {'up' if world.plane_up else 'down'}"]
-    return _some(world, [*_steady(world), _spoil, _spoil, _remove, _remove])
-
-
-def change_more(world: World) -> list[str]:
-    """Change it again at once: by what makes no difference for what a client ends up with if it misses a version."""
-    return _some(world, _steady(world))
-
-
-def _some(world: World, kinds: list[Any]) -> list[str]:
-    done: list[str] = []
-    while not done:
-        done = [said for _ in range(world.draw.choice([1, 1, 1, 2, 3])) if (said := world.draw.choice(kinds)(world))]
-    return done
-
-
-def _steady(world: World) -> list[Any]:
-    kinds = [*[_edit_endpoints] * 8, *[_edit_cluster] * 3, *[_edit_routes] * 4, *[_edit_listener] * 2, *[_host] * 6]
-    # Soon, because a mistake in the listener hides all other changes.
-    return [*kinds, *[_repair] * (4 * len(world.bad)), *[_restore] * (4 * len(world.gone))]
-
-
-def _edit_endpoints(world: World) -> str:
-    draw, service = world.draw, world.draw.choice(world.services_in_use)
-    places = world.endpoints[service]
-    what = draw.choice(["new", "add", "add", "swap", "empty", *["remove", "move", "health", "spare", "fail over"] * 2])
-    host = draw.choice(sorted(places)) if places else ""
-    if what == "add":
-        places[draw.choice(HOSTS)] = world.draw_place()
-    elif what == "new" or not host:
-        places = world.draw_endpoints()
-    elif what == "remove":
-        del places[host]
-    elif what == "move":
-        places[host] = world.draw_place()
-    elif what == "health":
-        places[host] = places[host]._replace(health=draw.choice(_HEALTH))
-    elif what == "spare":
-        spare = draw.choice(["", *SPARES])
-        world.spares = {key: each for key, each in world.spares.items() if each != spare and key != (service, host)}
-        world.spares |= {(service, host): spare} if spare else {}
-        return f"EDS {service}: {host} has also {spare or 'no other address'}"
-    elif what == "swap":
-        places = {host: place._replace(priority=2 - place.priority) for host, place in places.items()}
-    elif what == "fail over":
-        first = min(place.priority for place in places.values())
-        places = {host: place for host, place in places.items() if place.priority != first}
-    elif what == "empty":
-        places = {}
-    world.endpoints[service] = places
-    return f"EDS {service}: {what}, { ({host: tuple(place) for host, place in places.items()}) }"
-
-
-def _edit_cluster(world: World) -> str:
-    name = world.draw.choice([name for name in world.clusters_in_use if not name.endswith("3")])
-    old = world.clusters[name]
-    if isinstance(old, Aggregate):
-        world.clusters[name] = world.draw_aggregate(name)
-    elif world.draw.random() < 0.5:
-        world.clusters[name] = world.draw_leaf(name)
-    else:
-        world.clusters[name] = old._replace(statuses=world.draw.choice(_STATUSES))
-    return f"CDS {world.clusters[name]}"
-
-
-def _edit_routes(world: World) -> str:
-    draw = world.draw
-    table, path = draw.choice([world.table] * 4 + list(TABLES)), draw.choice(PATHS)
-    what = draw.choice(["action"] * 8 + ["remove", "filter"])
-    if what == "remove":
-        world.tables[table].pop(path, None)
-    elif what == "filter":
-        world.unfiltered ^= {(table, path)}
-    else:
-        world.tables[table][path] = world.draw_action()
-    return f"RDS {table}: {what} {path} {world.tables[table].get(path)}"
-
-
-def _edit_listener(world: World) -> str:
-    what = world.draw.choice(["table", "table", "inline", "filter", "cookie"])
-    if what == "table":
-        world.table = next(table for table in TABLES if table != world.table)
-    elif what == "inline" and ("RDS", world.table) not in world.bad:
-        world.inline = not world.inline
-    elif what == "filter":
-        world.filtered = not world.filtered
-    elif what == "cookie":
-        world.cookie = "other" if world.cookie == "session" else "session"
-    return f"LDS {what}: {world.table} {world.cookie}, {world.inline = }, {world.filtered = }"
-
-
-def _draw_key(world: World) -> Key | None:
-    kind = world.draw.choice(["LDS", "RDS", "CDS", "CDS", "CDS", "EDS", "EDS"])
-    names = {"LDS": [SERVICE], "RDS": [world.table], "CDS": world.clusters_in_use, "EDS": world.services_in_use}[kind]
-    present = [name for name in names if (kind, name) not in world.gone]
-    return (kind, world.draw.choice(present)) if present else None
-
-
-def _spoil(world: World) -> str:
-    if key := _draw_key(world):
-        world.bad[key] = world.draw.choice([0, 0, 1, 1, 2])
-        return f"spoil {key} {world.bad[key]}"
-    return ""
-
-
-def _repair(world: World) -> str:
-    if world.bad:
-        key = world.draw.choice(sorted(world.bad))
-        del world.bad[key]
-        return f"repair {key}"
-    return ""
-
-
-def _remove(world: World) -> str:
-    if key := _draw_key(world):
-        world.gone.add(key)
-        return f"remove {key}"
-    return ""
-
-
-def _restore(world: World) -> str:
-    """Bring a resource back, a cluster perhaps with another type."""
-    if not world.gone:
-        return ""
-    key = kind, name = world.draw.choice(sorted(world.gone))
-    world.gone.remove(key)
-    forgotten = key in world.long_gone and world.mode in ("plain", "A88 fail")
-    if kind == "CDS" and name in TOPS and forgotten and world.draw.random() < 0.5:
-        is_leaf = isinstance(world.clusters[name], Leaf)
-        world.clusters[name] = world.draw_aggregate(name) if is_leaf else world.draw_leaf(name)
-    return f"restore {key} {world.clusters[name] if kind == 'CDS' else ''}"
-
-
-def _host(world: World) -> str:
-    host = world.draw.choice(ALL_HOSTS)
-    if host in world.up and len(world.up) < 6:
-        return ""
-    world.up ^= {host}
-    return f"{host} {'up' if host in world.up else 'down'}"

@@ -1,0 +1,26 @@
+"""Random histories of a mesh in which also something else changes, by topic (`support/history_topics.py`).
+
+TRXDS_SEEDS=100-109 draws other histories than usual.
+"""
+
+import os
+
+import pytest
+from support.history import history
+from support.history_topics import Authority, Fallback, Faults, Limits, Outliers, Rings
+
+pytestmark = pytest.mark.long
+
+STEPS = 8
+FIRST, _, LAST = os.environ.get("TRXDS_SEEDS", "0").partition("-")
+SEEDS = range(int(FIRST), int(LAST or FIRST) + 1)
+
+
+@pytest.mark.parametrize("topic", [Rings, Outliers, Limits, Faults, Authority, Fallback])
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_both_do_the_same_after_each_change(topic, seed, monkeypatch):
+    async with history(seed, monkeypatch, topic()) as made:
+        await made.agree()
+        for _ in range(STEPS):
+            await made.step()
+    assert made.met, "two clients that do nothing would agree"

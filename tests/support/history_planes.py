@@ -1,0 +1,104 @@
+"""The control planes of a random history: each client has one, or two, of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trxds.testing import ManagementServer, Server
+from trxds.testing import resources as xds
+
+from .history_topics import OTHER
+from .random_history import HOSTS, Resources, World
+
+
+class Plane:
+    """A control plane for one client: the first one, or the second one of a topic."""
+
+    def __init__(self, server: Server, management: ManagementServer, world: World, *, is_second: bool) -> None:
+        self.server = server
+        self.management = management
+        self.resources: Resources = {}
+        self._world = world
+        self._is_second = is_second
+
+    @property
+    def is_up(self) -> bool:
+        return self._world.second_up if self._is_second else self._world.plane_up
+
+    async def apply(self) -> None:
+        """Send what has changed; while the server is down, later."""
+        before, self.resources = self.resources, self._its_own(self._world.resources())
+        if not self.is_up:
+            self.server.stop()
+        for kind in ("RDS", "CDS", "EDS") if not self._is_second else ():
+            (self.management.withhold if self._world.withheld == kind else self.management.release)(kind)
+        if changed := [resource for key, resource in self.resources.items() if before.get(key) != resource]:
+            self.management.put(*changed)
+        for kind, name in before.keys() - self.resources.keys():
+            self.management.remove(kind, name)
+        if self.is_up and not is_listening(self.server):
+            await self.server.restart()
+
+    def _its_own(self, resources: Resources) -> Resources:
+        match self._world.second:
+            case "authority":
+                ours = f"xdstp://{OTHER}/"
+                return {key: each for key, each in resources.items() if key[1].startswith(ours) == self._is_second}
+            case "fallback" if self._is_second:
+                return {key: self._with_other_hosts(each) for key, each in resources.items()}
+        return resources
+
+    def _with_other_hosts(self, value: Any) -> Any:
+        """The same with each host of HOSTS in the place of another one."""
+        ports = [int(self._world.addresses[host].rpartition(":")[2]) for host in HOSTS]
+        match value:
+            case dict():
+                return {key: self._with_other_hosts(each) for key, each in value.items()}
+            case list():
+                return [self._with_other_hosts(each) for each in value]
+            case int() if value in ports:
+                return ports[len(ports) - 1 - ports.index(value)]
+        return value
+
+    def __repr__(self) -> str:
+        said = [str(each) for each in self.management.requests[-10:]]
+        return f"<Plane {self.management.streams} streams, {self.management.responses[-4:]}, {said}>"
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        return len(self.management.requests), len(self.management.responses)
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the client has answered the last response of each kind; it may leave out the ones before."""
+        responses, requests = self.management.responses, self.management.requests
+        stream = max((each.stream for each in responses), default=0)
+        last = {each.kind: each.nonce for each in responses if each.stream == stream}
+        return set(last.values()) <= {each.nonce for each in requests} or not self.management.streams
+
+    def subscriptions(self) -> Any:
+        """What the client subscribes to; of LDS, RDS and CDS also whether it has rejected the last response.
+
+        Of a fallback server also whether it has a stream, which grpcio ends if it wants nothing from a server.
+        """
+        if not (self.is_up and self.management.streams):
+            return {}
+        stream = max((each.stream for each in self.management.requests), default=0)
+        requests = [each for each in self.management.requests if each.stream == stream]
+        wanted = {each.kind: sorted(each.names) for each in requests}
+        last = {each.kind: each.nonce for each in self.management.responses if each.kind != "EDS"}
+        rejected = {each.kind for each in requests if each.error and last.get(each.kind) == each.nonce}
+        found = {kind: (names, kind in rejected) for kind, names in wanted.items() if names}
+        return found if self._world.second != "fallback" else (found, "has a stream")
+
+
+def is_listening(server: Server) -> bool:
+    return "listening" in repr(server)
+
+
+def bootstrap(planes: list[Plane], world: World, features: list[str]) -> dict[str, Any]:
+    first, *others = [plane.server.address for plane in planes]
+    if world.second != "authority":
+        return xds.bootstrap(first, *others, features=features)
+    other = xds.bootstrap(*others, features=features)["xds_servers"]
+    return {**xds.bootstrap(first, features=features), "authorities": {OTHER: {"xds_servers": other}}}

@@ -1,0 +1,359 @@
+"""What a random history may draw beside endpoints, clusters and routes (`random_history.py`).
+
+A `Topic` changes the resources that a `World` makes, has changes of its own, and says with which metadata calls are
+made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, ClassVar, TypeAlias
+
+Change: TypeAlias = Callable[[Any], str]
+Metadata: TypeAlias = list[tuple[str, str]]
+
+_FAULT = "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault"
+
+
+class Topic:
+    """Nothing of its own. `world` is the World, which has called `begin` once."""
+
+    environ: ClassVar[dict[str, str]] = {}  # of grpcio's process
+    holds_streams = False  # for some steps
+    second = ""  # what a second control plane is for: "authority" or "fallback"
+    settling = 0.0  # seconds for which calls are made before they are compared
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {vars(self)}>"
+
+    def begin(self, world: Any) -> None:
+        """Draw how it begins."""
+
+    def changes(self) -> Sequence[Change]:
+        """What may change."""
+        return ()
+
+    def name(self, kind: str, name: str) -> str:
+        """The name that a resource has."""
+        return name
+
+    def calls(self, draw: Random) -> Sequence[Metadata]:
+        """The metadata of some calls that are made for each path."""
+        return ()
+
+    def listener(self, made: dict[str, Any]) -> None:
+        """Change the listener."""
+
+    def route(self, table: str, path: str, made: dict[str, Any]) -> None:
+        """Change a route."""
+
+    def cluster(self, name: str, made: dict[str, Any]) -> None:
+        """Change a cluster that is no aggregate."""
+
+    def endpoints(self, service: str, made: dict[str, Any]) -> None:
+        """Change the endpoints."""
+
+
+class Rings(Topic):
+    """Rings of hashes and the keys of calls; weights of localities and endpoints (A42, A113)."""
+
+    environ: ClassVar[dict[str, str]] = {
+        "GRPC_EXPERIMENTAL_PF_WEIGHTED_SHUFFLING": "true",
+        "GRPC_XDS_ENDPOINT_HASH_KEY_BACKWARD_COMPAT": "false",
+    }
+
+    def __init__(self) -> None:
+        self._rings: dict[str, tuple[int, int] | None] = {}  # by cluster; None for the policy that the world has
+        self._hashes: dict[tuple[str, str], list[Any]] = {}
+        self._weights: dict[tuple[str, str], int] = {}  # of endpoints
+        self._shares: dict[tuple[str, str], int | None] = {}  # of localities
+
+    def begin(self, world: Any) -> None:
+        for name in world.clusters:
+            self._rings[name] = self._ring(world.draw)
+        for table in world.tables:
+            for path in world.tables[table]:
+                self._hashes[table, path] = self._policies(world.draw)
+
+    @staticmethod
+    def _ring(draw: Random) -> tuple[int, int] | None:
+        return draw.choice([None, (1024, 4096), (1, 4096), (1, 3), (7, 7), (100, 200), (2**23, 2**23)])
+
+    @staticmethod
+    def _policies(draw: Random) -> list[Any]:
+        made = []
+        for name in draw.sample(["x-a", "x-b"], draw.choice([0, 1, 1, 2, 2])):
+            made.append({"header": {"header_name": name}, "terminal": draw.random() < 0.3})
+        if made and draw.random() < 0.2:
+            made[0]["header"]["regex_rewrite"] = {"pattern": {"regex": "[0-4]"}, "substitution": "_"}
+        return made
+
+    def changes(self) -> Sequence[Change]:
+        return [*[self._edit_ring] * 3, *[self._edit_hash] * 3, *[self._edit_weight] * 3, *[self._edit_share] * 3]
+
+    def _edit_ring(self, world: Any) -> str:
+        name = world.draw.choice(world.clusters_in_use)
+        self._rings[name] = self._ring(world.draw)
+        return f"ring of {name}: {self._rings[name]}"
+
+    def _edit_hash(self, world: Any) -> str:
+        route = world.table, world.draw.choice(sorted(world.tables[world.table]) or ["none"])
+        self._hashes[route] = self._policies(world.draw)
+        return f"hash of {route}: {self._hashes[route]}"
+
+    def _edit_weight(self, world: Any) -> str:
+        service = world.draw.choice(world.services_in_use)
+        for host in sorted(world.endpoints[service]):
+            if world.draw.random() < 0.5:
+                self._weights[service, world.addresses[host]] = world.draw.choice([1, 1, 2, 3])
+        return f"weights of {service}: {[weight for (name, _), weight in self._weights.items() if name == service]}"
+
+    def _edit_share(self, world: Any) -> str:
+        service, zone = world.draw.choice(world.services_in_use), world.draw.choice("xy")
+        self._shares[service, zone] = world.draw.choice([1, 2, 3, 0, None])
+        return f"share of {service} {zone}: {self._shares[service, zone]}"
+
+    def calls(self, draw: Random) -> Sequence[Metadata]:
+        keys = [str(draw.random()) for _ in range(6)]
+        return [[("x-a", one), ("x-b", other)] for one, other in zip(keys[::2], keys[1::2], strict=True)]
+
+    def route(self, table: str, path: str, made: dict[str, Any]) -> None:
+        if policies := self._hashes.get((table, path)):
+            made["route"]["hash_policy"] = policies
+
+    def cluster(self, name: str, made: dict[str, Any]) -> None:
+        if ring := self._rings.get(name):
+            made["lb_policy"] = "RING_HASH"
+            made["ring_hash_lb_config"] = {"minimum_ring_size": ring[0], "maximum_ring_size": ring[1]}
+
+    def endpoints(self, service: str, made: dict[str, Any]) -> None:
+        for locality in made["endpoints"]:
+            share = self._shares.get((service, locality["locality"]["zone"]), 1)
+            if share is None:
+                del locality["load_balancing_weight"]
+            else:
+                locality["load_balancing_weight"] = share
+            for each in locality["lb_endpoints"]:
+                where = each["endpoint"]["address"]["socket_address"]
+                weight = self._weights.get((service, f"{where['address']}:{where['port_value']}"))
+                if weight is not None:
+                    each["load_balancing_weight"] = weight
+
+
+class Outliers(Topic):
+    """Hosts that fail calls, and outlier detection that ejects them and takes them back (A50)."""
+
+    settling = 0.7
+
+    def __init__(self) -> None:
+        self._rules: dict[str, dict[str, Any] | None] = {}
+
+    def begin(self, world: Any) -> None:
+        for name in world.clusters:
+            self._rules[name] = self._draw_rules(world.draw)
+
+    @staticmethod
+    def _draw_rules(draw: Random) -> dict[str, Any] | None:
+        if draw.random() < 0.25:
+            return None
+        ejection_time = draw.choice(["300s", "300s", "0.05s"])
+        return {
+            "interval": draw.choice(["0.2s", "0.3s"]),
+            "base_ejection_time": ejection_time,
+            "max_ejection_time": ejection_time,
+            "max_ejection_percent": 100,
+            "enforcing_success_rate": 0,
+            "enforcing_failure_percentage": draw.choice([100, 100, 100, 0]),
+            "failure_percentage_threshold": 60,
+            "failure_percentage_minimum_hosts": draw.choice([1, 1, 2, 3]),
+            # More than the streams of the history, which end CANCELLED.
+            "failure_percentage_request_volume": 4,
+        }
+
+    def changes(self) -> Sequence[Change]:
+        return [*[self._edit_rules] * 8, *[self._edit_failing] * 12]
+
+    def _edit_rules(self, world: Any) -> str:
+        name = world.draw.choice(world.clusters_in_use)
+        self._rules[name] = self._draw_rules(world.draw)
+        return f"outliers of {name}: {self._rules[name]}"
+
+    def _edit_failing(self, world: Any) -> str:
+        host = world.draw.choice(sorted(world.addresses))
+        world.failing ^= {host}
+        return f"{host} {'fails' if host in world.failing else 'answers'}"
+
+    def cluster(self, name: str, made: dict[str, Any]) -> None:
+        if rules := self._rules.get(name):
+            made["outlier_detection"] = rules
+
+
+class Limits(Topic):
+    """Circuit breakers and drops (A32, A27). The history holds streams open meanwhile."""
+
+    holds_streams = True
+
+    def __init__(self) -> None:
+        self._most: dict[str, int | None] = {}
+        self._drops: dict[str, int] = {}
+
+    def begin(self, world: Any) -> None:
+        for name in world.clusters:
+            self._most[name] = world.draw.choice([None, 1, 2, 3])
+
+    def changes(self) -> Sequence[Change]:
+        return [*[self._edit_most] * 10, *[self._edit_drops] * 2]
+
+    def _edit_most(self, world: Any) -> str:
+        name = world.draw.choice(world.clusters_in_use)
+        self._most[name] = world.draw.choice([None, 0, 1, 1, 2, 3])
+        return f"max_requests of {name}: {self._most[name]}"
+
+    def _edit_drops(self, world: Any) -> str:
+        service = world.draw.choice(world.services_in_use)
+        self._drops[service] = world.draw.choice([0, 0, 100])
+        return f"drops of {service}: {self._drops[service]} %"
+
+    def cluster(self, name: str, made: dict[str, Any]) -> None:
+        if (most := self._most.get(name)) is not None:
+            made["circuit_breakers"] = {"thresholds": [{"max_requests": most}]}
+
+    def endpoints(self, service: str, made: dict[str, Any]) -> None:
+        if service in self._drops:
+            share = {"numerator": self._drops[service]}
+            made["policy"] = {"drop_overloads": [{"category": "a", "drop_percentage": share}]}
+
+
+class Faults(Topic):
+    """Fault injection, retry policies and limits of routes (A33, A44, A31); hosts fail as many attempts as told."""
+
+    def __init__(self) -> None:
+        self._filter: dict[str, Any] | None = {}
+        self._is_first = True
+        self._overrides: dict[tuple[str, str], dict[str, Any]] = {}
+        self._retries: dict[tuple[str, str], dict[str, Any] | None] = {}
+        self._limits: dict[tuple[str, str], dict[str, str]] = {}
+
+    def begin(self, world: Any) -> None:
+        for table in world.tables:
+            for path in world.tables[table]:
+                self._retries[table, path] = self._retry(world.draw)
+
+    @staticmethod
+    def _fault(draw: Random) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        if draw.random() < 0.4:
+            status = {"grpc_status": draw.choice([5, 10, 16])}
+            made["abort"] = {
+                **draw.choice([status, {"http_status": 503}, {"header_abort": {}}]),
+                "percentage": {"numerator": draw.choice([0, 100, 100])},
+            }
+        if draw.random() < 0.2:
+            made["delay"] = {"fixed_delay": "0.01s", "percentage": {"numerator": 100}}
+        return made
+
+    @staticmethod
+    def _retry(draw: Random) -> dict[str, Any] | None:
+        if draw.random() < 0.3:
+            return None
+        return {
+            "retry_on": draw.choice(["unavailable", "unavailable,internal", "internal", "cancelled", "5xx", ""]),
+            "num_retries": draw.choice([1, 2, 3]),
+            "retry_back_off": {"base_interval": "0.01s", "max_interval": "0.01s"},
+        }
+
+    def changes(self) -> Sequence[Change]:
+        return [*[self._edit_filter] * 4, *[self._edit_override] * 4, *[self._edit_retry] * 6, *[self._edit_limit] * 2]
+
+    def _edit_filter(self, world: Any) -> str:
+        self._filter = world.draw.choice([None, *[self._fault(world.draw)] * 3])
+        self._is_first = world.draw.random() < 0.5
+        return f"fault filter: {self._filter}, {self._is_first = }"
+
+    @staticmethod
+    def _draw_route(world: Any) -> tuple[str, str]:
+        return world.table, world.draw.choice(sorted(world.tables[world.table]) or ["none"])
+
+    def _edit_override(self, world: Any) -> str:
+        route = self._draw_route(world)
+        self._overrides.pop(route, None)
+        if world.draw.random() < 0.7:
+            self._overrides[route] = self._fault(world.draw)
+        return f"fault of {route}: {self._overrides.get(route)}"
+
+    def _edit_retry(self, world: Any) -> str:
+        route = self._draw_route(world)
+        self._retries[route] = self._retry(world.draw)
+        return f"retries of {route}: {self._retries[route]}"
+
+    def _edit_limit(self, world: Any) -> str:
+        route = self._draw_route(world)
+        self._limits[route] = world.draw.choice([{}, {"max_stream_duration": "0s"}, {"max_stream_duration": "60s"}])
+        return f"limits of {route}: {self._limits[route]}"
+
+    def calls(self, draw: Random) -> Sequence[Metadata]:
+        failing: Metadata = [
+            ("x-fail", str(draw.choice([1, 2, 3]))),
+            ("x-code", draw.choice(["UNAVAILABLE", "INTERNAL"])),
+        ]
+        return [failing, [("x-envoy-fault-abort-grpc-request", "9")]]
+
+    def listener(self, made: dict[str, Any]) -> None:
+        if self._filter is not None:
+            filters = made["api_listener"]["api_listener"]["http_filters"]
+            made_filter = {"name": "fault", "typed_config": {"@type": _FAULT, **self._filter}}
+            filters.insert(0 if self._is_first else len(filters) - 1, made_filter)
+
+    def route(self, table: str, path: str, made: dict[str, Any]) -> None:
+        if override := self._overrides.get((table, path)):
+            made.setdefault("typed_per_filter_config", {})["fault"] = {"@type": _FAULT, **override}
+        if retry := self._retries.get((table, path)):
+            made["route"]["retry_policy"] = retry
+        if limits := self._limits.get((table, path)):
+            made["route"]["max_stream_duration"] = limits
+
+
+OTHER = "other"
+_TYPES = {
+    "LDS": "envoy.config.listener.v3.Listener",
+    "RDS": "envoy.config.route.v3.RouteConfiguration",
+    "CDS": "envoy.config.cluster.v3.Cluster",
+    "EDS": "envoy.config.endpoint.v3.ClusterLoadAssignment",
+}
+
+
+class Authority(Topic):
+    """Resources of an authority that has a server of its own (A47)."""
+
+    second = "authority"
+
+    def __init__(self) -> None:
+        self._names: set[tuple[str, str]] = set()
+
+    def begin(self, world: Any) -> None:
+        share = world.draw.choice([0.3, 0.5, 1])
+        names = [("LDS", "shop"), *(("RDS", table) for table in world.tables)]
+        names += [("CDS", name) for name in world.clusters] + [("EDS", service) for service in world.endpoints]
+        self._names = {name for name in names if world.draw.random() < share}
+
+    def name(self, kind: str, name: str) -> str:
+        return f"xdstp://{OTHER}/{_TYPES[kind]}/{name}" if (kind, name) in self._names else name
+
+
+class Fallback(Topic):
+    """A second server for the case that the first one cannot be reached (A71), which has other hosts."""
+
+    second = "fallback"
+
+    def begin(self, world: Any) -> None:
+        world.plane_up = world.draw.random() < 0.6
+
+    def changes(self) -> Sequence[Change]:
+        # So that something is missing when the first server goes.
+        return [self._withhold] * 6
+
+    @staticmethod
+    def _withhold(world: Any) -> str:
+        world.withheld = "" if world.withheld else world.draw.choice(["CDS", "EDS", "RDS"])
+        return f"withhold {world.withheld or 'nothing'}"
