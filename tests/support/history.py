@@ -114,7 +114,7 @@ class History:
             await self.apply()
         await self.agree()
         for path, (ours, theirs) in opened.items():
-            if ours[0] == theirs[0]:
+            if ours[0] == theirs[0] == "OK":
                 self.same(f"the stream {path}", *await self.both("talk", path, 2))
             await self.both("shut", path)
         # A host that is no longer ejected takes RPCs, but its connection may end just then; and RPCs that wait together

@@ -250,7 +250,7 @@ class Faults(Topic):
                 "percentage": {"numerator": draw.choice([0, 100, 100])},
             }
         if draw.random() < 0.2:
-            made["delay"] = {"fixed_delay": "0.01s", "percentage": {"numerator": 100}}
+            made["delay"] = {"fixed_delay": "0.001s", "percentage": {"numerator": 100}}
         return made
 
     @staticmethod
