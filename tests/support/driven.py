@@ -156,8 +156,8 @@ def _failed(error: trxds.RpcError) -> Outcome:
     return [error.status.code.name, error.status.message, []]
 
 
-class GrpcioClient:
-    """grpcio's: each method is a command of the program."""
+class Program:
+    """A client of another project: each method is a command of its program."""
 
     def __init__(self, process: trio.Process) -> None:
         self._process = process
@@ -173,7 +173,7 @@ class GrpcioClient:
         while b"\n" not in self._rest:
             received = await process.stdout.receive_some()
             if not received:
-                raise RuntimeError(f"grpcio has ended with {await process.wait()}")
+                raise RuntimeError(f"it has ended with {await process.wait()}")
             self._rest += received
         line, _, self._rest = self._rest.partition(b"\n")
         return json.loads(line)
@@ -182,12 +182,17 @@ class GrpcioClient:
 @asynccontextmanager
 async def grpcio_client(target: str, bootstrap: dict[str, Any], options: Any, **environ: str) -> AsyncIterator[Driven]:
     """A client of grpcio, until the end of the block."""
-    command = [sys.executable, str(PROGRAM)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}  # it logs each mistake
-    env = {**os.environ, **environ, "GRPC_XDS_BOOTSTRAP_CONFIG": json.dumps(bootstrap)}
-    async with trio.open_nursery() as nursery:
-        process = await nursery.start(partial(trio.run_process, command, check=False, env=env, **pipes))
-        client = GrpcioClient(process)
+    environ["GRPC_XDS_BOOTSTRAP_CONFIG"] = json.dumps(bootstrap)
+    async with running([sys.executable, str(PROGRAM)], **environ) as client:
         await client.ask("begin", target, options)
         yield client
+
+
+@asynccontextmanager
+async def running(command: Sequence[str], **environ: str) -> AsyncIterator[Program]:
+    """The program that obeys, until the end of the block."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}  # it logs each mistake
+    async with trio.open_nursery() as nursery:
+        start = partial(trio.run_process, command, check=False, env={**os.environ, **environ}, **pipes)
+        yield Program(await nursery.start(start))
         nursery.cancel_scope.cancel()

@@ -153,7 +153,8 @@ class World:
     @property
     def routes_in_doubt(self) -> bool:
         """Whether something is wrong with the listener or the routes."""
-        return not {("LDS", SERVICE), ("RDS", self.table)}.isdisjoint(self.gone | self.bad.keys())
+        is_wrong = not {("LDS", SERVICE), ("RDS", self.table)}.isdisjoint(self.gone | self.bad.keys())
+        return is_wrong or self.withheld == "RDS"
 
     @property
     def second(self) -> str:
