@@ -7,7 +7,7 @@ from typing import Any
 from trxds.testing import ManagementServer, Server
 from trxds.testing import resources as xds
 
-from .history_topics import OTHER
+from .history_topics import OTHER, SAME
 from .random_history import HOSTS, Resources, World
 
 
@@ -101,4 +101,4 @@ def bootstrap(planes: list[Plane], world: World, features: list[str]) -> dict[st
     if world.second != "authority":
         return xds.bootstrap(first, *others, features=features)
     other = xds.bootstrap(*others, features=features)["xds_servers"]
-    return {**xds.bootstrap(first, features=features), "authorities": {OTHER: {"xds_servers": other}}}
+    return {**xds.bootstrap(first, features=features), "authorities": {OTHER: {"xds_servers": other}, SAME: {}}}

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from trxds.testing import resources as xds
 
-from .history_topics import Topic
+from .history_topics import Topic, canonical
 
 Key: TypeAlias = tuple[str, str]  # kind and name
 Resources: TypeAlias = dict[Key, dict[str, Any]]
@@ -184,7 +184,12 @@ class World:
             del manager["rds"]
             manager["route_config"] = {key: value for key, value in self._routes(self.table).items() if key != "@type"}
         made |= {key: _spoiled(key[0], made[key], mistake) for key, mistake in self.bad.items()}
-        return {(key[0], self.name(*key)): resource for key, resource in made.items() if key not in self.gone}
+        found = {}
+        for (kind, name), resource in made.items():
+            if (kind, name) not in self.gone:
+                own_name = resource["cluster_name" if kind == "EDS" else "name"] = canonical(self.name(kind, name))
+                found[kind, own_name] = resource
+        return found
 
     def _routes(self, table: str) -> dict[str, Any]:
         off = xds.filter_overrides(stateful_session={"@type": _PER_ROUTE, "disabled": True})
