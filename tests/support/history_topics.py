@@ -203,12 +203,23 @@ class Limits(Topic):
             self._most[name] = world.draw.choice([None, 1, 2, 3])
 
     def changes(self) -> Sequence[Change]:
-        return [*[self._edit_most] * 10, *[self._edit_drops] * 2]
+        return [*[self._edit_most] * 10, *[self._edit_drops] * 2, *[self._edit_service] * 6]
 
     def _edit_most(self, world: Any) -> str:
         name = world.draw.choice(world.clusters_in_use)
         self._most[name] = world.draw.choice([None, 0, 1, 1, 2, 3])
         return f"max_requests of {name}: {self._most[name]}"
+
+    @staticmethod
+    def _edit_service(world: Any) -> str:
+        """Count anew: a limit is for a cluster and its EDS service. Streams of the one before may be open still."""
+        name = world.draw.choice([name for name in world.clusters_in_use if not name.endswith("3")])
+        cluster = world.clusters[name]
+        if not hasattr(cluster, "service"):
+            return ""
+        service = world.draw.choice([name, f"{name}-x", "shared"])
+        world.clusters[name] = cluster._replace(service=service, dns_host="")
+        return f"service of {name}: {service}"
 
     def _edit_drops(self, world: Any) -> str:
         service = world.draw.choice(world.services_in_use)
