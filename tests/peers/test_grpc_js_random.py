@@ -1,4 +1,4 @@
-"""Random hedging (A6), in which grpc-js and our client must do the same: grpcio and grpc-go do not have it.
+"""Random hedging (A6), in which grpc-js and our client must do the same: grpcio and grpc-go have none yet.
 
 TRXDS_SEEDS=100-109 draws others than usual. Not drawn is `grpc-retry-pushback-ms`, of which grpc-js makes something
 else: it begins the next hedge after `hedgingDelay` all the same, and ends the call while other attempts are under way.
