@@ -213,12 +213,9 @@ class Limits(Topic):
     @staticmethod
     def _edit_service(world: Any) -> str:
         """Count anew: a limit is for a cluster and its EDS service. Streams of the one before may be open still."""
-        name = world.draw.choice([name for name in world.clusters_in_use if not name.endswith("3")])
-        cluster = world.clusters[name]
-        if not hasattr(cluster, "service"):
-            return ""
+        name = world.draw.choice(world.leaves_in_use or ["a1"])
         service = world.draw.choice([name, f"{name}-x", "shared"])
-        world.clusters[name] = cluster._replace(service=service, dns_host="")
+        world.clusters[name] = world.clusters[name]._replace(service=service, dns_host="")
         return f"service of {name}: {service}"
 
     def _edit_drops(self, world: Any) -> str:

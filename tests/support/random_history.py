@@ -146,6 +146,10 @@ class World:
         return names or list(TOPS)
 
     @property
+    def leaves_in_use(self) -> list[str]:
+        return [name for name in self.clusters_in_use if isinstance(self.clusters[name], Leaf)]
+
+    @property
     def services_in_use(self) -> list[str]:
         used = [self.clusters[name] for name in self.clusters_in_use]
         return [each.service for each in used if isinstance(each, Leaf) and not each.dns_host] or ["shared"]
