@@ -192,7 +192,9 @@ class History:
         while quiet < 5:
             await trio.sleep(0.02)
             before, progress = progress, [plane.progress for plane in self.planes]
-            answered = all(plane.is_answered for plane in self.planes if plane.is_up)
+            # Once there have been calls, for which grpcio waits, it connects again seconds after a server has returned.
+            used = not self._last or all(plane.is_used for plane in self.planes if plane.is_up)
+            answered = used and all(plane.is_answered for plane in self.planes if plane.is_up)
             quiet = quiet + 1 if before == progress and answered else 0
 
     async def agree(self) -> None:

@@ -8,7 +8,7 @@ from trxds.testing import ManagementServer, Server
 from trxds.testing import resources as xds
 
 from .history_topics import OTHER, SAME
-from .random_history import HOSTS, Resources, World
+from .random_history import HOSTS, SERVICE, Resources, World
 
 
 class Plane:
@@ -75,6 +75,12 @@ class Plane:
         stream = max((each.stream for each in responses), default=0)
         last = {each.kind: each.nonce for each in responses if each.stream == stream}
         return set(last.values()) <= {each.nonce for each in requests} or not self.management.streams
+
+    @property
+    def is_used(self) -> bool:
+        """Whether the client has a stream, which it needs always only where the listener is."""
+        has_listener = self._world.name("LDS", SERVICE).startswith(f"xdstp://{OTHER}/") == self._is_second
+        return bool(self.management.streams) or not has_listener
 
     def subscriptions(self) -> Any:
         """What the client subscribes to; of LDS, RDS and CDS also whether it has rejected the last response.
