@@ -105,7 +105,9 @@ class History:
             await self.both("wait", f"soon {path}", path, DEADLINE)
         # At one host, so that both clients' streams are there, and where that counts in the same cluster.
         holds = any(topic.holds_streams for topic in self.world.topics)
-        streams = [path for path in PATHS if len(self._last[path][1]) == 1 and (self._is_one(path) or not holds)]
+        streams = [path for path in PATHS if len(self._last[path][1]) == 1]
+        if holds:
+            streams = [path for path in streams if self._is_one(path) and self._last[path][0] == {"OK"}]
         opened = {path: await self.both("open", path, path, 5) for path in streams}
         self.log.append(", ".join(done := change(self.world)))
         await self.apply()
