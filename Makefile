@@ -25,7 +25,7 @@ PEERS := $(NODE_PEER) $(ENVOY_PEER) $(GO_PEERS)
 FUZZ_READY := $(VENV)/.fuzz
 DOCS_READY := $(VENV)/.docs
 DIST_READY := .dist/.ready
-GO_TOOLS := connectrpc.com/conformance/cmd/connectconformance github.com/summerwind/h2spec/cmd/h2spec
+GO_TOOLS := connectrpc.com/conformance/cmd/connectconformance github.com/summerwind/h2spec/cmd/h2spec google.golang.org/grpc/client
 CONFORMANCE := ../shared/conformance
 STAGE := 5
 
@@ -145,7 +145,7 @@ $(ENVOY_PEER): | $(READY)
 
 # Programs in Go: our own, and two that go.mod names as tools. Go 1.21 to 1.25 fetches the newer Go that go.mod asks for.
 # Without Go the tests with them are left out and say so; so they are where the modules cannot be had, but with CI set they fail.
-$(GO_PEERS): tests/peers/go/go.mod tests/peers/go/go.sum $(wildcard tests/peers/go/*/*.go)
+$(GO_PEERS): tests/peers/go/go.mod tests/peers/go/go.sum tests/peers/go/client/go.mod $(wildcard tests/peers/go/*/*.go)
 	@mkdir -p $(@D)
 	@if ! command -v go >/dev/null; then echo "Go is not installed: the tests with the Go peers are left out"; \
 		elif go build -C tests/peers/go -buildvcs=false -o $(CURDIR)/$(@D)/ ./... $(GO_TOOLS) 2>$(@D)/build.log; then touch $@; \

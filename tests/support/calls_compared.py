@@ -86,4 +86,11 @@ def _comparable(seen: Seen, script: Any) -> Any:
     has_message = outcome.code != "OK" and any(key == b"grpc-message" for fields in ends for key, _ in fields)
     trailing = [pair for pair in outcome.trailing if pair[0] != "grpc-retry-pushback-ms"]  # grpcio has a number there
     message = outcome.message if has_message else None
-    return outcome.code, message, outcome.initial, trailing, outcome.replies, attempts
+    if message and message.startswith("max retries exhausted: "):  # which grpc-go adds
+        message = message.partition(" desc = ")[2]
+    return outcome.code, message, by_key(outcome.initial), by_key(trailing), outcome.replies, attempts
+
+
+def by_key(pairs: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+    """Metadata as grpc-go has it, where only the values of one key have an order."""
+    return sorted(pairs, key=lambda pair: pair[0])

@@ -1,4 +1,6 @@
-"""Two clients that obey the same commands: ours, and grpcio's in a process of its own (`peers/grpcio_driven.py`).
+"""Clients that obey the same commands: ours, and those of others in processes of their own.
+
+They are grpcio's (`peers/grpcio_driven.py`) and grpc-go's (`peers/go/client`).
 
 An outcome is a code, the reply or the details, and the values of `set-cookie`.
 """
@@ -9,11 +11,9 @@ import json
 import math
 import os
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 import trio
@@ -24,7 +24,6 @@ Outcome: TypeAlias = Sequence[Any]
 Metadata: TypeAlias = list[tuple[str, str]]
 Calls: TypeAlias = list[tuple[str, Metadata, int]]  # path, metadata, how many
 
-PROGRAM = Path(__file__).parent.parent / "peers" / "grpcio_driven.py"
 PENDING: Outcome = ["PENDING", "", []]
 
 
@@ -177,15 +176,6 @@ class Program:
             self._rest += received
         line, _, self._rest = self._rest.partition(b"\n")
         return json.loads(line)
-
-
-@asynccontextmanager
-async def grpcio_client(target: str, bootstrap: dict[str, Any], options: Any, **environ: str) -> AsyncIterator[Driven]:
-    """A client of grpcio, until the end of the block."""
-    environ["GRPC_XDS_BOOTSTRAP_CONFIG"] = json.dumps(bootstrap)
-    async with running([sys.executable, str(PROGRAM)], **environ) as client:
-        await client.ask("begin", target, options)
-        yield client
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""A random history of a mesh, with grpcio's client and ours, which must do the same after each change.
+"""A random history of a mesh, with a peer's client and ours, which must do the same after each change.
 
 Each client has a control plane of its own, with the same resources. A difference counts only if it stays for
 `PATIENCE`, since either client may be the slower one. A history that fails says all its steps.
@@ -23,23 +23,16 @@ from trxds.core.backoff import Backoff
 from trxds.testing import Call, ManagementServer, Server
 from trxds.xds import xds_client
 
-from .driven import Driven, OurClient, Outcome, grpcio_client
+from .driven import Driven, OurClient, Outcome
 from .history_changes import change, change_more
+from .history_peers import BACKOFF, GRPCIO, RESOURCE_TIMEOUT, Peer
 from .history_planes import Plane, bootstrap, is_listening
 from .history_topics import OTHER, Outliers, Topic
 from .random_history import ALL_HOSTS, HOSTS, PATHS, SERVICE, TOPS, World
 
-PATIENCE = 20.0
-BACKOFF = 0.12  # seconds, of both clients
+PATIENCE = 20.0  # longer than the 15 s that grpcio waits for a resource, for which it has no option
 DEADLINE = 0.3  # seconds, of RPCs that wait for ready
-RESOURCE_TIMEOUT = 1.2  # seconds, of ours; grpcio's has no option for its 15, so PATIENCE is longer
 
-OPTIONS = {
-    "grpc.initial_reconnect_backoff_ms": int(BACKOFF * 1000),
-    "grpc.min_reconnect_backoff_ms": int(BACKOFF * 1000),
-    "grpc.max_reconnect_backoff_ms": int(BACKOFF * 1000),
-    "grpc.dns_enable_srv_queries": 0,
-}
 FEATURES = {"ignore deletions": ["ignore_resource_deletion"], "A88 fail": ["fail_on_data_errors"]}
 A88 = "GRPC_EXPERIMENTAL_XDS_DATA_ERROR_HANDLING"
 
@@ -68,6 +61,7 @@ class History:
         self.met: set[str] = set()  # the hosts that answered
         self._probes = Random(f"probes of {seed}")  # apart from the history, which they must not change
         self._held: dict[str, bool] = {}  # streams, and whether they are open still
+        self._routes_in_doubt = False  # as both clients know it
         self._mixed = False  # the routes came into doubt together with other changes
         self._cookies: list[str] = []  # that were set in the steps before
         self._calls: dict[str, tuple[str, list[tuple[str, str]], int]] = {}
@@ -95,9 +89,10 @@ class History:
 
     async def step(self) -> None:
         """One change, or several at once, with RPCs and streams that begin before it."""
-        # Routes that were wrong may have been repaired while the control plane was down, which no client knows yet.
-        in_doubt = self.world.routes_in_doubt or not (self.world.plane_up and self.world.second_up)
-        were_up = set(self.world.up)
+        # What was repaired while a control plane was down no client knows yet.
+        if self.world.plane_up and self.world.second_up:
+            self._routes_in_doubt = self.world.routes_in_doubt
+        in_doubt, were_up = self._routes_in_doubt, set(self.world.up)
         await self.let_go()
         waiting = [path for path in PATHS if self._only_waits(path)]
         for path in waiting:
@@ -126,7 +121,7 @@ class History:
         may_end = Outliers in map(type, self.world.topics) and not were_up <= self.world.up
         is_chance = bool(in_doubt or self.world.routes_in_doubt or may_end or holds)
         for path in waiting:
-            await self.look_at_waiting(path, is_chance)
+            await self.look_at_waiting(path, is_chance or self.world.is_incomparable(path))
         # What the last routes need stays watched while the routes are in error; whether an error or another change was
         # first depends on which responses a client takes together.
         self._mixed = self.world.routes_in_doubt and (self._mixed or (not in_doubt and len(done) > 1))
@@ -159,7 +154,8 @@ class History:
 
     def _only_waits(self, path: str) -> bool:
         """Whether an RPC there would wait, and for the same cluster in both clients."""
-        return self._is_one(path) and self._last[path][0] == {"UNAVAILABLE"}
+        is_comparable = self._is_one(path) and not self.world.is_incomparable(path)
+        return is_comparable and self._last[path][0] == {"UNAVAILABLE"}
 
     def _is_one(self, path: str) -> bool:
         """Whether there is no draw among clusters."""
@@ -225,6 +221,8 @@ class History:
         calls: dict[str, Any] = {path: (path, [], 24) for path in PATHS}
         for metadata in [each for topic in self.world.topics for each in topic.calls(self._probes)]:
             calls |= {f"{path} {metadata}": (path, metadata, 3) for path in PATHS}
+        if not self.world.peer.has_sessions:
+            return calls
         for _ in range(4):
             host, cluster = self._probes.choice(HOSTS), self._probes.choice(TOPS)
             said = f"{self.hosts[host].address};{self.world.name('CDS', cluster)}"
@@ -242,7 +240,9 @@ class History:
         Hosts are drawn by locality and ring, so one round may meet others than the next.
         """
         found = []
-        for number, call in enumerate(self._calls):
+        for number, (call, (path, *_)) in enumerate(self._calls.items()):
+            if self.world.is_incomparable(path):
+                continue
             for first in reversed(range(len(rounds))):
                 ours, theirs = (
                     self.summary(call, [each for one in rounds[first:] for each in one[client][number]])
@@ -279,14 +279,24 @@ class History:
 
     def subscriptions_differ(self) -> bool:
         ours, theirs = self.planes[::2], self.planes[1::2]
-        return [plane.subscriptions() for plane in ours] != [plane.subscriptions() for plane in theirs]
+        return list(map(self.comparable, ours)) != list(map(self.comparable, theirs))
+
+    def comparable(self, plane: Plane) -> Any:
+        """What is subscribed to there, but for what the peer does not watch at the moment."""
+        found, peer = plane.subscriptions(), self.world.peer
+        unlike = {"RDS"} if self.world.listener_in_doubt and not peer.watches_routes_without_a_listener else set()
+        if not peer.fails_without_a_cluster and any(map(self.world.lacks_a_part, PATHS)):
+            unlike |= {"CDS", "EDS"}
+        return {kind: each for kind, each in found.items() if kind not in unlike} if unlike else found
 
     def describe(self, found: Any) -> str:
         return "\n".join([*self.log, repr(found)])
 
 
 @asynccontextmanager
-async def history(seed: int, monkeypatch: pytest.MonkeyPatch, *topics: Topic) -> AsyncIterator[History]:
+async def history(
+    seed: int, monkeypatch: pytest.MonkeyPatch, *topics: Topic, peer: Peer = GRPCIO
+) -> AsyncIterator[History]:
     """The history of that seed, whose clients have the first configuration."""
     shorten_times(monkeypatch)
     async with trio.open_nursery() as nursery:
@@ -298,7 +308,7 @@ async def history(seed: int, monkeypatch: pytest.MonkeyPatch, *topics: Topic) ->
 
         failing: set[str] = set()
         hosts = {name: await run(fallback=partial(say, name, failing)) for name in ALL_HOSTS}
-        world = World(Random(seed), {name: server.address for name, server in hosts.items()}, topics)
+        world = World(Random(seed), {name: server.address for name, server in hosts.items()}, topics, peer)
         world.failing = failing
         planes = []
         for is_second in (False, True) if world.second else (False,):
@@ -315,7 +325,7 @@ async def history(seed: int, monkeypatch: pytest.MonkeyPatch, *topics: Topic) ->
         environ = {name: value for topic in topics for name, value in topic.environ.items()}
         async with (
             trxds.open_channel(target, bootstrap=ours) as channel,
-            grpcio_client(target, theirs, OPTIONS, **environ) as client,
+            peer.client(target, theirs, environ) as client,
             trio.open_nursery() as calls,
         ):
             made.clients = [OurClient(channel, calls), client]

@@ -25,6 +25,7 @@ from .random_history import (
 
 def change(world: World) -> list[str]:
     """Change the world, and say how. Both clients must have seen all changes before."""
+    world.removed_clusters = {name for name in world.removed_clusters if ("CDS", name) in world.gone | world.bad.keys()}
     world.long_gone = set(world.gone) if world.plane_up and not world.second else set()
     if world.second and world.draw.random() < (0.15 if world.second_up else 0.4):
         world.second_up = not world.second_up
@@ -101,7 +102,7 @@ def _edit_cluster(world: World) -> str:
 def _edit_routes(world: World) -> str:
     draw = world.draw
     table, path = draw.choice([world.table] * 4 + list(TABLES)), draw.choice(PATHS)
-    what = draw.choice(["action"] * 8 + ["remove", "filter"])
+    what = draw.choice(["action"] * 8 + ["remove", *["filter"] * world.peer.has_sessions])
     if what == "remove":
         world.tables[table].pop(path, None)
     elif what == "filter":
@@ -112,7 +113,7 @@ def _edit_routes(world: World) -> str:
 
 
 def _edit_listener(world: World) -> str:
-    what = world.draw.choice(["table", "table", "inline", "filter", "cookie"])
+    what = world.draw.choice(["table", "table", "inline", *["filter", "cookie"] * world.peer.has_sessions])
     if what == "table":
         world.table = next(table for table in TABLES if table != world.table)
     elif what == "inline" and ("RDS", world.table) not in world.bad:
@@ -149,6 +150,7 @@ def _repair(world: World) -> str:
 def _remove(world: World) -> str:
     if key := _draw_key(world):
         world.gone.add(key)
+        world.removed_clusters |= {key[1]} if key[0] == "CDS" and world.mode == "plain" else set()
         return f"remove {key}"
     return ""
 

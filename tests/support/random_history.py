@@ -1,4 +1,4 @@
-"""Random histories of a mesh, with which two clients must do the same (`peers/test_grpcio_histories.py`).
+"""Random histories of a mesh, with which two clients must do the same (`history.py`).
 
 A `World` is the mesh as it should be, and `resources` makes resources of it. What changes is in `history_changes.py`,
 and what only some histories have in `history_topics.py`.
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from trxds.testing import resources as xds
 
+from .history_peers import GRPCIO, Peer
 from .history_topics import Topic, canonical
 
 Key: TypeAlias = tuple[str, str]  # kind and name
@@ -29,8 +30,6 @@ ALL_HOSTS = (*HOSTS, *SPARES)
 PATHS = ("/a.A/M", "/b.B/M", "/c.C/M")
 TOPS = ("a", "b", "c")  # the clusters of the routes; they may be aggregates of a1, a2 and a3, and so on
 TABLES = ("r0", "r1")
-
-MODES = ("plain", "plain", "ignore deletions", "A88", "A88 fail")  # the rules for errors of resources in use
 
 HEALTH = ["HEALTHY"] * 6 + ["UNKNOWN"] * 2 + ["DRAINING"] * 3 + ["UNHEALTHY"]
 STATUSES = (None, None, ["HEALTHY", "UNKNOWN", "DRAINING"], ["DRAINING"], ["HEALTHY"])
@@ -61,15 +60,18 @@ class Aggregate(NamedTuple):
 class World:
     """The mesh as it should be. `addresses` are those of `ALL_HOSTS`."""
 
-    def __init__(self, draw: Random, addresses: Mapping[str, str], topics: Sequence[Topic] = ()) -> None:
+    def __init__(
+        self, draw: Random, addresses: Mapping[str, str], topics: Sequence[Topic] = (), peer: Peer = GRPCIO
+    ) -> None:
         self.draw = draw
         self.addresses = addresses
-        self.mode = draw.choice(MODES)
+        self.peer = peer
+        self.mode = draw.choice(peer.modes)
         self.up = set(ALL_HOSTS)
         self.plane_up = True
         self.second_up = True  # the other control plane of a topic
         self.withheld = ""  # the kind of resources of which the first one sends nothing
-        self.cookie, self.filtered = "session", True
+        self.cookie, self.filtered = "session", peer.has_sessions
         self.table, self.inline = "r0", False
         self.tables = {table: {path: self.draw_action() for path in PATHS} for table in TABLES}
         self.unfiltered: set[tuple[str, str]] = set()  # table and path of routes without the session filter
@@ -84,6 +86,7 @@ class World:
         self.bad: dict[Key, int] = {}  # the mistakes
         self.gone: set[Key] = set()
         self.long_gone: set[Key] = set()  # both clients know
+        self.removed_clusters: set[str] = set()  # that have not come back whole
         self.failing: set[str] = set()  # hosts that fail each call
         self.topics = topics
         for topic in topics:
@@ -131,19 +134,20 @@ class World:
     @property
     def clusters_in_use(self) -> list[str]:
         """The clusters that the routes name, and the parts of those."""
+        return self.clusters_of(*self.tables[self.table]) or list(TOPS)
+
+    def clusters_of(self, *paths: str) -> list[str]:
+        """The clusters that the routes of these paths name, and the parts of those."""
         names: list[str] = []
-        todo = [
-            name
-            for action in self.tables[self.table].values()
-            for name in ([action] if isinstance(action, str) else action)
-        ]
+        actions = [self.tables[self.table].get(path, ()) for path in paths]
+        todo = [name for action in actions for name in ([action] if isinstance(action, str) else action)]
         while todo:
             name = todo.pop()
             cluster = self.clusters[name]
             if name not in names:
                 names.append(name)
                 todo += cluster.parts if isinstance(cluster, Aggregate) else ()
-        return names or list(TOPS)
+        return names
 
     @property
     def leaves_in_use(self) -> list[str]:
@@ -154,11 +158,30 @@ class World:
         used = [self.clusters[name] for name in self.clusters_in_use]
         return [each.service for each in used if isinstance(each, Leaf) and not each.dns_host] or ["shared"]
 
+    def is_incomparable(self, path: str) -> bool:
+        """Whether the peer's RPCs there may do something else."""
+        was_removed = not self.removed_clusters.isdisjoint(self._known_clusters_of(path))
+        return not self.peer.fails_without_a_cluster and (was_removed or self.lacks_a_part(path))
+
+    def lacks_a_part(self, path: str) -> bool:
+        """Whether an aggregate there may not have all of its parts."""
+        clusters = self._known_clusters_of(path)
+        missing = self.removed_clusters | {name for kind, name in self.gone | self.bad.keys() if kind == "CDS"}
+        return any(isinstance(self.clusters[name], Aggregate) for name in clusters) and not missing.isdisjoint(clusters)
+
+    def _known_clusters_of(self, path: str) -> list[str]:
+        """The clusters to which the clients may route; any, if they may not have the present routes."""
+        return list(self.clusters) if self.routes_in_doubt or not self.plane_up else self.clusters_of(path)
+
     @property
     def routes_in_doubt(self) -> bool:
         """Whether something is wrong with the listener or the routes."""
-        is_wrong = not {("LDS", SERVICE), ("RDS", self.table)}.isdisjoint(self.gone | self.bad.keys())
+        is_wrong = self.listener_in_doubt or ("RDS", self.table) in self.gone | self.bad.keys()
         return is_wrong or self.withheld == "RDS"
+
+    @property
+    def listener_in_doubt(self) -> bool:
+        return ("LDS", SERVICE) in self.gone | self.bad.keys()
 
     @property
     def second(self) -> str:
@@ -187,7 +210,7 @@ class World:
             manager = listener["api_listener"]["api_listener"]
             del manager["rds"]
             manager["route_config"] = {key: value for key, value in self._routes(self.table).items() if key != "@type"}
-        made |= {key: _spoiled(key[0], made[key], mistake) for key, mistake in self.bad.items()}
+        made |= {key: self._spoiled(key[0], made[key], mistake) for key, mistake in self.bad.items()}
         found = {}
         for (kind, name), resource in made.items():
             if (kind, name) not in self.gone:
@@ -246,40 +269,43 @@ class World:
             topic.endpoints(service, made)
         return made
 
+    def _spoiled(self, kind: str, resource: dict[str, Any], mistake: int) -> dict[str, Any]:
+        """The resource with one of three mistakes."""
+        resource = copy.deepcopy(resource)
+        match kind, mistake:
+            case "LDS", 0:
+                resource["api_listener"]["api_listener"]["http_filters"] = []
+            case "LDS", 1:
+                resource["api_listener"]["api_listener"]["xff_num_trusted_hops"] = 1
+            case "LDS", _:
+                del resource["api_listener"]  # valid, but not for clients
+            case "RDS", 0 if resource["virtual_hosts"][0]["routes"]:
+                del resource["virtual_hosts"][0]["routes"][0]["match"]
+            case "RDS", 1 if not self.peer.checks_lengths:
+                resource["virtual_hosts"][0]["routes"] = [*resource["virtual_hosts"][0]["routes"], {}]
+            case "RDS", 1:
+                resource["virtual_hosts"][0]["domains"] = []
+            case "RDS", _:
+                resource["virtual_hosts"][0]["domains"] = ["other"]  # valid, but no virtual host for the target
+            case "CDS", 0 if "cluster_type" not in resource:
+                resource["lb_policy"] = "MAGLEV"
+            case "CDS", 2:
+                resource["type"] = "STATIC"
+                resource.pop("cluster_type", None)
+            case "CDS", _:
+                resource["lrs_server"] = {"ads": {}}
+            case "EDS", 0 if resource["endpoints"]:
+                for each in resource["endpoints"]:
+                    each["priority"] += 1
+            case "EDS", 1 if resource["endpoints"]:
+                resource["endpoints"][0]["lb_endpoints"] *= 2
+            case _ if not self.peer.checks_lengths:
+                resource["endpoints"] = [*resource["endpoints"], xds.locality(self.addresses[HOSTS[0]], priority=9)]
+            case _:
+                resource["policy"] = {"drop_overloads": [{"category": "", "drop_percentage": {"numerator": 1}}]}
+        return resource
+
 
 def _socket_address(address: str) -> dict[str, Any]:
     host, _, port = address.rpartition(":")
     return {"socket_address": {"address": host, "port_value": int(port)}}
-
-
-def _spoiled(kind: str, resource: dict[str, Any], mistake: int) -> dict[str, Any]:
-    """The resource with one of three mistakes."""
-    resource = copy.deepcopy(resource)
-    match kind, mistake:
-        case "LDS", 0:
-            resource["api_listener"]["api_listener"]["http_filters"] = []
-        case "LDS", 1:
-            resource["api_listener"]["api_listener"]["xff_num_trusted_hops"] = 1
-        case "LDS", _:
-            del resource["api_listener"]  # valid, but not for clients
-        case "RDS", 0 if resource["virtual_hosts"][0]["routes"]:
-            del resource["virtual_hosts"][0]["routes"][0]["match"]
-        case "RDS", 1:
-            resource["virtual_hosts"][0]["domains"] = []
-        case "RDS", _:
-            resource["virtual_hosts"][0]["domains"] = ["other"]  # valid, but no virtual host for the target
-        case "CDS", 0 if "cluster_type" not in resource:
-            resource["lb_policy"] = "MAGLEV"
-        case "CDS", 2:
-            resource["type"] = "STATIC"
-            resource.pop("cluster_type", None)
-        case "CDS", _:
-            resource["lrs_server"] = {"ads": {}}
-        case "EDS", 0 if resource["endpoints"]:
-            for each in resource["endpoints"]:
-                each["priority"] += 1
-        case "EDS", 1 if resource["endpoints"]:
-            resource["endpoints"][0]["lb_endpoints"] *= 2
-        case _:
-            resource["policy"] = {"drop_overloads": [{"category": "", "drop_percentage": {"numerator": 1}}]}
-    return resource

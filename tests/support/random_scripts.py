@@ -1,6 +1,6 @@
 """Random answers of a server, attempt by attempt, and random policies for the calls that get them.
 
-They are for two clients that must do the same (`peers/test_grpcio_calls_random.py`). Not drawn is what grpcio 1.85
+They are for two clients that must do the same (`random_calls.py`). Not drawn is what grpcio 1.85
 does otherwise, by `docs/grfc-map.md`: a `grpc-status`, a pushback and a base64 that are none, several values of a -bin
 header in one field, REFUSED_STREAM, HTTP errors with a body, requests longer than the replay buffer, OK without the
 one reply, unknown compressions. Nor a retry without a delay and a pushback of 0, with which its calls may hang; a
@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import gzip
 import zlib
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -39,14 +40,14 @@ def retry_policy(draw: Random) -> dict[str, Any]:
     }
 
 
-def route_retry_policy(draw: Random) -> dict[str, Any]:
-    """A retry policy of a route."""
+def route_retry_policy(draw: Random, most: int = 7) -> dict[str, Any]:
+    """A retry policy of a route, with so many retries at most."""
     policy: dict[str, Any] = {
         "retry_on": ",".join(draw.sample(_CONDITIONS, draw.randint(1, 4))),
         "retry_back_off": {"base_interval": "0.02s", **draw.choice([{}, {"max_interval": "0.03s"}])},
     }
     if draw.random() < 0.8:
-        policy["num_retries"] = draw.choice([1, 2, 3, 4, 7])
+        policy["num_retries"] = min(draw.choice([1, 2, 3, 4, 7]), most)
     return policy
 
 
@@ -89,6 +90,37 @@ def attempt(draw: Random, *, one_reply: bool, is_throttled: bool = False) -> lis
             return [*actions, ("end", _http(draw))]
         case _:
             return [*actions, ("headers", RESPONSE), ("end_data", b"")]
+
+
+def for_grpc_go(script: list[list[Action]], *, is_throttled: bool = False) -> list[list[Action]]:
+    """The script without what grpc-go does otherwise, by `docs/grfc-map.md`."""
+    return [
+        [_for_grpc_go(*action, is_first=not number) for action in _without_headers(actions, is_throttled)]
+        for number, actions in enumerate(script)
+    ]
+
+
+def _without_headers(actions: list[Action], is_throttled: bool) -> list[Action]:
+    """Without headers before a GOAWAY, after which it retries; and before a failure, which takes no token from it."""
+    kind, *what = actions[-1]
+    fails = is_throttled and (kind == "reset" or (kind == "end" and what[0][0][1].strip(b"0")))
+    if not fails and all(kind != "goaway" for kind, *_ in actions):
+        return actions
+    ending = [(kind, RESPONSE + what[0])] if kind == "end" and what[0][0][0] == b"grpc-status" else actions[-1:]
+    return [action for action in actions[:-1] if action[0] not in ("headers", "data")] + ending
+
+
+def _for_grpc_go(kind: str, *what: Any, is_first: bool) -> Action:
+    match kind, what:
+        case "goaway", (_, code) if not is_first:
+            return kind, 0, code
+        case "reset", (3 | 99,):  # FLOW_CONTROL_ERROR, and one that is not known
+            return kind, 2
+        case "end_data", _:
+            return "end", [(b"grpc-status", b"2")]
+        case "end", (fields,) if fields[0][0] == b":status" and fields[0][1] != b"200":
+            return kind, fields[:1]
+    return kind, *what
 
 
 def metadata(draw: Random) -> Fields:
@@ -143,9 +175,11 @@ def call_of_messages(draw: Random, name: str) -> dict[str, Any]:
     }
 
 
-def messages(draw: Random, *, one_reply: bool, early: bool) -> list[Action]:
+def messages(
+    draw: Random, *, one_reply: bool, early: bool, encodings: Sequence[bytes] = (b"gzip", b"deflate")
+) -> list[Action]:
     """Replies of any size, compressed or not, in DATA frames that are cut anywhere; `early`, or after the request."""
-    encoding = draw.choice([None, None, b"identity", b"gzip", b"deflate"])
+    encoding = draw.choice([None, None, b"identity", *encodings])
     actions: list[Action] = [] if early else [("request",)]
     actions.append(("headers", RESPONSE + ([(b"grpc-encoding", encoding)] if encoding else [])))
     rest = b"".join(_framed(draw, encoding) for _ in range(1 if one_reply else draw.choice([0, 1, 2, 3, 8])))

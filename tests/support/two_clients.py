@@ -12,12 +12,18 @@ from typing import Any
 
 import trio
 
+from . import go_peers
+
 _PEERS = Path(__file__).parents[1] / "peers"
-_PROGRAMS = {
-    "grpcio": [sys.executable, str(_PEERS / "grpcio_outcomes.py")],
-    "grpc-js": ["node", str(_PEERS / "node" / "outcomes.js")],
-    "ours": [sys.executable, str(_PEERS / "trxds_outcomes.py")],
-}
+
+
+def _command(client: str) -> list[str]:
+    match client:
+        case "grpc-go":
+            return [str(go_peers.program("client"))]
+        case "grpc-js":
+            return ["node", str(_PEERS / "node" / "outcomes.js")]
+    return [sys.executable, str(_PEERS / {"grpcio": "grpcio_outcomes.py", "ours": "trxds_outcomes.py"}[client])]
 
 
 @dataclass
@@ -64,7 +70,7 @@ async def outcomes(
 ) -> list[list[Outcome]]:
     """The outcomes of a client's calls, by channel, in a process of its own with so many channels at the same time."""
     done = await trio.run_process(
-        [*_PROGRAMS[client], str(at_once)],
+        [*_command(client), str(at_once)],
         stdin=json.dumps([asdict(order.by(client)) for order in orders]).encode(),
         capture_stdout=True,
         env={"GRPC_VERBOSITY": "NONE", **os.environ, **environment},
