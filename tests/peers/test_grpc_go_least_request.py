@@ -5,7 +5,6 @@ what the streams make of the next calls: of so many hosts drawn, one may be draw
 TRXDS_SEEDS=100-109 draws others than usual.
 """
 
-import json
 import os
 import random
 from collections import Counter
@@ -14,8 +13,8 @@ from functools import partial
 
 import pytest
 import trio
-from support.driven import OurClient, running
-from support.go_peers import program
+from support.driven import OurClient
+from support.history_peers import GRPC_GO
 
 import trxds
 from trxds.testing import ManagementServer, serve
@@ -37,16 +36,14 @@ async def test_both_prefer_hosts_with_fewer_calls_as_a48_says(seed):
     plane.put(
         xds.cluster("c") | {"lb_policy": "LEAST_REQUEST", "least_request_lb_config": {"choice_count": choice_count}}
     )
-    config = {"loadBalancingConfig": [{"least_request_experimental": {"choiceCount": choice_count}}]}
     async with AsyncExitStack() as stack:
         hosts = [await stack.enter_async_context(serve(fallback=partial(say, each))) for each in HOSTS]
         addresses = {name: host.address for name, host in zip(HOSTS, hosts, strict=True)}
         ads = await stack.enter_async_context(plane.serve())
-        theirs = await stack.enter_async_context(
-            running([str(program("driven"))], GRPC_EXPERIMENTAL_ENABLE_LEAST_REQUEST="true")
-        )
-        await theirs.ask("begin", json.dumps(config), {})
-        channel = await stack.enter_async_context(trxds.open_channel("xds:///shop", bootstrap=xds.bootstrap(ads)))
+        bootstrap = xds.bootstrap(ads)
+        experiment = {"GRPC_EXPERIMENTAL_ENABLE_LEAST_REQUEST": "true"}
+        theirs = await stack.enter_async_context(GRPC_GO.client("xds:///shop", bootstrap, experiment))
+        channel = await stack.enter_async_context(trxds.open_channel("xds:///shop", bootstrap=bootstrap))
         nursery = await stack.enter_async_context(trio.open_nursery())
         clients = {"ours": Spread(OurClient(channel, nursery)), "grpc-go": Spread(theirs)}
         for step in range(3):
@@ -54,7 +51,6 @@ async def test_both_prefer_hosts_with_fewer_calls_as_a48_says(seed):
             names = HOSTS[step % 2 : 4 + step % 3]
             now = [addresses[each] for each in names]
             plane.put(xds.endpoints("c", xds.locality(*now)))
-            await theirs.ask("addresses", now)
             for name, spread in clients.items():
                 await spread.hold(count, ended)
                 found, expected = await spread.measure(names, choice_count)

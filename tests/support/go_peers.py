@@ -22,7 +22,7 @@ from trxds.testing.resources import Resource
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / ".peers" / "go"
-NAMES = ("plane", "backend", "client", "driven", "connectconformance", "h2spec")
+NAMES = ("plane", "backend", "client", "connectconformance", "h2spec")
 KNOWN_FAILURES = ROOT / "tests" / "peers" / "known_failures"
 
 # A run of fewer cases would prove less than it seems to.
