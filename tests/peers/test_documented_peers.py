@@ -31,7 +31,8 @@ def pinned_by_go(module: str) -> str:
 
 MODULES = {
     "go-control-plane": "github.com/envoyproxy/go-control-plane",
-    "grpc-go": "google.golang.org/grpc",
+    "grpc-go]": "google.golang.org/grpc",
+    "grpc-go,": "google.golang.org/grpc",
     "connectconformance]": "connectrpc.com/conformance",
     "connectconformance,": "connectrpc.com/conformance",
     "h2spec": "github.com/summerwind/h2spec",

@@ -94,7 +94,7 @@ async def test_remove_endpoints_in_turn_moves_traffic_without_failures(autojump_
             assert set(hosts[-50:]) == {mesh.hosts[number] for number in left}
 
 
-async def test_affinity_of_ring_hash_connects_to_one_host_and_when_that_is_gone_to_one_other(autojump_clock):
+async def test_affinity_of_ring_hash_connects_one_host_and_when_that_is_gone_calls_meet_one_other(autojump_clock):
     async with Mesh.run(3, sessions=False) as mesh:
         mesh.plane.put(xds.cluster("cart") | {"lb_policy": "RING_HASH"})
         route = xds.route("cart")
@@ -108,7 +108,8 @@ async def test_affinity_of_ring_hash_connects_to_one_host_and_when_that_is_gone_
             await wait_all_tasks_blocked()
             [second] = await spread(channel, 100, metadata=[("user", "7")], wait_for_ready=True)
             assert second != first
-            assert await ready(tool) == [second]
+            # The policy has also asked an IDLE host by itself, which may be a third one (A61).
+            assert second in await ready(tool)
 
 
 async def ready(tool):
