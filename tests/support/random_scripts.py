@@ -67,12 +67,12 @@ def attempt(draw: Random, *, one_reply: bool, is_throttled: bool = False) -> lis
     actions: list[Action] = [("request",)] if draw.random() < 0.7 else []
     kinds = ["end", "end", "end", "end", "headers", "reply", "reset"]
     kind = draw.choice(kinds if is_throttled else [*kinds, "goaway", "close", "http", "no status"])
-    opening: list[Action] = draw.choice([[], [], [("headers", RESPONSE)]])
+    # grpcio may take headers for none that come together with the end of a stream, and retry.
+    opening: list[Action] = draw.choice([[], [], [("headers", RESPONSE), ("sleep", 0.005)]])
     match kind:
         case "end":
             return [*actions, ("end", RESPONSE + _status(draw, one_reply, is_throttled))]
         case "headers":
-            # grpcio may take headers for none that come together with the trailers, and retry.
             ending: Action = ("end", _status(draw, one_reply, is_throttled))
             return [*actions, ("headers", RESPONSE + metadata(draw)), ("sleep", 0.005), ending]
         case "reply":
