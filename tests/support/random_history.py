@@ -297,13 +297,18 @@ class World:
             case "EDS", 0 if resource["endpoints"]:
                 for each in resource["endpoints"]:
                     each["priority"] += 1
-            case "EDS", 1 if resource["endpoints"]:
+            # UNHEALTHY ones may stand there twice, but not for grpc-go.
+            case "EDS", 1 if resource["endpoints"] and any(map(_may_serve, resource["endpoints"][0]["lb_endpoints"])):
                 resource["endpoints"][0]["lb_endpoints"] *= 2
             case _ if not self.peer.checks_lengths:
                 resource["endpoints"] = [*resource["endpoints"], xds.locality(self.addresses[HOSTS[0]], priority=9)]
             case _:
                 resource["policy"] = {"drop_overloads": [{"category": "", "drop_percentage": {"numerator": 1}}]}
         return resource
+
+
+def _may_serve(endpoint: dict[str, Any]) -> bool:
+    return endpoint.get("health_status", "UNKNOWN") in ("UNKNOWN", "HEALTHY", "DRAINING")
 
 
 def _socket_address(address: str) -> dict[str, Any]:
