@@ -126,7 +126,8 @@ def _edit_listener(world: World) -> str:
 
 
 def _draw_key(world: World) -> Key | None:
-    kind = world.draw.choice(["LDS", "RDS", "CDS", "CDS", "CDS", "EDS", "EDS"])
+    of_routes = [] if any(topic.keeps_routes for topic in world.topics) else ["LDS", "RDS"]
+    kind = world.draw.choice([*of_routes, "CDS", "CDS", "CDS", "EDS", "EDS"])
     names = {"LDS": [SERVICE], "RDS": [world.table], "CDS": world.clusters_in_use, "EDS": world.services_in_use}[kind]
     present = [name for name in names if (kind, name) not in world.gone]
     return (kind, world.draw.choice(present)) if present else None

@@ -21,6 +21,7 @@ class Topic:
 
     environ: ClassVar[dict[str, str]] = {}  # of grpcio's process
     holds_streams = False  # for some steps
+    keeps_routes = False  # no mistakes of the listener and the routes
     second = ""  # what a second control plane is for: "authority" or "fallback"
     settling = 0.0  # seconds for which calls are made before they are compared
 
@@ -145,6 +146,7 @@ class Outliers(Topic):
     """Hosts that fail calls, and outlier detection that ejects them and takes them back (A50)."""
 
     settling = 0.7
+    keeps_routes = True  # while they are in error grpcio's policies are gone, and with them what was ejected
 
     def __init__(self) -> None:
         self._rules: dict[str, dict[str, Any] | None] = {}
