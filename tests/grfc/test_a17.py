@@ -229,18 +229,6 @@ async def test_a_watch_that_fails_after_an_answer_is_made_again_at_once(autojump
         assert first[0] == second[0]
 
 
-async def test_a_host_whose_health_cannot_be_read_gets_no_calls(autojump_clock):
-    async with watched(Health()) as (mesh, channel):
-        mesh.servers[mesh.hosts[0]].handlers[WATCH] = server_streaming(unreadable_health)
-        with pytest.raises(RpcError, match="its health check sent no HealthCheckResponse"):
-            await ask(channel)
-
-
-async def unreadable_health(request: bytes, call: Call) -> AsyncIterator[bytes]:
-    yield b"\xff"
-    await trio.sleep_forever()
-
-
 async def test_an_answer_begins_the_backoff_of_a_watch_anew(autojump_clock):
     health = Health()
     health.fail()

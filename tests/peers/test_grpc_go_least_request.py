@@ -82,8 +82,9 @@ class Spread:
 
     async def measure(self, names, choice_count):
         """The calls that each host gets, and the number of them that A48 lets expect, within five deviations."""
-        while set(await self._calls(60)) != set(names):  # until all are connected, and no other is
-            pass
+        with trio.fail_after(60):
+            while set(await self._calls(60)) != set(names):  # until all are connected, and no other is
+                pass
         # A host that was away is a new one, and its streams before do not count.
         self.held = {stream: host if host in names else "" for stream, host in self.held.items()}
         found, open_ones = await self._calls(CALLS), Counter(self.held.values())

@@ -44,7 +44,7 @@ class Source(Protocol):
     def watch(self, kind: ResourceType, name: str, queue: ConflatingQueue[Any], sender: Hashable) -> Watch: ...
 
     def describe_pending(self, type: ResourceType, name: str) -> str:
-        """Describe why a resource has not come yet."""
+        """Describe why a resource is not in use yet."""
 
 
 class DependencyManager:
@@ -147,7 +147,7 @@ class DependencyManager:
 
     @property
     def describe_pending(self) -> str:
-        """Describe what the next configuration waits for; the text is empty if that is nothing known."""
+        """Describe what the next configuration waits for, or that it has come."""
         if self._is_complete:  # the policies have not decided yet
             return "it has come, and is about to be in force"
         shown = [self._describe_resource(kind, name) for kind, name in self._awaited[:MAX_SHOWN]]

@@ -123,7 +123,7 @@ class XdsResolver:
 
     @property
     def describe_pending(self) -> str:
-        """Describe what the next configuration waits for; the text is empty if that is nothing known."""
+        """Describe what the next configuration waits for, or that it has come; the text is empty before `run`."""
         return self._dependencies.describe_pending if self._dependencies is not None else ""
 
     def pause(self) -> None:

@@ -159,6 +159,7 @@ class Subchannel:
             if stream is not None:
                 return stream
             # A connection that turns the call down has just left the working ones, of which there may be more.
+            assert connection is not self._connection
         return None
 
     async def listen(self, path: str, request: bytes, on_reply: Callable[[bytes], None]) -> Status | None:

@@ -92,7 +92,7 @@ class Authority:
         return stream_state in self._active
 
     def describe_pending(self, key: Key) -> str:
-        """Describe why a resource has not come yet; the text is empty for one that nobody watches."""
+        """Describe why a resource is not in use yet; the text is empty for one that nobody watches."""
         resource = self._resources.get(key)
         return self._pending_error(resource).message if resource is not None else ""
 

@@ -178,7 +178,7 @@ class XdsClient:
         return self._watches.add((type, canonical(name)), queue, sender)
 
     def describe_pending(self, type: ResourceType, name: str) -> str:
-        """Describe why a resource has not come yet; the text is empty for one that nobody watches."""
+        """Describe why a resource is not in use yet; the text is empty for one that nobody watches."""
         authority = self._authorities.get(authority_of(name))
         return authority.describe_pending((type, canonical(name))) if authority is not None else ""
 
