@@ -72,7 +72,13 @@ def _address_family(host: str) -> socket.AddressFamily | None:
 
 def _scope_id(zone: str) -> int:
     """Return the index of an interface given by number or name; `OSError` if there is none."""
-    return int(zone) if zone.isdecimal() else socket.if_nametoindex(zone)
+    if zone.isdecimal():
+        return int(zone)
+    try:
+        return socket.if_nametoindex(zone)
+    except OSError:
+        # Python's own text does not name the interface, and Python 3.14 has another one.
+        raise OSError(f"this machine has no network interface {zone!r}") from None
 
 
 async def _connect_ip(address: str) -> trio.SocketStream:
