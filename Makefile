@@ -126,7 +126,8 @@ endif
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "trxds needs Python 3.11 or newer; say make PYTHON=/path/to/python")'
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' || \
+		{ echo "If google-re2 could not be built, see Python 3.15 in docs/installing.md."; exit 1; }
 	@touch $@
 
 # grpc-js and axe-core. Without Node, or where npm reaches no registry, the tests with them are left out and say so.

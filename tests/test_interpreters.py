@@ -12,7 +12,7 @@ HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
 def test_those_of_the_classifiers_are_supported() -> None:
-    assert interpreters.supported() == ["3.11", "3.12", "3.13"]
+    assert interpreters.supported() == ["3.11", "3.12", "3.13", "3.14"]
 
 
 def test_one_that_runs_and_can_make_an_environment_is_found() -> None:

@@ -228,7 +228,7 @@ def test_a_trio_task_that_uses_a_channel_of_asyncio_is_told_so(world):
 # -- the end of the process
 
 PREAMBLE = """
-import asyncio, json, os, sys, trxds.aio
+import asyncio, json, os, sys, warnings, trxds.aio
 options = {"bootstrap": json.loads(sys.argv[1])}
 """
 
@@ -273,6 +273,7 @@ async def main():
         assert os.waitpid(child, 0)[1] == 0
 
 def fork(channel):
+    warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside other threads; Python 3.15 would not fork
     child = os.fork()
     if child:
         return child

@@ -2,6 +2,7 @@
 
 import gc
 import math
+import sys
 from collections import Counter
 
 import pytest
@@ -16,7 +17,8 @@ from trxds.testing import resources as xds
 
 pytestmark = pytest.mark.slow
 
-MAX_OBJECTS = 260
+# From Python 3.14 on the collector visits every dictionary, also an empty one.
+MAX_OBJECTS = 260 if sys.version_info < (3, 14) else 280
 
 
 @pytest.fixture
