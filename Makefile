@@ -23,13 +23,14 @@ GO_PEERS := .peers/go/.ready
 ISTIO_PEER := .peers/istio/.ready
 PEERS := $(NODE_PEER) $(ENVOY_PEER) $(GO_PEERS)
 FUZZ_READY := $(VENV)/.fuzz
+OLDEST_READY := .venv-oldest/.ready
 DOCS_READY := $(VENV)/.docs
 DIST_READY := .dist/.ready
 GO_TOOLS := connectrpc.com/conformance/cmd/connectconformance github.com/summerwind/h2spec/cmd/h2spec google.golang.org/grpc/client
 CONFORMANCE := ../shared/conformance
 STAGE := 5
 
-.PHONY: demo test test-fast test-all test-long dist-test peers peer-istio lint bench bench-plots fuzz simulate scale structure protos docs screenshots conformance clean
+.PHONY: demo test test-fast test-all test-long test-oldest dist-test peers peer-istio lint bench bench-plots fuzz simulate scale structure protos docs screenshots conformance clean
 
 demo: $(READY)
 	$(VENV)/bin/trxds demo
@@ -49,6 +50,10 @@ test-all:
 # The tests that take too long for `make test`; those with programs of other projects are in `make peers`.
 test-long: $(READY)
 	$(VENV)/bin/python -m pytest -q -rs -n auto --dist loadfile -m long --ignore tests/peers --ignore tests/built_site
+
+# The fast tests with the oldest version of each package that pyproject.toml allows, under the oldest Python.
+test-oldest: $(OLDEST_READY)
+	.venv-oldest/bin/python -m pytest -q -rs -n auto --dist loadfile -m "not slow and not long" --ignore tests/peers
 
 # The programs that others wrote, and the tests with them that take too long for `make test`.
 peers: $(READY) $(PEERS)
@@ -128,6 +133,13 @@ $(READY): pyproject.toml
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' || \
 		{ echo "If google-re2 could not be built, see Python 3.15 in docs/installing.md."; exit 1; }
+	@touch $@
+
+$(OLDEST_READY): pyproject.toml tests/oldest_dependencies.py
+	@$(firstword $(PYTHONS) false) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "the oldest packages have wheels for Python 3.11 only, which does not start here; name one with PYTHONS=")'
+	$(firstword $(PYTHONS)) -m venv $(@D)
+	$(firstword $(PYTHONS)) tests/oldest_dependencies.py > $(@D)/constraints.txt
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(@D)/constraints.txt --editable '.[dev,otel,generate]'
 	@touch $@
 
 # grpc-js and axe-core. Without Node, or where npm reaches no registry, the tests with them are left out and say so.
