@@ -176,6 +176,7 @@ async def footprint(storm=None):
     sizes = {}
     for each in gc.get_objects():
         sizes.update((id(one), sys.getsizeof(one)) for one in (each, *gc.get_referents(each)))
+    sizes.pop(id(sizes), None)  # this coroutine refers to it
     return sum(sizes.values())
 
 
