@@ -147,7 +147,7 @@ def test_generated_code_is_imported_by_few_files() -> None:
     importers = [
         path.relative_to(room.parent).as_posix()
         for path in room.parent.rglob("*.py")
-        for line in path.read_text().splitlines()
+        for line in path.read_text("utf-8").splitlines()
         if line.startswith(("from envoy", "import envoy", "from xds.", "from udpa."))
     ]
     assert set(importers) == {"admin/protos.py", "resources/generated_messages.py", "resources/orca_messages.py"}

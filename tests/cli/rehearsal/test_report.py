@@ -298,7 +298,7 @@ def test_the_page_has_charts_no_script_and_nothing_from_elsewhere(files, run, tm
     page = tmp_path / "report.html"
     before, after = files("before", resources(*HOSTS)), files("after", resources(*HOSTS[1:]))
     run(before, after, *SMALL, "--html", str(page), "--expect", "failed==0")
-    text = page.read_text()
+    text = page.read_text("utf-8")
     found = Tags(text)
     assert {"svg", "polyline", "rect", "table"} <= found.tags
     assert not found.tags & {"script", "link", "img", "iframe", "object", "base", "form"}
@@ -315,7 +315,7 @@ def test_every_name_from_the_files_is_escaped_in_the_page(files, run, tmp_path):
     bad[2]["lb_policy"] = "MAGLEV"
     after = files("after<img>", bad)
     run(before, after, *SMALL, "--html", str(page))
-    text = page.read_text()
+    text = page.read_text("utf-8")
     assert "&lt;script&gt;alert(" in text
     assert not Tags(text).tags & {"script", "img"}
 
