@@ -294,6 +294,20 @@ async def test_a_server_without_lrs_is_retried_with_backoff_and_logged_once(auto
     assert "UNIMPLEMENTED" in told[0].message
 
 
+async def test_bytes_that_are_no_lrs_response_are_a_warning_and_the_stream_goes_on(autojump_clock, caplog):
+    async with mesh_and_channel(hosts=1) as (mesh, channel):
+
+        async def garbled(call):
+            await call.send(b"\xff")
+            await mesh.plane.load.handle(call)
+
+        mesh.plane_server.handlers[load.PATH] = garbled
+        await ask(channel)
+        assert rpcs(await report(mesh)) == {"z0": (1, 1, 0, 0)}
+        assert {each.stream for each in mesh.plane.load.requests} == {1}
+    assert f"xDS server {PLANE}: bytes that are no LoadStatsResponse; ignored" in caplog.messages
+
+
 async def test_channels_of_a_shared_client_report_their_load_together(autojump_clock):
     async with Mesh.run(1) as mesh:
         mesh.plane.put(xds.cluster("cart") | xds.load_reports())
