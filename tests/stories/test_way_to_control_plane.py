@@ -88,6 +88,63 @@ async def test_ads_and_lrs_use_two_connections_if_the_server_allows_one_stream(a
             await mesh.plane.wait_for_ack("EDS")
 
 
+class SlowNetwork:
+    """The network of a mesh, whose connections take `delay` seconds."""
+
+    delay = 0.0
+
+    def __init__(self, network):
+        self.network = network
+
+    async def connect(self, address):
+        await trio.sleep(self.delay)
+        return await self.network.connect(address)
+
+    async def resolve(self, host, port):
+        return await self.network.resolve(host, port)
+
+
+@asynccontextmanager
+async def waiting_for_room_for_one():
+    """ADS and LRS both wait for a new connection, to a server that allows one stream on each connection.
+
+    The block gets the mesh and the server. A connection takes 5 seconds.
+    """
+    async with Mesh.run(1) as mesh:
+        mesh.plane.put(xds.cluster("cart") | xds.load_reports())
+        mesh.plane.load.ask(interval=10)
+        slow, narrow = SlowNetwork(mesh.network), "10.0.0.9:18000"
+        async with (
+            serve(mesh.plane.handlers, address=narrow, network=mesh.network, max_concurrent_streams=1) as server,
+            mesh.channel(bootstrap=xds.bootstrap(narrow), network=slow) as channel,
+        ):
+            await ask(channel)
+            await mesh.plane.load.next_report()
+            slow.delay = 5
+            mesh.network.cut(narrow)
+            await trio.sleep(3)  # past both backoffs
+            assert (mesh.plane.streams, mesh.plane.load.streams) == (0, 0)
+            yield mesh, server
+
+
+async def test_a_stream_that_waited_for_a_connection_without_room_for_it_waits_for_one_more(autojump_clock):
+    async with waiting_for_room_for_one() as (mesh, server):
+        attempts = mesh.network.attempts[server.address]
+        await trio.sleep(9)
+        assert (mesh.plane.streams, mesh.plane.load.streams) == (1, 1)
+        assert mesh.network.attempts[server.address] == attempts + 2
+
+
+async def test_a_stream_does_not_keep_the_connection_that_had_no_room_for_it(autojump_clock):
+    async with waiting_for_room_for_one() as (mesh, server):
+        await trio.sleep(9)
+        assert len(server.connections) == 2
+        mesh.plane.drop_streams()
+        mesh.plane.load.drop_streams()
+        await wait_all_tasks_blocked()
+        assert server.connections == []
+
+
 async def test_a_proxy_that_cannot_be_reached_has_its_own_remedy_and_not_the_bootstraps(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel(http_proxy="http://proxy.example:3128") as channel:
         with pytest.raises(trxds.RpcError) as failed:
