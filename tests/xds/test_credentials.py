@@ -383,3 +383,27 @@ async def test_no_ads_stream_begins_without_its_token(ca, pem, autojump_clock) -
     text = "jwt_token_file /none cannot be read: No such file or directory; check the server's credentials in"
     assert text in state.error.message
     assert calls == []
+
+
+async def test_a_token_that_takes_longer_than_20_seconds_is_named_in_the_error(pem, tmp_path, mock_clock) -> None:
+    pipe = tmp_path / "token"
+    os.mkfifo(pipe)
+    creds = [{"type": "jwt_token_file", "config": {"jwt_token_file": str(pipe)}}]
+    client = XdsClient(
+        parse(server(tls(ca_certificate_file=pem("ca")), call_creds=creds)),
+        MemoryNetwork(),
+        Random(1),
+        ParseContext(),
+        LoadStore(),
+    )
+    queue = ConflatingQueue[ResourceUpdate]()
+    client.watch(LDS, "shop", queue, "listener")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(client.run)
+        await trio.testing.wait_all_tasks_blocked()
+        mock_clock.jump(20)
+        error = (await queue.next())["listener"].error
+        nursery.cancel_scope.cancel()
+    os.close(os.open(pipe, os.O_WRONLY))  # and so the thread ends
+    assert error is not None
+    assert "no token within 20 s; check the server's credentials in the bootstrap" in error.message
