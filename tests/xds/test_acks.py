@@ -134,6 +134,25 @@ def test_an_ignored_deletion_of_a_dropped_resource_is_kept_too() -> None:
     assert talk.wants("CDS", "a")["a"].startswith("x but ")
 
 
+def test_a_dropped_resource_that_was_requested_again_is_kept_without_a_stream() -> None:
+    talk = clusters()
+    talk.drops("CDS", "a")
+    request = talk.conversation.next_request(talk.now)
+    talk.wants("CDS", "a")
+    talk.conversation.sent(request, talk.now)
+    talk.breaks("over")
+    talk.drops("CDS", "a")
+    assert talk.wants("CDS", "a") == {"a": "x"}
+
+
+def test_a_watched_resource_that_a_server_need_not_send_for_a_moment_is_requested_anew() -> None:
+    talk = clusters()
+    watched = talk.resource("a")
+    talk.conversation.unsubscribe(watched)  # the authority is back at a better server, which
+    talk.conversation.subscribe(watched)  # fails again
+    assert talk.says() == ["ACK CDS v=1 n1 b", "ACK CDS v=1 n1 b,a"]
+
+
 def test_a_dropped_resource_is_not_published(talk: Talk) -> None:
     talk.drops("EDS", "a")
     reading = talk.reading("EDS", "2", a="z", b="y")

@@ -263,6 +263,17 @@ def test_the_first_server_has_to_send_its_resources_again_after_a_fallback(mesh:
     assert request.version_info == ""
 
 
+def test_a_server_above_keeps_no_resource_that_it_sent_before_a_fallback(mesh: Mesh) -> None:
+    mesh.watches("x", "y")
+    mesh.opens("a")
+    mesh.answers("a", x="1")
+    mesh.asked["a"].stream_ended("over", 0.0)
+    mesh.fails("a")
+    mesh.opens("a")
+    mesh.answers("a", x="2")
+    assert [parsed.value for parsed in mesh.asked["a"].parsed_resources(CDS).values()] == ["2"]
+
+
 def test_a_server_that_is_used_again_starts_from_scratch(mesh: Mesh) -> None:
     mesh.watches("x")
     mesh.fails("a")
