@@ -161,14 +161,17 @@ async def test_a_refused_tcp_connection_has_the_systems_error_text(nursery) -> N
         pool.close()
 
 
-async def test_calls_work_over_unix_sockets(tmp_path: Path, nursery) -> None:
+@pytest.mark.parametrize(("scheme", "prefix"), [("unix:", ""), ("unix-abstract:", "\0")])
+async def test_a_connection_is_made_to_a_unix_socket(scheme: str, prefix: str, tmp_path: Path) -> None:
     path = tmp_path / "s"
-    listener = trio.socket.socket(socket.AF_UNIX)
-    with listener:
-        await listener.bind(str(path))
+    with trio.socket.socket(socket.AF_UNIX) as listener:
+        await listener.bind(f"{prefix}{path}")
         listener.listen()
-        stream = await TcpNetwork().connect(f"unix:{path}")
-        await stream.aclose()
+        async with await TcpNetwork().connect(f"{scheme}{path}") as stream:
+            await stream.send_all(b"x")
+            accepted, _ = await listener.accept()
+            with accepted:
+                assert await accepted.recv(1) == b"x"
 
 
 def test_addresses_split_into_host_and_port() -> None:
@@ -176,7 +179,7 @@ def test_addresses_split_into_host_and_port() -> None:
     assert split_address("[::1]:443") == ("::1", 443)
 
 
-@pytest.mark.parametrize("address", ["10.0.0.1", "10.0.0.1:http", "10.0.0.1:²", ""])
+@pytest.mark.parametrize("address", ["10.0.0.1", "10.0.0.1:http", "10.0.0.1:²", "443", ""])
 def test_an_address_without_a_port_is_an_error_that_says_so(address: str) -> None:
     with pytest.raises(OSError, match="has no port; write it as host:port"):
         split_address(address)
