@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from trxds.transport.connect import TcpNetwork
+from trxds.transport.connect import TcpNetwork, connect_error
 
 INDEX, INTERFACE = socket.if_nameindex()[0]
 
@@ -60,3 +61,10 @@ async def test_an_attempt_to_connect_that_is_cancelled_leaves_no_socket(noted_so
             scope.cancel()
     assert scope.cancelled_caught
     assert noted_socket.is_closed
+
+
+def test_the_error_behind_that_of_trio_is_the_last_one_that_it_has_gathered() -> None:
+    gathered = ExceptionGroup("", [OSError(errno.ENETUNREACH, "unreachable"), OSError(errno.ECONNREFUSED, "refused")])
+    error = OSError("all attempts to connect failed")
+    error.__cause__ = gathered  # as `trio.open_tcp_stream` raises it
+    assert connect_error(error) is gathered.exceptions[-1]
