@@ -12,6 +12,15 @@ from trxds.testing import MemoryNetwork
 from trxds.testing import resources as xds
 
 
+class NoNames:
+    """A network that connects and does not resolve."""
+
+    connect = MemoryNetwork.connect
+
+    def __repr__(self):
+        return "<NoNames>"
+
+
 class TestTargets:
     @pytest.mark.parametrize(
         ("target", "what"),
@@ -70,6 +79,7 @@ class TestTargets:
             ("xds:///shop", {"cache_dir": 5}, "cache_dir is the path of a directory, not int"),
             ("dns:///shop:80", {"network": MemoryNetwork}, "network is an object such as MemoryNetwork(), not <class"),
             ("xds:///shop", {"network": "lan"}, "network is an object such as MemoryNetwork(), not 'lan'"),
+            ("xds:///shop", {"network": NoNames()}, "network is an object such as MemoryNetwork(), not <NoNames>"),
             ("xds:///shop", {"xds": 5}, "xds is a client of trxds.open_xds_client, or None, not int"),
         ],
     )

@@ -103,7 +103,8 @@ def checked_network(network: Network | None) -> Network:
     """Return the network, or TCP's for None; `TypeError` for anything else, also for a class in place of its object."""
     if network is None:
         return TcpNetwork()
-    if isinstance(network, type) or not callable(getattr(network, "connect", None)):
+    has_methods = all(callable(getattr(network, name, None)) for name in ("connect", "resolve"))
+    if isinstance(network, type) or not has_methods:
         raise TypeError(f"network is an object such as MemoryNetwork(), not {network!r}")
     return network
 
