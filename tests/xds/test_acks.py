@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from support.talk import TYPES, Bad, Talk
 
@@ -145,12 +147,28 @@ def test_a_dropped_resource_that_was_requested_again_is_kept_without_a_stream() 
     assert talk.wants("CDS", "a") == {"a": "x"}
 
 
+def test_a_deleted_resource_that_is_dropped_without_a_stream_is_still_absent() -> None:
+    talk = clusters()
+    talk.hears("CDS", "2", b="y")
+    talk.breaks("over")
+    talk.drops("CDS", "a")
+    assert talk.wants("CDS", "a")["a"].startswith("absent: ")
+
+
 def test_a_watched_resource_that_a_server_need_not_send_for_a_moment_is_requested_anew() -> None:
     talk = clusters()
     watched = talk.resource("a")
     talk.conversation.unsubscribe(watched)  # the authority is back at a better server, which
     talk.conversation.subscribe(watched)  # fails again
     assert talk.says() == ["ACK CDS v=1 n1 b", "ACK CDS v=1 n1 b,a"]
+
+
+def test_a_request_that_names_a_resource_that_the_server_need_not_send_any_more_starts_no_timer(talk: Talk) -> None:
+    talk.wants("EDS", "c")
+    request = talk.conversation.next_request(talk.now)
+    talk.conversation.unsubscribe(talk.resource("c"))  # the authority is back at a better server
+    talk.conversation.sent(request, talk.now)
+    assert talk.conversation.next_deadline == math.inf
 
 
 def test_a_dropped_resource_is_not_published(talk: Talk) -> None:

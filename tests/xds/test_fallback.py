@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from support.talk import since
 
@@ -320,6 +322,18 @@ def test_a_resource_forgotten_on_one_server_is_not_kept_for_another(mesh: Mesh) 
     assert mesh.told == {}
 
 
+def test_a_resource_that_one_server_still_sends_is_kept_when_another_forgets_it(mesh: Mesh) -> None:
+    mesh.watches("x", "y")
+    mesh.fails("a")
+    mesh.opens("b")
+    mesh.answers("b", x="2", y="2")
+    mesh.says("b")
+    mesh.leaves("x")  # a has no stream and forgets it; b has not been told yet
+    mesh.told.clear()
+    mesh.watches("x")
+    assert mesh.told == {"x": "2"}
+
+
 def test_an_update_that_was_not_reviewed_when_another_server_took_over_reaches_its_watchers(mesh: Mesh) -> None:
     mesh.watches("x", type=EDS)
     mesh.fails("a")
@@ -329,6 +343,18 @@ def test_an_update_that_was_not_reviewed_when_another_server_took_over_reaches_i
     mesh.opens("a")
     mesh.answers("a", EDS)
     assert (mesh.servers, mesh.told) == ("a", {"x": "2"})
+
+
+def test_the_first_response_of_the_next_server_deletes_a_cluster_that_it_does_not_have(mesh: Mesh) -> None:
+    mesh.watches("x")
+    mesh.opens("a")
+    mesh.answers("a", x="1")
+    mesh.asked["a"].stream_ended("over", 0.0)
+    mesh.fails("a")
+    mesh.watches("y")
+    assert mesh.opens("b") == {"x", "y"}
+    mesh.answers("b", y="2")
+    assert mesh.told == {"x": "absent", "y": "2"}
 
 
 def test_a_response_that_a_shared_server_made_before_the_fallback_deletes_nothing(mesh: Mesh) -> None:
@@ -357,3 +383,29 @@ def test_a_response_that_was_being_parsed_while_another_server_took_over_is_igno
     mesh.answers("a", x="1")
     assert late.received(ParsedResponse(CDS, "v9", "n9", (ParsedResource(("x", b"2"), Parsed("x", "2")),)), 0.0) == []
     assert mesh.told == {"x": "1"}
+
+
+def test_a_request_that_was_being_sent_while_another_server_took_over_is_of_no_account(mesh: Mesh) -> None:
+    mesh.watches("x")
+    mesh.fails("a")
+    mesh.opens("b")
+    late = mesh.asked["b"]
+    mesh.watches("y")
+    request = late.next_request(0.0)
+    mesh.opens("a")
+    mesh.answers("a", x="1")
+    late.sent(request, 0.0)
+    assert late.next_deadline == math.inf
+
+
+def test_a_server_that_never_knew_of_an_unwatched_resource_is_no_longer_used(mesh: Mesh) -> None:
+    mesh.watches("x", "y")
+    mesh.opens("a")
+    mesh.answers("a", EDS)
+    mesh.leaves("x")
+    mesh.asked["a"].stream_ended("over", 0.0)
+    mesh.fails("a")
+    mesh.opens("b")
+    mesh.opens("a")
+    mesh.answers("a", y="1")
+    assert (mesh.servers, mesh.told) == ("a", {"y": "1"})
