@@ -54,6 +54,11 @@ class TestAggregates:
         assert assembly.outcome == Missing((("CDS", "a"), ("CDS", "c")))
         assert {("CDS", "a"), ("CDS", "b"), ("EDS", "b"), ("CDS", "c")} <= assembly.visited
 
+    def test_calls_do_not_wait_for_a_part_of_an_aggregate_that_gets_copies(self):
+        known = listens() | routed("a") | has("a") | aggregate("copies", "a", "late")
+        config = assemble(known, "shop", "shop", {"copies"}, mirrors=frozenset({"copies"})).outcome
+        assert isinstance(config.clusters["copies"], ClusterError)
+
     def test_a_leaf_in_error_is_left_out_and_the_error_noted(self):
         known = aggregate("both", "gone", "a") | has("a") | {("CDS", "gone"): failed("gone is gone", absent=True)}
         both = clusters("both", known=known)["both"]

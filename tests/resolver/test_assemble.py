@@ -62,6 +62,12 @@ class TestTheWalk:
             config = assemble(known, "shop", "shop", {"m"}, last, mirrors=frozenset({"m"})).outcome
             assert isinstance(config.clusters["m"], kind)
 
+    def test_a_mirror_cluster_of_a_route_is_watched_only_with_mirroring(self):
+        known = listens() | routed("a", mirrors=["m"]) | has("a", "1.1.1.1:1")
+        for mirrors, is_watched in ((frozenset(), True), (None, False)):
+            assembly = assemble(known, "shop", "shop", (), mirrors=mirrors)
+            assert (("CDS", "m") in assembly.visited) is is_watched
+
     def test_a_route_without_a_known_action_names_no_cluster(self):
         assert outcome(listens() | routed(None)).clusters == {}
 
@@ -76,6 +82,15 @@ class TestTheWalk:
         now = assemble(known | has("b", "2.2.2.2:2"), "shop", "shop", (), before).outcome.clusters
         assert now["a"] is before["a"]
         assert now["b"] != before["b"]
+
+    def test_a_cluster_of_which_one_resource_has_changed_has_both_as_they_are_now(self):
+        known = listens() | routed("a") | has("a", "1.1.1.1:1")
+        before = outcome(known).clusters
+        for key, change in ((("CDS", "a"), has("a", max_concurrent_requests=5)), (("EDS", "a"), has("a", "2.2.2.2:2"))):
+            present = known | {key: change[key]}
+            now = assemble(present, "shop", "shop", (), before).outcome.clusters["a"]
+            assert now.cluster is present["CDS", "a"].value
+            assert now.endpoints is present["EDS", "a"].value
 
 
 class TestErrors:

@@ -10,6 +10,7 @@ from trxds.resources.discovery import Eds
 from trxds.resources.endpoint import ClusterLoadAssignment, Endpoint, Locality, LocalityId
 from trxds.resources.listener import Listener
 from trxds.resources.matchers import Prefix
+from trxds.resources.request_mirror import RequestMirrorPolicy
 from trxds.resources.route import Route, RouteConfig, VirtualHost
 from trxds.resources.route_action import RouteAction, WeightedCluster
 from trxds.resources.route_match import RouteMatch
@@ -22,17 +23,21 @@ def listens(**fields):
     return {LDS: ResourceUpdate(Listener("shop", **({"rds_name": "routes"} | fields)))}
 
 
-def routes(*clusters, domains=("*",)):
-    """One route to each cluster, or to a mapping's clusters by weight; None: an action gRPC does not know."""
-    entries = tuple(Route(RouteMatch(Prefix("")), _action(cluster)) for cluster in clusters)
+def routes(*clusters, domains=("*",), mirrors=()):
+    """One route to each cluster, or to a mapping's clusters by weight; None: an action gRPC does not know.
+
+    Each cluster of `mirrors` gets copies of the calls.
+    """
+    entries = tuple(Route(RouteMatch(Prefix("")), _action(cluster, mirrors)) for cluster in clusters)
     return RouteConfig("routes", (VirtualHost("v", domains, entries),))
 
 
-def _action(cluster):
+def _action(cluster, mirrors):
     if cluster is None:
         return None
     weights = cluster if isinstance(cluster, dict) else {cluster: 1}
-    return RouteAction(tuple(WeightedCluster(name, weight) for name, weight in weights.items()))
+    policies = tuple(RequestMirrorPolicy(each) for each in mirrors)
+    return RouteAction(tuple(WeightedCluster(name, weight) for name, weight in weights.items()), mirrors=policies)
 
 
 def routed(*clusters, **more):
