@@ -8,6 +8,8 @@ from support.tasks import task_names
 
 from trxds.core.metadata import EMPTY
 from trxds.core.resource_update import ResourceUpdate
+from trxds.core.status import unavailable
+from trxds.resolver.dependency_manager import BURST, INTERVAL
 from trxds.resolver.snapshot import ClusterError
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Aggregate, LogicalDns
@@ -134,6 +136,35 @@ class TestSnapshots:
         await rig.settle(shop("a"))
         await rig.settle(shop("b"))
         assert set(rig.source.watching) == {LDS, RDS, ("CDS", "b"), ("EDS", "b")}
+
+    async def test_watches_of_one_kind_begin_in_the_order_of_the_names(self, rig):
+        await rig.put(listens(), routed("d", "b", {"c": 1, "a": 2}))
+        assert [name for kind, name in rig.source.watching if kind == "CDS"] == ["a", "b", "c", "d"]
+
+    async def test_a_cluster_that_is_routed_to_again_is_not_used_as_it_was_before(self, rig):
+        await rig.settle(shop("a"))
+        await rig.settle(shop("b"))
+        del rig.source.states["CDS", "a"], rig.source.states["EDS", "a"]
+        await rig.put(routed("a"))
+        assert rig.chosen().cluster.name == "b"
+        assert rig.clusters == {"b"}
+
+    async def test_after_a_burst_of_changes_only_the_newest_takes_effect_after_a_while(self, rig, autojump_clock):
+        await rig.settle(shop("a"))
+        for weight in range(2, BURST + 12):
+            await rig.put(routed({"a": weight}))
+        assert len(rig.published) == BURST
+        await trio.sleep(INTERVAL)
+        assert len(rig.published) == BURST + 1
+        assert rig.chosen().route.route.action.clusters[0].weight == weight
+
+    async def test_a_resource_that_comes_again_is_no_change_of_a_burst(self, rig):
+        states = shop("a", "b")
+        await rig.settle(states)
+        for each in range(BURST):
+            await rig.put({LDS: ResourceUpdate(states[LDS].value, ambient=unavailable(f"error {each}"))})
+        await rig.put(routed("b", "a"))
+        assert rig.chosen().cluster.name == "b"
 
 
 class TestLifetimes:

@@ -60,6 +60,13 @@ class TestErrors:
         assert rig.chosen().cluster.name == "a"
         assert rig.clusters == {"a"}
 
+    async def test_a_listener_that_comes_back_with_other_routes_ends_the_watch_of_those_before(self, rig):
+        await rig.settle(shop("a"))
+        await rig.settle({LDS: failed("gone")})
+        assert RDS in rig.source.watching
+        await rig.put(listens(rds_name="others"))
+        assert [key for key in rig.source.watching if key[0] == "RDS"] == [("RDS", "others")]
+
     async def test_the_same_resource_error_again_changes_nothing(self, rig):
         await rig.settle({LDS: failed("gone")})
         published = len(rig.published)
