@@ -58,6 +58,10 @@ class TestPublishing:
         ((selector, picker),) = rig.published
         assert (selector.choose("/s/m", EMPTY).cluster.name, picker) == ("a", "first")
 
+    async def test_a_report_of_the_root_before_the_first_configuration_publishes_nothing(self, rig):
+        await rig.report("picker", 0)
+        assert rig.published == []
+
     async def test_a_new_selector_waits_for_a_picker_that_knows_its_clusters(self, rig):
         await rig.settle(shop("a"))
         await rig.put(shop("b"))
@@ -140,6 +144,12 @@ class TestSnapshots:
     async def test_watches_of_one_kind_begin_in_the_order_of_the_names(self, rig):
         await rig.put(listens(), routed("d", "b", {"c": 1, "a": 2}))
         assert [name for kind, name in rig.source.watching if kind == "CDS"] == ["a", "b", "c", "d"]
+
+    async def test_the_tree_gets_the_same_entry_for_a_cluster_that_has_not_changed(self, rig):
+        await rig.settle(shop("a"))
+        await rig.settle(routed("a", "b"), has("b", "1.1.1.1:1"))
+        (_, first), (_, second) = rig.sent
+        assert second["a"] is first["a"]
 
     async def test_a_cluster_that_is_routed_to_again_is_not_used_as_it_was_before(self, rig):
         await rig.settle(shop("a"))

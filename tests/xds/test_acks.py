@@ -125,6 +125,14 @@ def test_a_dropped_cluster_that_is_left_out_and_was_not_requested_is_used_until_
     assert talk.waits(15)["a"].startswith("absent: ")
 
 
+def test_a_dropped_cluster_that_is_left_out_while_the_request_without_it_is_in_flight_was_not_deleted() -> None:
+    talk = clusters()
+    talk.drops("CDS", "a")
+    talk.conversation.next_request(talk.now)
+    talk.hears("CDS", "2", b="y")  # the server may have the request already
+    assert talk.wants("CDS", "a") == {"a": "x"}
+
+
 def test_an_ignored_deletion_of_a_dropped_resource_is_kept_too() -> None:
     talk = Talk(ServerConfig("plane:18000", features=frozenset({"ignore_resource_deletion"})))
     talk.wants("CDS", "a", "b")

@@ -77,6 +77,29 @@ def test_a_delta_request_omits_a_name_that_is_unsubscribed_and_subscribed_in_one
     assert talk.said() == []
 
 
+def test_a_delta_resource_that_was_unsubscribed_is_subscribed_again(talk: DeltaTalk) -> None:
+    talk.wants("EDS", "a", "b")
+    talk.opened()
+    talk.hears("EDS", "1", a="x", b="y")
+    talk.said()
+    talk.drops("EDS", "a")
+    assert talk.said() == ["ASK -a"]
+    talk.wants("EDS", "a")
+    assert talk.said() == ["ASK +a"]
+
+
+def test_a_delta_resource_goes_with_the_request_without_it_whatever_responses_that_crosses(talk: DeltaTalk) -> None:
+    talk.wants("EDS", "a", "b")
+    talk.opened()
+    talk.hears("EDS", "1", a="x", b="y")
+    talk.said()
+    talk.drops("EDS", "a")
+    request = talk.conversation.next_request(talk.now)
+    talk.hears("EDS", "2", a="z")
+    talk.conversation.sent(request, talk.now)
+    assert talk.wants("EDS", "a") == {}
+
+
 def test_a_resource_that_a_delta_response_leaves_out_is_unchanged(talk: DeltaTalk) -> None:
     talk.wants("CDS", "a", "b")
     talk.opened()

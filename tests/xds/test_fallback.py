@@ -374,6 +374,22 @@ def test_a_response_that_a_shared_server_made_before_the_fallback_deletes_nothin
     assert mesh.told == {"x": "absent"}
 
 
+def test_a_response_deletes_nothing_whose_first_request_is_in_flight(mesh: Mesh) -> None:
+    Authority([SERVERS[1]], mesh, "n").watch(CDS, "z", 0.0)
+    mesh.opens("b")
+    mesh.answers("b", z="2")
+    mesh.says("b")
+    mesh.watches("x")
+    mesh.opens("a")
+    mesh.answers("a", x="1")
+    mesh.asked["a"].stream_ended("over", 0.0)
+    mesh.fails("a")
+    mesh.watches("y")
+    assert set(mesh.asked["b"].next_request(0.0).resource_names) == {"x", "y", "z"}
+    mesh.answers("b", z="3")
+    assert mesh.told == {"x": "1"}
+
+
 def test_a_response_that_was_being_parsed_while_another_server_took_over_is_ignored(mesh: Mesh) -> None:
     mesh.watches("x")
     mesh.fails("a")

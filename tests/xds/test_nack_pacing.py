@@ -182,3 +182,15 @@ def test_each_delta_response_gets_its_answer_and_acks_do_not_wait_for_a_nack() -
     talk.waits(0.1)
     requests = talk.requests()
     assert [(each.response_nonce, each.HasField("error_detail")) for each in requests] == [("n2", True), ("n3", True)]
+
+
+def test_a_delta_subscription_does_not_wait_for_a_nack() -> None:
+    talk = Talk(dialect=DeltaProtocol())
+    talk.wants("CDS", "a")
+    talk.opens_silently()
+    for _ in range(2):
+        talk.hears("CDS", "1", a=Bad("no"))
+        talk.requests()
+    talk.wants("CDS", "b")
+    [request] = talk.requests()
+    assert (list(request.resource_names_subscribe), request.HasField("error_detail")) == (["b"], False)
