@@ -65,7 +65,6 @@ class NonXdsResolver:
 
     def reset(self) -> None:
         """Configure a new tree, which knows nothing. The addresses are old by then, so a name is resolved again."""
-        self._source.close()
         self._sent = None
         self._source.open(self._nursery, self.queue)
 
