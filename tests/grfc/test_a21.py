@@ -161,6 +161,21 @@ async def test_after_an_invalid_first_one_a_polling_resolver_is_asked_again_with
     assert 4 <= len(polls) <= 9  # after 1 s, 1.6 s, 2.6 s ..., each a fifth more or less
 
 
+async def test_after_an_invalid_later_one_a_polling_resolver_keeps_its_own_pace(autojump_clock):
+    from trxds.resolvers import ResolverUpdate
+
+    async def poll(args):
+        while True:
+            polls.append(trio.current_time())
+            yield ResolverUpdate([], BAD if len(polls) > 1 else PICK_FIRST)
+            await args.wait_for_resolve_now()
+
+    polls: list[float] = []
+    async with hosts_in_memory(0) as mesh, mesh.channel(TARGET, resolvers={"my": poll}, refresh=10):
+        await trio.sleep(35)
+    assert polls == [0, 10, 20, 30]
+
+
 async def test_unknown_fields_are_no_mistake(autojump_clock):
     async with resolved() as (mesh, channel, feed):
         feed.push(*mesh.hosts, service_config={"UnknownField": "value", "methodConfig": []})

@@ -317,6 +317,22 @@ async def test_after_its_end_the_last_update_stays_in_force(autojump_clock):
         assert feed.seen["begun"] == 1
 
 
+async def test_after_the_end_of_an_iterator_in_a_context_manager_the_last_update_stays_in_force(autojump_clock, caplog):
+    @asynccontextmanager
+    async def finite(args):
+        send, receive = trio.open_memory_channel(1)
+        send.send_nowait(ResolverUpdate(hosts))
+        send.close()
+        yield receive
+
+    hosts: list[str] = []
+    async with resolved(finite) as (mesh, channel):
+        hosts.extend(mesh.hosts)
+        await trio.sleep(30)
+        assert await ask(channel) in mesh.hosts
+        assert caplog.messages == []
+
+
 async def test_an_end_without_an_update_is_a_failure(autojump_clock):
     feed = Feed()
     feed.end()
