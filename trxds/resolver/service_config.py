@@ -121,13 +121,7 @@ def _health_check_service(node: JsonNode) -> str | None:
     # A17: an empty name is a name, the whole server's; only without one no host is asked.
     if not node.has_object() or node.member("serviceName").value is None:
         return None
-    name = node.member("serviceName").text()
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        node.member("serviceName").error("has half of a surrogate pair, which is no text; write a service's full name")
-        return None
-    return name
+    return node.member("serviceName").text()
 
 
 def _max_connections(node: JsonNode) -> int | None:
