@@ -260,6 +260,19 @@ async def test_a_resource_that_only_its_wrapper_named_comes_back_from_the_cache(
             assert await ask(channel) == mesh.hosts[0]
 
 
+async def test_the_log_says_that_a_cache_can_be_written_again(autojump_clock, tmp_path, caplog):
+    caplog.set_level("INFO", "trxds.xds")
+    (tmp_path / "cache").write_text("in the way")
+    async with Mesh.run(1) as mesh, mesh.channel(cache_dir=tmp_path / "cache") as channel:
+        await ask(channel)
+        await trio.sleep(5)
+        (tmp_path / "cache").unlink()
+        for number in range(3):
+            mesh.endpoints("cart", [mesh.hosts[0], f"10.9.9.{number}:1"])
+            await trio.sleep(5)
+    assert len([each for each in lines(caplog, "xds") if "is written again" in each]) == 1
+
+
 async def test_a_directory_that_cannot_be_written_stops_no_call_and_is_said_once(autojump_clock, tmp_path, caplog):
     (tmp_path / "file").write_text("in the way")
     async with Mesh.run(1) as mesh:

@@ -234,6 +234,13 @@ async def test_files_that_cannot_be_read_say_so(autojump_clock, tmp_path, prepar
         assert await ask(channel) == mesh.hosts[0]
 
 
+async def test_a_pipe_among_the_files_is_an_error_and_is_not_waited_for(autojump_clock, tmp_path):
+    os.mkfifo(tmp_path / "pipe.yaml")
+    async with Mesh.run(1) as mesh, channel_on(mesh, tmp_path) as channel:
+        with pytest.raises(RpcError, match=r"pipe\.yaml: is no ordinary file; correct the file"):
+            await ask(channel)
+
+
 async def test_a_name_that_two_files_have_is_an_error_with_both_places(autojump_clock, tmp_path):
     async with Mesh.run(1) as mesh:
         for name in ("a.yaml", "b.yaml"):

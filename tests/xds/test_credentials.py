@@ -218,6 +218,20 @@ async def test_a_failure_of_google_default_to_fetch_a_token_is_an_oserror(monkey
         await fetch_authorization(ServerConfig(PLANE, GoogleDefault()))
 
 
+async def test_a_token_that_google_default_cannot_fetch_has_the_errors_type_and_not_its_text(monkeypatch) -> None:
+    class Credentials:
+        def refresh(self, request: object) -> None:
+            raise LookupError("the answer was: access_token=SECRET")
+
+    auth, requests = ModuleType("google.auth"), ModuleType("google.auth.transport.requests")
+    auth.__dict__["default"] = lambda scopes: (Credentials(), "project")
+    requests.__dict__["Request"] = object
+    monkeypatch.setitem(sys.modules, "google.auth", auth)
+    monkeypatch.setitem(sys.modules, "google.auth.transport.requests", requests)
+    with pytest.raises(OSError, match=r"^google_default: no token: its fetch failed with LookupError$"):
+        await fetch_authorization(ServerConfig(PLANE, GoogleDefault()))
+
+
 # -- ADS over TLS
 
 

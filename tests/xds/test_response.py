@@ -55,6 +55,14 @@ def test_a_resource_of_another_type_is_an_error() -> None:
     assert error.startswith("resource index 0: incorrect resource type 'type.googleapis.com/envoy.config.endpoint")
 
 
+def test_a_resource_whose_name_is_one_of_another_type_is_an_error_without_a_name() -> None:
+    """A47: an xdstp name has the type of its resource in it."""
+    said = reading(resources.cluster("xdstp://fleet/envoy.config.endpoint.v3.ClusterLoadAssignment/cart"))
+    assert [item.parsed.name for item in said.items] == [None]
+    [error] = said.errors
+    assert "xdstp://fleet/envoy.config.endpoint.v3.ClusterLoadAssignment/cart: " in error
+
+
 @pytest.mark.parametrize("type_url", [CDS.type_url, protos.TYPE_PREFIX + protos.type_name(protos.Resource)])
 def test_bytes_that_are_no_message_are_an_error_without_a_name(type_url: str) -> None:
     said = reading(protos.AnyProto(type_url=type_url, value=b"\xff\xff"))
