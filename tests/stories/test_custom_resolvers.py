@@ -580,13 +580,21 @@ async def test_other_targets_are_resolved_as_ever(autojump_clock):
     [
         ("cart.example:443", "'cart.example:443' is no IP address with a port; write 10.0.0.1:443"),
         ("10.0.0.1", "'10.0.0.1' is no IP address with a port"),
-        ("10.0.0.1:70000", "is no IP address with a port"),
+        ("10.0.0.1:0", "is no IP address with a port"),
+        ("10.0.0.1:65536", "is no IP address with a port"),
+        ("10.0.0.1:²", "is no IP address with a port"),
         ("::1:443", "is no IP address with a port"),
+        ("[::1:443", "is no IP address with a port"),
+        ("::1]:443", "is no IP address with a port"),
         ("unix:", "has no path; write unix:PATH"),
         (7, "an endpoint is a trxds.resolvers.Endpoint, or an address as text, not 7"),
         (Endpoint("10.0.0.1:443"), r'addresses is a tuple such as \("10.0.0.1:443",\)'),
+        (Endpoint(()), r"addresses is a tuple such as .*, not \(\)"),
         (Endpoint((7,)), "an address is a text such as 10.0.0.1:443, not 7"),
         (Endpoint(("10.0.0.1:443",), weight=0), "weight is a whole number from 1, not 0"),
+        (Endpoint(("10.0.0.1:443",), weight=2**32), "weight is a whole number from 1, not 4294967296"),
+        (Endpoint(("10.0.0.1:443",), weight=1.5), "weight is a whole number from 1, not 1.5"),
+        (Endpoint(("10.0.0.1:443",), weight=True), "weight is a whole number from 1, not True"),
         (Endpoint(("10.0.0.1:443",), hostname=None), "endpoint 10.0.0.1:443: hostname is a text, not None"),
         (Endpoint(("10.0.0.1:443",), hash_key=5), "hash_key is a text, not 5"),
         (Endpoint(("10.0.0.1:443",), attributes=["a"]), "attributes is a mapping, not list"),
@@ -611,6 +619,18 @@ def test_an_address_has_one_form():
         ("unix:/run/cart",),
         ("unix-abstract:cart",),
     ]
+
+
+@pytest.mark.parametrize("weight", [1, 2**32 - 1])
+def test_the_least_and_the_greatest_weight_and_port_can_be_used(weight):
+    endpoint = Endpoint(("10.0.0.1:1", "10.0.0.1:65535"), weight=weight)
+    assert ResolverUpdate([endpoint]).checked_endpoints == (endpoint,)
+
+
+def test_an_endpoint_with_an_address_of_one_before_it_is_left_out():
+    first, both = Endpoint(("10.0.0.1:1", "10.0.0.2:1")), Endpoint(("10.0.0.2:1", "10.0.0.3:1"))
+    update = ResolverUpdate([first, both, "10.0.0.1:1", "10.0.0.3:1"])
+    assert [each.addresses for each in update.checked_endpoints] == [("10.0.0.1:1", "10.0.0.2:1"), ("10.0.0.3:1",)]
 
 
 def test_a_service_config_of_another_type_is_refused():
