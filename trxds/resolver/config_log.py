@@ -88,10 +88,8 @@ def _add_cluster(parts: _Parts, name: str, cluster: ClusterResult) -> None:
             else:
                 label = f'endpoints of cluster "{name}"'
                 parts[label] = note or endpoints, f"{label} ({note})" if note else label
-        case AggregateConfig(leaves=leaves, note=note):
+        case AggregateConfig(leaves=leaves, note=note):  # the leaves are among the configuration's clusters
             _add(parts, own, ([leaf.cluster.name for leaf in leaves], note))
-            for leaf in leaves:
-                _add_cluster(parts, leaf.cluster.name, leaf)
         case ClusterError(status=status):
             _add(parts, own, status.message)
         case _ as never:
