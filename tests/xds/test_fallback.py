@@ -357,6 +357,20 @@ def test_the_first_response_of_the_next_server_deletes_a_cluster_that_it_does_no
     assert mesh.told == {"x": "absent", "y": "2"}
 
 
+def test_a_shared_server_is_no_longer_asked_for_what_a_better_one_sends(mesh: Mesh, monkeypatch) -> None:
+    monkeypatch.setattr(mesh, "release_stream", lambda conversation: None)  # the other authority uses it
+    Authority([SERVERS[1]], mesh, "n").watch(CDS, "z", 0.0)
+    mesh.opens("b")
+    mesh.answers("b", z="2")
+    mesh.says("b")
+    mesh.watches("x")
+    mesh.fails("a")
+    assert mesh.says("b") == {"x", "z"}
+    mesh.opens("a")
+    mesh.answers("a", x="1")
+    assert mesh.says("b") == {"z"}
+
+
 def test_a_response_that_a_shared_server_made_before_the_fallback_deletes_nothing(mesh: Mesh) -> None:
     Authority([SERVERS[1]], mesh, "n").watch(CDS, "z", 0.0)
     mesh.opens("b")
