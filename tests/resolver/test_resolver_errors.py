@@ -2,9 +2,11 @@
 
 import pytest
 from msgspec import structs
-from support.picture import LDS, RDS, failed, has, listens, routed
+from support.picture import LDS, RDS, failed, has, listens, routed, routes
 from support.resolving import Rig, shop
 
+from trxds.core.metadata import EMPTY
+from trxds.core.resource_status import ResourceStatus
 from trxds.core.resource_update import ResourceUpdate
 from trxds.core.status import unavailable
 from trxds.resolver.config_selector import ErrorSelector
@@ -72,6 +74,17 @@ class TestErrors:
         published = len(rig.published)
         await rig.settle({LDS: failed("gone")})
         assert len(rig.published) == published
+
+    async def test_another_error_is_logged_with_its_reason(self, rig, caplog):
+        for reason in ("gone", "gone", "bad"):
+            await rig.settle({LDS: failed(reason)})
+        assert caplog.messages == ["no routes: gone", "no routes: bad"]
+
+    async def test_an_error_of_the_routes_names_the_server_that_sent_them_last(self, rig):
+        table = routes(None)
+        for server in ("server a", "server b"):
+            await rig.settle(listens(), {RDS: ResourceUpdate(table, standing=ResourceStatus("RDS", "routes", server))})
+            assert server in rig.published[-1][0].choose("/s/m", EMPTY).status.note
 
     async def test_an_ambient_error_changes_nothing(self, rig):
         states = shop("a")

@@ -6,8 +6,10 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from trxds.core.metadata import EMPTY, Metadata
+from trxds.core.resource_status import ResourceStatus
 from trxds.core.status import StatusCode, unavailable
 from trxds.resolver.config_selector import ConfigSelector, ErrorSelector, RouteError, Selection
 from trxds.resolver.route_timeout import legacy_route_timeout, max_stream_duration
@@ -396,3 +398,11 @@ def test_a_route_with_hash_policies_gives_equal_headers_equal_hashes():
     hashes = [select.choose("/s/m", Metadata([("user", user)])).hash for user in ("7", "8", "7")]
     assert hashes[0] == hashes[2] != hashes[1]
     assert select.choose("/s/m", Metadata()).hash is None
+
+
+def test_a_filters_status_names_the_resource_that_has_the_route_if_there_is_one():
+    status = unavailable("refused")
+    bound = BoundRoutes(Listener("shop"), VirtualHost("shop", ("*",), (route(Prefix(""), "a"),), {}), tuple).route_at(0)
+    assert bound.annotate_filter_status(status) is status
+    bound = structs.replace(bound, standing=ResourceStatus("RDS", "routes"))
+    assert 'on a route of RDS resource "routes"' in str(bound.annotate_filter_status(status))
