@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from support.talk import WHERE, Bad, Talk, shown, since
 
@@ -126,6 +128,28 @@ def test_a_resource_is_late_after_30_seconds_with_resource_timer_is_transient_er
     assert talk.resource("a").state is CacheState.TIMEOUT
 
 
+def test_a_value_in_use_that_is_requested_again_and_is_late_stays_in_use() -> None:
+    talk = talk_with("resource_timer_is_transient_error")
+    talk.wants("EDS", "a", "b")
+    talk.opens()
+    talk.hears("EDS", "1", a="x", b="y")
+    talk.drops("EDS", "a")
+    request = talk.conversation.next_request(talk.now)
+    talk.wants("EDS", "a")
+    talk.conversation.sent(request, talk.now)  # without the name, so the server may never send it
+    talk.says()
+    assert talk.waits(30)["a"].startswith(f'x but EDS resource "a" {WHERE}: {since("TIMEOUT", 30)}: no answer')
+
+
+def test_a_late_resource_that_a_response_leaves_out_is_late_as_before() -> None:
+    talk = talk_with("resource_timer_is_transient_error")
+    talk.wants("CDS", "a", "b")
+    talk.opens()
+    talk.hears("CDS", "1", b="y")
+    talk.waits(30)
+    assert talk.hears("CDS", "2", b="z") == {"b": "z"}
+
+
 def test_a_late_resource_has_a_timer_again_on_a_new_stream() -> None:
     talk = talk_with("resource_timer_is_transient_error")
     talk.wants("CDS", "a")
@@ -208,3 +232,37 @@ def test_server_features_of_the_other_grfc_are_ignored() -> None:
 def test_the_environment_enables_a88(value: str, on: bool) -> None:
     assert is_a88_enabled({"GRPC_EXPERIMENTAL_XDS_DATA_ERROR_HANDLING": value}) is on
     assert not is_a88_enabled({})
+
+
+def test_an_unknown_code_of_a_resource_error_is_shown_as_its_number() -> None:
+    talk = talk_with()
+    talk.wants("CDS", "a")
+    talk.opens()
+    assert talk.hears_of_failure("CDS", "1", "a", 99, "odd")["a"].endswith(": the server reports code 99: odd")
+
+
+def test_an_absent_resource_that_no_value_stands_in_for_is_not_said_to_be_kept() -> None:
+    talk = talk_with("ignore_resource_deletion", a88=False)
+    talk.wants("CDS", "a")
+    talk.opens()
+    talk.hears("CDS", "1", a=Bad("no"))
+    assert talk.hears("CDS", "2")["a"].endswith(": does not exist, deleted by the server")
+
+
+def test_only_a_deletion_that_was_ignored_is_logged(caplog) -> None:
+    caplog.set_level("INFO", "trxds.xds")
+    talk = talk_that_has(a88=False)
+    deleted(talk)
+    talk.hears("CDS", "3", a="x")
+    deleted(talk)
+    talk.drops("CDS", "a")
+    talk.says()
+    assert caplog.messages == []
+
+
+def test_an_absent_resource_has_no_timer_on_a_new_stream() -> None:
+    talk = talk_that_has(a88=False)
+    deleted(talk)
+    talk.breaks("over")
+    talk.opens()
+    assert talk.conversation.next_deadline == math.inf

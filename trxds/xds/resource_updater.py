@@ -74,13 +74,14 @@ class ResourceUpdater(Struct, frozen=True):
 
         A value of the cache on disk goes only if the server answers at all, and so would have the resource.
         """
-        # A88: a server with resource_timer_is_transient_error may be slow, so the resource is late and not absent.
+        # A88: a server with resource_timer_is_transient_error may be slow, so the resource is late and not absent. A value
+        # that is in use, because it is requested again or from the cache on disk, stays.
         absent = self.rules.late_is_absent and (is_answering or not resource.is_stale)
         resource.fail(
             CacheState.DOES_NOT_EXIST if absent else CacheState.TIMEOUT,
             self.new_metadata("", now),
             self._failure(f"{'does not exist' if absent else 'no answer'}, asked {self.rules.wait:g} s before"),
-            drop=absent or not resource.is_stale,
+            drop=absent,
             absent=absent,
         )
 
