@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 from support.talk import TYPES, Bad, Talk
 
 from trxds.resources import protos
@@ -12,6 +13,7 @@ from trxds.resources.types import CDS, RDS, Parsed
 from trxds.testing import resources
 from trxds.xds.bootstrap import ServerConfig
 from trxds.xds.delta import DeltaProtocol
+from trxds.xds.discovery_response import ParsedResponse
 
 
 @pytest.fixture
@@ -150,6 +152,30 @@ def test_a_new_delta_stream_has_no_version_of_a_resource_with_an_error() -> None
     talk.breaks()
     assert talk.resource("b").value == "y"
     assert talk.opened() == ["ASK +a +b +c a= b= c=1"]
+
+
+def test_a_new_delta_stream_has_each_resources_own_version(talk: DeltaTalk) -> None:
+    talk.wants("CDS", "a", "b")
+    talk.opened()
+    item = talk.item("CDS", "b", "y")
+    talk.conversation.received(ParsedResponse(CDS, "1", "n1", (structs.replace(item, version="7"),), partial=True), 0.0)
+    talk.hears("CDS", "2", a="x")
+    talk.breaks()
+    assert talk.opened() == ["ASK +a +b a= b=7"]
+
+
+def test_a_new_delta_stream_has_no_version_of_a_resource_that_is_requested_again(talk: DeltaTalk) -> None:
+    talk.wants("CDS", "a", "b")
+    talk.opened()
+    talk.hears("CDS", "1", a="x", b="y")
+    talk.said()
+    talk.drops("CDS", "b")
+    request = talk.conversation.next_request(talk.now)
+    talk.wants("CDS", "b")
+    talk.conversation.sent(request, talk.now)  # without the name, so the server may not have it any more
+    talk.breaks()
+    assert talk.resource("b").value == "y"
+    assert talk.opened() == ["ASK +a +b a= b="]
 
 
 def test_a_new_delta_stream_has_no_version_of_a_deleted_resource_that_is_kept() -> None:

@@ -190,6 +190,19 @@ def test_a_resource_that_does_not_exist_counts_as_cached(mesh: Mesh) -> None:
     assert mesh.servers == "a"
 
 
+def test_a_cached_resource_that_is_requested_again_is_no_reason_to_fall_back(mesh: Mesh) -> None:
+    mesh.watches("x", "y")
+    mesh.opens("a")
+    mesh.answers("a", x="1", y="1")
+    mesh.leaves("x")
+    request = mesh.asked["a"].next_request(0.0)
+    mesh.watches("x")
+    mesh.asked["a"].sent(request, 0.0)
+    mesh.asked["a"].stream_ended("over", 0.0)
+    mesh.fails("a")
+    assert mesh.servers == "a"
+
+
 def test_a_first_watch_while_the_server_fails_uses_the_next_one(mesh: Mesh) -> None:
     mesh.watches("x")
     mesh.opens("a")

@@ -43,6 +43,10 @@ def test_a_name_in_an_xdstp_template_is_percent_coded_but_for_its_slashes() -> N
     assert target.listener == "xdstp://fleet/envoy.config.listener.v3.Listener/a%20b/c%3F"
 
 
+def test_a_name_in_an_xdstp_template_keeps_what_the_path_of_a_uri_may_have() -> None:
+    assert parse_target("xds://fleet/a:80/b@c;d", BOOTSTRAP).listener.endswith("/a:80/b@c;d")
+
+
 def test_a_name_in_another_template_is_left_as_it_is() -> None:
     assert parse_target("xds:///a%20b", BOOTSTRAP).listener == "a b"
 

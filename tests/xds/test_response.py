@@ -76,6 +76,12 @@ def test_the_second_of_two_equal_names_is_refused_and_touches_nothing() -> None:
     assert said.errors == ("resource index 1: cart: duplicate resource name",)
 
 
+def test_each_of_two_resources_without_a_readable_name_has_its_own_error() -> None:
+    broken = protos.AnyProto(type_url=CDS.type_url, value=b"\xff\xff")
+    first, second = reading(broken, broken).errors
+    assert first.removeprefix("resource index 0: ") == second.removeprefix("resource index 1: ")
+
+
 def test_known_bytes_are_not_parsed_again() -> None:
     first = reading(GOOD, BAD).items[0]
     again = reading(GOOD, known={first.raw: first.parsed}).items[0]
