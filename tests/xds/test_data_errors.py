@@ -128,17 +128,34 @@ def test_a_resource_is_late_after_30_seconds_with_resource_timer_is_transient_er
     assert talk.resource("a").state is CacheState.TIMEOUT
 
 
-def test_a_value_in_use_that_is_requested_again_and_is_late_stays_in_use() -> None:
-    talk = talk_with("resource_timer_is_transient_error")
+def talk_that_has_and_requested_again(*features: str, a88: bool) -> Talk:
+    """Endpoints a came and are x; the watcher went, and came back while the request without them was in flight."""
+    talk = talk_with(*features, a88=a88)
     talk.wants("EDS", "a", "b")
     talk.opens()
     talk.hears("EDS", "1", a="x", b="y")
     talk.drops("EDS", "a")
     request = talk.conversation.next_request(talk.now)
     talk.wants("EDS", "a")
-    talk.conversation.sent(request, talk.now)  # without the name, so the server may never send it
+    talk.conversation.sent(request, talk.now)
     talk.says()
+    return talk
+
+
+def test_a_value_in_use_that_is_requested_again_and_is_late_stays_in_use() -> None:
+    talk = talk_that_has_and_requested_again("resource_timer_is_transient_error", a88=True)
     assert talk.waits(30)["a"].startswith(f'x but EDS resource "a" {WHERE}: {since("TIMEOUT", 30)}: no answer')
+
+
+@pytest.mark.parametrize(
+    ("features", "stays"), [((), False), (A53, True), (DEFAULT, True), (FAIL, False), ((*FAIL, *A53), False)]
+)
+def test_a_value_in_use_that_is_requested_again_and_does_not_come_stays_or_goes_as_after_a_deletion(
+    features, stays
+) -> None:
+    talk = talk_that_has_and_requested_again(*features, a88="a88" in features)
+    why = f'EDS resource "a" {WHERE}: {since("DOES_NOT_EXIST", 15)}: does not exist, asked 15 s before'
+    assert talk.waits(15) == {"a": f"x but {why}; the last one is kept" if stays else f"absent: {why}"}
 
 
 def test_a_late_resource_that_a_response_leaves_out_is_late_as_before() -> None:

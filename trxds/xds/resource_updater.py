@@ -74,14 +74,17 @@ class ResourceUpdater(Struct, frozen=True):
 
         A value of the cache on disk goes only if the server answers at all, and so would have the resource.
         """
-        # A88: a server with resource_timer_is_transient_error may be slow, so the resource is late and not absent. A value
-        # that is in use, because it is requested again or from the cache on disk, stays.
+        # A88: a server with resource_timer_is_transient_error may be slow, so the resource is late and not absent.
         absent = self.rules.late_is_absent and (is_answering or not resource.is_stale)
+        # A value that is requested again stays as after a deletion (A53, A88).
+        drop = absent and (self.rules.drop_deleted or resource.is_stale)
+        is_kept = absent and not drop and resource.value is not None
+        reason = f"{'does not exist' if absent else 'no answer'}, asked {self.rules.wait:g} s before"
         resource.fail(
             CacheState.DOES_NOT_EXIST if absent else CacheState.TIMEOUT,
             self.new_metadata("", now),
-            self._failure(f"{'does not exist' if absent else 'no answer'}, asked {self.rules.wait:g} s before"),
-            drop=absent,
+            self._failure(reason + ("; the last one is kept" if is_kept else "")),
+            drop=drop,
             absent=absent,
         )
 
