@@ -125,8 +125,7 @@ def _health_check_service(node: JsonNode) -> str | None:
 
 
 def _max_connections(node: JsonNode) -> int | None:
-    if not node.has_object() or node.member("maxConnectionsPerSubchannel").value is None:
-        return None
+    node.object()
     # A105: a uint32 of proto3, in which 0 is the same as unset.
     return node.member("maxConnectionsPerSubchannel").integer(0) or None
 
