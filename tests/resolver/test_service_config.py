@@ -313,6 +313,46 @@ def test_the_throttle_has_a_whole_number_of_tokens_from_1_to_1000(tokens: Any) -
     )
 
 
+@pytest.mark.parametrize(("tokens", "ratio"), [(1, 1000), (1000, 0.001)])
+def test_the_throttle_may_have_the_least_and_the_greatest_numbers(tokens: int, ratio: float) -> None:
+    config = parse_service_config({"retryThrottling": {"maxTokens": tokens, "tokenRatio": ratio}})
+    assert config.throttling == RetryThrottling(tokens, ratio)
+
+
+@pytest.mark.parametrize(
+    ("document", "problem"),
+    [
+        ({"methodConfig": [5]}, "methodConfig[0]: is a number; write an object"),
+        ({"methodConfig": [{"name": ["pkg.Service"]}]}, "methodConfig[0].name[0]: is a string; write an object"),
+        ({"healthCheckConfig": []}, "healthCheckConfig: is a list; write an object"),
+        ({"connectionScaling": 3}, "connectionScaling: is a number; write an object"),
+    ],
+)
+def test_what_should_be_an_object_is_told_with_its_place(document: Any, problem: str) -> None:
+    assert problems(document) == [problem]
+
+
+@pytest.mark.parametrize("code", [True, 1.5, None])
+def test_a_status_code_is_a_name_or_a_whole_number(code: Any) -> None:
+    [problem] = method_problems(retryPolicy={**RETRY, "retryableStatusCodes": [code]})
+    assert problem.startswith(f"methodConfig[0].retryPolicy.retryableStatusCodes[0]: is {code!r}, which is no status")
+
+
+def test_an_empty_method_config_leaves_everything_to_the_call() -> None:
+    assert method() == MethodConfig()
+
+
+def test_a_method_may_refuse_to_wait_for_ready_and_to_take_any_byte() -> None:
+    config = method(waitForReady=False, maxRequestMessageBytes=0)
+    assert (config.wait_for_ready, config.max_request_size) == (False, 0)
+
+
+@pytest.mark.parametrize(("name", "settings"), [("retryPolicy", RETRY), ("hedgingPolicy", HEDGING)])
+def test_either_policy_may_limit_the_time_of_an_attempt(name: str, settings: Any) -> None:
+    assert method(**{name: settings}).attempt_timeout is None
+    assert method(**{name: {**settings, "perAttemptRecvTimeout": "2s"}}).attempt_timeout == 2
+
+
 def test_all_mistakes_of_a_service_config_are_reported_at_once() -> None:
     document = {"methodConfig": [{"timeout": "x"}], "retryThrottling": {}, "loadBalancingPolicy": "grpclb"}
     assert [found.partition(":")[0] for found in problems(json.dumps(document))] == [
