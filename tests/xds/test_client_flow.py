@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
+from itertools import count
 
 import pytest
 import trio
@@ -98,6 +99,39 @@ async def test_watches_during_a_blocked_send_are_one_request(autojump_clock: Moc
         read.set()
         await wait_all_tasks_blocked()
     assert asked == [{long}, {long, *(f"c{number}" for number in range(20))}]
+
+
+async def test_a_nack_that_waits_goes_when_its_time_has_come(autojump_clock: MockClock) -> None:
+    world = World()
+    async with world.run():
+        world.watcher.watch(CDS, "cart")
+        for seconds in (1, 2):  # the same mistake in other bytes
+            world.plane.put({**resources.cluster("cart", idle_timeout=seconds), "lb_policy": "MAGLEV"})
+            nack = await world.plane.wait_for_nack("CDS", seconds)
+        assert nack.at == pytest.approx(0.1)
+
+
+async def test_a_long_computation_lets_other_tasks_run_every_few_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    time = count(step=0.001)
+    monkeypatch.setattr(ads_stream, "step_clock", lambda: lambda: next(time))
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+
+    def compute() -> Generator[None, None, str]:
+        for _ in range(100):
+            yield
+        return "done"
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(take_turns)
+        assert await ads_stream.run_in_slices(compute()) == "done"
+        nursery.cancel_scope.cancel()
+    assert 10 < turns < 30
 
 
 @pytest.mark.parametrize("protocol", ["state of the world"], indirect=True)

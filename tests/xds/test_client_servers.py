@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +16,7 @@ from trxds.core.observe import Observer, XdsResource
 from trxds.resources.cooperative_parse import Slices, run_at_once
 from trxds.resources.types import CDS, LDS, RDS
 from trxds.testing import ManagementServer, resources, serve
+from trxds.testing.management import Request
 from trxds.xds.bootstrap import Bootstrap, Node, ServerConfig
 from trxds.xds.delta import PATH as DELTA_PATH
 from trxds.xds.sotw import PATH
@@ -175,6 +177,25 @@ async def test_a_restart_of_the_xds_server_is_no_error_and_requests_have_the_ver
         assert world.watcher.states == {}
 
 
+def is_ack_on(stream: int) -> Callable[[Request], bool]:
+    return lambda request: request.stream == stream and request.answer == "ACK"
+
+
+async def test_a_stream_that_was_answered_is_followed_by_another_in_a_second_however_often_that_is(
+    autojump_clock: MockClock,
+) -> None:
+    world = World()
+    world.plane.put(resources.cluster("cart"))
+    async with world.run():
+        world.watcher.watch(CDS, "cart")
+        await world.plane.wait_for_ack("CDS")
+        for number in range(2, 8):
+            ended = trio.current_time()
+            world.plane.drop_streams()
+            ack = await world.plane.wait_for(is_ack_on(number))
+            assert ack.at - ended <= 1.2
+
+
 async def test_an_outage_is_an_ambient_error_of_cached_resources_until_the_first_response(
     autojump_clock: MockClock,
 ) -> None:
@@ -240,6 +261,21 @@ async def test_a_refused_resource_is_one_warning_however_often_it_comes(
         # The bad one comes again only where a response has everything.
         await (world.plane.wait_for_ack if protocol == "delta" else world.plane.wait_for_nack)("CDS")
     assert [record.getMessage() for record in caplog.records] == [world.error("bad")]
+
+
+async def test_a_refused_version_of_a_resource_in_use_is_a_warning(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World()
+    world.plane.put(resources.cluster("cart"))
+    async with world.run():
+        world.watcher.watch(CDS, "cart")
+        await world.plane.wait_for_ack("CDS")
+        world.plane.put({**resources.cluster("cart"), "lb_policy": "MAGLEV"})
+        await world.plane.wait_for_nack("CDS")
+    ambient = world.state("cart").ambient
+    assert ambient is not None
+    assert [record.getMessage() for record in caplog.records] == [ambient.message]
 
 
 async def test_an_outage_is_one_warning_however_long_it_lasts(
