@@ -95,8 +95,6 @@ async def move_session(
         host = next((new.host for name, new in target.pins.items() if before.pins.get(name) is not new), None)
         if host is None:
             raise _cannot_move(pin, "the session filter takes no part in the call any more")
-        if host.host == pin.host.host:
-            raise _cannot_move(pin, "no other host was picked")
         old, new = BoundSession(source, session, pin.host), BoundSession(target, session, host)
         try:
             yield old, new
