@@ -55,6 +55,21 @@ async def test_the_backoff_of_a_name_begins_anew_after_a_success(watched, autoju
     assert waits[7] < 2
 
 
+async def test_a_name_is_not_resolved_again_for_30_seconds_after_a_success_that_follows_failures(
+    watched, autojump_clock
+):
+    names = Names(*[OSError("lost")] * 4, FOUND)
+    resolver, _, queue = watched(names)
+    while (await queue.next())["name"].value is None:
+        pass
+    succeeded = names.times[-1]
+    assert succeeded > 5
+    await wait_all_tasks_blocked()
+    resolver.re_resolve("cart:80")
+    await trio.sleep(100)
+    assert names.times[5:] == [pytest.approx(succeeded + 30)]
+
+
 async def test_a_failed_look_up_without_an_error_number_has_the_errors_own_text(watched, autojump_clock):
     _, _, queue = watched(Names(OSError("there are no names here")))
     state = (await queue.next())["name"]

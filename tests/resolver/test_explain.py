@@ -79,6 +79,13 @@ def test_the_reason_of_a_skipped_route_has_the_fraction_and_the_draw():
     assert reasons(to_a(fraction=1_000_000)).startswith("the path is any, drew ")
 
 
+def test_a_draw_of_exactly_the_fraction_skips_the_route():
+    drawn = Random(1).randrange(1_000_000)
+    told = selector(to_a(fraction=drawn), to_a()).explain("/s/m", EMPTY, RandomCopies())[0]
+    assert [each.reason for each in told.passed] == [f"drew {drawn} of a million (wanted: below {drawn})"]
+    assert told.chosen.number == 1
+
+
 # -- the whole
 
 
@@ -110,6 +117,21 @@ def test_the_hash_is_shown():
     action = RouteAction((WeightedCluster("a"),), hash_policies=(HeaderHash("user"),))
     select = selector(Route(RouteMatch(Prefix("")), action))
     assert select.explain("/s/m", Metadata([("user", "a")]), RandomCopies())[0].chosen.hash == 0xD24EC4F1A98C6E5B
+
+
+def test_the_draw_and_the_hash_have_their_part_in_the_lines():
+    clusters = (WeightedCluster("a", 1), WeightedCluster("b", 3))
+    action = RouteAction(clusters, hash_policies=(HeaderHash("user"),))
+    select = selector(Route(RouteMatch(Prefix("")), action))
+    lines = str(select.explain("/s/m", Metadata([("user", "a")]), RandomCopies())[0]).splitlines()
+    assert "cluster b: drew 1 of 4 (a 1, b 3)" in lines
+    assert "hash: 0xd24ec4f1a98c6e5b" in lines
+
+
+def test_the_routes_before_one_with_an_unknown_action_are_shown_as_skipped():
+    select = selector(to_a(Exact("/s/n")), Route(RouteMatch(Prefix("")), None))
+    told = select.explain("/s/m", EMPTY, RandomCopies())[0]
+    assert told.passed == (SkippedRoute(0, 'the path is not "/s/n"'),)
 
 
 def test_no_route_and_an_unknown_action_are_refusals():

@@ -43,6 +43,9 @@ class TestPublishing:
         await rig.put({("EDS", "a"): endpoints})
         assert rig.clusters == {"a"}
 
+    async def test_before_it_runs_a_resolver_waits_for_nothing(self):
+        assert Rig().resolver.describe_pending == ""
+
     async def test_a_configuration_about_which_the_policies_have_not_decided_is_said_to_have_come(self, rig):
         states = shop("a")
         endpoints = states.pop(("EDS", "a"))
@@ -295,7 +298,8 @@ class TestLifetimes:
         await rig.settle()
         assert rig.tables() == ["route table/1"]
 
-    async def test_names_are_looked_up_again_when_an_idle_channel_gets_a_new_tree(self, autojump_clock):
+    @pytest.mark.parametrize("why", ["an idle channel gets a new tree", "a connection's host is out of date"])
+    async def test_names_are_looked_up_again_when(self, why, autojump_clock):
         looked_up = []
 
         async def look_up(host, port):
@@ -306,7 +310,10 @@ class TestLifetimes:
             dns = {("CDS", "a"): ResourceUpdate(Cluster("a", LogicalDns("a.example", 443)))}
             await rig.settle(listens(), routed("a"), dns)
             await trio.sleep(3600)
-            rig.resolver.reset()
+            if why == "an idle channel gets a new tree":
+                rig.resolver.reset()
+            else:
+                rig.resolver.re_resolve_all()
             await rig.settle()
         assert looked_up == ["a.example"] * 2
 

@@ -273,6 +273,16 @@ async def test_the_end_of_an_answered_lrs_stream_is_no_warning_and_an_outage_is_
     assert [record.levelname for record in told[3:]].count("WARNING") == 1
 
 
+async def test_an_lrs_stream_that_was_answered_is_followed_by_another_in_a_second_however_often_that_is(autojump_clock):
+    async with mesh_and_channel(hosts=1) as (mesh, channel):
+        await ask(channel)
+        await mesh.plane.load.next_report()
+        for _ in range(6):
+            mesh.plane.load.drop_streams()
+            await trio.sleep(1.3)
+            assert mesh.plane.load.streams == 1
+
+
 async def test_a_server_without_lrs_is_retried_with_backoff_and_logged_once(autojump_clock, caplog):
     caplog.set_level(logging.INFO, "trxds.xds")
     async with mesh_and_channel(hosts=1) as (mesh, channel):
