@@ -7,7 +7,6 @@ current then.
 from __future__ import annotations
 
 import base64
-import binascii
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -59,7 +58,7 @@ def _has_expiry(token: str) -> bool:
         payload = token.split(".")[1]
         claims = parse_json(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
         return isinstance(claims, dict) and isinstance(claims.get("exp"), int | float)
-    except (IndexError, binascii.Error, ValueError):
+    except (IndexError, ValueError):
         return False
 
 
