@@ -52,7 +52,8 @@ def test_a_server_with_an_address_has_no_files() -> None:
 
 
 @pytest.mark.parametrize(
-    "uri", ["file://etc/mesh", "file:mesh.yaml", "file:///etc/mesh?x", "file:///etc/a%00b", "file:"]
+    "uri",
+    ["file://etc/mesh", "file:mesh.yaml", "file:///etc/mesh?x", "file:///etc/mesh#x", "file:///etc/a%00b", "file:"],
 )
 def test_a_file_uri_that_is_no_absolute_path_is_an_error(uri: str) -> None:
     text = f"bootstrap: xds_servers[0].server_uri: {uri!r} is no absolute path; write for example file:///etc/mesh"

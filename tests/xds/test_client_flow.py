@@ -268,3 +268,4 @@ class TestAServerThatDoesNotReadItsAnswers:
         deaf.call.reset()
         await trio.sleep(5)
         assert deaf.streams > 1
+        assert deaf.said < self.RESPONSES, "the streams after it are not read either"

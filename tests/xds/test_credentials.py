@@ -25,7 +25,7 @@ from trxds.lb.load_report.load_store import LoadStore
 from trxds.resources.types import LDS, ParseContext
 from trxds.testing import ManagementServer, MemoryNetwork, resources, serve
 from trxds.transport.certificates import CertificateFiles
-from trxds.transport.tls import context_source
+from trxds.transport.tls import TlsNetwork, context_source
 from trxds.transport.transport_credentials import Insecure, Tls
 from trxds.xds import channel_credentials
 from trxds.xds.authorization import fetch_authorization, read_token
@@ -104,6 +104,16 @@ def test_the_content_of_a_file_is_no_path_and_is_not_repeated(content: str) -> N
     )
 
 
+@pytest.mark.parametrize("kind", ["insecure", "tls", "google_default"])
+def test_the_config_of_credentials_is_an_object(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel_credentials, "find_spec", lambda name: object())
+    assert problem(server({"type": kind, "config": []})) == "channel_creds[0].config: is a list; write an object"
+
+
+def test_google_default_connects_with_tls() -> None:
+    assert isinstance(channel_credentials.secure_network(MemoryNetwork(), GoogleDefault(), PLANE), TlsNetwork)
+
+
 def test_google_default_without_its_package_says_so() -> None:
     assert problem(server({"type": "google_default"})) == (
         "channel_creds: google_default needs google-auth and requests; "
@@ -133,8 +143,9 @@ def test_all_call_credentials_that_we_know_are_taken() -> None:
     assert only(server({"type": "tls"}, call_creds=creds)).call_credentials == (JwtTokenFile("/a"), JwtTokenFile("/b"))
 
 
-def test_a_token_file_must_be_named() -> None:
-    assert problem(server({"type": "tls"}, call_creds=[{"type": "jwt_token_file"}])) == (
+@pytest.mark.parametrize("more", [{}, {"config": {"jwt_token_file": ""}}])
+def test_a_token_file_must_be_named(more: Any) -> None:
+    assert problem(server({"type": "tls"}, call_creds=[{"type": "jwt_token_file", **more}])) == (
         "call_creds[0].config.jwt_token_file: is missing; write the path of the file with the token"
     )
 
@@ -156,6 +167,12 @@ def test_certificate_providers_are_known_by_name() -> None:
     assert found.certificate_providers == {"mesh": CertificateFiles("/ca.pem")}
 
 
+def test_a_certificate_provider_may_have_a_certificate_alone() -> None:
+    config = {"certificate_file": "/cert.pem", "private_key_file": "/key.pem"}
+    found = providers(mesh={"plugin_name": "file_watcher", "config": config})
+    assert found.certificate_providers == {"mesh": CertificateFiles("", "/cert.pem", "/key.pem")}
+
+
 def test_a_certificate_provider_provides_something() -> None:
     with pytest.raises(BootstrapError, match=r"certificate_providers\['mesh'\].config: has no certificates; write ca_"):
         providers(mesh={"plugin_name": "file_watcher", "config": {}})
@@ -169,14 +186,22 @@ def jwt(**claims: Any) -> str:
     return f"{head}.{body}.signature"
 
 
-def test_a_token_is_read_as_it_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize("subject", ["", "a", "ab", "abc"])  # base64 without its padding has one of these lengths
+def test_a_token_is_read_as_it_is(tmp_path: Path, subject: str) -> None:
+    path, token = tmp_path / "token", jwt(exp=1, sub=subject)
+    path.write_text(f"{token}\n")
+    assert read_token(str(path)) == token
+
+
+def test_a_token_with_a_line_end_inside_is_refused_before_it_is_sent(tmp_path: Path) -> None:
     path = tmp_path / "token"
-    path.write_text(jwt(exp=1) + "\n")
-    assert read_token(str(path)) == jwt(exp=1)
+    path.write_text(jwt(exp=1).replace(".signature", ".sig\nnature"))
+    with pytest.raises(OSError, match=rf"jwt_token_file {path}: its token has .* so it cannot be sent"):
+        read_token(str(path))
 
 
 @pytest.mark.parametrize(
-    "text", ["", "hello", "a.b", "a.e30.c", "a.W10.c", "a.\u00e9.c", jwt(exp="soon"), jwt(sub="me")]
+    "text", ["", "hello", "a.b", "a.e30.c", "a.e3t7.c", "a.W10.c", "a.\u00e9.c", jwt(exp="soon"), jwt(sub="me")]
 )
 def test_a_file_without_a_token_is_named_in_the_error(tmp_path: Path, text: str) -> None:
     path = tmp_path / "token"
