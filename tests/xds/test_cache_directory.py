@@ -36,7 +36,7 @@ def test_a_cache_is_for_its_own_user_alone_whatever_the_umask_is(tmp_path: Path)
         _, file = written(tmp_path)
     finally:
         os.umask(before)
-    assert (mode(file), mode(file.parent)) == (0o600, 0o700)
+    assert (mode(file), mode(file.parent), mode(file.parent.parent)) == (0o600, 0o700, 0o700)
 
 
 def test_a_cache_is_replaced_as_a_whole_and_leaves_no_other_file(tmp_path: Path) -> None:
@@ -148,6 +148,7 @@ def test_caches_that_nobody_writes_any_more_are_removed(tmp_path: Path) -> None:
         os.utime(file.parent / name, (1e9 - age, 1e9 - age))
     os.utime(file, (1e9, 1e9))
     (file.parent / "a note").write_bytes(b"")
+    os.utime(file.parent / "a note", (1.0, 1.0))
     directory.remove_old(1e9, 10 * day)
     assert {each.name for each in file.parent.iterdir()} == {file.name, "new.cache", ".y.2.tmp", "a note"}
 

@@ -64,6 +64,7 @@ def test_a_cluster_that_another_server_sends_is_reported_there(servers, history)
 
 
 def test_resources_of_other_types_do_not_change_load_reports(servers, history):
+    tell(servers, "a", ONE)
     servers.update({(LDS, "a"): ResourceUpdate(object())})
     servers.remove((LDS, "a"))
-    assert history == []
+    assert history == ["+one:1"]
