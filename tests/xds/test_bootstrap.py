@@ -166,7 +166,7 @@ def test_a_server_uri_of_another_type_is_one_problem() -> None:
     assert server_problem(server_uri=18000) == "bootstrap: xds_servers[0].server_uri: is a number; write a string"
 
 
-@pytest.mark.parametrize("uri", ["host:port", "host:99999", ":18000", "a:b:c"])
+@pytest.mark.parametrize("uri", ["host:port", "host:65536", ":18000", "a:b:c"])
 def test_a_server_uri_must_have_a_port_that_can_be(uri: str) -> None:
     assert server_problem(server_uri=uri).endswith(f"{uri!r} is no host:port; write for example 10.0.0.5:18000")
 
@@ -294,7 +294,10 @@ def test_all_problems_of_a_bootstrap_are_reported_at_once() -> None:
     ("uri", "address"),
     [
         ("10.0.0.5:18000", "10.0.0.5:18000"),
+        ("10.0.0.5:65535", "10.0.0.5:65535"),
         ("plane.example", "plane.example:443"),
+        ("unix", "unix:443"),
+        ("dns", "dns:443"),
         ("[::1]:18000", "[::1]:18000"),
         ("[::1]", "[::1]:443"),
         ("dns:///plane.example:18000", "plane.example:18000"),

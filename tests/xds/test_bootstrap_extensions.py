@@ -140,6 +140,7 @@ def test_without_settings_there_is_no_cache_and_its_age_is_a_day() -> None:
     ("cache", "text"),
     [
         ({"directory": "cache"}, "trxds.cache.directory: is 'cache'; write an absolute path"),
+        ({"directory": "/a\0b"}, "trxds.cache.directory: is '/a\\x00b'; write an absolute path"),
         ({"directory": 7}, "trxds.cache.directory: is a number; write a string"),
         ({"max_age": "0s"}, "trxds.cache.max_age: is '0s'; write seconds such as \"600s\""),
         ("/var/cache", "trxds.cache: is a string; write an object"),
