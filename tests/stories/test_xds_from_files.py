@@ -136,6 +136,12 @@ async def test_a_bad_file_at_the_start_fails_calls_with_file_line_and_remedy(aut
             assert await ask(channel) == mesh.hosts[0]
 
 
+async def shown_files(channel):
+    """What the live page shows of the files, as of a control plane."""
+    (row,) = (await Sampler(channel_sources([channel])).sample({"control_planes"}))["control_planes"].values()
+    return row
+
+
 async def test_a_bad_file_keeps_the_last_good_resources_and_operators_see_why(autojump_clock, tmp_path, caplog):
     async with Mesh.run(2) as mesh:
         file = tmp_path / "mesh.yaml"
@@ -147,7 +153,7 @@ async def test_a_bad_file_keeps_the_last_good_resources_and_operators_see_why(au
             assert await ask(channel) == mesh.hosts[0]
             (warning,) = channel.admin_view().warnings
             assert f"{file}: line 1: no valid YAML" in warning
-            (row,) = (await Sampler(channel_sources([channel])).sample({"control_planes"}))["control_planes"].values()
+            row = await shown_files(channel)
             assert (row["server"], row["state"]) == (f"file://{tmp_path}", "TRANSIENT_FAILURE")
             assert f"{file}: line 1" in row["error"]
             assert len([each for each in lines(caplog, "xds", 30) if f"{file}: line 1: no valid YAML" in each]) == 1
@@ -155,6 +161,8 @@ async def test_a_bad_file_keeps_the_last_good_resources_and_operators_see_why(au
             await trio.sleep(3)
             assert await ask(channel) == mesh.hosts[1]
             assert channel.admin_view().warnings == ()
+            row = await shown_files(channel)
+            assert (row["state"], row["error"]) == ("READY", "")
 
 
 async def test_a_resource_that_a_client_refuses_is_an_error_with_its_file_and_line(autojump_clock, tmp_path):
@@ -376,6 +384,20 @@ async def test_names_that_nobody_wants_any_more_are_forgotten_while_the_files_ha
             await trio.sleep(2)
         kept = {each.name for each in gc.get_objects() if isinstance(each, Resource)}
         assert kept & {f"kiosk-{number}" for number in range(5)} <= {"kiosk-4"}
+
+
+async def test_resources_that_nobody_wants_any_more_are_forgotten(autojump_clock, tmp_path):
+    names = {f"kiosk-{number}" for number in range(5)}
+    write(tmp_path / "mesh.yaml", *shop("10.0.0.1:1"), *(xds.listener(name, routes="routes") for name in sorted(names)))
+    bootstrap = {"xds_servers": [{"server_uri": f"file://{tmp_path}"}]}
+    async with trxds.open_xds_client(bootstrap=bootstrap) as client, trxds.open_channel("xds:///shop", xds=client):
+        for name in sorted(names):
+            async with trxds.open_channel(f"xds:///{name}", xds=client):
+                await trio.sleep(2)
+        await trio.sleep(2)
+        kept = {each.name for each in gc.get_objects() if isinstance(each, Resource) and each.value is not None}
+        assert "shop" in kept
+        assert not kept & names
 
 
 async def test_observers_get_what_the_files_had_changed_before_a_better_server_takes_over(
