@@ -182,6 +182,20 @@ async def test_a_resource_that_a_client_refuses_is_an_error_with_its_file_and_li
             assert await ask(channel) == mesh.hosts[0]
 
 
+async def test_a_refused_resource_that_moves_in_its_file_has_its_new_line(autojump_clock, tmp_path):
+    file, bad = tmp_path / "mesh.yaml", {**xds.cluster("cart"), "lb_policy": "MAGLEV"}
+    async with Mesh.run(1) as mesh:
+        write(file, bad, *shop(mesh.hosts[0])[:2])
+        async with channel_on(mesh, file) as channel:
+            with pytest.raises(RpcError, match=f"{file}: line 1: "):
+                await ask(channel)
+            file.write_text(f"# Two more\n# lines\n{file.read_text()}")
+            await trio.sleep(3)
+            with pytest.raises(RpcError, match=f"{file}: line 3: ") as caught:
+                await ask(channel)
+            assert "line 1" not in caught.value.status.message
+
+
 async def test_one_refused_resource_keeps_its_last_good_version_and_the_others_change(autojump_clock, tmp_path):
     async with Mesh.run(2) as mesh:
         file = tmp_path / "mesh.yaml"
@@ -359,6 +373,21 @@ async def test_channels_of_a_shared_client_get_what_they_name_as_they_come(autoj
                 async with trxds.open_channel(target, xds=client, network=mesh.network) as channel:
                     assert await ask(channel) == mesh.hosts[0]
                 await trio.sleep(2)
+
+
+async def test_what_one_channel_names_takes_nothing_from_another(autojump_clock, tmp_path):
+    async with Mesh.run(1) as mesh:
+        write(tmp_path / "mesh.yaml", *shop(mesh.hosts[0]), xds.listener("kiosk", routes="routes"))
+        bootstrap = {"xds_servers": [{"server_uri": f"file://{tmp_path}"}]}
+        async with (
+            trxds.open_xds_client(bootstrap=bootstrap, network=mesh.network) as client,
+            trxds.open_channel("xds:///shop", xds=client, network=mesh.network) as first,
+        ):
+            await ask(first)
+            async with trxds.open_channel("xds:///kiosk", xds=client, network=mesh.network) as second:
+                await ask(second)
+                await trio.sleep(2)
+                assert await ask(first) == mesh.hosts[0]
 
 
 async def test_a_channel_of_a_shared_client_that_is_opened_again_gets_its_configuration_again(autojump_clock, tmp_path):
