@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 import trio
@@ -46,6 +47,34 @@ async def test_a_deleted_resource_leaves_the_cache(autojump_clock, tmp_path):
         mesh.plane.remove("CDS", "cart")
         await trio.sleep(3)
         assert "CDS cart" not in cached(tmp_path)
+
+
+async def test_a_deleted_resource_that_is_used_no_longer_is_no_bug_of_the_cache(autojump_clock, tmp_path, caplog):
+    async with Mesh.run(1) as mesh:
+        mesh.listen(name="kiosk")
+        options = {"bootstrap": mesh.bootstrap, "network": mesh.network, "cache_dir": tmp_path}
+        async with (
+            trxds.open_xds_client(**options) as client,
+            trxds.open_channel("xds:///shop", xds=client, network=mesh.network) as channel,
+        ):
+            async with trxds.open_channel("xds:///kiosk", xds=client, network=mesh.network) as other:
+                await ask(other)
+                mesh.plane.remove("LDS", "kiosk")
+                await trio.sleep(3)
+            await trio.sleep(3)
+            assert await ask(channel) == mesh.hosts[0]
+            assert "LDS kiosk" not in cached(tmp_path)
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+async def test_a_write_removes_the_caches_that_nobody_needs_any_more(autojump_clock, tmp_path):
+    async with Mesh.run(1) as mesh:
+        await fill(mesh, tmp_path)
+        other = cache_file(tmp_path).with_name("other.cache")
+        other.write_bytes(b"")
+        os.utime(other, (1.0, 1.0))
+        await fill(mesh, tmp_path)
+        assert not other.exists()
 
 
 async def test_a_deleted_resource_leaves_the_cache_also_if_it_stays_in_use(autojump_clock, tmp_path):
