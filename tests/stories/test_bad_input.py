@@ -77,9 +77,9 @@ class TestTargets:
             ("dns:///shop:80", {"http_proxy": 5}, "http_proxy is a text such as 'http://proxy.example:3128', not int"),
             ("xds:///shop", {"http_filters": [5]}, "http_filters is a mapping of a type's name to a FilterType"),
             ("xds:///shop", {"cache_dir": 5}, "cache_dir is the path of a directory, not int"),
-            ("dns:///shop:80", {"network": MemoryNetwork}, "network is an object such as MemoryNetwork(), not <class"),
-            ("xds:///shop", {"network": "lan"}, "network is an object such as MemoryNetwork(), not 'lan'"),
-            ("xds:///shop", {"network": NoNames()}, "network is an object such as MemoryNetwork(), not <NoNames>"),
+            ("dns:///shop:80", {"network": MemoryNetwork}, "connect and resolve, such as MemoryNetwork(), not <class"),
+            ("xds:///shop", {"network": "lan"}, "connect and resolve, such as MemoryNetwork(), not 'lan'"),
+            ("xds:///shop", {"network": NoNames()}, "connect and resolve, such as MemoryNetwork(), not <NoNames>"),
             ("xds:///shop", {"xds": 5}, "xds is a client of trxds.open_xds_client, or None, not int"),
         ],
     )

@@ -105,7 +105,7 @@ def checked_network(network: Network | None) -> Network:
         return TcpNetwork()
     has_methods = all(callable(getattr(network, name, None)) for name in ("connect", "resolve"))
     if isinstance(network, type) or not has_methods:
-        raise TypeError(f"network is an object such as MemoryNetwork(), not {network!r}")
+        raise TypeError(f"network is an object with connect and resolve, such as MemoryNetwork(), not {network!r}")
     return network
 
 
