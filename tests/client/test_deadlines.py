@@ -2,6 +2,7 @@
 
 import pytest
 import trio
+import trio.testing
 from support.mesh import Mesh, bidi, method
 from trio.testing import wait_all_tasks_blocked
 
@@ -158,6 +159,18 @@ async def test_a_timeout_of_zero_sends_nothing(silent, autojump_clock):
         await silent.call(b"", timeout=0)
     await wait_all_tasks_blocked()
     assert silent.timeouts == []
+
+
+async def test_a_caller_that_repeats_a_call_without_time_starves_no_task(silent, autojump_clock):
+    with trio.testing.assert_checkpoints(), pytest.raises(RpcError, match="DEADLINE_EXCEEDED"):
+        await silent.call(b"", timeout=0)
+
+
+async def test_a_call_without_time_in_a_cancelled_scope_is_cancelled(silent, autojump_clock):
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await silent.call(b"", timeout=0)
+    assert scope.cancelled_caught
 
 
 async def test_a_timeout_that_is_no_number_is_a_type_error(silent, autojump_clock):

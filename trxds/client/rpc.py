@@ -139,7 +139,7 @@ class Rpc:
         channel = self._channel
         # If the channel is ready, nothing need wait before the headers are sent, so no cancel scope would notice this.
         if scope.deadline <= scope.started:
-            await trio.lowlevel.checkpoint_if_cancelled()
+            await trio.lowlevel.checkpoint()  # as in `failure`: a caller that tries again at once must starve nobody
             raise scope.deadline_error()
         if self._session is not None:
             await self._join_session(self._session)
