@@ -3,7 +3,7 @@
 import pytest
 import trio
 import trio.testing
-from support.hedged import PATH, THROTTLE, Hedged, Host, queued_hedge
+from support.hedged import HEDGING, PATH, THROTTLE, Hedged, Host, queued_hedge
 from support.mesh import bidi, method
 from support.tasks import task_names
 
@@ -295,16 +295,14 @@ async def test_every_hedge_of_a_session_goes_to_its_host(hedged, autojump_clock)
         }
 
 
-async def test_a_hedged_first_call_of_a_session_keeps_the_cookie_of_the_chosen_attempt(hedged, autojump_clock):
+@pytest.mark.parametrize("seconds", [[100, 0], [1.5, 100]])
+async def test_a_hedged_first_call_of_a_session_keeps_the_cookie_of_the_chosen_attempt(seconds, hedged, autojump_clock):
     async with hedged(hosts=3) as world, world.channel.session() as session:
-        slow = True
+        slow = list(seconds)
 
         def answering(address):
             async def answer(call):
-                nonlocal slow
-                if slow:
-                    slow = False
-                    await trio.sleep(100)
+                await trio.sleep(slow.pop(0) if slow else 0)
                 await call.send(address.encode())
 
             return answer
@@ -349,6 +347,19 @@ async def test_a_refused_hedge_is_retried_transparently_without_being_counted(he
             server.handlers[PATH] = refuse_once
         assert await world.ask() == b"0"
         assert (refused, [before for _, before in script.came]) == ([None], [None])
+
+
+async def test_a_hedge_that_is_refused_twice_fails_as_other_attempts_do(hedged, autojump_clock):
+    came = []
+
+    async def refuse(call):
+        came.append(call.metadata.first("grpc-previous-rpc-attempts"))
+        call.reset(7)
+
+    async with hedged(policy=HEDGING | {"maxAttempts": 2}) as world:
+        world.serve(refuse)
+        assert (await world.failure()).code is StatusCode.UNAVAILABLE
+        assert came == [None, None, "1", "1"]
 
 
 async def test_a_bug_in_a_hedge_ends_the_call_with_an_internal_error(hedged, monkeypatch, caplog, autojump_clock):

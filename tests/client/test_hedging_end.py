@@ -26,6 +26,22 @@ async def test_the_trackers_of_a_hedge_that_failed_are_told_of_its_end(hedged, m
         assert ended == [StatusCode.UNAVAILABLE, StatusCode.OK]
 
 
+async def test_the_trackers_of_a_refused_hedge_are_told_of_its_end(hedged, monkeypatch, autojump_clock):
+    ended, answer = [], Host(0)
+
+    async def refuse_once(call):
+        if ended or not refusals:
+            return await answer(call)
+        call.reset(refusals.pop())
+
+    refusals = [7]
+    async with hedged() as world:
+        world.serve(refuse_once)
+        monkeypatch.setattr("trxds.client.attempt.notify_ended", lambda _, path, status, *__: ended.append(status.code))
+        assert await world.ask() == b"0"
+        assert ended == [StatusCode.UNAVAILABLE, StatusCode.OK]
+
+
 async def test_the_throttle_stops_new_hedges_and_not_the_one_that_runs(hedged, autojump_clock):
     async with hedged(throttling=THROTTLE) as world:
         world.channel._state.throttle.tokens = 3.5
