@@ -91,7 +91,7 @@ class Failing:
 
 
 @asynccontextmanager
-async def failing(times, retries=3, hosts=1, stream_window=None, **how):
+async def failing(times, retries=3, hosts=1, options=None, **how):
     async with Mesh.run(hosts) as mesh:
         entry = xds.route("cart")
         entry["route"]["retry_policy"] = {
@@ -103,8 +103,8 @@ async def failing(times, retries=3, hosts=1, stream_window=None, **how):
         handler = Failing(times, **how)
         for server in mesh.servers.values():
             server.handlers[PATH] = handler
-            if stream_window is not None:
-                server.options = WireOptions(stream_window=stream_window)
+            if options is not None:
+                server.options = options
         async with mesh.channel() as channel:
             await method(channel)(b"")
             yield mesh, channel, handler
@@ -243,7 +243,7 @@ async def test_messages_sent_while_a_retry_waits_for_a_stream_are_not_lost(nurse
             received.append(message)
         await call.send(b"end")
 
-    async with failing(0, stream_window=65_535) as (mesh, channel, _):
+    async with failing(0, options=WireOptions(stream_window=65_535)) as (mesh, channel, _):
         (server,) = mesh.servers.values()
         server.handlers[PATH] = refuse_and_then_read_late
         async with bidi(channel, PATH).open() as call:
@@ -257,6 +257,22 @@ async def test_messages_sent_while_a_retry_waits_for_a_stream_are_not_lost(nurse
         assert [message[:1] for message in received] == [b"a", b"b", b"c"]
 
 
+async def test_messages_sent_while_a_retry_waits_in_its_hosts_queue_follow_the_replay(nursery, autojump_clock):
+    async with failing(1, options=WireOptions(max_concurrent_streams=1)) as (_, channel, handler):
+        async with bidi(channel, PATH).open(b"fail") as call:
+            nursery.start_soon(call.receive)
+            await trio.sleep(1)  # in the backoff
+            async with bidi(channel).open(b"") as other:  # takes the only stream
+                await other.receive()
+                await trio.sleep(20)
+                nursery.start_soon(call.send, b"late")
+                await trio.testing.wait_all_tasks_blocked()
+            await trio.sleep(1)
+            call.done_sending()
+            await trio.sleep(1)
+            assert handler.attempts[1] == ("1", [b"fail", b"late"])
+
+
 async def test_a_replay_does_not_wait_for_flow_control_of_an_unread_peer(autojump_clock):
     async def amplify(call):
         if call.metadata.first("grpc-previous-rpc-attempts") is None:
@@ -266,7 +282,7 @@ async def test_a_replay_does_not_wait_for_flow_control_of_an_unread_peer(autojum
         async for message in call:
             await call.send(message * 20)
 
-    async with failing(0, stream_window=65_535) as (mesh, channel, _):
+    async with failing(0, options=WireOptions(stream_window=65_535)) as (mesh, channel, _):
         (server,) = mesh.servers.values()
         server.handlers[PATH] = amplify
         async with bidi(channel, PATH).open(timeout=60) as call:
@@ -319,6 +335,26 @@ async def test_wait_initial_metadata_goes_on_over_a_retry(autojump_clock):
     async with failing(1) as (_, channel, _), bidi(channel, PATH).open(b"fail") as call:
         call.done_sending()
         assert (await call.wait_initial_metadata()).first("set-cookie")
+
+
+@pytest.mark.parametrize("first", ["headers", "message"])
+async def test_two_tasks_that_wait_for_a_response_both_go_on_with_the_next_attempt(first, autojump_clock):
+    got = {}
+    async with failing(1) as (_, channel, handler), bidi(channel, PATH).open(b"fail") as call:
+
+        async def headers():
+            got["headers"] = (await call.wait_initial_metadata()).first("set-cookie") is not None
+
+        async def message():
+            got["message"] = await call.receive()
+
+        call.done_sending()
+        async with trio.open_nursery() as nursery:
+            for step in (headers, message) if first == "headers" else (message, headers):
+                nursery.start_soon(step)
+                await trio.testing.wait_all_tasks_blocked()
+        assert got == {"headers": True, "message": b"fail"}
+        assert len(handler.attempts) == 2
 
 
 async def test_the_deadline_of_a_call_covers_all_retries(autojump_clock):

@@ -319,11 +319,19 @@ async def test_a_pinned_call_is_retried_on_its_host_only(autojump_clock):
     config = ROUND_ROBIN | {"methodConfig": [{"name": [{}], "retryPolicy": policy}]}
     async with plain(service_config=config) as (mesh, channel):
         called = []
+
+        def recording(address):
+            async def handler(call):
+                called.append((address, call.metadata.first("grpc-previous-rpc-attempts")))
+                call.abort(StatusCode.UNAVAILABLE, "broken")
+
+            return handler
+
         for address, server in mesh.servers.items():
-            server.handlers[METHOD] = broken(address, called)
+            server.handlers[METHOD] = recording(address)
         host = (await listed(channel))[1]
         assert (await failure(host, channel)).message == "broken"
-        assert called == [host.address] * 3
+        assert called == [(host.address, None), (host.address, "1"), (host.address, "2")]
 
 
 async def test_a_pinned_call_is_not_hedged(autojump_clock):
