@@ -86,14 +86,25 @@ async def test_an_observer_gets_the_status_of_each_hedge_without_a_host(hedged, 
         assert watcher.of("ended") == ["ended UNAVAILABLE"] * 4
 
 
-async def test_a_hedged_stream_without_a_host_fails_after_its_attempts(hedged, autojump_clock):
+@pytest.mark.parametrize("method", ["receive", "wait_initial_metadata"])
+async def test_a_hedged_stream_without_a_host_fails_after_its_attempts(method, hedged, autojump_clock):
     async with hedged() as world:
         world.mesh.endpoints("cart", [])
         await trio.sleep(1)
-        with pytest.raises(RpcError) as caught:
-            async with bidi(world.channel, PATH).open() as call:
-                await call.receive()
+        async with bidi(world.channel, PATH).open() as call:
+            with pytest.raises(RpcError) as caught:
+                await getattr(call, method)()
         assert caught.value.status.code is StatusCode.UNAVAILABLE
+
+
+async def test_sending_on_a_hedged_stream_that_has_failed_without_a_host_raises(hedged, autojump_clock):
+    async with hedged() as world:
+        world.mesh.endpoints("cart", [])
+        await trio.sleep(1)
+        async with bidi(world.channel, PATH).open() as call:
+            await trio.sleep(10)
+            with pytest.raises(RpcError, match="UNAVAILABLE"):
+                await call.send(b"x")
 
 
 async def test_the_end_of_a_request_in_the_step_in_which_a_queued_hedge_opens_follows_its_messages(

@@ -182,9 +182,19 @@ async def test_a_stream_over_the_replay_buffer_is_not_retried(autojump_clock):
         for _ in range(5):
             await call.send(b"x" * 100_000)
         await call.send(b"fail")
+        began = trio.current_time()
         with pytest.raises(RpcError, match="told to"):
             await call.receive()
+        assert trio.current_time() == began, "there is no backoff, for no attempt follows"
         assert len(handler.attempts) == 1
+
+
+async def test_a_stream_that_has_response_headers_keeps_no_messages_for_another_attempt(autojump_clock):
+    async with failing(0) as (_, channel, _), bidi(channel, PATH).open() as call:
+        for _ in range(2):
+            await call.send(b"x")
+            await call.receive()
+        assert repr(call._replay) == "<ReplayBuffer 0 messages, dropped>"
 
 
 async def test_a_stream_that_overflows_the_replay_buffer_in_backoff_has_its_attempts_status(nursery, autojump_clock):
