@@ -48,6 +48,13 @@ def test_a_cookie_whose_host_was_used_is_not_set_again():
     assert start(call(encode("1.1.1.1:1", "a"))) == (("x", "1"),)
 
 
+def test_a_cookie_in_another_header_is_none():
+    args = call()
+    args.metadata = Metadata([("x-cookie", f"s={encode('1.1.1.1:1', 'a')}")])
+    start(args)
+    assert args.override.addresses == ()
+
+
 def test_the_cookies_addresses_become_the_override():
     args = call(encode("1.1.1.1:1,2.2.2.2:2", "a"))
     start(args)

@@ -135,6 +135,21 @@ def test_a_loser_of_a_race_that_another_session_uses_stays_leased():
     assert story.acquired == {"a", "b"}
 
 
+def test_a_loser_of_a_race_that_a_session_used_before_it_stays_leased():
+    story = Story(endpoint("a", health=DRAINING), endpoint("b", health=DRAINING), endpoint("other"))
+    assert story.pick("b") == QUEUED
+    story.step()
+    for state in (READY, FAILURE):
+        story.becomes("b", state)
+    assert story.pick("a", "b") == QUEUED
+    story.step()
+    story.becomes("b", IDLE)
+    at(story, 0.25)
+    assert connecting(story) == {"a", "b"}
+    story.becomes("a", READY)
+    assert story.acquired == {"a", "b"}
+
+
 def test_a_host_that_two_races_wait_for_is_released_with_the_last_one():
     story = waiting("a", "x", "c", others=("other", "b"))
     story.becomes("b", CONNECTING)
@@ -225,17 +240,23 @@ def test_cookies_above_the_bound_of_races_wait_for_their_first_host(more):
     assert not story.pick_events
 
 
+def explained(story):
+    trace = Trace()
+    args = PickArgs("/s/m", override=Override(("a", "b")), now=story.now, trace=trace)
+    assert story.decision.picker.pick(args) is QUEUE
+    return trace.notes[-1]
+
+
 def test_an_explanation_names_the_next_host_of_a_race():
     story = waiting("a", "b")
-
-    def explained():
-        trace = Trace()
-        args = PickArgs("/s/m", override=Override(("a", "b")), now=story.now, trace=trace)
-        assert story.decision.picker.pick(args) is QUEUE
-        return trace.notes[-1]
-
-    assert (explained().waits_for, explained().address) == ("a to connect", "a")
-    assert explained().why.endswith("; b is connected too if that takes more than 250 ms")
+    assert (explained(story).waits_for, explained(story).address) == ("a to connect", "a")
+    assert explained(story).why.endswith("; b is connected too if that takes more than 250 ms")
     at(story, 0.25)
-    assert explained().address == "a"
-    assert "250 ms" not in explained().why
+    assert explained(story).address == "a"
+    assert "250 ms" not in explained(story).why
+
+
+def test_an_explanation_names_the_next_host_of_a_race_that_has_not_begun():
+    story = Story(endpoint("a", health=DRAINING), endpoint("b", health=DRAINING), endpoint("other"))
+    assert explained(story).waits_for == "a to connect"
+    assert explained(story).why.endswith("; b is connected too if that takes more than 250 ms")

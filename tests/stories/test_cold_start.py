@@ -184,6 +184,21 @@ class TestOneCall:
             cookie = ("cookie", f"session={b64('10.9.9.9:1;cart')}")
             assert (await start_sessions(channel, 1, metadata=[cookie])).took == (200, 200)
 
+    async def test_the_first_call_of_an_imported_session_whose_host_cannot_be_used_waits_too(self, autojump_clock):
+        async with Mesh.run(3) as mesh:
+            async with mesh.channel() as channel, channel.session() as session:
+                host = await ask(session)
+                token = session.export()
+            others = [other for other in mesh.hosts if other != host]
+            mesh.endpoints("cart", others)
+            mesh.network.black_hole(others[1])
+            async with mesh.channel() as channel, channel.session(token) as session:
+                await ask(channel)
+                await trio.sleep(0.1)
+                began = trio.current_time()
+                await ask(session)
+                assert trio.current_time() - began == pytest.approx(0.1)
+
     async def test_a_continued_session_whose_host_is_usable_does_not_wait(self, autojump_clock):
         async with Mesh.run(2) as mesh, mesh.channel() as channel:
             mesh.network.black_hole(mesh.hosts[1])

@@ -257,6 +257,15 @@ class TestMoving:
                 async with session.moving():
                     pass
 
+    async def test_it_does_not_wait_for_another_configuration(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
+            await ask(session)
+            mesh.plane.remove("LDS", "shop")
+            await wait_all_tasks_blocked()
+            with trio.fail_after(1), pytest.raises(RpcError, match="LDS"):
+                async with session.moving():
+                    pass
+
     async def test_an_idle_channel_wakes_up_for_it(self, autojump_clock):
         async with Mesh.run(2) as mesh, mesh.channel(idle_timeout=60) as channel, channel.session() as session:
             host = await ask(session)

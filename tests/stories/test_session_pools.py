@@ -104,6 +104,7 @@ class TestByUser:
             with pytest.raises(TypeError, match="of type list, which is not hashable"):
                 await visit(pool, ["s3cret"])
             assert len(pool) == 0
+            await visit(pool, "x" * 1024)
 
 
 class TestRoom:

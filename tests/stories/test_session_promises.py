@@ -306,6 +306,15 @@ class TestNoSessionWaitsForItself:
                 assert trio.current_time() == began
                 nursery.cancel_scope.cancel()
 
+    async def test_calls_go_on_with_the_headers_of_a_first_call_that_stays_open(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel:
+            await ask(channel)
+            async with channel.session() as session, bidi(session).open(b"") as call:
+                await call.wait_initial_metadata()
+                began = trio.current_time()
+                assert await ask(session) == call.peer
+                assert trio.current_time() == began
+
     async def test_a_session_may_be_told_to_wait_for_ever(self, autojump_clock, nursery):
         async with (
             Mesh.run(1) as mesh,
