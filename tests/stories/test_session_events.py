@@ -48,6 +48,14 @@ def remove(mesh, *hosts):
     mesh.endpoints("cart", [host for host in mesh.hosts if host not in hosts])
 
 
+class Seen(Observer):
+    def __init__(self):
+        self.changes = []
+
+    def session_changed(self, changed):
+        self.changes.append((changed.session, changed.kind, changed.address, changed.before, changed.reason))
+
+
 class TestEvents:
     async def test_the_first_response_pins_the_session(self, autojump_clock):
         async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
@@ -81,6 +89,12 @@ class TestEvents:
                 assert (draining.cookie, draining.host) == (COOKIE, cart(host))
                 assert draining.change.startswith('EDS resource "cart" version ')
                 assert await ask(session) == host
+
+    async def test_the_events_begin_with_the_next_one_and_not_with_what_is(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
+            drain(mesh, await ask(session))
+            await wait_all_tasks_blocked()
+            assert await news(session.events()) == []
 
     async def test_a_draining_host_is_lost_where_draining_is_not_allowed(self, autojump_clock):
         async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
@@ -359,14 +373,24 @@ class TestOperating:
         (line,) = [record.getMessage() for record in caplog.records if "DRAINING" in record.getMessage()]
         assert line.startswith(f"xds:///shop: host {host} is DRAINING with 2 sessions (EDS resource")
 
+    async def test_a_host_that_is_removed_is_not_called_draining(self, autojump_clock, caplog):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
+            caplog.set_level(logging.INFO, "trxds.client")
+            remove(mesh, await ask(session))
+            await wait_all_tasks_blocked()
+        assert not [record for record in caplog.records if "DRAINING" in record.getMessage()]
+
+    async def test_observers_learn_that_a_host_cannot_be_reached(self, autojump_clock):
+        seen = Seen()
+        async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
+            host = await ask(session)
+            with channel.observed_by(seen):
+                mesh.network.refuse(host)
+                mesh.network.cut(host)
+                await wait_all_tasks_blocked()
+        assert seen.changes == [(1, "host_lost", host, "", "not_ready")]
+
     async def test_observers_get_the_events_of_all_sessions(self, autojump_clock):
-        class Seen(Observer):
-            def __init__(self):
-                self.changes = []
-
-            def session_changed(self, changed):
-                self.changes.append((changed.session, changed.kind, changed.address, changed.before, changed.reason))
-
         seen = Seen()
         async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
             with channel.observed_by(seen):

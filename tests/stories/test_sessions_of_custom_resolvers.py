@@ -3,6 +3,7 @@
 from contextlib import asynccontextmanager
 
 import pytest
+import trio
 from support.mesh import spread
 from support.plain import hosts_in_memory
 from support.resolvers import ROUND_ROBIN, TARGET, Feed, settled
@@ -84,6 +85,30 @@ async def test_a_session_is_told_that_its_host_drains(autojump_clock):
         events = session.events()
         feed.push(draining(host))
         assert isinstance(await anext(events), trxds.SessionDraining)
+
+
+async def test_a_session_is_told_that_its_host_has_left_the_list(autojump_clock):
+    async with sticky() as (mesh, channel, feed), channel.session() as session:
+        (host,) = await spread(session, 2)
+        events = session.events()
+        feed.push(*[other for other in mesh.hosts if other != host])
+        with trio.fail_after(5):
+            lost = await anext(events)
+        assert (type(lost), lost.host.host, lost.reason) == (trxds.SessionHostLost, host, "unknown_host")
+
+
+async def test_an_imported_session_is_told_nothing_of_its_host_by_a_resolver_that_fails(autojump_clock):
+    async with sticky() as (mesh, channel, feed):
+        async with channel.session() as session:
+            await spread(session, 2)
+            token = session.export(key=KEY)
+        failing = Feed(OSError("no answer"))
+        options = {"affinity": CookieAffinity("cart"), "resolvers": {"my": failing.resolve}}
+        async with mesh.channel(TARGET, **options) as other, other.session(token, key=KEY) as session:
+            events = session.events()
+            with trio.move_on_after(1) as waited:
+                await anext(events)
+            assert waited.cancelled_caught
 
 
 async def test_a_token_of_a_session_continues_it_over_the_same_target(autojump_clock):
