@@ -55,6 +55,16 @@ def test_a_fault_percentage_counts_in_its_denominator(share):
     assert hit == pytest.approx(1_000, abs=120)
 
 
+@pytest.mark.parametrize(("share", "drawn", "applies"), [(0, 0, False), (1, 0, True), (1, 1, False), (99, 99, False)])
+def test_a_fault_applies_to_as_many_draws_as_its_share_has(share, drawn, applies):
+    class Fixed(Random):
+        def randrange(self, *_):
+            return drawn
+
+    config = FaultConfig(None, Abort(StatusCode.ABORTED, share=FractionalPercent(share)))
+    assert (decide(config, Metadata(), Fixed()).status is not None) is applies
+
+
 def test_an_abort_with_ok_is_no_abort():
     assert injection(FaultConfig(None, Abort(StatusCode.OK, share=ALL))) == FaultInjection()
 

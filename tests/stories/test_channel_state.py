@@ -96,6 +96,17 @@ async def test_a_channel_whose_hosts_cannot_be_reached_fails_and_recovers(autoju
             assert await channel.wait_for_state_change(FAILURE) is READY
 
 
+async def test_a_channel_whose_listener_is_deleted_fails_although_its_hosts_are_connected(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        await ask(channel)
+        mesh.plane.remove("LDS", "shop")
+        await settled()
+        assert channel.state is FAILURE
+        mesh.listen()
+        await settled()
+        assert channel.state is READY
+
+
 async def test_iteration_over_the_states_ends_when_the_channel_closes(autojump_clock):
     async with hosts_in_memory(1) as mesh, trio.open_nursery() as nursery:
         async with mesh.channel() as channel:
@@ -169,6 +180,16 @@ async def test_an_open_call_prevents_idle(autojump_clock):
             await call.send(b"still there")
             assert await call.receive() is not None
         assert channel.state is READY
+
+
+async def test_a_channel_is_idle_an_eighth_of_the_timeout_late_at_most(autojump_clock):
+    async with hosts_in_memory(1) as mesh, mesh.channel(idle_timeout=80) as channel:
+        await trio.sleep(5)
+        await ask(channel)
+        await trio.sleep(79)
+        assert channel.state is READY
+        await trio.sleep(12)
+        assert channel.state is IDLE
 
 
 async def test_occasional_calls_prevent_idle(autojump_clock):

@@ -380,6 +380,7 @@ async def test_the_circuit_breaker_of_the_mirror_cluster_counts_copies(autojump_
         await ask(made.channel)
         await settled()
         assert made.notes.results == ["not_sent"]
+        assert made.notes.all[0].status.message.endswith("circuit breaker drop")
         await trio.sleep(2)
         assert made.notes.results == ["not_sent", "completed"]
 

@@ -8,6 +8,7 @@ from support.mesh import METHOD, Mesh, method, spread
 from support.mirroring import shadowed
 from support.plain import hosts_in_memory
 from support.resolvers import ROUND_ROBIN, TARGET, Feed, settled
+from support.watching import Watcher
 
 from trxds import CallObserver, Connectivity, CookieAffinity, Observer, RpcError, StatusCode
 from trxds.client.hosts import ClusterInUse
@@ -332,6 +333,23 @@ async def test_a_pinned_call_is_retried_on_its_host_only(autojump_clock):
         host = (await listed(channel))[1]
         assert (await failure(host, channel)).message == "broken"
         assert called == [(host.address, None), (host.address, "1"), (host.address, "2")]
+
+
+async def test_a_pinned_call_goes_on_as_soon_as_its_host_is_connected(autojump_clock):
+    async with plain() as (_, channel):
+        host = (await listed(channel))[-1]
+        began = trio.current_time()
+        await ask(host, channel)
+        assert trio.current_time() == began
+
+
+async def test_an_observer_of_a_pinned_call_is_told_of_no_session(autojump_clock):
+    watcher = Watcher()
+    async with plain(affinity=CookieAffinity("cart"), service_config=ROUND_ROBIN) as (_, channel):
+        host = (await listed(channel))[-1]
+        with channel.observed_by(watcher):
+            await ask(host, channel)
+    assert watcher.of("session-pick", "settled", "over") == ["over OK"]
 
 
 async def test_a_pinned_call_is_not_hedged(autojump_clock):
