@@ -102,6 +102,16 @@ async def test_deadline_exceeded_long_before_the_deadline_is_the_servers_status(
         await silent.call(b"")
 
 
+async def test_another_failure_just_before_the_deadline_is_the_calls(silent, autojump_clock):
+    async def hasty(call):
+        await trio.sleep(2.95)
+        call.abort(StatusCode.UNAVAILABLE, "going down")
+
+    silent.mesh.servers[silent.mesh.hosts[0]].handlers[SILENT] = hasty
+    with trio.fail_after(3), pytest.raises(RpcError, match="going down"):
+        await silent.call(b"")
+
+
 async def test_a_cancelled_call_is_reset_at_the_server(silent, autojump_clock):
     with trio.move_on_after(1):
         await silent.call(b"")

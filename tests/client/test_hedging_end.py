@@ -94,6 +94,7 @@ async def test_a_hedged_stream_without_a_host_fails_after_its_attempts(method, h
         async with bidi(world.channel, PATH).open() as call:
             with pytest.raises(RpcError) as caught:
                 await getattr(call, method)()
+            assert call.status == caught.value.status
         assert caught.value.status.code is StatusCode.UNAVAILABLE
 
 

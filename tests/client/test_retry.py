@@ -189,6 +189,20 @@ async def test_a_stream_over_the_replay_buffer_is_not_retried(autojump_clock):
         assert len(handler.attempts) == 1
 
 
+async def test_a_stream_whose_first_message_alone_is_over_the_replay_buffer_is_retried(autojump_clock):
+    large = b"x" * 300_000
+
+    async def fail_once(call):
+        if call.metadata.first("grpc-previous-rpc-attempts") is None:
+            call.abort(StatusCode.UNAVAILABLE, "told to")
+        await call.send(b"%d" % len(await call.receive()))
+
+    async with failing(0) as (mesh, channel, _):
+        mesh.servers[mesh.hosts[0]].handlers[PATH] = fail_once
+        async with bidi(channel, PATH).open(large) as call:
+            assert await call.receive() == b"300000"
+
+
 async def test_a_stream_that_has_response_headers_keeps_no_messages_for_another_attempt(autojump_clock):
     async with failing(0) as (_, channel, _), bidi(channel, PATH).open() as call:
         for _ in range(2):
@@ -267,20 +281,31 @@ async def test_messages_sent_while_a_retry_waits_for_a_stream_are_not_lost(nurse
         assert [message[:1] for message in received] == [b"a", b"b", b"c"]
 
 
+@asynccontextmanager
+async def queued_retry(nursery):
+    """Yield a call whose next attempt waits in its host's queue until the block ends, and the host's handler."""
+    options = WireOptions(max_concurrent_streams=1)
+    async with failing(1, options=options) as (_, channel, handler), bidi(channel, PATH).open(b"fail") as call:
+        nursery.start_soon(call.receive)
+        await trio.sleep(1)  # in the backoff
+        async with bidi(channel).open(b"") as other:  # takes the only stream
+            await other.receive()
+            await trio.sleep(20)
+            yield call, handler
+            await trio.testing.wait_all_tasks_blocked()
+        await trio.sleep(1)
+
+
 async def test_messages_sent_while_a_retry_waits_in_its_hosts_queue_follow_the_replay(nursery, autojump_clock):
-    async with failing(1, options=WireOptions(max_concurrent_streams=1)) as (_, channel, handler):
-        async with bidi(channel, PATH).open(b"fail") as call:
-            nursery.start_soon(call.receive)
-            await trio.sleep(1)  # in the backoff
-            async with bidi(channel).open(b"") as other:  # takes the only stream
-                await other.receive()
-                await trio.sleep(20)
-                nursery.start_soon(call.send, b"late")
-                await trio.testing.wait_all_tasks_blocked()
-            await trio.sleep(1)
-            call.done_sending()
-            await trio.sleep(1)
-            assert handler.attempts[1] == ("1", [b"fail", b"late"])
+    async with queued_retry(nursery) as (call, handler):
+        nursery.start_soon(call.send, b"late")
+    assert handler.attempts[1] == ("1", [b"fail", b"late"])
+
+
+async def test_the_end_of_a_request_while_a_retry_waits_in_its_hosts_queue_follows_the_replay(nursery, autojump_clock):
+    async with queued_retry(nursery) as (call, handler):
+        call.done_sending()
+    assert handler.attempts[1] == ("1", [b"fail"])
 
 
 async def test_a_replay_does_not_wait_for_flow_control_of_an_unread_peer(autojump_clock):

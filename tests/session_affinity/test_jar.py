@@ -62,9 +62,16 @@ def test_max_age_ends_a_cookie():
     assert made.header("/", 15) == ""
 
 
+def test_a_max_age_of_one_second_lasts_for_it():
+    made = jar("s=V; Max-Age=1")
+    assert (made.header("/", 0.9), made.header("/", 1)) == ("s=V", "")
+
+
 @pytest.mark.parametrize("age", ["0", "-1"])
 def test_a_max_age_of_0_or_less_deletes_a_cookie(age):
-    assert jar("s=V", f"s=; max-age={age}").header("/", 0) == ""
+    made = jar("s=V")
+    assert not made.store(parse_set_cookie(f"s=; max-age={age}", EPOCH), 0.0)
+    assert made.header("/", 0) == ""
 
 
 @pytest.mark.parametrize("header", ["", "nothing", "=V", ";"])

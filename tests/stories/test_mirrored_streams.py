@@ -107,6 +107,20 @@ async def test_a_host_that_ends_its_copy_early_does_not_disturb_the_call(autojum
             assert [await call.receive() for _ in range(2)][1] == f"{made.mesh.hosts[0]} eggs".encode()
 
 
+async def test_messages_that_a_call_sends_after_the_end_of_its_copy_take_no_room(autojump_clock):
+    async def refuse(call):
+        call.abort(StatusCode.PERMISSION_DENIED, "no copies here")
+
+    async with shadowed(mirroring=Mirroring(max_bytes=100)) as made:
+        made.shadow.handle_with = refuse
+        async with bidi(made.channel).open(b"milk") as call:
+            await settled()
+            await call.send(b"x" * 100)
+            async with bidi(made.channel).open(b"y" * 100):
+                await settled()
+        assert made.notes.results == ["completed", "completed"]
+
+
 async def test_messages_that_are_replayed_are_copied_once(autojump_clock):
     failures = [StatusCode.UNAVAILABLE]
 

@@ -98,7 +98,7 @@ async def test_a_session_is_told_that_its_host_has_left_the_list(autojump_clock)
 
 
 async def test_an_imported_session_is_told_nothing_of_its_host_by_a_resolver_that_fails(autojump_clock):
-    async with sticky() as (mesh, channel, feed):
+    async with sticky() as (mesh, channel, _):
         async with channel.session() as session:
             await spread(session, 2)
             token = session.export(key=KEY)
