@@ -95,8 +95,6 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         arrived costs a test for cancellation, and a full checkpoint, which notices deadlines, only if the last one was
         64 messages or 1 ms ago.
         """
-        if self._status is CANCELLED:
-            raise await self._rpc.failure(CANCELLED)
         rpc = self._rpc
         if rpc.hedging is not None:
             await self._wait_decided(rpc.hedging)

@@ -9,7 +9,6 @@ and must not cost time or memory, so cookies are read up to the size that browse
 from __future__ import annotations
 
 import base64
-import binascii
 import math
 import re
 
@@ -123,7 +122,7 @@ def _decode_base64(text: str) -> bytes | None:
     missing = -len(text) % 4 if not text.endswith("=") else 0
     try:
         return base64.b64decode(text + "=" * missing, validate=True) or None
-    except (binascii.Error, ValueError):
+    except ValueError:  # binascii.Error is one
         return None
 
 

@@ -50,7 +50,7 @@ class HappyEyeballs:
         self, waits: Iterable[RaceRequested], statuses: Collection[HealthStatus], now: float
     ) -> tuple[str, ...]:
         """Start and advance all races that are due at `now`; return the addresses to connect."""
-        if not self._races and not self._spares and not waits:
+        if not self._races and not waits:
             return ()
         for addresses in tuple(self._races):
             if not self._is_running(addresses, statuses, now):
