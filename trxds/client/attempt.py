@@ -289,6 +289,12 @@ class Attempt(Struct, eq=False):
             self.stream.refuse(problem)
             self.stream.cancel()
 
+    def forget_stream(self) -> None:
+        """Cancel the stream of a `start` that was cancelled, for the next `start`. Synchronous."""
+        if self.stream is not None:
+            self.stream.cancel()
+            self.stream = None
+
     def cancel(self) -> None:
         """Cancel the attempt: another one was chosen, or the call is over. Synchronous and idempotent."""
         if self.stream is not None:

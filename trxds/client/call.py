@@ -189,16 +189,13 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
             await self._wait_decided(self._rpc.hedging)
         # Until the next attempt has replayed the buffer, or these messages would overtake those in it.
         # The backoff before that is not waited for: messages go into the buffer then.
-        if self._reopening is not None:
-            await self._rpc.scope.run_with_deadline(self._reopening.wait)
+        attempt = self._rpc.attempt
+        stream = attempt.stream if attempt is not None else None
+        if attempt is None or stream is None or self._reopening is not None:
+            attempt, stream = await self._wait_reopened()
         # Before the send: if the stream fails meanwhile, the next attempt has to replay these messages too.
         for payload in payloads:
             self._buffer_message(payload)
-        attempt = self._rpc.attempt
-        stream = attempt.stream if attempt is not None else None
-        if attempt is None or stream is None:
-            await checkpoint()
-            return True  # no other attempt could begin; `receive` raises the reason
         step = partial(send_together, stream, payloads) if ahead else partial(stream.send, *payloads)
         if await self._rpc.scope.wait_on_stream(step):
             return True
@@ -250,8 +247,10 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
             return None
         while True:
             attempt = self._rpc.attempt
-            assert attempt is not None and attempt.stream is not None
-            step = attempt.stream.receive_unary if self._one_reply else attempt.stream.receive
+            stream = attempt.stream if attempt is not None else None
+            if attempt is None or stream is None or self._reopening is not None:
+                attempt, stream = await self._wait_reopened()
+            step = stream.receive_unary if self._one_reply else stream.receive
             payload = await attempt.wait_response(step, self._rpc.scope)
             if payload is not None or not await self._start_another_attempt(attempt):
                 return payload
@@ -260,8 +259,9 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         self._quick_receives, self._checkpoint_due = _MAX_QUICK_RECEIVES - 1, self._now() + _MAX_QUICK_TIME
 
     async def _wait_for_headers(self) -> None:
-        while (attempt := self._rpc.attempt) is not None and attempt.stream is not None:
-            await attempt.wait_response(attempt.stream.wait_headers, self._rpc.scope)
+        while True:
+            attempt, stream = await self._wait_reopened()
+            await attempt.wait_response(stream.wait_headers, self._rpc.scope)
             if self.initial_metadata is not None or not await self._start_another_attempt(attempt):
                 break
 
@@ -311,16 +311,40 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
             # Nobody asks again: a failure counts once for the retry throttle.
             self._replay.drop()
             return False
+        await self._reopen()
+        return True
+
+    async def _reopen(self) -> None:
+        """Open the next attempt's stream; raise `RpcError` if no attempt can have one."""
         self._reopening = trio.Event()
         try:
-            problem = await self._rpc.reopen()
+            # A wait for its stream may have been over with the call's time.
+            problem = await self._rpc.scope.run_with_deadline(self._rpc.reopen)
             if problem is not None:
                 self._status = problem
                 raise await self._rpc.failure(problem)
+        except trio.Cancelled:
+            # A stream in its host's queue has had no replay.
+            if self._rpc.attempt is not None:
+                self._rpc.attempt.forget_stream()
+            raise
         finally:
             self._reopening.set()
             self._reopening = None
-        return True
+
+    async def _wait_reopened(self) -> tuple[Attempt, ClientStream]:
+        """Return the attempt and its stream, once it has one; raise `RpcError` if no attempt can have one."""
+        while self._reopening is not None:
+            await self._rpc.scope.run_with_deadline(self._reopening.wait)
+        if self._status is not None:
+            raise await self._rpc.failure(self._status)
+        attempt = self._rpc.attempt
+        if attempt is None or attempt.stream is None:
+            # The task that was opening it was cancelled.
+            await self._reopen()
+            attempt = self._rpc.attempt
+        assert attempt is not None and attempt.stream is not None
+        return attempt, attempt.stream
 
     def __repr__(self) -> str:
         return f"<Call {self._rpc!r}>"

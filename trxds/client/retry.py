@@ -20,12 +20,16 @@ _MAX_PUSHBACK_DIGITS = 10  # the value is a 32-bit number (A6)
 
 @dataclass(slots=True, eq=False, repr=False)
 class RetryState:
-    """A `RetryState` counts the attempts of one call under its retry policy, from the first failure on."""
+    """A `RetryState` counts the attempts of one call under its retry policy, from the first failure on.
+
+    `backoff` is the status of the failure that another attempt follows, and when, on Trio's clock; None if none is due.
+    """
 
     _policy: RetryPolicy
     _random: Random
     _throttle: RetryThrottle | None = None
     attempts_made: int = 0
+    backoff: tuple[Status, float] | None = None
     _backoff: Backoff = field(init=False)
 
     def __post_init__(self) -> None:

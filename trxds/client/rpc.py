@@ -185,6 +185,9 @@ class Rpc:
     async def reopen(self) -> Status | None:
         """Open a stream for the next attempt, or return the status with which the call failed."""
         assert self.attempt is not None
+        if self._retry is not None and self._retry.backoff is not None:
+            # The attempt has found no host, and the caller has cancelled its wait for the backoff.
+            return await self._recover(AttemptFailed(self._retry.backoff[0]))
         return await self._recover(await self.attempt.start(self.scope, self.on_headers))
 
     async def _recover(self, failed: AttemptFailed | None) -> Status | None:
@@ -262,16 +265,21 @@ class Rpc:
             return False
         if self._retry is None:
             self._retry = RetryState(policy, self._channel.random, self._channel.throttle)
-        # A6: a failed pick counts as a failed attempt, so both come here; a drop does not.
-        delay = self._retry.next_delay(failed.status, failed.trailing, failed.timed_out)
-        if delay is None:
-            return False
-        # Before the backoff: a call that only waits is not in flight, so circuit breakers do not count it (A32).
-        attempt.end(failed.status)
-        if self._telemetry is not None:
-            self._telemetry.record_backoff(delay)
+        retry = self._retry
+        # A caller may cancel its wait and come again: the failure counts once, and the backoff goes on.
+        if retry.backoff is None:
+            # A6: a failed pick counts as a failed attempt, so both come here; a drop does not.
+            delay = retry.next_delay(failed.status, failed.trailing, failed.timed_out)
+            if delay is None:
+                return False
+            # Before the backoff: a call that only waits is not in flight, so circuit breakers do not count it (A32).
+            attempt.end(failed.status)
+            if self._telemetry is not None:
+                self._telemetry.record_backoff(delay)
+            retry.backoff = failed.status, trio.current_time() + delay
         self.scope.waiting_for = f"the next attempt, after {failed.status}"
-        await self.scope.run_with_deadline(partial(trio.sleep, delay))
+        await self.scope.run_with_deadline(partial(trio.sleep_until, retry.backoff[1]))
+        retry.backoff = None
         if isinstance(self._request, ReplayBuffer) and self._request.dropped:
             return False  # more was sent during the backoff than can be buffered
         self.attempt = self._new_attempt(attempt.number + 1, attempt.refusals)
