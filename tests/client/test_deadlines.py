@@ -102,6 +102,11 @@ async def test_deadline_exceeded_long_before_the_deadline_is_the_servers_status(
         await silent.call(b"")
 
 
+async def test_a_timeout_just_before_the_deadline_of_the_cancel_scope_is_the_calls(silent, autojump_clock):
+    with trio.fail_after(3), pytest.raises(RpcError, match="DEADLINE_EXCEEDED"):
+        await silent.call(b"", timeout=2.95)
+
+
 async def test_another_failure_just_before_the_deadline_is_the_calls(silent, autojump_clock):
     async def hasty(call):
         await trio.sleep(2.95)
@@ -138,6 +143,16 @@ async def test_max_stream_duration_counts_from_the_calls_start_and_is_sent_to_th
     assert caught.value.status.code is StatusCode.DEADLINE_EXCEEDED
     assert trio.current_time() - began == pytest.approx(4)
     assert silent.timeouts == [pytest.approx(4)]
+
+
+async def test_max_stream_duration_does_not_extend_the_callers_timeout(silent, autojump_clock):
+    limited = xds.route("cart")
+    limited["route"]["max_stream_duration"] = {"max_stream_duration": "4s"}
+    silent.mesh.plane.put(xds.routes("routes", limited))
+    await trio.sleep(1)
+    with pytest.raises(RpcError, match="not done after 2 s"):
+        await silent.call(b"", timeout=2)
+    assert silent.timeouts == [pytest.approx(2)]
 
 
 async def test_the_timeout_runs_while_there_is_no_host(autojump_clock):

@@ -88,6 +88,7 @@ def test_a_fault_header_sets_the_delay_in_milliseconds(value, seconds):
     "value, code",
     [
         ("14", StatusCode.UNAVAILABLE),
+        ("16", StatusCode.UNAUTHENTICATED),
         ("0", None),
         ("17", StatusCode.UNKNOWN),
         ("99", StatusCode.UNKNOWN),

@@ -383,6 +383,25 @@ async def test_the_first_of_two_hedges_that_fail_in_one_step_sets_the_status(hed
         assert host.times == [0, 0]
 
 
+async def test_a_hedge_that_fails_in_the_step_in_which_another_is_chosen_takes_no_token(hedged, autojump_clock):
+    policy = HEDGING | {"maxAttempts": 2, "hedgingDelay": "0s", "nonFatalStatusCodes": ["NOT_FOUND"]}
+    async with hedged(policy=policy, throttling=THROTTLE) as world:
+        throttle = world.channel._state.throttle
+        throttle.tokens = 3
+
+        async def answer_and_refuse(call):
+            if call.metadata.first("grpc-previous-rpc-attempts") is None:
+                await trio.sleep(1)
+                await call.send(b"0")
+            else:
+                await trio.sleep(1)
+                call.abort(StatusCode.NOT_FOUND, "too late")
+
+        world.serve(answer_and_refuse)
+        assert await world.ask() == b"0"
+        assert throttle.tokens == 3.5
+
+
 async def test_a_hedge_that_finds_its_host_after_another_was_chosen_sends_nothing(
     hedged, monkeypatch, nursery, autojump_clock
 ):

@@ -1,5 +1,7 @@
 """Dates in `Expires` are parsed as by browsers (RFC 6265 §5.1.1)."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +26,19 @@ THEN = 784_111_777.0  # 1994-11-06 08:49:37 UTC
 )
 def test_a_cookie_date_is_parsed_in_all_forms_of_browsers(text):
     assert parse_cookie_date(text) == THEN
+
+
+@pytest.fixture
+def in_new_york(monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "America/New_York")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+def test_a_cookie_date_is_utc_wherever_the_machine_is(in_new_york):
+    assert parse_cookie_date("Sun, 06 Nov 1994 08:49:37 GMT") == THEN
 
 
 @pytest.mark.parametrize(

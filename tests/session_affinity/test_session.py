@@ -93,6 +93,14 @@ async def test_a_new_cookie_for_the_same_host_is_no_move() -> None:
     assert session.moves == 0
 
 
+async def test_a_cookie_replaces_those_of_longer_paths_of_its_name_only() -> None:
+    session, call = SessionCookies(), call_to("10.0.0.1:80", "/shop.Cart/Add")
+    other, shorter = CookieKey("other", "/shop.Cart"), CookieKey("cart", "/")
+    for key in (CART, other, shorter):
+        session.record_response(set_cookie(key, "10.0.0.1:80"), call, session.view)
+    assert list(session.pins) == [other, shorter]
+
+
 async def test_a_session_that_comes_back_to_the_host_it_gave_up_has_not_moved() -> None:
     listener = Listener()
     session = SessionCookies(listener=listener)

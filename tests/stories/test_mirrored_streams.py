@@ -74,6 +74,19 @@ async def test_a_copy_that_ended_for_its_size_leaves_room_for_others(autojump_cl
         assert made.notes.results == ["too_large", "completed"]
 
 
+async def test_a_copy_that_was_sent_leaves_its_room_to_others_and_no_more(autojump_clock):
+    async with shadowed(mirroring=Mirroring(max_bytes=100)) as made:
+        for _ in range(3):
+            async with bidi(made.channel).open(b"x" * 100) as call:
+                await settled()
+                await call.send(b"y" * 100)
+                call.done_sending()
+                await settled()
+        async with bidi(made.channel).open(b"z" * 101):
+            await settled()
+        assert made.notes.results == ["completed"] * 3 + ["too_large"]
+
+
 async def test_a_call_that_ends_before_its_request_is_complete_ends_its_copy(autojump_clock):
     async with shadowed() as made:
         async with bidi(made.channel).open(b"milk"):

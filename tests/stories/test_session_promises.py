@@ -295,6 +295,22 @@ class TestNoSessionWaitsForItself:
                 assert "wait_for_first=False" in warning
                 nursery.cancel_scope.cancel()
 
+    async def test_a_session_whose_calls_wait_warns_once(self, caplog, autojump_clock, nursery):
+        async with Mesh.run(1) as mesh, mesh.channel() as channel, channel.session() as session:
+            await nursery.start(self.silent_first_call, session)
+            async with trio.open_nursery() as calls:
+                for _ in range(3):
+                    calls.start_soon(ask, session)
+            assert len(warned(caplog)) == 1
+            nursery.cancel_scope.cancel()
+
+    async def test_calls_that_wait_less_than_a_second_are_no_warning(self, caplog, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
+            async with trio.open_nursery() as calls:
+                for _ in range(3):
+                    calls.start_soon(ask, session)
+            assert warned(caplog) == []
+
     async def test_after_that_nobody_waits_and_the_session_is_sticky(self, autojump_clock, nursery):
         async with Mesh.run(3) as mesh, mesh.channel() as channel:
             await ask(channel)
