@@ -40,12 +40,16 @@ class Metered:
         return list(metric.data.data_points) if metric is not None else []
 
     def read(self, name, *labels):
-        """Value by labels, all of them or these; of a histogram the count and the sum."""
+        """Value by labels, all of them or these, added up for each; of a histogram the count and the sum."""
         read = {}
         for point in self.points(name):
             its = dict(point.attributes)
-            value = point.value if hasattr(point, "value") else (point.count, point.sum)
-            read[tuple(its[label] for label in labels) if labels else tuple(sorted(its.items()))] = value
+            key = tuple(its[label] for label in labels) if labels else tuple(sorted(its.items()))
+            if hasattr(point, "value"):
+                read[key] = read.get(key, 0) + point.value
+            else:
+                count, total = read.get(key, (0, 0))
+                read[key] = count + point.count, total + point.sum
         return read
 
     @property
