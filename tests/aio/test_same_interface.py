@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from types import SimpleNamespace
 
 import pytest
 
@@ -74,3 +75,25 @@ def test_what_is_awaited_in_trio_is_awaited_in_asyncio():
         for original, copy, name in methods(trxds.aio)
         if inspect.iscoroutinefunction(getattr(original, name)) != inspect.iscoroutinefunction(getattr(copy, name))
     } == AWAITED
+
+
+class Opened(Exception):
+    """Carries what a facade has opened."""
+
+
+@BOTH
+@pytest.mark.parametrize("name", ["session", "sessions", "rebalance_sessions"])
+def test_a_facade_passes_the_options_of_a_block_on(facade, name, monkeypatch):
+    def bridge(hand_over, opening):
+        raise Opened(opening)
+
+    monkeypatch.setattr(facade.channel, "ContextBridge", bridge)
+    channel = object.__new__(facade.Channel)
+    channel._channel = SimpleNamespace(**{name: lambda **options: None})
+    channel._hand_over = SimpleNamespace(channel=channel._channel)
+    kinds = inspect.signature(getattr(trxds.Channel, name)).parameters.values()
+    options = {each.name: object() for each in kinds if each.kind is each.KEYWORD_ONLY}
+    block = getattr(channel, name)(**options)
+    with pytest.raises(Opened) as opened:
+        block.__enter__() if facade is trxds.sync else block.__aenter__().send(None)
+    assert opened.value.args[0].keywords == options
