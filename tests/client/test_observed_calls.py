@@ -93,6 +93,16 @@ async def test_headers_of_observers_are_in_the_metadata_of_each_attempt(autojump
         assert script.headers == ["0"]
 
 
+async def test_an_observer_learns_why_a_call_that_waits_for_ready_has_no_host(autojump_clock):
+    async with watched() as (mesh, channel, watcher):
+        mesh.endpoints("cart", [])
+        await wait_all_tasks_blocked()
+        with pytest.raises(RpcError):
+            await ask(channel, timeout=2, wait_for_ready=True)
+        (why,) = watcher.of("delayed")
+        assert "none of its endpoints takes new requests" in why
+
+
 async def test_an_observer_gets_the_first_calls_wait_for_configuration_and_host(autojump_clock):
     async with watched(connected=False) as (mesh, channel, watcher):
         await ask(channel)
