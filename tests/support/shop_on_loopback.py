@@ -59,6 +59,8 @@ class ShopOnLoopback:
                     await call.send(message)
             case "Sum":
                 await call.send(b"%d" % sum([int(message) async for message in call]))
+            case "First":
+                await call.send(await call.receive())
             case "Fail":
                 call.abort(StatusCode.NOT_FOUND, "no such cart")
             case "FailLater":

@@ -146,6 +146,18 @@ def test_the_requests_of_a_client_stream_are_taken_in_the_caller_s_thread(channe
     assert threads == {threading.get_ident()}
 
 
+def test_a_server_that_ends_early_stops_the_iterator_of_a_client_stream(channel):
+    taken = []
+
+    def numbers():
+        for number in range(100_000):
+            taken.append(number)
+            yield b"%d" % number
+
+    assert channel.method("/shop.Cart/First", client_streaming=True)(numbers()) == b"0"
+    assert len(taken) < 100_000
+
+
 def test_an_exception_of_a_client_streams_iterator_is_raised_in_its_thread(channel):
     def numbers():
         yield b"1"
