@@ -82,18 +82,28 @@ class Opened(Exception):
 
 
 @BOTH
-@pytest.mark.parametrize("name", ["session", "sessions", "rebalance_sessions"])
-def test_a_facade_passes_the_options_of_a_block_on(facade, name, monkeypatch):
+@pytest.mark.parametrize(
+    ("of", "name"),
+    [
+        ("Channel", "session"),
+        ("Channel", "sessions"),
+        ("Channel", "rebalance_sessions"),
+        ("Session", "moving"),
+        ("SessionPool", "session"),
+    ],
+)
+def test_a_facade_passes_the_arguments_of_a_block_on(facade, of, name, monkeypatch):
     def bridge(hand_over, opening):
         raise Opened(opening)
 
-    monkeypatch.setattr(facade.channel, "ContextBridge", bridge)
-    channel = object.__new__(facade.Channel)
-    channel._channel = SimpleNamespace(**{name: lambda **options: None})
-    channel._hand_over = SimpleNamespace(channel=channel._channel)
-    kinds = inspect.signature(getattr(trxds.Channel, name)).parameters.values()
-    options = {each.name: object() for each in kinds if each.kind is each.KEYWORD_ONLY}
-    block = getattr(channel, name)(**options)
+    copy, original = object.__new__(getattr(facade, of)), SimpleNamespace(**{name: lambda **options: None})
+    monkeypatch.setattr(facade.channel if of == "Channel" else facade.session, "ContextBridge", bridge)
+    copy._hand_over = SimpleNamespace(channel=original)
+    copy._channel = copy._session = copy._pool = original
+    _, *takes = inspect.signature(getattr(getattr(trxds, of), name)).parameters.values()
+    args = tuple(object() for each in takes if each.kind is not each.KEYWORD_ONLY)
+    options = {each.name: object() for each in takes if each.kind is each.KEYWORD_ONLY}
+    block = getattr(copy, name)(*args, **options)
     with pytest.raises(Opened) as opened:
         block.__enter__() if facade is trxds.sync else block.__aenter__().send(None)
-    assert opened.value.args[0].keywords == options
+    assert (opened.value.args[0].args, opened.value.args[0].keywords) == (args, options)

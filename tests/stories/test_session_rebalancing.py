@@ -112,6 +112,13 @@ async def test_a_session_that_goes_on_calling_is_not_idle(autojump_clock):
         assert on_hosts(sessions) == {mesh.hosts[0]: 8}
 
 
+async def test_a_session_that_is_moving_is_left_to_its_move(autojump_clock):
+    async with after_a_rollout() as (_, channel, sessions), sessions[0].moving() as (old, _):
+        async with channel.rebalance_sessions(per_second=100, idle_for=10):
+            await trio.sleep(60)
+        assert sessions[0].host == old.host
+
+
 async def test_a_session_whose_cookie_is_too_old_is_not_released(autojump_clock):
     async with after_a_rollout(ttl="20s") as (_, channel, sessions):
         async with channel.rebalance_sessions(per_second=100, idle_for=30):
