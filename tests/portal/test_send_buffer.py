@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
+from support.mesh import Mesh, bidi
+from support.own_filters import listen, recorded
 from support.plain import hosts_in_memory
 from trio.testing import wait_all_tasks_blocked
 
@@ -149,6 +151,19 @@ async def test_no_message_goes_ahead_that_may_be_too_large(autojump_clock):
     async with sending({"max_send_size": 10}) as (_, _, buffer, _):
         assert put(buffer, bytes(10)) and not put(buffer, bytes(11))
         buffer.call(lambda _: None)
+
+
+async def test_no_message_goes_ahead_that_a_filter_sees(autojump_clock):
+    seen = []  # the filter's code runs in Trio's thread, so `send` calls it and not `put`
+    async with Mesh.run(1) as mesh:
+        listen(mesh, "a")
+        async with mesh.channel(http_filters=recorded(seen)) as channel, bidi(channel).open(b"1") as call:
+            await call.receive()
+            buffer = SendBuffer(call)
+            assert not put(buffer, b"2")
+            assert "a sends 2" not in seen
+            assert await send(buffer, b"2")
+            assert "a sends 2" in seen
 
 
 async def test_no_message_goes_ahead_after_the_end(autojump_clock):
