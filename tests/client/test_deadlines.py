@@ -179,6 +179,14 @@ async def test_a_stream_idle_past_its_deadline_raises_at_its_next_wait(silent, a
     assert caught.value.status.code is StatusCode.DEADLINE_EXCEEDED
 
 
+async def test_a_stream_with_a_deadline_keeps_nothing_of_its_waits(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel, bidi(channel).open(timeout=1000) as call:
+        for _ in range(3):
+            await call.send(b"x")
+            await call.receive()
+        assert call._rpc.scope._scopes == []
+
+
 async def test_a_timeout_of_zero_sends_nothing(silent, autojump_clock):
     with pytest.raises(RpcError, match=r"DEADLINE_EXCEEDED: .*its time was over when it began"):
         await silent.call(b"", timeout=0)
