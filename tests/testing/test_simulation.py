@@ -229,7 +229,7 @@ def test_the_network_of_a_simulation_is_no_network_of_a_channel():
         async with trxds.open_channel("ipv4:10.0.0.2:1", network=mesh.network):
             pytest.fail("it opens")
 
-    with pytest.raises(TypeError, match=r"network is an object such as .*, not <SimulatedNetwork"):
+    with pytest.raises(TypeError, match=r"connect and resolve, such as .*, not <SimulatedNetwork"):
         Simulation().run(scenario)
 
 
