@@ -104,15 +104,10 @@ async def find_route(
     # A31: the limit counts from the call's start, so it includes the waiting so far and that of the filters.
     if route.limit < math.inf:
         scope.shorten(route.limit)
+    table = selection.table
     args = PickArgs(path, metadata, route, selection.cluster.name, hash=selection.hash)
     if not selection.cluster.filters:
-        return CallRoute(args, route.config, (), selection.table.lifetimes[args.cluster].acquire())
-    return await _run_filters(selection, args, scope)
-
-
-async def _run_filters(selection: Selection, args: PickArgs, scope: CallScope) -> CallRoute | Status:
-    """Run the filters in their order; each may end the call, wait, or choose another cluster of the route."""
-    route, table = selection.route, selection.table
+        return CallRoute(args, route.config, (), table.lifetimes[args.cluster].acquire())
     responders: tuple[Respond, ...] = ()
     following: CallFilters | None = None
     held: Lifetime | None = None
@@ -121,7 +116,7 @@ async def _run_filters(selection: Selection, args: PickArgs, scope: CallScope) -
             try:
                 answer = each.start(args)
             except Exception:
-                answer = _filter_exception(each, args.path)
+                answer = _filter_exception(each, path)
             # One test for what most filters return: nothing, or a function.
             if isinstance(answer, _DECISIONS):
                 if isinstance(answer, Wait):
@@ -137,7 +132,7 @@ async def _run_filters(selection: Selection, args: PickArgs, scope: CallScope) -
                     return route.annotate_filter_status(answer)
                 if isinstance(answer, FilterCall):
                     if following is None:
-                        following = CallFilters(args.path)
+                        following = CallFilters(path)
                     answer = following.add(answer, filter_label(each))
             if answer is not None:
                 # In the opposite order on the way back: the first filter is the outermost.
