@@ -19,7 +19,7 @@ from trxds.transport.client_stream import (
     wait_message,
 )
 
-from .attempt import Attempt
+from .call_attempts import CallAttempts
 from .call_protocol import ResponseStream
 from .hedging import HedgingState
 from .replay_buffer import ReplayBuffer
@@ -52,6 +52,7 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
     ) -> None:
         self._rpc = rpc
         self._replay = replay
+        self._attempts = CallAttempts(rpc, replay)
         self._one_reply = one_reply
         self._now = now
         self._quick_receives = 0  # messages that `receive` may still take before its next full checkpoint
@@ -59,9 +60,6 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         self._note_checkpoint()
         self._serialize = serialize
         self._deserialize = deserialize
-        self._retrying: trio.Event | None = None  # while a task waits for another attempt, from its backoff on
-        self._reopening: trio.Event | None = None  # while another attempt begins
-        self._status: Status | None = None
 
     async def send(self, request: Req, *, compress: bool = True) -> bool:
         """Send one message; wait while flow control or the socket's buffer has no room. Always a checkpoint.
@@ -84,7 +82,7 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
             self._rpc.hedging.end()
         stream = self._stream
         # The replay of an attempt that is being opened half-closes its stream, behind the messages.
-        if stream is not None and self._reopening is None:
+        if stream is not None and self._attempts.opening is None:
             stream.end()
 
     async def receive(self) -> Res | None:
@@ -117,18 +115,18 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
             self._note_checkpoint()
         if payload is not None:
             return rpc.parse(payload, self._deserialize)
-        status = self._take_status()
+        status = self._attempts.take_status()
         if not status.ok:
             raise await rpc.failure(status)
         return None
 
     async def wait_initial_metadata(self) -> Metadata:
         """Wait for the server's initial metadata; empty for a trailers-only response. Always a checkpoint."""
-        if self._status is CANCELLED:
+        if self._attempts.status is CANCELLED:
             raise await self._rpc.failure(CANCELLED)
         if self._rpc.hedging is not None:
             await self._wait_decided(self._rpc.hedging)
-        if self.initial_metadata is None and self._status is None:
+        if self.initial_metadata is None and self._attempts.status is None:
             await self._wait_for_headers()
         else:
             await checkpoint()
@@ -141,9 +139,9 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         `RpcError`; messages that came before are dropped. The server gets a RST_STREAM. Synchronous and idempotent; any
         task may call it.
         """
-        if self._status is not None:
+        if self._attempts.status is not None:
             return False
-        self._status = CANCELLED
+        self._attempts.status = CANCELLED
         self._rpc.end_call(CANCELLED)
         return True
 
@@ -160,7 +158,7 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
     @property
     def status(self) -> Status | None:
         """Return the call's status; None until `receive` has returned None, or the only reply, or until `cancel`."""
-        return self._status
+        return self._attempts.status
 
     @property
     def peer(self) -> str:
@@ -174,7 +172,7 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         if self._replay.ended:
             text = "nothing more can be sent: done_sending was called, or the method takes one request only"
             raise trio.ClosedResourceError(f"{self._rpc.scope.path}: {text}")
-        if self._status is CANCELLED:
+        if self._attempts.status is CANCELLED:
             return CANCELLED
         payload = self._rpc.outgoing(serialized, compressed=compress)
         if isinstance(payload, Status):
@@ -187,15 +185,16 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
             if not self._rpc.hedging.decided.is_set():
                 return await self._send_on_all(self._rpc.hedging, payloads)
             await self._wait_decided(self._rpc.hedging)
+        attempts = self._attempts
         # Until the next attempt has replayed the buffer, or these messages would overtake those in it.
         # The backoff before that is not waited for: messages go into the buffer then.
         attempt = self._rpc.attempt
         stream = attempt.stream if attempt is not None else None
-        if attempt is None or stream is None or self._reopening is not None:
-            attempt, stream = await self._wait_reopened()
+        if attempt is None or stream is None or attempts.opening is not None:
+            attempt, stream = await attempts.wait_open()
         # Before the send: if the stream fails meanwhile, the next attempt has to replay these messages too.
         for payload in payloads:
-            self._buffer_message(payload)
+            attempts.keep(payload)
         step = partial(send_together, stream, payloads) if ahead else partial(stream.send, *payloads)
         if await self._rpc.scope.wait_on_stream(step):
             return True
@@ -203,11 +202,11 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
             return True  # the next attempt replays these messages too (A6)
         # The task that receives may be about to make that attempt. If none does, this one finds out whether there is
         # another, or a call that only sends would not learn of its end until the buffer is full.
-        if self._is_repeatable and (self._retrying is not None or await self._start_another_attempt(attempt)):
+        if not attempts.is_committed and (attempts.retrying is not None or await attempts.replace(attempt)):
             return True
         assert stream.status is not None
         if not stream.status.ok:
-            raise await self._rpc.failure(self._take_status())
+            raise await self._rpc.failure(attempts.take_status())
         return False
 
     # -- hedging, receiving and the end
@@ -229,12 +228,12 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         if not hedging.decided.is_set():
             await self._rpc.scope.run_with_deadline(hedging.decided.wait)
         if hedging.problem is not None:
-            self._status = hedging.problem
+            self._attempts.status = hedging.problem
             raise await self._rpc.failure(hedging.problem)
 
     async def _receive_only_reply(self) -> Res | None:
         payload = await self._receive()
-        status = self._take_status()
+        status = self._attempts.take_status()
         if payload is not None:
             return self._rpc.parse(payload, self._deserialize)
         if not status.ok:
@@ -242,17 +241,17 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         return None
 
     async def _receive(self) -> bytes | None:
-        if self._status is not None:
+        if self._attempts.status is not None:
             await checkpoint()
             return None
         while True:
             attempt = self._rpc.attempt
             stream = attempt.stream if attempt is not None else None
-            if attempt is None or stream is None or self._reopening is not None:
-                attempt, stream = await self._wait_reopened()
+            if attempt is None or stream is None or self._attempts.opening is not None:
+                attempt, stream = await self._attempts.wait_open()
             step = stream.receive_unary if self._one_reply else stream.receive
             payload = await attempt.wait_response(step, self._rpc.scope)
-            if payload is not None or not await self._start_another_attempt(attempt):
+            if payload is not None or not await self._attempts.replace(attempt):
                 return payload
 
     def _note_checkpoint(self) -> None:
@@ -260,91 +259,10 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
 
     async def _wait_for_headers(self) -> None:
         while True:
-            attempt, stream = await self._wait_reopened()
+            attempt, stream = await self._attempts.wait_open()
             await attempt.wait_response(stream.wait_headers, self._rpc.scope)
-            if self.initial_metadata is not None or not await self._start_another_attempt(attempt):
+            if self.initial_metadata is not None or not await self._attempts.replace(attempt):
                 break
-
-    def _take_status(self) -> Status:
-        if self._status is None:
-            self._status = self._rpc.final_status()
-        return self._status
-
-    # -- another attempt: everything sent so far is replayed (A6)
-
-    @property
-    def _is_repeatable(self) -> bool:
-        attempt = self._rpc.attempt
-        return not self._replay.dropped and attempt is not None and not attempt.committed
-
-    def _buffer_message(self, payload: bytes) -> None:
-        replay = self._replay
-        if replay.mirrors:
-            for mirror in replay.mirrors:
-                mirror.send(payload)
-        if not replay.dropped:
-            replay.add(payload)
-            # A6: a call is committed when its response has begun or its buffer is full. A first message alone is kept,
-            # however large: it is in memory anyway.
-            if not self._is_repeatable or (replay.is_full and replay.has_several):
-                replay.drop()
-
-    async def _start_another_attempt(self, ended: Attempt) -> bool:
-        """Return whether another attempt replaces the one that ended; it replays everything that was sent."""
-        # Two tasks may wait for one response, and only one of them makes the next attempt.
-        while self._retrying is not None:
-            await self._rpc.scope.run_with_deadline(self._retrying.wait)
-        # Read after the wait: the other task may have made the attempt, and `cancel` may have ended the call.
-        if self._rpc.attempt is not ended or self._status is not None:
-            return self._status is None
-        if not self._is_repeatable:
-            return False  # the usual end of a stream
-        self._retrying = trio.Event()
-        try:
-            return await self._replace_attempt()
-        finally:
-            self._retrying.set()
-            self._retrying = None
-
-    async def _replace_attempt(self) -> bool:
-        if not await self._rpc.has_another_attempt() or self._replay.dropped:
-            # Nobody asks again: a failure counts once for the retry throttle.
-            self._replay.drop()
-            return False
-        await self._reopen()
-        return True
-
-    async def _reopen(self) -> None:
-        """Open the next attempt's stream; raise `RpcError` if no attempt can have one."""
-        self._reopening = trio.Event()
-        try:
-            # A wait for its stream may have been over with the call's time.
-            problem = await self._rpc.scope.run_with_deadline(self._rpc.reopen)
-            if problem is not None:
-                self._status = problem
-                raise await self._rpc.failure(problem)
-        except trio.Cancelled:
-            # A stream in its host's queue has had no replay.
-            if self._rpc.attempt is not None:
-                self._rpc.attempt.forget_stream()
-            raise
-        finally:
-            self._reopening.set()
-            self._reopening = None
-
-    async def _wait_reopened(self) -> tuple[Attempt, ClientStream]:
-        """Return the attempt and its stream, once it has one; raise `RpcError` if no attempt can have one."""
-        while self._reopening is not None:
-            await self._rpc.scope.run_with_deadline(self._reopening.wait)
-        if self._status is not None:
-            raise await self._rpc.failure(self._status)
-        attempt = self._rpc.attempt
-        if attempt is None or attempt.stream is None:
-            # The task that was opening it was cancelled.
-            await self._reopen()
-            attempt = self._rpc.attempt
-        assert attempt is not None and attempt.stream is not None
-        return attempt, attempt.stream
 
     def __repr__(self) -> str:
         return f"<Call {self._rpc!r}>"
@@ -383,7 +301,7 @@ class CallSteps(Generic[Req, Res]):
         return (
             stream is not None
             and takes_messages_now(stream)
-            and call._status is None
+            and call._attempts.status is None
             and not call._replay.ended
             and call._rpc.hedging is None
             and call._now() < self.deadline
@@ -420,7 +338,7 @@ class CallSteps(Generic[Req, Res]):
         Only after a `receive` that returned a message. Always a checkpoint.
         """
         call, stream = self._call, self._call._stream
-        if stream is None or call._one_reply or call._status is not None:
+        if stream is None or call._one_reply or call._attempts.status is not None:
             await checkpoint()
             return False
         return await wait_message(stream)
