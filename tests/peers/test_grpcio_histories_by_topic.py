@@ -11,15 +11,16 @@ from support.history_topics import Authority, Fallback, Faults, Limits, Outliers
 
 pytestmark = pytest.mark.long
 
+TOPICS = [[Rings], [Outliers], [Limits], [Faults], [Authority], [Fallback], [Authority, Fallback]]
 STEPS = 8
 FIRST, _, LAST = os.environ.get("TRXDS_SEEDS", "0").partition("-")
 SEEDS = range(int(FIRST), int(LAST or FIRST) + 1)
 
 
-@pytest.mark.parametrize("topic", [Rings, Outliers, Limits, Faults, Authority, Fallback])
+@pytest.mark.parametrize("topics", TOPICS, ids=lambda topics: "+".join(topic.__name__ for topic in topics))
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_both_do_the_same_after_each_change(topic, seed, monkeypatch):
-    async with history(seed, monkeypatch, topic()) as made:
+async def test_both_do_the_same_after_each_change(topics, seed, monkeypatch):
+    async with history(seed, monkeypatch, *(topic() for topic in topics)) as made:
         await made.agree()
         for _ in range(STEPS):
             await made.step()

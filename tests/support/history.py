@@ -90,7 +90,7 @@ class History:
     async def step(self) -> None:
         """One change, or several at once, with RPCs and streams that begin before it."""
         # What was repaired while a control plane was down no client knows yet.
-        if self.world.plane_up and self.world.second_up:
+        if self.world.planes_up == set(self.world.planes):
             self._routes_in_doubt = self.world.routes_in_doubt
         in_doubt, were_up = self._routes_in_doubt, set(self.world.up)
         await self.let_go()
@@ -311,10 +311,10 @@ async def history(
         world = World(Random(seed), {name: server.address for name, server in hosts.items()}, topics, peer)
         world.failing = failing
         planes = []
-        for is_second in (False, True) if world.second else (False,):
+        for role in world.planes:
             for _ in ("ours", "theirs"):
                 management = ManagementServer()
-                planes.append(Plane(await run(management.handlers), management, world, is_second=is_second))
+                planes.append(Plane(role, await run(management.handlers), management, world))
         for plane in planes:
             await plane.apply()
         features = FEATURES.get(world.mode, [])

@@ -26,15 +26,20 @@ from .random_history import (
 def change(world: World) -> list[str]:
     """Change the world, and say how. Both clients must have seen all changes before."""
     world.removed_clusters = {name for name in world.removed_clusters if ("CDS", name) in world.gone | world.bad.keys()}
-    world.long_gone = set(world.gone) if world.plane_up and not world.second else set()
-    if world.second and world.draw.random() < (0.15 if world.second_up else 0.4):
-        world.second_up = not world.second_up
-        return [f"second control plane {'up' if world.second_up else 'down'}"]
-    usual, return_after = (0.2, 0.3) if world.second == "fallback" else (0.05, 1)
-    if world.draw.random() < (usual if world.plane_up else return_after):
-        world.plane_up = not world.plane_up
-        return [f"control plane {'up' if world.plane_up else 'down'}"]
+    world.long_gone = set(world.gone) if world.planes == ("first",) and world.planes_up else set()
+    for role in reversed(world.planes):
+        goes, returns = _odds(world, role)
+        if world.draw.random() < (goes if role in world.planes_up else returns):
+            world.planes_up ^= {role}
+            return [f"{role} control plane {'up' if role in world.planes_up else 'down'}"]
     return _some(world, [*_steady(world), _spoil, _spoil, _remove, _remove])
+
+
+def _odds(world: World, role: str) -> tuple[float, float]:
+    """How likely a control plane goes, and returns."""
+    if "fallback" in world.planes and role == world.before_fallback:
+        return 0.2, 0.3
+    return (0.05, 1) if role == "first" else (0.15, 0.4)
 
 
 def change_more(world: World) -> list[str]:

@@ -1,4 +1,4 @@
-"""The control planes of a random history: each client has one, or two, of its own."""
+"""The control planes of a random history: each client has its own, one or several."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from .random_history import HOSTS, SERVICE, Resources, World
 
 
 class Plane:
-    """A control plane for one client: the first one, or the second one of a topic."""
+    """A control plane for one client. `role` is "first", or what a topic needs it for."""
 
-    def __init__(self, server: Server, management: ManagementServer, world: World, *, is_second: bool) -> None:
+    def __init__(self, role: str, server: Server, management: ManagementServer, world: World) -> None:
+        self.role = role
         self.server = server
         self.management = management
         self.resources: Resources = {}
         self._world = world
-        self._is_second = is_second
 
     @property
     def is_up(self) -> bool:
-        return self._world.second_up if self._is_second else self._world.plane_up
+        return self.role in self._world.planes_up
 
     async def apply(self) -> None:
         """Send what has changed; while the server is down, later."""
         before, self.resources = self.resources, self._its_own(self._world.resources())
         if not self.is_up:
             self.server.stop()
-        for kind in ("RDS", "CDS", "EDS") if not self._is_second else ():
+        for kind in ("RDS", "CDS", "EDS") if self.role != "fallback" else ():
             (self.management.withhold if self._world.withheld == kind else self.management.release)(kind)
         if changed := [resource for key, resource in self.resources.items() if before.get(key) != resource]:
             self.management.put(*changed)
@@ -40,13 +40,14 @@ class Plane:
             await self.server.restart()
 
     def _its_own(self, resources: Resources) -> Resources:
-        match self._world.second:
-            case "authority":
-                ours = f"xdstp://{OTHER}/"
-                return {key: each for key, each in resources.items() if key[1].startswith(ours) == self._is_second}
-            case "fallback" if self._is_second:
-                return {key: self._with_other_hosts(each) for key, each in resources.items()}
+        if self.role == "fallback":
+            return {key: self._with_other_hosts(each) for key, each in resources.items()}
+        if "authority" in self._world.planes:
+            return {key: each for key, each in resources.items() if self._has(key[1])}
         return resources
+
+    def _has(self, name: str) -> bool:
+        return name.startswith(f"xdstp://{OTHER}/") == (self.role == "authority")
 
     def _with_other_hosts(self, value: Any) -> Any:
         """The same with each host of HOSTS in the place of another one."""
@@ -79,8 +80,8 @@ class Plane:
     @property
     def is_used(self) -> bool:
         """Whether the client has a stream, which it needs always only where the listener is."""
-        has_listener = self._world.name("LDS", SERVICE).startswith(f"xdstp://{OTHER}/") == self._is_second
-        return bool(self.management.streams) or not has_listener
+        has_listener = self._has(self._world.name("LDS", SERVICE))
+        return bool(self.management.streams) or self.role == "fallback" or not has_listener
 
     def subscriptions(self) -> Any:
         """What the client subscribes to; of LDS, RDS and CDS also whether it has rejected the last response.
@@ -95,7 +96,8 @@ class Plane:
         last = {each.kind: each.nonce for each in self.management.responses if each.kind != "EDS"}
         rejected = {each.kind for each in requests if each.error and last.get(each.kind) == each.nonce}
         found = {kind: (names, kind in rejected) for kind, names in wanted.items() if names}
-        return found if self._world.second != "fallback" else (found, "has a stream")
+        is_kept = "authority" in self._world.planes  # by ours, for an authority of which nothing is wanted any more
+        return found if is_kept or "fallback" not in self._world.planes else (found, "has a stream")
 
 
 def is_listening(server: Server) -> bool:
@@ -103,8 +105,13 @@ def is_listening(server: Server) -> bool:
 
 
 def bootstrap(planes: list[Plane], world: World, features: list[str]) -> dict[str, Any]:
-    first, *others = [plane.server.address for plane in planes]
-    if world.second != "authority":
-        return xds.bootstrap(first, *others, features=features)
-    other = xds.bootstrap(*others, features=features)["xds_servers"]
-    return {**xds.bootstrap(first, features=features), "authorities": {OTHER: {"xds_servers": other}, SAME: {}}}
+    """The bootstrap of a client with these control planes."""
+    servers = {plane.role: plane.server.address for plane in planes}
+    fallback = [servers["fallback"]] if "fallback" in servers else []
+    if "authority" not in servers:
+        return xds.bootstrap(servers["first"], *fallback, features=features)
+    other = xds.bootstrap(servers["authority"], *fallback, features=features)["xds_servers"]
+    return {
+        **xds.bootstrap(servers["first"], features=features),
+        "authorities": {OTHER: {"xds_servers": other}, SAME: {}},
+    }

@@ -22,7 +22,7 @@ class Topic:
     environ: ClassVar[dict[str, str]] = {}  # of grpcio's process
     holds_streams = False  # for some steps
     keeps_routes = False  # no mistakes of the listener and the routes
-    second = ""  # what a second control plane is for: "authority" or "fallback"
+    planes: tuple[str, ...] = ()  # what other control planes are for: "authority", "fallback"
     settling = 0.0  # seconds for which calls are made before they are compared
 
     def __repr__(self) -> str:
@@ -336,7 +336,7 @@ _TYPES = {
 class Authority(Topic):
     """Names of an authority that has a server of its own, and of one that has not (A47)."""
 
-    second = "authority"
+    planes = ("authority",)
 
     def __init__(self) -> None:
         self._authorities: dict[tuple[str, str], str] = {}
@@ -369,15 +369,18 @@ def canonical(name: str) -> str:
 
 
 class Fallback(Topic):
-    """A second server for the case that the first one cannot be reached (A71), which has other hosts.
+    """A server for the case that the first one cannot be reached (A71), which has other hosts.
 
+    Beside `Authority` it is for the server of that authority alone: grpcio goes on with a fallback server that another
+    authority needs too.
     grpcio 1.85.3 ended with a segmentation fault in one of 70 such histories, and not when that was repeated.
     """
 
-    second = "fallback"
+    planes = ("fallback",)
 
     def begin(self, world: Any) -> None:
-        world.plane_up = world.draw.random() < 0.6
+        if world.draw.random() >= 0.6:
+            world.planes_up -= {world.before_fallback}
 
     def changes(self) -> Sequence[Change]:
         # So that something is missing when the first server goes.

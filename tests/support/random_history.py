@@ -68,9 +68,9 @@ class World:
         self.peer = peer
         self.mode = draw.choice(peer.modes)
         self.up = set(ALL_HOSTS)
-        self.plane_up = True
-        self.second_up = True  # the other control plane of a topic
-        self.withheld = ""  # the kind of resources of which the first one sends nothing
+        self.planes = ("first", *(role for topic in topics for role in topic.planes))  # the control planes
+        self.planes_up = set(self.planes)
+        self.withheld = ""  # the kind of resources of which all but the fallback servers send nothing
         self.cookie, self.filtered = "session", peer.has_sessions
         self.table, self.inline = "r0", False
         self.tables = {table: {path: self.draw_action() for path in PATHS} for table in TABLES}
@@ -96,6 +96,11 @@ class World:
         clusters = {name: self.clusters[name] for name in self.clusters_in_use}
         endpoints = {service: self.endpoints[service] for service in self.services_in_use}
         return f"<World {self.tables} {clusters} {endpoints} {self.topics}>"
+
+    @property
+    def before_fallback(self) -> str:
+        """The control plane that the fallback server is for."""
+        return "authority" if "authority" in self.planes else "first"
 
     # -- what there is to draw
 
@@ -171,7 +176,7 @@ class World:
 
     def _known_clusters_of(self, path: str) -> list[str]:
         """The clusters to which the clients may route; any, if they may not have the present routes."""
-        return list(self.clusters) if self.routes_in_doubt or not self.plane_up else self.clusters_of(path)
+        return list(self.clusters) if self.routes_in_doubt or "first" not in self.planes_up else self.clusters_of(path)
 
     @property
     def routes_in_doubt(self) -> bool:
@@ -182,11 +187,6 @@ class World:
     @property
     def listener_in_doubt(self) -> bool:
         return ("LDS", SERVICE) in self.gone | self.bad.keys()
-
-    @property
-    def second(self) -> str:
-        """What a second control plane is for, if there is one."""
-        return next((topic.second for topic in self.topics if topic.second), "")
 
     # -- as resources
 
