@@ -32,7 +32,8 @@ def change(world: World) -> list[str]:
         if world.draw.random() < (goes if role in world.planes_up else returns):
             world.planes_up ^= {role}
             return [f"{role} control plane {'up' if role in world.planes_up else 'down'}"]
-    return _some(world, [*_steady(world), _spoil, _spoil, _remove, _remove])
+    of_topics = [change for topic in world.topics for change in topic.changes()]
+    return _some(world, [*_steady(world), *of_topics, _spoil, _spoil, _remove, _remove])
 
 
 def _odds(world: World, role: str) -> tuple[float, float]:
@@ -44,7 +45,7 @@ def _odds(world: World, role: str) -> tuple[float, float]:
 
 def change_more(world: World) -> list[str]:
     """Change it again at once: by what makes no difference for what a client ends up with if it misses a version."""
-    return _some(world, _steady(world))
+    return _some(world, [*_steady(world), *[change for topic in world.topics for change in topic.changes_at_once()]])
 
 
 def _some(world: World, kinds: list[Any]) -> list[str]:
@@ -56,7 +57,6 @@ def _some(world: World, kinds: list[Any]) -> list[str]:
 
 def _steady(world: World) -> list[Any]:
     kinds = [*[_edit_endpoints] * 8, *[_edit_cluster] * 3, *[_edit_routes] * 4, *[_edit_listener] * 2, *[_host] * 6]
-    kinds += [change for topic in world.topics for change in topic.changes()]
     # Soon, because a mistake in the listener hides all other changes.
     return [*kinds, *[_repair] * (4 * len(world.bad)), *[_restore] * (4 * len(world.gone))]
 

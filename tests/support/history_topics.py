@@ -35,6 +35,10 @@ class Topic:
         """What may change."""
         return ()
 
+    def changes_at_once(self) -> Sequence[Change]:
+        """What may change just after another change, since a client that misses a version ends up with the same."""
+        return self.changes()
+
     def name(self, kind: str, name: str) -> str:
         """The name that a resource has."""
         return name
@@ -385,6 +389,10 @@ class Fallback(Topic):
     def changes(self) -> Sequence[Change]:
         # So that something is missing when the first server goes.
         return [self._withhold] * 6
+
+    def changes_at_once(self) -> Sequence[Change]:
+        # One client may have what has just changed, and the other one not.
+        return ()
 
     @staticmethod
     def _withhold(world: Any) -> str:
