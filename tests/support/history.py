@@ -121,7 +121,8 @@ class History:
         may_end = Outliers in map(type, self.world.topics) and not were_up <= self.world.up
         is_chance = bool(in_doubt or self.world.routes_in_doubt or may_end or holds)
         for path in waiting:
-            await self.look_at_waiting(path, is_chance or self.world.is_incomparable(path))
+            may_differ = self.world.is_incomparable(path) or self.world.may_fail(path)
+            await self.look_at_waiting(path, is_chance or may_differ)
         # What the last routes need stays watched while the routes are in error; whether an error or another change was
         # first depends on which responses a client takes together.
         self._mixed = self.world.routes_in_doubt and (self._mixed or (not in_doubt and len(done) > 1))

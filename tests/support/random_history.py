@@ -163,6 +163,15 @@ class World:
         used = [self.clusters[name] for name in self.clusters_in_use]
         return [each.service for each in used if isinstance(each, Leaf) and not each.dns_host] or ["shared"]
 
+    def may_fail(self, path: str) -> bool:
+        """Whether an RPC there may meet a host that fails each call."""
+        hosts = set(SPARES)
+        for name in self._known_clusters_of(path):
+            cluster = self.clusters[name]
+            if isinstance(cluster, Leaf):
+                hosts |= {cluster.dns_host} if cluster.dns_host else self.endpoints[cluster.service].keys()
+        return not self.failing.isdisjoint(hosts)
+
     def is_incomparable(self, path: str) -> bool:
         """Whether the peer's RPCs there may do something else."""
         was_removed = not self.removed_clusters.isdisjoint(self._known_clusters_of(path))
