@@ -232,7 +232,11 @@ class History:
             calls[f"{path} {host};{cluster}"] = (path, [("cookie", f"{self.world.cookie}={value}")], 6)
         for cookie in self._probes.sample(self._cookies, min(3, len(self._cookies))):
             path = self._probes.choice(PATHS)
-            calls[f"{path} {cookie}"] = (path, [("cookie", cookie)], 6)
+            # Of several hosts grpcio does not see that one is connected for another cluster (docs/grfc-map.md).
+            first, *others = hosts_of(cookie)[0]
+            name = next(name for name, server in self.hosts.items() if server.address == first)
+            if not (others and self.world.is_shared(name)):
+                calls[f"{path} {cookie}"] = (path, [("cookie", cookie)], 6)
         return calls
 
     def differences(self, rounds: list[list[Any]]) -> list[Any]:
@@ -266,10 +270,8 @@ class History:
 
     def described(self, cookie: str, reply: str) -> Any:
         name, _, rest = cookie.partition("=")
-        value, _, attributes = rest.partition(";")
-        hosts, _, cluster = base64.b64decode(value).decode().partition(";")
-        first, *others = hosts.split(",")
-        return name, first == self.hosts[reply].address, len(others), cluster, attributes
+        (first, *others), cluster = hosts_of(cookie)
+        return name, first == self.hosts[reply].address, len(others), cluster, rest.partition(";")[2]
 
     async def agree_on_subscriptions(self) -> None:
         with trio.move_on_after(PATIENCE):
@@ -292,6 +294,13 @@ class History:
 
     def describe(self, found: Any) -> str:
         return "\n".join([*self.log, repr(found)])
+
+
+def hosts_of(cookie: str) -> tuple[list[str], str]:
+    """The addresses and the cluster that a cookie names."""
+    value = cookie.partition("=")[2].partition(";")[0]
+    hosts, _, cluster = base64.b64decode(value).decode().partition(";")
+    return hosts.split(","), cluster
 
 
 @asynccontextmanager

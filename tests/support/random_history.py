@@ -11,7 +11,7 @@ Nor has an endpoint a second address that is another endpoint's, because clients
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
@@ -165,12 +165,19 @@ class World:
 
     def may_fail(self, path: str) -> bool:
         """Whether an RPC there may meet a host that fails each call."""
-        hosts = set(SPARES)
-        for name in self._known_clusters_of(path):
-            cluster = self.clusters[name]
-            if isinstance(cluster, Leaf):
-                hosts |= {cluster.dns_host} if cluster.dns_host else self.endpoints[cluster.service].keys()
-        return not self.failing.isdisjoint(hosts)
+        hosts = {host for name in self._known_clusters_of(path) for host in self._hosts_of(name)}
+        return not self.failing.isdisjoint(hosts | set(SPARES))
+
+    def is_shared(self, host: str) -> bool:
+        """Whether several clusters in use have that host."""
+        return sum(host in self._hosts_of(name) for name in self.clusters_in_use) > 1
+
+    def _hosts_of(self, name: str) -> Collection[str]:
+        """The hosts of a cluster itself."""
+        cluster = self.clusters[name]
+        if isinstance(cluster, Aggregate):
+            return ()
+        return [cluster.dns_host] if cluster.dns_host else self.endpoints[cluster.service]
 
     def is_incomparable(self, path: str) -> bool:
         """Whether the peer's RPCs there may do something else."""
