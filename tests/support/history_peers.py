@@ -32,6 +32,8 @@ class Peer:
     fails_without_a_cluster: bool
     """Whether RPCs to a removed cluster fail, and those to an aggregate only if all of its parts do."""
     watches_routes_without_a_listener: bool
+    sorts_context_parameters: bool
+    """Whether it takes a cluster whose name has them in another order than the resource's own name."""
 
 
 @asynccontextmanager
@@ -65,6 +67,7 @@ GRPCIO = Peer(
     checks_lengths=True,
     fails_without_a_cluster=True,
     watches_routes_without_a_listener=True,
+    sorts_context_parameters=True,
 )
 # A history with which it fails may be one of the rare ones that have its priority policy switch to and fro for ever.
 GRPC_GO = Peer(
@@ -74,4 +77,5 @@ GRPC_GO = Peer(
     checks_lengths=False,
     fails_without_a_cluster=False,
     watches_routes_without_a_listener=False,
+    sorts_context_parameters=False,
 )

@@ -353,7 +353,8 @@ class Authority(Topic):
         for name in names:
             if world.draw.random() < share:
                 self._authorities[name] = world.draw.choice([OTHER, OTHER, SAME]) if name[0] != "LDS" else OTHER
-                self._query[name] = world.draw.choice(["", "", "?a=1", "?b=2&a=1"]) if name[0] != "LDS" else ""
+                several = "?b=2&a=1" if world.peer.sorts_context_parameters else "?a=1&b=2"
+                self._query[name] = world.draw.choice(["", "", "?a=1", several]) if name[0] != "LDS" else ""
         # At one server, because grpcio does not take its subscription of the routes before back at another one.
         if authority := self._authorities.get(("RDS", "r0")):
             self._authorities["RDS", "r1"], self._query["RDS", "r1"] = authority, ""
