@@ -25,8 +25,9 @@ from trxds.xds import xds_client
 
 from .driven import Driven, OurClient, Outcome
 from .history_changes import change, change_more
-from .history_peers import BACKOFF, GRPCIO, RESOURCE_TIMEOUT, Peer
-from .history_planes import Plane, bootstrap, is_listening
+from .history_hosts import Host
+from .history_peers import BACKOFF, CONNECT_TIMEOUT, GRPCIO, RESOURCE_TIMEOUT, Peer
+from .history_planes import Plane, bootstrap
 from .history_topics import OTHER, Outliers, Topic
 from .random_history import ALL_HOSTS, HOSTS, PATHS, SERVICE, TOPS, World
 
@@ -45,6 +46,7 @@ def shorten_times(monkeypatch: pytest.MonkeyPatch) -> None:
         "resource_error_policy",
         lambda features, a88: structs.replace(policy(features, a88=a88), wait=RESOURCE_TIMEOUT),
     )
+    monkeypatch.setattr("trxds.transport.subchannel.MIN_CONNECT_TIME", CONNECT_TIMEOUT)
     for module in ("trxds.transport.pool", "trxds.xds.ads_stream"):
         monkeypatch.setattr(f"{module}.Backoff", partial(Backoff, base=BACKOFF, maximum=BACKOFF))
 
@@ -52,7 +54,7 @@ def shorten_times(monkeypatch: pytest.MonkeyPatch) -> None:
 class History:
     """Both clients, and the mesh that they are in. `log` has what happened, for the one who has to find the rule."""
 
-    def __init__(self, seed: int, world: World, hosts: dict[str, Server], planes: list[Plane]) -> None:
+    def __init__(self, seed: int, world: World, hosts: dict[str, Host], planes: list[Plane]) -> None:
         self.world = world
         self.hosts = hosts
         self.planes = planes
@@ -79,11 +81,8 @@ class History:
         return [results[number] for number in range(len(self.clients))]
 
     async def apply(self) -> None:
-        for name, server in self.hosts.items():
-            if name not in self.world.up:
-                server.stop()
-            elif not is_listening(server):
-                await server.restart()
+        for name, host in self.hosts.items():
+            await host.become(self.world.state_of(name))
         for plane in self.planes:
             await plane.apply()
 
@@ -234,7 +233,7 @@ class History:
             path = self._probes.choice(PATHS)
             # Of several hosts grpcio does not see that one is connected for another cluster (docs/grfc-map.md).
             first, *others = hosts_of(cookie)[0]
-            name = next(name for name, server in self.hosts.items() if server.address == first)
+            name = next(name for name, host in self.hosts.items() if host.address == first)
             if not (others and self.world.is_shared(name)):
                 calls[f"{path} {cookie}"] = (path, [("cookie", cookie)], 6)
         return calls
@@ -317,8 +316,8 @@ async def history(
             return server
 
         failing: set[str] = set()
-        hosts = {name: await run(fallback=partial(say, name, failing)) for name in ALL_HOSTS}
-        world = World(Random(seed), {name: server.address for name, server in hosts.items()}, topics, peer)
+        hosts = {name: Host(await run(fallback=partial(say, name, failing)), nursery) for name in ALL_HOSTS}
+        world = World(Random(seed), {name: host.address for name, host in hosts.items()}, topics, peer)
         world.failing = failing
         planes = []
         for role in world.planes:

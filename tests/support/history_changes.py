@@ -179,4 +179,5 @@ def _host(world: World) -> str:
     if host in world.up and len(world.up) < 6:
         return ""
     world.up ^= {host}
+    world.silent -= {host}
     return f"{host} {'up' if host in world.up else 'down'}"

@@ -14,6 +14,7 @@ from . import go_peers
 from .driven import Driven, running
 
 BACKOFF = 0.12  # seconds, of all clients
+CONNECT_TIMEOUT = 0.25  # seconds in place of 20
 RESOURCE_TIMEOUT = 1.2  # seconds in place of 15
 _PROGRAM = Path(__file__).parents[1] / "peers" / "grpcio_driven.py"
 
@@ -48,7 +49,7 @@ async def _running(
 def _grpcio(target: str, bootstrap: dict[str, Any], environ: dict[str, str]) -> AbstractAsyncContextManager[Driven]:
     options = {
         "grpc.initial_reconnect_backoff_ms": int(BACKOFF * 1000),
-        "grpc.min_reconnect_backoff_ms": int(BACKOFF * 1000),
+        "grpc.min_reconnect_backoff_ms": int(CONNECT_TIMEOUT * 1000),  # the timeout of an attempt
         "grpc.max_reconnect_backoff_ms": int(BACKOFF * 1000),
         "grpc.dns_enable_srv_queries": 0,
     }
@@ -56,7 +57,7 @@ def _grpcio(target: str, bootstrap: dict[str, Any], environ: dict[str, str]) -> 
 
 
 def _grpc_go(target: str, bootstrap: dict[str, Any], environ: dict[str, str]) -> AbstractAsyncContextManager[Driven]:
-    options = {"backoff": BACKOFF, "resource_timeout": RESOURCE_TIMEOUT}
+    options = {"backoff": BACKOFF, "connect_timeout": CONNECT_TIMEOUT, "resource_timeout": RESOURCE_TIMEOUT}
     return _running([str(go_peers.program("client"))], target, bootstrap, options, environ)
 
 

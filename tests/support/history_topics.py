@@ -195,6 +195,22 @@ class Outliers(Topic):
             made["outlier_detection"] = rules
 
 
+class Silence(Topic):
+    """Hosts that accept connections and say nothing, so that attempts to connect end by their timeout."""
+
+    def changes(self) -> Sequence[Change]:
+        return [self._edit_silent] * 12
+
+    @staticmethod
+    def _edit_silent(world: Any) -> str:
+        host = world.draw.choice(sorted(world.addresses))
+        if host in world.up and len(world.up) < 5:
+            return ""
+        world.silent ^= {host}
+        world.up -= {host}
+        return f"{host} {world.state_of(host)}"
+
+
 class Limits(Topic):
     """Circuit breakers and drops (A32, A27). The history holds streams open meanwhile."""
 

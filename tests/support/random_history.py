@@ -68,6 +68,7 @@ class World:
         self.peer = peer
         self.mode = draw.choice(peer.modes)
         self.up = set(ALL_HOSTS)
+        self.silent: set[str] = set()  # hosts that are not up, but accept connections
         self.planes = ("first", *(role for topic in topics for role in topic.planes))  # the control planes
         self.planes_up = set(self.planes)
         self.withheld = ""  # the kind of resources of which all but the fallback servers send nothing
@@ -96,6 +97,9 @@ class World:
         clusters = {name: self.clusters[name] for name in self.clusters_in_use}
         endpoints = {service: self.endpoints[service] for service in self.services_in_use}
         return f"<World {self.tables} {clusters} {endpoints} {self.topics}>"
+
+    def state_of(self, host: str) -> str:
+        return "up" if host in self.up else "silent" if host in self.silent else "down"
 
     @property
     def before_fallback(self) -> str:

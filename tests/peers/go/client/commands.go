@@ -60,7 +60,8 @@ func newClient(target string, options map[string]seconds) *client {
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawBytes{})),
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff: backoff.Config{BaseDelay: delay, Multiplier: 1, MaxDelay: delay}, MinConnectTimeout: 20 * time.Second,
+			Backoff:           backoff.Config{BaseDelay: delay, Multiplier: 1, MaxDelay: delay},
+			MinConnectTimeout: options["connect_timeout"].duration(),
 		}),
 	)
 	check(err)
