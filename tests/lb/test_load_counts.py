@@ -49,9 +49,9 @@ class Load:
         self.policy = ClusterImpl(replace(channel_control(), loads=self.counts))
         self.config = config
 
-    def picker(self, metrics=(), localities=LOCALITIES):
+    def picker(self, metrics=(), localities=LOCALITIES, service="cart-eds"):
         lrs = LoadReporting(SERVER, frozenset(metrics))
-        config = ClusterImplConfig("cart", "cart-eds", RoundRobin(), lrs=lrs, **self.config)
+        config = ClusterImplConfig("cart", service, RoundRobin(), lrs=lrs, **self.config)
         inputs = PolicyInputs(
             config, {"hosts": PolicyState(READY, ByPath())}, endpoints=Endpoints(localities=localities)
         )
@@ -281,6 +281,14 @@ def test_an_rpc_that_outlives_its_locality_is_reported_until_its_end():
     assert load.take() == of_cart(LocalityLoad(A, 0, 0, 0, 1))
     end(running)
     assert load.take() == of_cart(LocalityLoad(A, 0, 1))
+
+
+def test_rpcs_count_for_the_service_that_the_cluster_has_now_also_if_it_has_the_same_hosts():
+    load = Load()
+    load.rpc("a1")
+    load.rpc("a1", picker=load.picker(service="moved"))
+    (moved,) = (each for each in load.take() if each.service == "moved")
+    assert moved == ClusterLoad("cart", "moved", (LocalityLoad(A, 1, 1),), {})
 
 
 # -- from the resources

@@ -128,9 +128,9 @@ class ClusterImpl:
         """Return the cluster's load trackers, if load is reported; a change of localities or rules replaces them."""
         if config.lrs is None:
             self._load_trackers = None
-        elif self._load_trackers is None or not self._load_trackers.is_made_from(config.lrs, endpoints.localities):
+        elif self._load_trackers is None or not self._load_trackers.is_made_from(config, endpoints.localities):
             counts = self._loads.of(config.lrs.server, config.cluster, config.service)
-            self._load_trackers = ClusterLoadTrackers(config.lrs, endpoints.localities, counts)
+            self._load_trackers = ClusterLoadTrackers(config.lrs, config.service, endpoints.localities, counts)
         return self._load_trackers
 
 
@@ -144,8 +144,11 @@ class ClusterLoadTrackers:
     A picker finds a tracker by the host's address, whether the child or a cookie chose the host.
     """
 
-    def __init__(self, rules: LoadReporting, localities: Sequence[Locality], counts: ClusterCounts) -> None:
+    def __init__(
+        self, rules: LoadReporting, service: str, localities: Sequence[Locality], counts: ClusterCounts
+    ) -> None:
         self._rules = rules
+        self._service = service
         self._localities = localities
         self.counts = counts
         self.trackers: dict[str, RpcCount] = {}
@@ -154,9 +157,11 @@ class ClusterLoadTrackers:
             for endpoint in locality.endpoints:
                 self.trackers.update(dict.fromkeys(endpoint.addresses, tracker))
 
-    def is_made_from(self, rules: LoadReporting, localities: Sequence[Locality]) -> bool:
-        """Return whether the trackers were made from these rules and localities."""
-        return self._rules == rules and self._localities == localities
+    def is_made_from(self, config: ClusterImplConfig, localities: Sequence[Locality]) -> bool:
+        """Return whether the trackers were made from these rules and localities, and count for the same service."""
+        # The localities of two services may be equal.
+        is_same_service = self._service == config.service
+        return is_same_service and self._rules == config.lrs and self._localities == localities
 
 
 class LoadReportingPicker(WrapperPicker, Struct, frozen=True):
