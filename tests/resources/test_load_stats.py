@@ -55,11 +55,6 @@ def test_a_report_has_counts_by_locality_drops_by_category_and_the_time_it_cover
     }
 
 
-def test_a_cluster_without_a_name_for_eds_reports_none() -> None:
-    [stats] = make_load_stats_request([ClusterLoad("cart", "cart")], 1.0).cluster_stats
-    assert (stats.cluster_name, stats.cluster_service_name) == ("cart", "")
-
-
 @pytest.mark.parametrize(
     ("response", "wanted", "interval"),
     [

@@ -62,6 +62,16 @@ async def test_the_first_lrs_request_has_the_node_only(autojump_clock):
         assert first.clusters == {}
 
 
+@pytest.mark.parametrize("service", ["", "cart", "hosts-of-cart"])
+async def test_a_load_report_has_the_service_name_as_the_cluster_has_it(autojump_clock, service):
+    async with mesh_and_channel(hosts=1) as (mesh, channel):
+        cluster = xds.cluster("cart") | xds.load_reports()
+        cluster["eds_cluster_config"] = {**cluster["eds_cluster_config"], "service_name": service}
+        mesh.plane.put(cluster, xds.endpoints(service or "cart", xds.locality(*mesh.hosts)))
+        await ask(channel)
+        assert (await report(mesh)).cluster_service_name == service
+
+
 async def test_a_load_report_counts_from_the_last_report(autojump_clock):
     async with mesh_and_channel(hosts=1) as (mesh, channel):
         await spread(channel, 5)

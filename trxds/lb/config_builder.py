@@ -132,7 +132,7 @@ def build_cluster(config: ClusterConfig, names: PriorityNames) -> Update:
     drops = config.endpoints.drops if config.endpoints else ()
     limits = ClusterImplConfig(
         cluster.name,
-        _eds_service_name(cluster),
+        _service_name(cluster),
         override,
         drops,
         cluster.max_concurrent_requests,
@@ -146,6 +146,14 @@ def build_cluster(config: ClusterConfig, names: PriorityNames) -> Update:
         max_connections=cluster.max_connections,
     )
     return Update(OutlierDetectionConfig(cluster.ejection, limits), endpoints)
+
+
+def _service_name(cluster: Cluster) -> str:
+    """Return the service_name that the cluster has itself, or an empty text; load reports have the same (LRS)."""
+    match cluster.discovery:
+        case Eds(service, repeats_cluster_name) if repeats_cluster_name or service != cluster.name:
+            return service
+    return ""
 
 
 def _eds_service_name(cluster: Cluster) -> str:

@@ -81,7 +81,7 @@ class ClusterImplConfig(LbPolicyConfig, Struct, frozen=True, gc=False):
 
     policy: ClassVar[str] = "xds_cluster_impl_experimental"
     cluster: str
-    service: str  # the EDS service name; with the cluster's it names the count of RPCs in flight
+    service: str  # its service_name, if it has one; with the cluster's name it names the count of RPCs in flight
     child: LbPolicyConfig
     drops: tuple[DropOverload, ...] = ()
     max_requests: int = DEFAULT_MAX_REQUESTS

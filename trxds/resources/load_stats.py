@@ -33,7 +33,7 @@ class LocalityLoad(Struct, frozen=True):
 
 
 class ClusterLoad(Struct, frozen=True):
-    """The load of a cluster and its EDS service since the last report; `drops` are by category.
+    """The load of a cluster since the last report; `drops` are by category. `service` is its service_name, or empty.
 
     `uncategorised` are drops without a category of the control plane: those of circuit breaking.
     """
@@ -53,8 +53,7 @@ def make_load_stats_request(loads: Iterable[ClusterLoad], interval: float) -> An
 def _cluster(load: ClusterLoad, interval: float) -> Any:
     message = protos.ClusterStats(
         cluster_name=load.cluster,
-        # A cluster without an EDS service name uses its own name for EDS, but reports none.
-        cluster_service_name=load.service if load.service != load.cluster else "",
+        cluster_service_name=load.service,
         upstream_locality_stats=[_locality(each) for each in load.localities],
         total_dropped_requests=sum(load.drops.values()) + load.uncategorised,
         dropped_requests=[
