@@ -91,6 +91,8 @@ class History:
         # What was repaired while a control plane was down no client knows yet.
         if self.world.planes_up == set(self.world.planes):
             self._routes_in_doubt = self.world.routes_in_doubt
+        elif self.world.routes_lack_a_server:
+            self._routes_in_doubt = True
         in_doubt, were_up = self._routes_in_doubt, set(self.world.up)
         await self.let_go()
         waiting = [path for path in PATHS if self._only_waits(path)]

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 from trxds.testing import resources as xds
 
 from .history_peers import GRPCIO, Peer
-from .history_topics import Topic, canonical
+from .history_topics import OTHER, Topic, canonical
 
 Key: TypeAlias = tuple[str, str]  # kind and name
 Resources: TypeAlias = dict[Key, dict[str, Any]]
@@ -203,6 +203,12 @@ class World:
         """Whether something is wrong with the listener or the routes."""
         is_wrong = self.listener_in_doubt or ("RDS", self.table) in self.gone | self.bad.keys()
         return is_wrong or self.withheld == "RDS"
+
+    @property
+    def routes_lack_a_server(self) -> bool:
+        """Whether they are of the authority with servers of its own, and none of these is up."""
+        is_its_own = self.name("RDS", self.table).startswith(f"xdstp://{OTHER}/") and not self.inline
+        return is_its_own and self.planes_up.isdisjoint({"authority", "fallback"})
 
     @property
     def listener_in_doubt(self) -> bool:
