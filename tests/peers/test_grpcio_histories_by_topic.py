@@ -7,11 +7,21 @@ import os
 
 import pytest
 from support.history import history
-from support.history_topics import Authority, Fallback, Faults, Limits, Outliers, Rings, Silence
+from support.history_topics import Authority, Fallback, Faults, Limits, Loads, Outliers, Rings, Silence
 
 pytestmark = pytest.mark.long
 
-TOPICS = [[Rings], [Outliers], [Limits], [Faults], [Silence], [Authority], [Fallback], [Authority, Fallback]]
+TOPICS = [
+    [Rings],
+    [Outliers],
+    [Limits],
+    [Faults],
+    [Silence],
+    [Loads],
+    [Authority],
+    [Fallback],
+    [Authority, Fallback],
+]
 STEPS = 8
 FIRST, _, LAST = os.environ.get("TRXDS_SEEDS", "0").partition("-")
 SEEDS = range(int(FIRST), int(LAST or FIRST) + 1)

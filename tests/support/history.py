@@ -32,6 +32,7 @@ from .history_topics import OTHER, Outliers, Topic
 from .random_history import ALL_HOSTS, HOSTS, PATHS, SERVICE, TOPS, World
 
 PATIENCE = 20.0  # longer than the 15 s that grpcio waits for a resource, for which it has no option
+REPORTED_WITHIN = 2.2  # seconds; grpcio reports each second, and not more often
 DEADLINE = 0.3  # seconds, of RPCs that wait for ready
 
 FEATURES = {"ignore deletions": ["ignore_resource_deletion"], "A88 fail": ["fail_on_data_errors"]}
@@ -131,6 +132,8 @@ class History:
             await self.agree_on_subscriptions()
         if holds:
             await self.hold()
+        if any(topic.reports_loads for topic in self.world.topics) and self._probes.random() < 0.6:
+            await self.agree_on_loads()
 
     async def hold(self) -> None:
         """Open streams that stay open for some steps, where both clients count them for the same cluster."""
@@ -281,6 +284,27 @@ class History:
             while self.subscriptions_differ():
                 await self.settle()
         assert not self.subscriptions_differ(), self.describe([plane.subscriptions() for plane in self.planes])
+
+    async def agree_on_loads(self) -> None:
+        """Make calls that meet the same clusters, and compare what each client reports of them."""
+        if self._routes_in_doubt or self.world.routes_in_doubt or "first" not in self.world.planes_up:
+            return
+        planes = self.planes[:2]
+        await trio.sleep(REPORTED_WITHIN)  # what was before
+        before = [len(plane.management.load.requests) for plane in planes]
+        # Not those of sessions: for a host that only they reach grpcio goes on with the load reports that the cluster
+        # had when it was connected.
+        calls = [each for each in self._calls.values() if self._is_one(each[0]) and "cookie" not in dict(each[1])]
+        await self.both("calls", calls, 5)
+        await trio.sleep(REPORTED_WITHIN)
+        until = trio.current_time() + PATIENCE
+        while True:
+            ours, theirs = (plane.loads(first) for plane, first in zip(planes, before, strict=True))
+            if ours == theirs:
+                break
+            assert trio.current_time() < until, self.describe(("loads", ours, theirs))
+            await trio.sleep(0.1)
+        self.log.append(f"    loads: {ours}")
 
     def subscriptions_differ(self) -> bool:
         ours, theirs = self.planes[::2], self.planes[1::2]

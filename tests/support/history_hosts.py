@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TypeVar
 
 import trio
 
 from trxds.testing import Server
 
-from .history_planes import is_listening
-
-T = TypeVar("T")
+from .history_planes import is_listening, until_free
 
 
 class Host:
@@ -52,12 +48,3 @@ async def say_nothing(listener: trio.SocketListener, task_status: trio.TaskStatu
     with trio.CancelScope() as scope:
         task_status.started(scope)
         await trio.serve_listeners(hold, [listener])
-
-
-async def until_free(listen: Callable[[], Awaitable[T]]) -> T:
-    """Call `listen` until the one before has let go of the address."""
-    while True:
-        try:
-            return await listen()
-        except OSError:
-            await trio.sleep(0.001)

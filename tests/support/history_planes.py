@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import trio
 
 from trxds.testing import ManagementServer, Server
 from trxds.testing import resources as xds
 
 from .history_topics import OTHER, SAME
 from .random_history import HOSTS, SERVICE, Resources, World
+
+T = TypeVar("T")
 
 
 class Plane:
@@ -20,6 +26,7 @@ class Plane:
         self.management = management
         self.resources: Resources = {}
         self._world = world
+        self._asked: tuple[str, ...] = ()
 
     @property
     def is_up(self) -> bool:
@@ -32,12 +39,15 @@ class Plane:
             self.server.stop()
         for kind in ("RDS", "CDS", "EDS") if self.role != "fallback" else ():
             (self.management.withhold if self._world.withheld == kind else self.management.release)(kind)
+        if self._asked != self._world.asked:
+            self._asked = self._world.asked
+            self.management.load.ask(*self._asked, interval=1)
         if changed := [resource for key, resource in self.resources.items() if before.get(key) != resource]:
             self.management.put(*changed)
         for kind, name in before.keys() - self.resources.keys():
             self.management.remove(kind, name)
         if self.is_up and not is_listening(self.server):
-            await self.server.restart()
+            await until_free(self.server.restart)
 
     def _its_own(self, resources: Resources) -> Resources:
         if self.role == "fallback":
@@ -98,6 +108,31 @@ class Plane:
         found = {kind: (names, kind in rejected) for kind, names in wanted.items() if names}
         is_kept = "authority" in self._world.planes  # by ours, for an authority of which nothing is wanted any more
         return found if is_kept or "fallback" not in self._world.planes else (found, "has a stream")
+
+    def loads(self, first: int) -> dict[str, Counter[Any]]:
+        """What the load reports from the `first` on say of each cluster, whichever localities had it."""
+        sums: dict[str, Counter[Any]] = {}
+        for report in self.management.load.requests[first:]:
+            for name, stats in report.clusters.items():
+                into = sums.setdefault(f"{name} {stats.cluster_service_name}", Counter())
+                into["dropped"] += stats.total_dropped_requests
+                for dropped in stats.dropped_requests:
+                    into["dropped", dropped.category] += dropped.dropped_count
+                for each in stats.upstream_locality_stats:
+                    into["issued"] += each.total_issued_requests
+                    into["successful"] += each.total_successful_requests
+                    into["failed"] += each.total_error_requests
+        return {name: +each for name, each in sorted(sums.items()) if +each}
+
+
+async def until_free(listen: Callable[[], Awaitable[T]]) -> T:
+    """Call `listen` until nobody has the address: not the listener before, nor a connection whose port is drawn."""
+    with trio.fail_after(10):
+        while True:
+            try:
+                return await listen()
+            except OSError:
+                await trio.sleep(0.001)
 
 
 def is_listening(server: Server) -> bool:

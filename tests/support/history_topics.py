@@ -21,6 +21,7 @@ class Topic:
 
     environ: ClassVar[dict[str, str]] = {}  # of grpcio's process
     holds_streams = False  # for some steps
+    reports_loads = False  # which are compared
     keeps_routes = False  # no mistakes of the listener and the routes
     planes: tuple[str, ...] = ()  # what other control planes are for: "authority", "fallback"
     settling = 0.0  # seconds for which calls are made before they are compared
@@ -342,6 +343,52 @@ class Faults(Topic):
             made["route"]["retry_policy"] = retry
         if limits := self._limits.get((table, path)):
             made["route"]["max_stream_duration"] = limits
+
+
+class Loads(Topic):
+    """Load reports of some clusters (LRS), of which the control plane may want only some."""
+
+    reports_loads = True
+
+    def __init__(self) -> None:
+        self._reported: set[str] = set()
+        self._unnamed: set[str] = set()  # without a service_name, if that is theirs
+
+    def begin(self, world: Any) -> None:
+        self._reported = {name for name in world.clusters if world.draw.random() < 0.6}
+
+    def changes(self) -> Sequence[Change]:
+        return [*[self._edit_reported] * 8, *[self._edit_asked] * 4, *[self._edit_service] * 6]
+
+    def _edit_reported(self, world: Any) -> str:
+        name = world.draw.choice(world.leaves_in_use or ["a1"])
+        self._reported ^= {name}
+        return f"load of {name}: {'reported' if name in self._reported else 'not reported'}"
+
+    def _edit_service(self, world: Any) -> str:
+        """Change the service, perhaps to one with the same hosts."""
+        name = world.draw.choice(world.leaves_in_use or ["a1"])
+        old = world.clusters[name].service
+        new = f"{name}-x" if old == name else name
+        if world.draw.random() < 0.7:
+            world.endpoints[new] = dict(world.endpoints[old])
+        self._unnamed ^= {name} if world.draw.random() < 0.5 else set()
+        world.clusters[name] = world.clusters[name]._replace(service=new, dns_host="")
+        return f"service of {name}: {new} {world.endpoints[new]}, {name in self._unnamed = }"
+
+    @staticmethod
+    def _edit_asked(world: Any) -> str:
+        world.asked = () if world.asked else tuple(world.draw.sample(world.leaves_in_use or ["a1"], 1))
+        return f"wanted is the load of {world.asked or 'all'}"
+
+    def calls(self, draw: Random) -> Sequence[Metadata]:
+        return [[("x-fail", "1"), ("x-code", "INTERNAL")]]
+
+    def cluster(self, name: str, made: dict[str, Any]) -> None:
+        if name in self._reported:
+            made["lrs_server"] = {"self": {}}
+        if name in self._unnamed and made.get("eds_cluster_config", {}).get("service_name") == name:
+            del made["eds_cluster_config"]["service_name"]
 
 
 OTHER, SAME = "other", "same"

@@ -72,6 +72,7 @@ class World:
         self.planes = ("first", *(role for topic in topics for role in topic.planes))  # the control planes
         self.planes_up = set(self.planes)
         self.withheld = ""  # the kind of resources of which all but the fallback servers send nothing
+        self.asked: tuple[str, ...] = ()  # the clusters whose load the first one wants; all, if none is named
         self.cookie, self.filtered = "session", peer.has_sessions
         self.table, self.inline = "r0", False
         self.tables = {table: {path: self.draw_action() for path in PATHS} for table in TABLES}
