@@ -8,7 +8,7 @@ import os
 import pytest
 from support.history import history
 from support.history_peers import GRPC_GO
-from support.history_topics import Authority, Faults, Limits, Outliers, Silence
+from support.history_topics import Authority, Faults, Limits, Names, Outliers, Silence
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("go_programs")]
 
@@ -17,7 +17,7 @@ FIRST, _, LAST = os.environ.get("TRXDS_SEEDS", "0").partition("-")
 SEEDS = range(int(FIRST), int(LAST or FIRST) + 1)
 
 
-@pytest.mark.parametrize("topic", [Outliers, Limits, Faults, Silence, Authority])
+@pytest.mark.parametrize("topic", [Outliers, Limits, Faults, Silence, Names, Authority])
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_both_do_the_same_after_each_change(topic, seed, monkeypatch):
     async with history(seed, monkeypatch, topic(), peer=GRPC_GO) as made:

@@ -7,7 +7,7 @@ import os
 
 import pytest
 from support.history import history
-from support.history_topics import Authority, Fallback, Faults, Limits, Loads, Outliers, Rings, Silence
+from support.history_topics import Authority, Fallback, Faults, Limits, Loads, Names, Outliers, Rings, Silence
 
 pytestmark = pytest.mark.long
 
@@ -17,6 +17,7 @@ TOPICS = [
     [Limits],
     [Faults],
     [Silence],
+    [Names],
     [Loads],
     [Authority],
     [Fallback],

@@ -391,6 +391,41 @@ class Loads(Topic):
             del made["eds_cluster_config"]["service_name"]
 
 
+class Names(Topic):
+    """LOGICAL_DNS clusters whose names do not resolve, then do (A37).
+
+    Not localhost, for which grpcio has addresses of its own.
+    """
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}  # by cluster; empty for the address itself
+
+    def begin(self, world: Any) -> None:
+        for name, cluster in world.clusters.items():
+            if not name.endswith("3") and hasattr(cluster, "dns_host") and world.draw.random() < 0.5:
+                self._edit(world, name)
+
+    def changes(self) -> Sequence[Change]:
+        return [self._edit_name] * 14
+
+    def _edit_name(self, world: Any) -> str:
+        name = world.draw.choice(world.leaves_in_use or ["a1"])
+        self._edit(world, name)
+        return f"{name} is {self._names[name] or world.clusters[name].dns_host}"
+
+    def _edit(self, world: Any, name: str) -> None:
+        host = world.clusters[name].dns_host if world.draw.random() < 0.5 else ""
+        world.clusters[name] = world.clusters[name]._replace(
+            dns_host=host or world.draw.choice(sorted(world.addresses))
+        )
+        self._names[name] = world.draw.choice(["", "none.invalid"])
+
+    def cluster(self, name: str, made: dict[str, Any]) -> None:
+        if "load_assignment" in made and (dns_name := self._names.get(name)):
+            (endpoint,) = made["load_assignment"]["endpoints"][0]["lb_endpoints"]
+            endpoint["endpoint"]["address"]["socket_address"]["address"] = dns_name
+
+
 OTHER, SAME = "other", "same"
 _TYPES = {
     "LDS": "envoy.config.listener.v3.Listener",
