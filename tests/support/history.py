@@ -94,7 +94,7 @@ class History:
             self._routes_in_doubt = self.world.routes_in_doubt
         elif self.world.routes_lack_a_server:
             self._routes_in_doubt = True
-        in_doubt, were_up = self._routes_in_doubt, set(self.world.up)
+        in_doubt, were_up, was_withheld = self._routes_in_doubt, set(self.world.up), self.world.withheld
         await self.let_go()
         waiting = [path for path in PATHS if self._only_waits(path)]
         for path in waiting:
@@ -121,7 +121,9 @@ class History:
         # A host that is no longer ejected takes RPCs, but its connection may end just then; and RPCs that wait together
         # compete where only so many may be in flight.
         may_end = Outliers in map(type, self.world.topics) and not were_up <= self.world.up
-        is_chance = bool(in_doubt or self.world.routes_in_doubt or may_end or holds)
+        # And one client takes the next routes 15 s later than the other, if they need what is withheld.
+        is_late = was_withheld or self.world.withheld
+        is_chance = bool(in_doubt or self.world.routes_in_doubt or may_end or holds or is_late)
         for path in waiting:
             may_differ = self.world.is_incomparable(path) or self.world.may_fail(path)
             await self.look_at_waiting(path, is_chance or may_differ, len(done))
