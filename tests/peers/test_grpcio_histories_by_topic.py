@@ -7,13 +7,25 @@ import os
 
 import pytest
 from support.history import history
-from support.history_topics import Authority, Fallback, Faults, Limits, Loads, Names, Outliers, Rings, Silence
+from support.history_topics import (
+    Authority,
+    Fallback,
+    Faults,
+    Limits,
+    Loads,
+    Names,
+    Outliers,
+    Rings,
+    Silence,
+    SuccessRates,
+)
 
 pytestmark = pytest.mark.long
 
 TOPICS = [
     [Rings],
     [Outliers],
+    [SuccessRates],
     [Limits],
     [Faults],
     [Silence],

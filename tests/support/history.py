@@ -120,7 +120,7 @@ class History:
             await self.both("shut", path)
         # A host that is no longer ejected takes RPCs, but its connection may end just then; and RPCs that wait together
         # compete where only so many may be in flight.
-        may_end = Outliers in map(type, self.world.topics) and not were_up <= self.world.up
+        may_end = any(isinstance(topic, Outliers) for topic in self.world.topics) and not were_up <= self.world.up
         # And one client takes the next routes 15 s later than the other, if they need what is withheld.
         is_late = was_withheld or self.world.withheld
         is_chance = bool(in_doubt or self.world.routes_in_doubt or may_end or holds or is_late)

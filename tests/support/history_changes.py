@@ -25,6 +25,7 @@ from .random_history import (
 
 def change(world: World) -> list[str]:
     """Change the world, and say how. Both clients must have seen all changes before."""
+    world.steps += 1
     world.removed_clusters = {name for name in world.removed_clusters if ("CDS", name) in world.gone | world.bad.keys()}
     world.long_gone = set(world.gone) if world.planes == ("first",) and world.planes_up else set()
     for role in reversed(world.planes):
@@ -132,7 +133,8 @@ def _edit_listener(world: World) -> str:
 
 def _draw_key(world: World) -> Key | None:
     of_routes = [] if any(topic.keeps_routes for topic in world.topics) else ["LDS", "RDS"]
-    kind = world.draw.choice([*of_routes, "CDS", "CDS", "CDS", "EDS", "EDS"])
+    of_clusters = [] if any(topic.keeps_clusters for topic in world.topics) else ["CDS", "CDS", "CDS"]
+    kind = world.draw.choice([*of_routes, *of_clusters, "EDS", "EDS"])
     names = {"LDS": [SERVICE], "RDS": [world.table], "CDS": world.clusters_in_use, "EDS": world.services_in_use}[kind]
     present = [name for name in names if (kind, name) not in world.gone]
     return (kind, world.draw.choice(present)) if present else None

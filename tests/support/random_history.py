@@ -89,6 +89,7 @@ class World:
         self.gone: set[Key] = set()
         self.long_gone: set[Key] = set()  # both clients know
         self.removed_clusters: set[str] = set()  # that have not come back whole
+        self.steps = 0
         self.failing: set[str] = set()  # hosts that fail each call
         self.topics = topics
         for topic in topics:
@@ -170,14 +171,14 @@ class World:
 
     def may_fail(self, path: str) -> bool:
         """Whether an RPC there may meet a host that fails each call."""
-        hosts = {host for name in self._known_clusters_of(path) for host in self._hosts_of(name)}
+        hosts = {host for name in self._known_clusters_of(path) for host in self.hosts_of(name)}
         return not self.failing.isdisjoint(hosts | set(SPARES))
 
     def is_shared(self, host: str) -> bool:
         """Whether several clusters in use have that host."""
-        return sum(host in self._hosts_of(name) for name in self.clusters_in_use) > 1
+        return sum(host in self.hosts_of(name) for name in self.clusters_in_use) > 1
 
-    def _hosts_of(self, name: str) -> Collection[str]:
+    def hosts_of(self, name: str) -> Collection[str]:
         """The hosts of a cluster itself."""
         cluster = self.clusters[name]
         if isinstance(cluster, Aggregate):
