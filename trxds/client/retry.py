@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from random import Random
+from typing import NamedTuple
 
 from trxds.core.backoff import Backoff
 from trxds.core.metadata import Metadata
@@ -18,18 +19,25 @@ _PUSHBACK = "grpc-retry-pushback-ms"
 _MAX_PUSHBACK_DIGITS = 10  # the value is a 32-bit number (A6)
 
 
+class PendingRetry(NamedTuple):
+    """The attempt that follows `failure` at the time `due`, on Trio's clock."""
+
+    failure: Status
+    due: float
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class RetryState:
     """A `RetryState` counts the attempts of one call under its retry policy, from the first failure on.
 
-    `backoff` is the status of the failure that another attempt follows, and when, on Trio's clock; None if none is due.
+    `pending` lasts through a backoff, however often the caller cancels its wait for it.
     """
 
     _policy: RetryPolicy
     _random: Random
     _throttle: RetryThrottle | None = None
     attempts_made: int = 0
-    backoff: tuple[Status, float] | None = None
+    pending: PendingRetry | None = None
     _backoff: Backoff = field(init=False)
 
     def __post_init__(self) -> None:

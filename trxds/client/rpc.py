@@ -35,7 +35,7 @@ from .hedging import HedgingState
 from .lifecycle import current_run
 from .open_session import OpenSession
 from .replay_buffer import ReplayBuffer
-from .retry import RetryState, record_end
+from .retry import PendingRetry, RetryState, record_end
 
 _log = logging.getLogger("trxds.client")
 
@@ -185,9 +185,9 @@ class Rpc:
     async def reopen(self) -> Status | None:
         """Open a stream for the next attempt, or return the status with which the call failed."""
         assert self.attempt is not None
-        if self._retry is not None and self._retry.backoff is not None:
+        if self._retry is not None and self._retry.pending is not None:
             # The attempt has found no host, and the caller has cancelled its wait for the backoff.
-            return await self._recover(AttemptFailed(self._retry.backoff[0]))
+            return await self._recover(AttemptFailed(self._retry.pending.failure))
         return await self._recover(await self.attempt.start(self.scope, self.on_headers))
 
     async def _recover(self, failed: AttemptFailed | None) -> Status | None:
@@ -267,7 +267,7 @@ class Rpc:
             self._retry = RetryState(policy, self._channel.random, self._channel.throttle)
         retry = self._retry
         # A caller may cancel its wait and come again: the failure counts once, and the backoff goes on.
-        if retry.backoff is None:
+        if retry.pending is None:
             # A6: a failed pick counts as a failed attempt, so both come here; a drop does not.
             delay = retry.next_delay(failed.status, failed.trailing, failed.timed_out)
             if delay is None:
@@ -276,10 +276,10 @@ class Rpc:
             attempt.end(failed.status)
             if self._telemetry is not None:
                 self._telemetry.record_backoff(delay)
-            retry.backoff = failed.status, trio.current_time() + delay
+            retry.pending = PendingRetry(failed.status, trio.current_time() + delay)
         self.scope.waiting_for = f"the next attempt, after {failed.status}"
-        await self.scope.run_with_deadline(partial(trio.sleep_until, retry.backoff[1]))
-        retry.backoff = None
+        await self.scope.run_with_deadline(partial(trio.sleep_until, retry.pending.due))
+        retry.pending = None
         if isinstance(self._request, ReplayBuffer) and self._request.dropped:
             return False  # more was sent during the backoff than can be buffered
         self.attempt = self._new_attempt(attempt.number + 1, attempt.refusals)
