@@ -38,7 +38,7 @@ demo: $(READY)
 test: $(READY) $(PEERS)
 	$(VENV)/bin/python -m pytest -q -rs -n auto --dist loadfile
 
-# The inner loop: all tests but the slow ones, in less than a minute.
+# The inner loop: all tests but the slow ones, in about a minute.
 test-fast: $(READY)
 	$(VENV)/bin/python -m pytest -q -n auto --dist loadfile -m "not slow and not long"
 
