@@ -105,6 +105,9 @@ def a_call_that_no_host_took_is_made_again(world: World, call: CallPlan, status:
     # A32: the circuit breaker drops calls above its limit.
     if status is None or status.message.startswith("circuit breaker drop"):
         return
+    # A6: a second refusal ends the call. The GOAWAYs of several hosts may arrive one after another.
+    if "GOAWAY" in status.message and len(call.picks) > 1:
+        return
     if not status.ok or took > SOON:
         world.violated("a_call_that_no_host_took_is_made_again", f"{call} took {took:.3f} s: {status}")
 
