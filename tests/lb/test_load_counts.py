@@ -296,7 +296,7 @@ def test_rpcs_count_for_the_service_that_the_cluster_has_now_also_if_it_has_the_
 
 def test_the_clusters_tree_counts_over_the_localities_of_all_priorities():
     rules = LoadReporting(SERVER)
-    cluster = Cluster("cart", Eds("cart-eds"), lrs=rules)
+    cluster = Cluster("cart", Eds("cart-eds", "cart-eds"), lrs=rules)
     assignment = ClusterLoadAssignment("cart-eds", ((LOCALITIES[0],), (LOCALITIES[1],)))
     tree = build_cluster(ClusterConfig(cluster, assignment), PriorityNames())
     assert (tree.config.child.lrs, tree.endpoints.localities) == (rules, LOCALITIES)

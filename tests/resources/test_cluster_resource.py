@@ -135,7 +135,7 @@ def test_a_plain_cluster_has_the_defaults(read: Any) -> None:
 
 def test_endpoints_may_come_under_another_name_and_from_self(read: Any) -> None:
     resource = cds(eds_cluster_config={"eds_config": {"self": {}}, "service_name": "s"})
-    assert cluster(read, resource).discovery == Eds("s")
+    assert cluster(read, resource).discovery == Eds("s", "s")
 
 
 @pytest.mark.parametrize(

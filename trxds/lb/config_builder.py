@@ -149,22 +149,19 @@ def build_cluster(config: ClusterConfig, names: PriorityNames) -> Update:
 
 
 def _service_name(cluster: Cluster) -> str:
-    """Return the service_name that the cluster has itself, or an empty text; load reports have the same (LRS)."""
-    match cluster.discovery:
-        case Eds(service, repeats_cluster_name) if repeats_cluster_name or service != cluster.name:
-            return service
-    return ""
-
-
-def _eds_service_name(cluster: Cluster) -> str:
-    """Return the name of the cluster's EDS resource; empty for LOGICAL_DNS, which has none."""
+    """Return the service_name of the cluster's own, as load reports have it (LRS); empty if there is none."""
     return cluster.discovery.service_name if isinstance(cluster.discovery, Eds) else ""
+
+
+def _eds_resource_name(cluster: Cluster) -> str:
+    """Return the name of the cluster's EDS resource; empty for LOGICAL_DNS, which has none."""
+    return cluster.discovery.resource_name if isinstance(cluster.discovery, Eds) else ""
 
 
 def _explain_no_endpoints(config: ClusterConfig) -> str:
     if config.note:
         return config.note
-    standing = config.endpoints_standing or ResourceStatus("EDS", _eds_service_name(config.cluster))
+    standing = config.endpoints_standing or ResourceStatus("EDS", _eds_resource_name(config.cluster))
     if config.endpoints is None or not config.endpoints.priorities:
         # A forgotten weight is the usual mistake: the cluster looks complete in the file and is empty.
         remedy = "add one with endpoints, or give a locality its weight"

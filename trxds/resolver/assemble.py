@@ -174,8 +174,8 @@ class _Walk:
         assert isinstance(cluster, Cluster)
         standing = state.standing
         match cluster.discovery:
-            case Eds(service_name):
-                return self._with_endpoints(cluster, service_name, standing)
+            case Eds(resource_name):
+                return self._with_endpoints(cluster, resource_name, standing)
             case LogicalDns() as dns:
                 return self._with_addresses(cluster, dns.name, standing)
             case Aggregate() as aggregate:

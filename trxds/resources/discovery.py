@@ -14,13 +14,13 @@ from .validation_errors import ValidationErrors
 
 
 class Eds(Struct, frozen=True, gc=False):
-    """A cluster whose endpoints come from the ClusterLoadAssignment of that name.
+    """A cluster whose endpoints come from the ClusterLoadAssignment `resource_name`.
 
-    With `repeats_cluster_name` the cluster has a service_name, which is its own name: load reports have it, too.
+    `service_name` is the cluster's own field, empty if it has none; load reports have it as it is.
     """
 
-    service_name: str
-    repeats_cluster_name: bool = False
+    resource_name: str
+    service_name: str = ""
 
 
 class LogicalDns(Struct, frozen=True, gc=False):
@@ -74,7 +74,7 @@ def _eds(message: Any, problems: ValidationErrors) -> Eds | None:
         # A47: an xdstp name has its type, so the cluster's own name cannot be that of its EDS resource.
         problems.at("service_name").add("must be set if Cluster resource has an xdstp name")
     # A27: without a service_name the EDS resource has the cluster's name.
-    return Eds(config.service_name or message.name, config.service_name == message.name)
+    return Eds(config.service_name or message.name, config.service_name)
 
 
 def is_ads_or_self(source: Any) -> bool:
