@@ -384,16 +384,21 @@ def test_a_shared_server_is_no_longer_asked_for_what_a_better_one_sends(mesh: Me
     assert mesh.says("b") == {"z"}
 
 
-def test_a_response_that_a_shared_server_made_before_the_fallback_deletes_nothing(mesh: Mesh) -> None:
-    Authority([SERVERS[1]], mesh, "n").watch(CDS, "z", 0.0)
-    mesh.opens("b")
-    mesh.answers("b", z="2")
+def fall_back_to_a_shared_server(mesh: Mesh) -> None:
+    """Have the first server send "x", and then fail: "x" and "y" are watched at the one that also sends "z"."""
     mesh.watches("x")
     mesh.opens("a")
     mesh.answers("a", x="1")
     mesh.asked["a"].stream_ended("over", 0.0)
     mesh.fails("a")
     mesh.watches("y")
+
+
+def test_a_response_that_a_shared_server_made_before_the_fallback_deletes_nothing(mesh: Mesh) -> None:
+    Authority([SERVERS[1]], mesh, "n").watch(CDS, "z", 0.0)
+    mesh.opens("b")
+    mesh.answers("b", z="2")
+    fall_back_to_a_shared_server(mesh)
     assert mesh.says("b") == {"x", "y", "z"}
     mesh.answers("b", z="3")
     assert mesh.told == {"x": "1"}
@@ -406,12 +411,7 @@ def test_a_response_deletes_nothing_whose_first_request_is_in_flight(mesh: Mesh)
     mesh.opens("b")
     mesh.answers("b", z="2")
     mesh.says("b")
-    mesh.watches("x")
-    mesh.opens("a")
-    mesh.answers("a", x="1")
-    mesh.asked["a"].stream_ended("over", 0.0)
-    mesh.fails("a")
-    mesh.watches("y")
+    fall_back_to_a_shared_server(mesh)
     assert set(mesh.asked["b"].next_request(0.0).resource_names) == {"x", "y", "z"}
     mesh.answers("b", z="3")
     assert mesh.told == {"x": "1"}

@@ -290,7 +290,7 @@ class Attempt(Struct, eq=False):
             self.stream.cancel()
 
     def forget_stream(self) -> None:
-        """Cancel the stream of a `start` that was cancelled, for the next `start`. Synchronous."""
+        """Cancel the stream that a cancelled `start` has left, so that `start` can be called again. Synchronous."""
         if self.stream is not None:
             self.stream.cancel()
             self.stream = None
