@@ -52,6 +52,12 @@ def test_every_supported_field_of_the_bootstrap_is_read() -> None:
     )
 
 
+def test_the_default_template_of_an_authority_has_its_name_percent_coded() -> None:
+    authorities = parse({"xds_servers": [SERVER], "authorities": {"fleet/eu #1": {}}}).authorities
+    template = "xdstp://fleet%2Feu%20%231/envoy.config.listener.v3.Listener/%s"
+    assert authorities == {"fleet/eu #1": Authority(template)}
+
+
 def test_an_authority_may_fall_back_on_reachability_only() -> None:
     authorities = {"fleet": {"fallback_on_reachability_only": True}, "other": {}}
     read = parse({"xds_servers": [SERVER], "authorities": authorities}).authorities
@@ -273,6 +279,10 @@ def test_a_listener_template_must_be_a_string() -> None:
         (
             {"a": {"client_listener_resource_name_template": "xdstp://b/%s"}},
             "authorities['a'].client_listener_resource_name_template: is 'xdstp://b/%s'; it must begin with 'xdstp://a/'",
+        ),
+        (
+            {"a/b": {"client_listener_resource_name_template": "xdstp://a/b/%s"}},
+            "authorities['a/b'].client_listener_resource_name_template: is 'xdstp://a/b/%s'; it must begin with 'xdstp://a%2Fb/'",
         ),
     ],
 )

@@ -87,6 +87,7 @@ def test_an_authority_that_is_not_configured_is_named_with_those_that_are() -> N
         ("xdstp://fleet/envoy.config.cluster.v3.Cluster/cart", "fleet"),
         ("xdstp:///x", ""),
         ("xdstp://fleet?a=b/c", "fleet"),
+        ("xdstp://fleet%2Feu/envoy.config.cluster.v3.Cluster/cart", "fleet/eu"),
     ],
 )
 def test_an_xdstp_resource_name_has_its_authority(name: str, authority: str | None) -> None:

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import ipaddress
+from urllib.parse import quote
+
+# RFC 3986: what an authority has without percent-coding, besides letters, digits and "-._~".
+_PLAIN = ":@!$&'()*+,;=[]"
 
 
 def is_authority(text: str) -> bool:
     """Return whether a header can carry this text as `:authority`; whether it names a host is another question."""
     return all("!" <= character <= "~" and character not in "/?#@\\" for character in text)
+
+
+def percent_encode_authority(text: str) -> str:
+    """Return the text as an authority has it: a slash, for example, is percent-coded."""
+    return quote(text, safe=_PLAIN, errors="replace")  # who takes the text checks that it has no half characters
 
 
 def host_of(authority: str) -> str:

@@ -13,18 +13,15 @@ import re
 from collections.abc import Callable, Container, Mapping
 from ipaddress import IPv4Address, IPv6Address
 from types import MappingProxyType
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from msgspec import Struct
 
 from trxds.core.arguments import check_type, check_unicode
-from trxds.core.authority import is_authority, is_ip, join_address
+from trxds.core.authority import is_authority, is_ip, join_address, percent_encode_authority
 
 DEFAULT_PORT = 443
 XDS = "xds"
-
-# Characters that `:authority` has without percent-coding; the "%" of an IPv6 zone is coded, for example.
-_AUTHORITY = ":@!$&'()*+,;=[]"
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")  # RFC 3986; a scheme's case does not count, and the small one is its form
 
@@ -96,7 +93,7 @@ class ResolverTarget(Struct, frozen=True):
     @property
     def default_authority(self) -> str:
         """Return the `:authority` of calls unless the channel has another: the path, percent-encoded (naming.md)."""
-        return quote(self.path, safe=_AUTHORITY)
+        return percent_encode_authority(self.path)
 
 
 def check_scheme(scheme: object) -> None:
@@ -218,7 +215,7 @@ def _path(rest: str, no_authority: str) -> str:
 def _authority(path: str) -> str:
     """Return the path as an authority: unchanged, but an IPv6 address gets its brackets."""
     bare = path.count(":") > 1 and not path.startswith("[")
-    return quote(f"[{path}]" if bare else path, safe=_AUTHORITY)
+    return percent_encode_authority(f"[{path}]" if bare else path)
 
 
 def _host_and_port(text: str) -> tuple[str, int]:

@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct, field
 
+from trxds.core.authority import percent_encode_authority
 from trxds.core.json_parse import parse_json
 from trxds.core.json_reader import JsonNode, Problem, kind_of, unicode_problem
 from trxds.core.status import BootstrapError
@@ -308,7 +309,8 @@ def _authority(name: str, node: JsonNode) -> Authority:
     node.object()
     if problem := unicode_problem(name):
         node.error(f"the name {problem}")
-    prefix = f"xdstp://{name}/"
+    # A47: the name is percent-coded, because names of resources are URIs.
+    prefix = f"xdstp://{percent_encode_authority(name)}/"
     template = node.member("client_listener_resource_name_template")
     text = template.text() or f"{prefix}envoy.config.listener.v3.Listener/%s"
     # A47: the bootstrap is rejected, where its operator sees it, and not the first channel that uses the authority.

@@ -11,6 +11,7 @@ from urllib.parse import quote, unquote
 from msgspec import Struct
 
 from trxds.core.arguments import check_unicode
+from trxds.core.authority import percent_encode_authority
 from trxds.core.status import BootstrapError
 
 from .bootstrap import Bootstrap
@@ -19,8 +20,6 @@ _XDSTP = "xdstp:"
 
 # RFC 3986 path characters, which xdstp names have without percent-coding; "/" is one (A47).
 _PATH = "/:@!$&'()*+,;="
-# ":authority" may have no slash, so it is percent-coded there.
-_AUTHORITY = ":@!$&'()*+,;=[]"
 
 
 class Target(Struct, frozen=True):
@@ -37,7 +36,7 @@ def parse_target(target: str, bootstrap: Bootstrap) -> Target:
     """
     authority, name = _split(target)
     template = _template(authority, bootstrap, target)
-    return Target(listener=fill_template(template, name), authority=quote(name, safe=_AUTHORITY))
+    return Target(listener=fill_template(template, name), authority=percent_encode_authority(name))
 
 
 def fill_template(template: str, name: str) -> str:
@@ -62,7 +61,7 @@ def canonical(name: str) -> str:
 def authority_of(name: str) -> str | None:
     """Return the authority of a name; None for names of the old style, which belong to the top-level servers."""
     # A47: "xdstp:///..." has the empty authority, which is a key like any other in the bootstrap's map.
-    return _parts(name)[0] if name.startswith(_XDSTP) else None
+    return unquote(_parts(name)[0]) if name.startswith(_XDSTP) else None
 
 
 def check_type(name: str, type_url: str) -> str | None:

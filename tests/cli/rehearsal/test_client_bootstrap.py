@@ -46,6 +46,11 @@ def test_a_listener_of_an_authority_has_a_target_with_it_and_needs_no_bootstrap(
     }
 
 
+def test_an_authority_with_a_slash_is_percent_coded_in_a_target():
+    listener = FEDERATED.replace("east", "east%2F1")
+    assert targets(listener) == ({"xds://east%2F1/shop": listener}, [])
+
+
 @pytest.mark.parametrize(
     ("listener", "bootstrap", "target"),
     [

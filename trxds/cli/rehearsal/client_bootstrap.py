@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+from trxds.core.authority import percent_encode_authority
 from trxds.core.plural import plural
 from trxds.core.status import BootstrapError
 from trxds.testing.resources import Resource as Document
@@ -21,7 +22,7 @@ from trxds.testing.resources import bootstrap as document_of
 from trxds.testing.simulation.simulation import PLANE_ADDRESS
 from trxds.transport.transport_credentials import INSECURE
 from trxds.xds.bootstrap import DELTA, Bootstrap, ServerConfig
-from trxds.xds.resource_names import canonical, parse_target
+from trxds.xds.resource_names import authority_of, canonical, parse_target
 
 from .mesh_of_files import texts, values
 from .plan import Resource
@@ -37,8 +38,8 @@ def from_resources(resources: Iterable[Resource], *, delta: bool) -> Document:
     """Return a bootstrap that knows the authorities and certificate providers that the resources name."""
     made = document_of(PLANE_ADDRESS, features=("xds_v3", *([DELTA] if delta else [])))
     listed = list(resources)
-    named = (name.removeprefix("xdstp://").partition("/")[0] for name in texts(listed) if name.startswith("xdstp://"))
-    made["authorities"] = {each: {} for each in sorted(set(named))}
+    named = {authority for name in texts(listed) if (authority := authority_of(name)) is not None}
+    made["authorities"] = {each: {} for each in sorted(named)}
     providers = {str(each) for resource in listed for each in values(resource, "instance_name", "instanceName")}
     made["certificate_providers"] = dict.fromkeys(sorted(providers), _PROVIDER)
     return made
@@ -121,7 +122,7 @@ def _targets_of(listener: str, known: Bootstrap) -> Iterator[str]:
         if (name := _name_in(canonical(template), wanted)) is None:
             continue
         # A target is a URI, which is decoded (A47).
-        target = f"xds://{_escaped(authority)}/{_escaped(name)}"
+        target = f"xds://{percent_encode_authority(authority)}/{_escaped(name)}"
         try:
             if canonical(parse_target(target, known).listener) == wanted:
                 yield target
