@@ -27,6 +27,11 @@ def test_a_second_slash_belongs_to_the_name(target: str, listener: str) -> None:
     assert parse_target(target, BOOTSTRAP) == Target(listener=listener, authority="%2Fshop")
 
 
+@pytest.mark.parametrize("target", ["xds:///shop?x=1", "xds:///shop#eu", "xds:shop?x#y", "xds:///shop#y?x"])
+def test_query_and_fragment_of_a_target_are_no_part_of_the_name(target: str) -> None:
+    assert parse_target(target, BOOTSTRAP) == Target(listener="shop", authority="shop")
+
+
 def test_an_authority_has_its_own_template() -> None:
     assert parse_target("xds://fleet/shop", BOOTSTRAP) == Target(
         listener="xdstp://fleet/envoy.config.listener.v3.Listener/shop", authority="shop"
@@ -55,7 +60,7 @@ def test_an_authority_header_has_no_bare_slash() -> None:
     assert parse_target("xds:///team/shop:80", BOOTSTRAP).authority == "team%2Fshop:80"
 
 
-@pytest.mark.parametrize("target", ["xds:", "xds:///", "xds://fleet", "xds://fleet/", "xds:///shop/"])
+@pytest.mark.parametrize("target", ["xds:", "xds:///", "xds://fleet", "xds://fleet/", "xds:///shop/", "xds:///?x"])
 def test_a_target_must_name_a_service(target: str) -> None:
     with pytest.raises(ValueError, match="names no service; write xds:///NAME"):
         parse_target(target, BOOTSTRAP)

@@ -82,6 +82,8 @@ def _split(target: str) -> tuple[str, str]:
     if scheme.lower() != "xds":
         raise ValueError(f"target {target!r} does not have the scheme xds; write xds:///NAME")
     check_unicode("target", target)
+    # A47: the path names the service. No client reads query and fragment.
+    rest = rest.partition("#")[0].partition("?")[0]
     authority = ""
     if rest.startswith("//"):
         authority, _, name = rest[2:].partition("/")

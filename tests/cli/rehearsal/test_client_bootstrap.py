@@ -57,6 +57,7 @@ def test_an_authority_with_a_slash_is_percent_coded_in_a_target():
         ("grpc/shop", document(**{TEMPLATE: "grpc/%s"}), "xds:///shop"),
         ("shop/shop", document(**{TEMPLATE: "%s/%s"}), "xds:///shop"),
         ("50%", document(), "xds:///50%25"),
+        ("shop?x#y", document(), "xds:///shop%3Fx%23y"),
         (FEDERATED, document(**{TEMPLATE: FEDERATED.replace("shop", "%s")}, authorities={"east": {}}), "xds:///shop"),
         (f"{FEDERATED}%20eu", document(authorities={"east": {}}), "xds://east/shop eu"),
         (

@@ -143,4 +143,5 @@ def _name_in(template: str, listener: str) -> str | None:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("%", "%25")
+    """Return the text as the path of a URI, changed only where it would mean something else."""
+    return text.replace("%", "%25").replace("?", "%3F").replace("#", "%23")
