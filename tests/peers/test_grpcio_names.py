@@ -1,4 +1,4 @@
-"""grpcio and trxds read the same names and proxies of endpoints, and the hosts see the same of both (A81, A86)."""
+"""grpcio and trxds read the same names of targets, and names and proxies of endpoints (A47, A81, A86)."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ async def authority_of(request, call):
     return call.authority.encode()
 
 
-async def theirs(bootstrap):
+async def theirs(bootstrap, target="xds:///shop"):
     """The authority that a host sees of grpcio's call."""
     done = await trio.run_process(
         [sys.executable, str(CLIENT)],
-        stdin=json.dumps({"target": "xds:///shop", "calls": [{"path": PATH}]}).encode(),
+        stdin=json.dumps({"target": target, "calls": [{"path": PATH}]}).encode(),
         capture_stdout=True,
         env={**os.environ, **GUARDS, "GRPC_XDS_BOOTSTRAP_CONFIG": json.dumps(bootstrap)},
     )
@@ -38,8 +38,8 @@ async def theirs(bootstrap):
     return outcome["replies"][0]
 
 
-async def ours(bootstrap):
-    async with trxds.open_channel("xds:///shop", bootstrap=bootstrap) as channel:
+async def ours(bootstrap, target="xds:///shop"):
+    async with trxds.open_channel(target, bootstrap=bootstrap) as channel:
         return (await channel.method(PATH)(b"", timeout=10)).decode()
 
 
@@ -82,6 +82,28 @@ async def test_a_host_sees_the_same_authority_of_both(resources, features, seen)
         bootstrap = xds.bootstrap(ads, features=["xds_v3", *features])
         expected = seen or f"localhost:{split_address(server.address)[1]}"
         assert (await theirs(bootstrap), await ours(bootstrap)) == (expected, expected)
+
+
+LISTENER = "envoy.config.listener.v3.Listener"
+
+
+@pytest.mark.parametrize(
+    ("target", "listener", "seen"),
+    [
+        ("xds:///shop?x=1#y", "shop", "shop"),
+        ("xds:///team/shop 1:80", "team/shop 1:80", "team%2Fshop%201:80"),
+        ("xds:///%5B::1%5D:80", "[::1]:80", "[::1]:80"),
+        ("xds://fleet/a b%3Fc/[d]", f"xdstp://fleet/{LISTENER}/a%20b%3Fc/%5Bd%5D", "a%20b%3Fc%2F[d]"),
+        ("xds://fleet%2Feu%20%231/shop", f"xdstp://fleet%2Feu%20%231/{LISTENER}/shop", "shop"),
+    ],
+)
+async def test_a_target_leads_both_to_the_same_listener_and_virtual_host(target, listener, seen):
+    plane = ManagementServer()
+    async with serve({PATH: unary(authority_of)}) as server, plane.serve() as ads:
+        plane.put(xds.listener(listener, routes="r"), xds.routes("r", xds.route("c"), domains=[seen]))
+        plane.put(xds.cluster("c"), xds.endpoints("c", xds.locality(server.address)))
+        bootstrap = xds.bootstrap(ads) | {"authorities": {"fleet": {}, "fleet/eu #1": {}}}
+        assert (await theirs(bootstrap, target), await ours(bootstrap, target)) == (seen, seen)
 
 
 async def test_a_proxy_is_asked_for_the_same_by_both():
