@@ -271,14 +271,14 @@ async def test_a_host_that_proves_the_rewritten_name_gets_the_rpc(ca, autojump_c
         assert await seen(mesh, credentials=trusting(ca)) == name
 
 
-@pytest.mark.parametrize("name", ["host-2.example", "a.b.w.example", "10.0.1.2", "shop.example"])
+@pytest.mark.parametrize("name", ["host-2.example", "a.b.w.example", "10.0.1.2", "shop.example", "cart.mesh"])
 async def test_an_rpc_fails_if_its_host_does_not_prove_the_rewritten_name(ca, autojump_clock, name):
-    async with rewritten(names=name, tls=served_by(ca, "shop", "*.w.example", "10.0.1.1")) as mesh:
+    async with rewritten(names=name, tls=served_by(ca, "shop", "*.w.example", "*.mesh", "10.0.1.1")) as mesh:
         async with channel_to(mesh, credentials=trusting(ca)) as channel:
             with pytest.raises(trxds.RpcError) as caught:
                 await ask(channel, wait_for_ready=True)
         assert caught.value.status.code is trxds.StatusCode.UNAVAILABLE
-        text = f"10.0.1.1:50051: its certificate does not prove the authority '{name}', only shop, *.w.example"
+        text = f"10.0.1.1:50051: its certificate does not prove the authority '{name}', only shop, *.w.example, *.mesh"
         assert text in caught.value.status.message
         assert not mesh.seen
 

@@ -1,15 +1,18 @@
 """A grpcio client in a process of its own: orders of `two_clients.py` as JSON on stdin, what came of them on stdout.
 
 The calls of a channel are made one after the other; so many channels as the argument says are open at the same time.
+With XDS_CREDENTIALS in the environment their hosts get the TLS that their cluster has.
 """
 
 import base64
 import json
+import os
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
+import grpc.experimental
 
 PATIENCE = 8  # seconds for one call, connecting included
 
@@ -26,7 +29,10 @@ def play(order):
         options["grpc.service_config"] = json.dumps(order["service_config"])
     # A pool of its own: grpcio's channels share their connections otherwise, and a script may end one.
     options["grpc.use_local_subchannel_pool"] = 1
-    with grpc.insecure_channel(order["target"], options=list(options.items())) as channel:
+    credentials = grpc.experimental.insecure_channel_credentials()
+    if "XDS_CREDENTIALS" in os.environ:
+        credentials = grpc.xds_channel_credentials(credentials)
+    with grpc.secure_channel(order["target"], credentials, options=list(options.items())) as channel:
         first, *others = order["calls"]
         outcomes = [timed_outcome(channel, **first)]
         began = time.monotonic()

@@ -1,6 +1,6 @@
 """Our client in a process of its own: orders on stdin, what came of them on stdout, as with `grpcio_outcomes.py`.
 
-With ONE_XDS_CLIENT in the environment all channels share one.
+With ONE_XDS_CLIENT in the environment all channels share one, with XDS_CREDENTIALS hosts get the TLS of their cluster.
 """
 
 import base64
@@ -30,6 +30,8 @@ async def main():
 
 async def play(order, into, limiter, shared):
     arguments = {**order["ours"], **shared}
+    if "XDS_CREDENTIALS" in os.environ:
+        arguments["credentials"] = trxds.xds_credentials(trxds.insecure())
     if order["service_config"] is not None:
         arguments["service_config"] = order["service_config"]
     async with limiter, trxds.open_channel(order["target"], **arguments) as channel:

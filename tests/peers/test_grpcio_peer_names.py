@@ -1,0 +1,93 @@
+"""Which certificates grpcio and trxds accept of a host, by the names that its cluster allows or the SNI (A29, A101)."""
+
+import json
+from typing import Any
+
+import pytest
+import trustme
+from support.grpcio import grpcio_server
+from support.two_clients import Order, outcomes
+
+from trxds.testing import ManagementServer
+from trxds.testing import resources as xds
+
+TLS = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"
+NAMES = ["cart.example", "*.w.example", "*.mesh", "10.0.0.1", "2001:db8::68"]
+
+
+def exact(name: str) -> dict[str, Any]:
+    return {"exact": name}
+
+
+def sni(name: str, *allowed: dict[str, Any], endpoint: str = "", by_name: bool = True) -> dict[str, Any]:
+    tls = {"sni": name, "auto_host_sni": bool(endpoint), "auto_sni_san_validation": by_name}
+    return {"allowed": allowed, "hostname": endpoint, **tls}
+
+
+# Not e-mail addresses of certificates, not matchers with an IPv6 address in capitals, and no names where an SNI has to
+# match and none is sent: there grpcio 1.85 does something else than A29 and A101 say.
+CASES: list[dict[str, Any]] = [
+    {"allowed": []},
+    *(
+        {"allowed": [allowed]}
+        for allowed in (
+            *map(exact, ("cart.example", "CART.example.", "cart", "xcart.example", "")),
+            *map(exact, ("a.w.example", "*.w.example", "a.w.example.", "a.b.w.example", "w.example", ".w.example")),
+            *map(exact, ("cart.mesh", "CART.mesh", "*.mesh", "a.cart.mesh", "mesh", "*")),
+            *map(exact, ("10.0.0.1", "10.0.0.2", "2001:db8::68", "2001:db8:0:0:0:0:0:68")),
+            *({"prefix": prefix} for prefix in ("cart.", "Cart.", "a.", "10.0.", "")),
+            *({"prefix": "CART", "ignore_case": True}, {"suffix": ".w.example"}, {"suffix": ".W.example"}),
+            *({"contains": "DB8", "ignore_case": True}, {"contains": "DB8"}),
+            *({"safe_regex": {"regex": regex}} for regex in ("cart", ".*rt[.]ex.*", r"\*\.mesh")),
+        )
+    ),
+    {"allowed": [exact("x"), exact("cart.example")]},
+    *map(sni, ("cart.example", "CART.example", "x.w.example", "x.w.example.", "x.mesh")),
+    *map(sni, ("w.example", "mesh", "x.y.mesh", "10.0.0.1", "cart.example:80")),
+    sni("cart.example", exact("other")),
+    sni("other", exact("cart.example")),
+    sni("other", endpoint="cart.example"),
+    sni("other", endpoint="cart.example:443"),
+    sni("cart.example", endpoint="other"),
+    sni("other", exact("cart.example"), by_name=False),
+    sni("cart.example", exact("other"), by_name=False),
+]
+
+
+@pytest.fixture
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+async def test_both_accept_the_same_certificates(authority, tmp_path) -> None:
+    leaf = authority.issue_cert(*NAMES)
+    files = {"roots": authority.cert_pem, "chain": leaf.cert_chain_pems[0], "key": leaf.private_key_pem}
+    for name, pem in files.items():
+        pem.write_to_path(tmp_path / name)
+    plane = ManagementServer()
+    async with grpcio_server(str(tmp_path / "chain"), str(tmp_path / "key")) as address, plane.serve() as ads:
+        for number, case in enumerate(CASES):
+            plane.put(*mesh(f"c-{number}", address, **case))
+        roots = {"plugin_name": "file_watcher", "config": {"ca_certificate_file": str(tmp_path / "roots")}}
+        bootstrap = xds.bootstrap(ads) | {"certificate_providers": {"roots": roots}}
+        how = {"GRPC_XDS_BOOTSTRAP_CONFIG": json.dumps(bootstrap), "XDS_CREDENTIALS": "1"}
+        orders = [
+            Order(f"xds:///c-{number}", [{"path": "/peer.Echo/unary", "metadata": []}]) for number in range(len(CASES))
+        ]
+        theirs = await outcomes("grpcio", orders, **how, GRPC_EXPERIMENTAL_XDS_SNI="true")
+        ours = await outcomes("ours", orders, **how)
+    found = [(case, call.code) for case, (call,) in zip(CASES, ours, strict=True)]
+    assert found == [(case, call.code) for case, (call,) in zip(CASES, theirs, strict=True)]
+    assert {code for _, code in found} == {"OK", "UNAVAILABLE"}
+
+
+def mesh(name: str, address: str, allowed: Any, hostname: str = "", **tls: Any) -> list[Any]:
+    validation = {
+        "ca_certificate_provider_instance": {"instance_name": "roots"},
+        "match_subject_alt_names": list(allowed),
+    }
+    socket = {"@type": TLS, "common_tls_context": {"validation_context": validation}, **tls}
+    endpoints = xds.endpoints(name, xds.locality(address))
+    endpoints["endpoints"][0]["lb_endpoints"][0]["endpoint"]["hostname"] = hostname
+    cluster = xds.cluster(name) | {"transport_socket": {"name": "tls", "typed_config": socket}}
+    return [xds.listener(name, routes=name), xds.routes(name, xds.route(name)), cluster, endpoints]
