@@ -14,7 +14,9 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	xdscreds "google.golang.org/grpc/credentials/xds"
 	_ "google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -95,7 +97,7 @@ func (o channelOrder) play() []callOutcome {
 	}
 	delay := 100 * time.Millisecond // a connection that a script ends is followed by another one soon
 	options := []grpc.DialOption{
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithTransportCredentials(hostCredentials()),
 		grpc.WithDefaultCallOptions(defaults...),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{BaseDelay: delay, Multiplier: 1, MaxDelay: delay}, MinConnectTimeout: 20 * time.Second,
@@ -227,4 +229,16 @@ func texts(pairs metadata.MD) [][2]string {
 		}
 	}
 	return found
+}
+
+// hostCredentials are those of the cluster, with XDS_CREDENTIALS in the environment, or none.
+func hostCredentials() credentials.TransportCredentials {
+	if _, isSet := os.LookupEnv("XDS_CREDENTIALS"); !isSet {
+		return insecure.NewCredentials()
+	}
+	made, err := xdscreds.NewClientCredentials(xdscreds.ClientOptions{FallbackCreds: insecure.NewCredentials()})
+	if err != nil {
+		panic(err)
+	}
+	return made
 }
