@@ -106,6 +106,19 @@ async def test_the_peers_end_of_stream_ends_the_connection(wire, request_, autoj
     assert stream.status == Status(StatusCode.UNAVAILABLE, "10.0.0.1:443: connection closed by the peer")
 
 
+async def test_the_error_of_a_stream_that_a_goaway_left_open_has_the_goaways_reason(
+    wire, request_, autojump_clock
+) -> None:
+    connection, server = await wire()
+    stream = connection.open_stream(request_())
+    server.h2.close_connection(11, b"too_many_pings", last_stream_id=await server.request())
+    await server.flush()
+    await server.transport.aclose()
+    assert await stream.receive() is None
+    text = "10.0.0.1:443: connection closed by the peer, after GOAWAY ENHANCE_YOUR_CALM: too_many_pings"
+    assert stream.status == Status(StatusCode.UNAVAILABLE, text)
+
+
 async def test_a_stream_whose_headers_never_left_may_be_sent_again(wire, request_, autojump_clock) -> None:
     connection, server = await wire(capacity=400)
     stuck = connection.open_stream(request_())

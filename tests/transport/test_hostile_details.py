@@ -52,6 +52,7 @@ async def test_a_call_that_a_goaway_excludes_is_on_the_next_connection(
         ("name_in_capitals", "10.0.0.1:443: it sent a header by the name b'X-Case', which HTTP/2 forbids"),
         ("broken_message_and_details", "%zz�%"),
         ("goaway_with_an_error", "10.0.0.1:443: GOAWAY ENHANCE_YOUR_CALM: too_many_pings"),
+        ("goaway_and_end", "10.0.0.1:443: connection closed by the peer, after GOAWAY NO_ERROR"),
         ("gzip_bomb", "received message of 65250 bytes of gzip is larger than the limit of 4194304 when decompressed"),
         ("window_overflow_of_a_stream", "10.0.0.1:443: FLOW_CONTROL_ERROR: "),
     ],

@@ -305,7 +305,10 @@ class Connection:
         self.goaway = event.code
         self.http2.disconnect = f"GOAWAY {code_name(event.code)}"
         debug = f": {event.debug.decode('utf-8', 'replace')}" if event.debug else ""
-        status = unavailable(f"{self.peer}: GOAWAY {code_name(event.code)}{debug}")
+        text = f"GOAWAY {code_name(event.code)}{debug}"
+        # Calls that go on until the server closes the connection fail by that, and the reason is here.
+        self.http2.loss_hint = f", after {text}"
+        status = unavailable(f"{self.peer}: {text}")
         self._stop_opening(status)
         # RFC 9113 §6.8: streams up to the last identifier go on to their end; the others were not processed.
         above = self.streams.unprocessed_after(event.last_stream_id)

@@ -107,7 +107,7 @@ class Http2Connection:
         self.disconnect = SHUTDOWN
         """The same as a word for metrics (A94)."""
         self.loss_hint = ""
-        """A guess at the reason, added to the error if the transport is lost before the peer's SETTINGS."""
+        """The likely reason why a transport is lost, for the error: before the peer's SETTINGS, or after its GOAWAY."""
         self._role = role
         self._linger = linger  # 0 once the connection has ended without a GOAWAY
         now = trio.lowlevel.current_clock().current_time
