@@ -38,15 +38,20 @@ def test_a_grpc_status_wins_over_the_http_status() -> None:
     assert trailers_status([(b":status", b"503"), (b"grpc-status", b"5")], PEER).code is StatusCode.NOT_FOUND
 
 
-def test_headers_of_grpc_are_no_problem() -> None:
-    assert headers_error([(b":status", b"200"), GRPC], PEER) is None
-    assert headers_error([(b":status", b"200"), (b"content-type", b"application/grpc+proto")], PEER) is None
+@pytest.mark.parametrize("ending", [b"", b"+proto", b"+json", b";charset=utf-8", b" ; charset=utf-8"])
+def test_headers_of_grpc_are_no_problem(ending: bytes) -> None:
+    assert headers_error([(b":status", b"200"), (b"content-type", b"application/grpc" + ending)], PEER) is None
 
 
-def test_an_answer_that_is_not_grpc_names_its_content_type() -> None:
-    problem = headers_error([(b":status", b"200"), (b"content-type", b"text/html")], PEER)
+def test_capitals_do_not_count_in_a_content_type() -> None:
+    assert headers_error([(b":status", b"200"), (b"content-type", b"Application/gRPC")], PEER) is None
+
+
+@pytest.mark.parametrize("other", ["text/html", "application/grpc-web+proto", "application/grpcfoo"])
+def test_an_answer_that_is_not_grpc_names_its_content_type(other: str) -> None:
+    problem = headers_error([(b":status", b"200"), (b"content-type", other.encode())], PEER)
     assert problem is not None and problem.code is StatusCode.UNKNOWN
-    assert problem.message.startswith("10.0.0.1:443: the answer has content-type 'text/html'; check that a gRPC server")
+    assert problem.message.startswith(f"10.0.0.1:443: the answer has content-type '{other}'; check that a gRPC server")
 
 
 def test_an_answer_without_http_status_is_malformed() -> None:

@@ -31,6 +31,9 @@ _STATUS_CODES_OF_RST_STREAM: dict[int, StatusCode] = {
 # response has one: `:status`, once and before all others (§8.3).
 _NAME = re.compile(rb"[!-9;-@\[-~]+\Z")
 
+# PROTOCOL-HTTP2's Content-Type: a format or parameters may follow, and nothing else, so that gRPC-Web's is another one.
+_GRPC_TYPE = re.compile(rb"application/grpc(?:[+; \t]|\Z)", re.IGNORECASE)
+
 # Errors show a peer's header only if it has the form that it should have. Anything else may be a secret.
 _SHOWN_NAME = re.compile(rb"[A-Za-z0-9_.:-]{1,40}\Z")
 _NUMBER = re.compile(rb"[0-9]{1,10}\Z")
@@ -76,7 +79,7 @@ def headers_error(headers: Headers, peer: str) -> Status | None:
     if http != b"200":
         return _http_status(http, peer)
     content_type = find(headers, b"content-type") or b""
-    if not content_type.startswith(b"application/grpc"):
+    if not _GRPC_TYPE.match(content_type):
         return Status(StatusCode.UNKNOWN, f"{peer}: the answer has {_describe_content_type(content_type)}; {_NO_GRPC}")
     return None
 
