@@ -185,6 +185,14 @@ class TestAnotherList:
         looking.endpoint = looking.endpoint.with_addresses(("c",))
         assert looking.look() is CONNECTING
 
+    def test_an_address_that_was_connecting_before_a_new_address_list_is_used_when_it_is_ready(self):
+        looking = Looking("ab")
+        looking.look(a=CONNECTING)
+        looking.endpoint = looking.endpoint.with_addresses(("c", "b", "a"))
+        assert looking.look(c=CONNECTING) is CONNECTING
+        assert looking.look(a=READY) is READY
+        assert looking.endpoint.wanted == ("a",)
+
     def test_an_idle_endpoint_stays_idle_with_a_new_address_list(self):
         assert EndpointState(("a",), lazy=True).with_addresses(("b",)).state is IDLE
 

@@ -144,6 +144,10 @@ class EndpointState:
         if self._host is None and self.state is not Connectivity.IDLE:
             for address in self.addresses[: self._num_tried]:
                 self._record_state(hosts.get(address))
+            # A61: the attempts of the list before go on, and the first address to be READY is used, its turn or not.
+            for address in self._kept:
+                if is_ready(hosts.get(address)):
+                    self._record_state(hosts[address])
             # An only address is leased in any case, and then its state is in `hosts`.
             already = self._find_connected(now, lookup) if len(self.addresses) > 1 else None
             if already is not None and already not in hosts:
