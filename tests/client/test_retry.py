@@ -119,6 +119,18 @@ async def test_a_failed_attempt_is_retried_after_its_backoff(autojump_clock):
         assert [number for number, _ in handler.attempts] == [None, "1", "2"]
 
 
+async def test_each_attempt_is_drawn_for_drops(autojump_clock):
+    async with failing(1000, retries=1) as (mesh, channel, handler):
+        half = {"category": "lb", "drop_percentage": {"numerator": 50, "denominator": "HUNDRED"}}
+        mesh.plane.put(xds.endpoints("cart", xds.locality(*mesh.hosts)) | {"policy": {"drop_overloads": [half]}})
+        await trio.sleep(1)
+        for _ in range(40):
+            with pytest.raises(RpcError):
+                await method(channel, PATH)(b"fail")
+        numbers = [number for number, _ in handler.attempts]
+        assert 0 < numbers.count("1") < numbers.count(None) < 40
+
+
 async def test_headers_that_an_attempt_adds_are_not_sent_by_the_next_call(autojump_clock):
     async with failing(2) as (_, channel, handler):
         for _ in range(2):

@@ -194,14 +194,6 @@ class TestPicks:
         assert self.decide().wake_at == 0.2
         assert isinstance(self.pick(Override(spread_until=math.inf)), Queue)
 
-    def test_only_the_last_pick_says_that_it_waited(self):
-        override = Override(spread_until=0.1)
-        self.decide()
-        self.pick(override)
-        assert override.has_waited
-        self.pick(override, 0.1)
-        assert not override.has_waited  # a further attempt of the RPC is drawn for drops anew
-
     def test_any_other_pick_does_not(self):
         self.decide()
         assert isinstance(self.pick(Override()), Complete)

@@ -140,6 +140,18 @@ class TestClusterImpl:
         assert 850 < len(dropped) < 1150
         assert dropped[0].status.message == "EDS-configured drop: lb"
 
+    def test_an_rpc_that_waits_is_drawn_for_drops_once(self):
+        picker = self.decide(report(CONNECTING), drops=(DropShare("lb", 250_000),)).picker
+        waiting = [call for call in (PickArgs("/s/m") for _ in range(400)) if not isinstance(picker.pick(call), Drop)]
+        assert 250 < len(waiting) < 350
+        assert not any(isinstance(picker.pick(call), Drop) for call in waiting for _ in range(10))
+
+    def test_an_rpc_that_waits_is_dropped_by_a_share_that_has_grown(self):
+        policy, call = ClusterImpl(channel_control()), PickArgs("/s/m")
+        self.decide(report(CONNECTING), policy, drops=(DropShare("lb", 0),)).picker.pick(call)
+        picker = self.decide(report(CONNECTING), policy, drops=(DropShare("lb", 1_000_000),)).picker
+        assert isinstance(picker.pick(call), Drop)
+
     def test_a_drop_share_of_0_drops_no_rpc(self):
         picker = self.decide(drops=(DropShare("lb", 0),)).picker
         assert len(picked(picker, 1000)) == 1000

@@ -282,6 +282,7 @@ class Rpc:
         retry.pending = None
         if isinstance(self._request, ReplayBuffer) and self._request.dropped:
             return False  # more was sent during the backoff than can be buffered
+        self._route.args.drop_draws = None  # A27: it is an RPC of its own for the cluster
         self.attempt = self._new_attempt(attempt.number + 1, attempt.refusals)
         return True
 

@@ -217,13 +217,16 @@ class ClusterImplPicker(WrapperPicker, Struct, frozen=True):
         return result
 
     def _draw_drop(self, call: PickArgs) -> PickResult | None:
-        # One draw for the picks before and after the wait, or a cluster that drops 10 % would drop 20 % at its start.
-        if call.override is not None and call.override.has_waited:
-            return None
-        random = self.random if call.trace is None else call.trace.random(self.random)
+        draws, random = call.drop_draws, self.random if call.trace is None else call.trace.random(self.random)
+        # Once for each attempt: one that waits picks from each new picker, so a cluster that drops 10 % would drop 20 %
+        # at its start, and nearly all RPCs that wait for hosts that are down.
+        if draws is None:
+            draws = call.drop_draws = []
         # A27: each category is drawn for itself, in order, and the first hit counts.
-        for share in self.drops:
-            if random.random() * _MILLION < share.per_million:
+        for number, share in enumerate(self.drops):
+            if number == len(draws):
+                draws.append(random.random() * _MILLION)
+            if draws[number] < share.per_million:
                 status = error_with_note(self.dropped_by, f"EDS-configured drop: {share.category}")
                 return self._drop(call, share.category, status, f"it was drawn for {share.category}")
         return None

@@ -29,8 +29,8 @@ class Override:
     chosen endpoint, joined by commas, the connected one first. With `strict` the RPC fails when none of `addresses` can
     be used (Envoy's `StatefulSession.strict`); `fallback_reason` says why none could, strict or not. `avoid` is the
     address of a host that the session leaves on purpose, so that any other one is chosen. `spread_until` is the time
-    until which a session's first RPC may wait for the other hosts (`first_pass.py`); other RPCs never do. `has_waited`
-    says that its last pick made it wait for them. `pinned` is the READY host of a pinned call, which goes nowhere else.
+    until which a session's first RPC may wait for the other hosts (`first_pass.py`); other RPCs never do. `pinned` is
+    the READY host of a pinned call, which goes nowhere else.
     """
 
     addresses: tuple[str, ...] = ()
@@ -39,7 +39,6 @@ class Override:
     fallback_reason: str = ""
     avoid: str = ""
     spread_until: float = -math.inf
-    has_waited: bool = False
     pinned: SubchannelInterface | None = None
 
 
@@ -49,8 +48,9 @@ class PickArgs(Struct):
     `path` is its `:path`, `now` the time of the pick in seconds on Trio's clock. A filter may switch `cluster` to
     another one of `route` (A60) and set `override`. `hash` is the request hash, or None if no hash policy yields one; a
     policy that needs one draws it and stores it here, so that a further attempt has the same (A42). `session_headers`
-    are the response headers, other than cookies, that a session has to send back. With a `trace` there is no RPC: the
-    pick only explains itself.
+    are the response headers, other than cookies, that a session has to send back. `drop_draws` are the numbers drawn
+    for the drops of EDS (A27), kept as long as the attempt waits. With a `trace` there is no RPC: the pick only
+    explains itself.
     """
 
     path: str
@@ -61,6 +61,7 @@ class PickArgs(Struct):
     session_headers: tuple[str, ...] = ()
     hash: int | None = None
     now: float = 0.0
+    drop_draws: list[float] | None = None
     trace: Trace | None = None
 
 

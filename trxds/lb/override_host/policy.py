@@ -156,15 +156,12 @@ class OverridePicker(Explainable, Struct, frozen=True):
                     call.trace.note(why, saw=self._describe_hosts(override))
                 return Fail(no_usable_host_status(override))
         if self.first_pass is not None and call.now < min(override.spread_until, self.first_pass.ends_at):
-            if call.trace is None:
-                override.has_waited = True
-            else:
+            if call.trace is not None:
                 why = "hosts connect for the first time, and it is the first call of a session"
                 call.trace.note(why, waits_for=str(self.first_pass))
             return Queue(self.first_pass)
         if call.trace is not None:
             return self._explain_child(call, call.trace)
-        override.has_waited = False
         result = self.child.pick(call) if not override.avoid else self._pick_other(override, call)
         if type(result) is Complete:
             self._record_host(result.host, override, call.now)
