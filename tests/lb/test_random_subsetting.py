@@ -44,6 +44,27 @@ def test_clients_have_different_subsets_and_all_endpoints_are_equally_likely():
     assert min(counted.values()) > 60 and max(counted.values()) < 140
 
 
+def test_each_endpoint_is_equally_likely_to_be_the_first_of_a_subset():
+    counted = Counter(child(seed=seed)[1][0].addresses[0] for seed in range(800))
+    assert set(counted) == set(NAMES)
+    assert max(counted.values()) < 80
+
+
+def test_the_order_of_a_subset_is_the_clients_own():
+    policy = RandomSubsetting(channel_control())
+    assert child(policy=policy)[1].all == child(NAMES[::-1], policy=policy)[1].all
+
+
+def test_the_endpoints_of_a_locality_have_the_order_of_the_subset():
+    localities = Endpoints(endpoints("abcdef"), parts={"only": endpoint_set("fedcba")})
+    _, its = child(its_endpoints=localities)
+    assert its.parts["only"].all == its.all
+
+
+def test_few_endpoints_keep_the_order_of_the_list():
+    assert child(size=20)[1].all == endpoints(NAMES)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_an_added_or_removed_endpoint_changes_one_of_a_subset_at_most(seed):
     policy = RandomSubsetting(channel_control(seed))

@@ -6,8 +6,7 @@ So a change of one does not look like a change of the other.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from itertools import compress
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import overload
 
@@ -54,14 +53,15 @@ class Endpoints(Struct, frozen=True, gc=False):
         """Return the endpoints of the child `name`: its part, or all if it has none of its own."""
         return self.parts.get(name, self)
 
-    def only(self, kept: Collection[str]) -> Endpoints:
-        """Return the endpoints whose first address is in `kept`, with their weights and without empty parts."""
-        chosen = [endpoint.addresses[0] in kept for endpoint in self.all]
-        parts = {name: part.only(kept) for name, part in self.parts.items()}
+    def only(self, ranks: Mapping[str, int]) -> Endpoints:
+        """Return the endpoints whose first address has a rank, in its order, with weights and without empty parts."""
+        firsts = [endpoint.addresses[0] for endpoint in self.all]
+        kept = sorted((at for at, first in enumerate(firsts) if first in ranks), key=lambda at: ranks[firsts[at]])
+        parts = {name: part.only(ranks) for name, part in self.parts.items()}
         return Endpoints(
-            tuple(compress(self.all, chosen)),
+            tuple(self.all[at] for at in kept),
             self.note,
-            tuple(compress(self.weights, chosen)),
+            tuple(self.weights[at] for at in kept) if self.weights else (),
             {name: part for name, part in parts.items() if part.all},
         )
 

@@ -53,16 +53,19 @@ class RandomSubsetting:
         last = self._last
         # Once for the same inputs, because it hashes all endpoints and each report of the child comes here.
         if last is None or last[0] is not config or last[1] is not endpoints:
-            subset = endpoints.only(choose_addresses(endpoints, config.subset_size, self._seed))
+            subset = endpoints.only(rank_addresses(endpoints, config.subset_size, self._seed))
             last = self._last = config, endpoints, (narrow_config(config.child, subset), subset)
         return last[2]
 
 
-def choose_addresses(endpoints: Iterable[Endpoint], size: int, seed: int) -> frozenset[str]:
-    """Return the first addresses of the `size` endpoints with the lowest hashes."""
+def rank_addresses(endpoints: Iterable[Endpoint], size: int, seed: int) -> dict[str, int]:
+    """Return the first addresses of the `size` endpoints with the lowest hashes, with their ranks."""
     firsts = [endpoint.addresses[0] for endpoint in endpoints]
-    firsts.sort(key=lambda address: xxh64_intdigest(address.encode(), seed))
-    return frozenset(firsts[:size])
+    # A68: a subset has the order of the hashes. If it had the list's, most clients with a pick_first below would use
+    # the list's first endpoints.
+    if size < len(firsts):
+        firsts.sort(key=lambda address: xxh64_intdigest(address.encode(), seed))
+    return {first: rank for rank, first in enumerate(firsts[:size])}
 
 
 def narrow_config(config: LbPolicyConfig, endpoints: Endpoints) -> LbPolicyConfig:
