@@ -79,6 +79,25 @@ def test_a_nacked_resource_has_its_error_beside_the_version_in_use_in_csds():
     assert error.last_update_attempt.ToDatetime(UTC) == NOON.replace(minute=1)
 
 
+def test_a_resource_that_comes_again_unchanged_has_the_newest_version_and_its_first_time_in_csds():
+    conversation = talk()
+    conversation.hears("CDS", "7", a="good")
+    conversation.now = 60.0
+    conversation.hears("CDS", "8", a="good")
+    message = told(conversation)
+    assert (state(message), message.version_info) == ("ACKED", "8")
+    assert message.last_updated.ToDatetime(UTC) == NOON
+
+
+def test_a_nacked_resource_that_comes_again_unchanged_has_the_newest_version_in_its_error_in_csds():
+    conversation = talk()
+    conversation.hears("CDS", "7", a="good")
+    for version in ("8", "9"):
+        conversation.hears("CDS", version, a=Bad("no good"))
+    message = told(conversation)
+    assert (state(message), message.version_info, message.error_state.version_info) == ("NACKED", "7", "9")
+
+
 def test_a_resource_that_timed_out_does_not_exist_in_csds():
     conversation = talk()
     conversation.waits(15)

@@ -164,6 +164,15 @@ def test_a_new_delta_stream_has_each_resources_own_version(talk: DeltaTalk) -> N
     assert talk.opened() == ["ASK +a +b a= b=7"]
 
 
+def test_a_new_delta_stream_has_the_newest_version_of_a_resource_that_came_again_unchanged(talk: DeltaTalk) -> None:
+    talk.wants("CDS", "a", "b")
+    talk.opened()
+    talk.hears("CDS", "1", a="x", b="y")
+    talk.hears("CDS", "2", b="y")
+    talk.breaks()
+    assert talk.opened() == ["ASK +a +b a= b=2"]
+
+
 def test_a_new_delta_stream_has_no_version_of_a_resource_that_is_requested_again(talk: DeltaTalk) -> None:
     talk.wants("CDS", "a", "b")
     talk.opened()

@@ -154,6 +154,13 @@ class Resource(Struct, eq=False):
         # A value that is kept stays in use (A53, A88), so the resource is not absent for watchers.
         self.absent = absent and self.value is None
 
+    def replace_update(self, before: UpdateMetadata, update: UpdateMetadata) -> None:
+        """Take `update` in place of `before`, which has the same bytes."""
+        if self.accepted is before:
+            self.accepted = update
+        if self.failed is before:
+            self.failed = update
+
     def restore(self, update: UpdateMetadata, parsed: Parsed) -> None:
         """Take the value of the cache on disk, until a server answers. The resource stays requested."""
         self.state, self.value, self.accepted = CacheState.REQUESTED, parsed.value, update

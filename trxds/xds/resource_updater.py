@@ -33,10 +33,11 @@ class ResourceUpdater(Struct, frozen=True):
     ) -> bool:
         """Accept or reject a resource. Return False if it is equal to the last one."""
         parsed = item.parsed
-        if parsed is resource.parsed:
-            return False
         # In delta each resource has its own version; in state of the world all have the response's.
         version = metadata.version if item.version is None else item.version
+        if parsed is resource.parsed:
+            _note_version(resource, version, subscription)
+            return False
         update = UpdateMetadata(version, item.raw, metadata.at, metadata.server, metadata.when)
         subscription.note(resource.name, update, parsed)
         if parsed.errors:
@@ -90,6 +91,15 @@ class ResourceUpdater(Struct, frozen=True):
 
     def _failure(self, reason: str) -> ResourceFailure:
         return ResourceFailure(f"server {self.server}", reason)
+
+
+def _note_version(resource: Resource, version: str, subscription: Subscription) -> None:
+    """Note the version with which unchanged bytes came again. The time stays that of their first arrival."""
+    before = subscription.last_sent.get(resource.name)
+    if before is not None and before.version != version:
+        # A40: operators compare the versions of CSDS with those of the control plane.
+        update = subscription.last_sent[resource.name] = structs.replace(before, version=version)
+        resource.replace_update(before, update)
 
 
 def _is_as_cached(resource: Resource, update: UpdateMetadata) -> bool:
