@@ -224,21 +224,60 @@ async def test_a_stream_that_has_response_headers_keeps_no_messages_for_another_
         assert repr(call._replay) == "<ReplayBuffer 0 messages, dropped>"
 
 
-async def test_a_stream_that_overflows_the_replay_buffer_in_backoff_has_its_attempts_status(nursery, autojump_clock):
+async def send_much(call):
+    await trio.sleep(5)  # the backoff takes twice as long
+    with contextlib.suppress(RpcError):
+        for _ in range(5):
+            await call.send(b"x" * 100_000)
+
+
+async def test_a_stream_that_overflows_the_replay_buffer_in_backoff_is_tried_again(nursery, autojump_clock):
     async with failing(1) as (_, channel, handler), bidi(channel, PATH).open() as call:
-
-        async def say_much():
-            await trio.sleep(5)  # the backoff takes twice as long
-            for _ in range(5):
-                with contextlib.suppress(RpcError):
-                    await call.send(b"x" * 100_000)
-
         await call.send(b"fail")
-        nursery.start_soon(say_much)
+        nursery.start_soon(send_much, call)
+        assert [len(await call.receive()) for _ in range(6)] == [4, *[100_000] * 5]
+        assert len(handler.attempts) == 2
+
+
+async def test_a_stream_that_overflows_the_replay_buffer_in_backoff_is_tried_once_more_only(nursery, autojump_clock):
+    async with failing(2) as (_, channel, handler), bidi(channel, PATH).open() as call:
+        await call.send(b"fail")
+        nursery.start_soon(send_much, call)
         for _ in range(2):
             with pytest.raises(RpcError, match="told to"):
                 await call.receive()
-        assert len(handler.attempts) == 1
+        assert len(handler.attempts) == 2
+
+
+async def test_a_sender_that_overflows_the_replay_buffer_in_backoff_waits_for_the_next_attempt(nursery, autojump_clock):
+    async with failing(1) as (_, channel, _), bidi(channel, PATH).open() as call:
+        await call.send(b"fail")
+
+        async def receive():
+            async for _ in call:
+                pass
+
+        nursery.start_soon(receive)
+        await trio.sleep(5)  # within the backoff
+        began = trio.current_time()
+        for _ in range(2):
+            await call.send(b"x" * 100_000)
+        assert trio.current_time() == began
+        await call.send(b"x" * 100_000)
+        assert trio.current_time() > began
+        call.done_sending()
+        await trio.sleep(1)
+
+
+async def test_a_message_that_waits_for_the_next_attempt_is_not_sent_if_its_sender_is_cancelled(autojump_clock):
+    async with failing(1) as (_, channel, _), bidi(channel, PATH).open() as call:
+        await call.send(b"fail")
+        await trio.sleep(1)  # the attempt has failed
+        with trio.move_on_after(1) as scope:
+            await call.send(b"x" * 300_000)
+        assert scope.cancelled_caught
+        call.done_sending()
+        assert [message async for message in call] == [b"fail"]
 
 
 async def test_a_retry_that_follows_a_failed_pick_may_find_a_host(nursery, autojump_clock):
@@ -402,22 +441,6 @@ async def test_a_call_that_only_sends_is_retried(autojump_clock):
         call.done_sending()
         assert [message async for message in call] == [b"fail", b"more"]
         assert [messages for _, messages in handler.attempts] == [[b"fail"], [b"fail", b"more"]]
-
-
-async def test_an_attempt_whose_messages_were_dropped_is_the_last(nursery, autojump_clock):
-    async with failing(1) as (_, channel, handler), bidi(channel, PATH).open() as call:
-
-        async def receive():
-            with pytest.raises(RpcError, match="told to"):
-                await call.receive()
-
-        nursery.start_soon(receive)
-        await call.send(b"fail")
-        await trio.sleep(1)
-        with pytest.raises(RpcError, match="told to"):
-            await call.send(b"x" * 300_000)
-        await trio.sleep(30)
-        assert len(handler.attempts) == 1
 
 
 async def test_wait_initial_metadata_goes_on_over_a_retry(autojump_clock):

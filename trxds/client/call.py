@@ -192,6 +192,9 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         stream = attempt.stream if attempt is not None else None
         if attempt is None or stream is None or attempts.opening is not None:
             attempt, stream = await attempts.wait_open()
+        # What does not fit waits too: it commits the call to its attempt (A6), and this one may be over.
+        if stream.status is not None and self._replay.overflows(payloads) and await attempts.replace(attempt):
+            return await self._send(*payloads, ahead=ahead)
         # Before the send: if the stream fails meanwhile, the next attempt has to replay these messages too.
         for payload in payloads:
             attempts.keep(payload)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from trxds.transport.client_stream import ClientStream
@@ -54,6 +55,11 @@ class ReplayBuffer:
     def has_several(self) -> bool:
         """Return whether there is more than one message."""
         return len(self._messages) > 1
+
+    def overflows(self, messages: Sequence[bytes]) -> bool:
+        """Return whether these messages do not fit. A first message alone always fits, and after `drop` all do."""
+        are_several = bool(self._messages) or len(messages) > 1
+        return not self.dropped and are_several and sum(map(len, messages)) > self._remaining
 
     def drop(self) -> None:
         """Drop the messages, because the call is committed and nothing will be replayed."""

@@ -281,7 +281,7 @@ class Rpc:
         await self.scope.run_with_deadline(partial(trio.sleep_until, retry.pending.due))
         retry.pending = None
         if isinstance(self._request, ReplayBuffer) and self._request.dropped:
-            return False  # more was sent during the backoff than can be buffered
+            return False  # a message could not be sent during the backoff: see `give_up`
         self._route.args.drop_draws = None  # A27: it is an RPC of its own for the cluster
         self.attempt = self._new_attempt(attempt.number + 1, attempt.refusals)
         return True
