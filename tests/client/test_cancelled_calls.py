@@ -9,10 +9,11 @@ from functools import partial
 import pytest
 import trio
 import trio.testing
-from support.mesh import Mesh, bidi
+from support.mesh import Mesh, bidi, method
 from support.method_config import configured, for_all
 
 from trxds import FixedResponseCall, ForwardingCall, RpcError, StatusCode
+from trxds.testing import resources as xds
 from trxds.transport.options import WireOptions
 
 PATH = "/shop.Cart/Fail"  # the method to which `configured` applies
@@ -177,6 +178,17 @@ async def test_the_error_of_a_cancelled_call_has_the_headers_that_came(autojump_
         await call.wait_initial_metadata()
         error = await cancelled_while(call, call.receive)
         assert error.initial_metadata.first("x-host") == "7"
+
+
+async def test_a_cancelled_call_is_in_flight_no_more_while_its_block_goes_on(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        mesh.plane.put({**xds.cluster("cart"), "circuit_breakers": {"thresholds": [{"max_requests": 1}]}})
+        await trio.sleep(1)
+        async with bidi(channel).open(b"a") as call:
+            with pytest.raises(RpcError, match="max_requests"):
+                await method(channel)(b"b")
+            call.cancel()
+            await method(channel)(b"b")
 
 
 async def test_a_cancelled_call_counts_as_failed(autojump_clock):

@@ -418,6 +418,8 @@ class Rpc:
         """End the call with `status`, whatever the server has sent of it, because its caller has cancelled it."""
         if self.attempt is not None:
             self.attempt.refuse(status)
+            # Now, and not when the caller leaves the call's block: it is not in flight for a circuit breaker (A32).
+            self.attempt.end(status)
         if self.hedging is not None:
             self.hedging.give_up(status)
         self.scope.end_call(status)
