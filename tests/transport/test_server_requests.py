@@ -181,11 +181,11 @@ async def test_a_second_request_message_of_a_unary_method_is_unimplemented(
 
 
 @pytest.mark.parametrize("path", ["/s/M", "/s/Letters"])
-async def test_a_unary_method_without_a_request_message_is_internal(
+async def test_a_unary_method_without_a_request_message_is_unimplemented(
     client: RawClient, path: str, autojump_clock
 ) -> None:
     await client.send(headers(1, pseudo_path=path, end=True))
-    assert (await client.answer(1))["grpc-status"] == INTERNAL
+    assert (await client.answer(1))["grpc-status"] == UNIMPLEMENTED
 
 
 @pytest.mark.parametrize("kind", [unary, server_streaming, client_streaming, bidi_streaming])

@@ -367,9 +367,10 @@ def bidi_streaming(
 
 async def _receive_single(call: Call, parse: Parse) -> Any:
     message = await call.receive()
+    # statuscodes.md, "request cardinality violation".
     if message is None:
-        call.abort(StatusCode.INTERNAL, "the client sent no message where the method has one")
-    # statuscodes.md: a second message is an error. The end of the client's half, which mostly has come, excludes it.
+        call.abort(StatusCode.UNIMPLEMENTED, "the client sent no message where the method has one")
+    # A second message is as wrong. The end of the client's half, which mostly has come, excludes it.
     if not call.has_all:
         if await call.receive() is not None:
             call.abort(StatusCode.UNIMPLEMENTED, "the client sent a second message where the method has one")
