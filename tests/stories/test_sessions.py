@@ -69,6 +69,31 @@ async def test_a_cancelled_first_call_releases_the_sessions_other_calls(autojump
         assert await ask(session) == mesh.hosts[0]
 
 
+async def cancel(call):
+    call.cancel()
+
+
+async def fail(call):
+    with pytest.raises(RpcError, match="DEADLINE_EXCEEDED"):
+        await call.receive()
+
+
+@pytest.mark.parametrize("end", [cancel, fail])
+async def test_a_first_stream_that_has_ended_releases_the_sessions_other_calls_while_its_block_goes_on(
+    end, autojump_clock
+):
+    async def silent(call):
+        await trio.sleep_forever()
+
+    async with Mesh.run(1) as mesh, mesh.channel() as channel, channel.session() as session:
+        mesh.servers[mesh.hosts[0]].handlers["/shop.Cart/Silent"] = silent
+        async with bidi(session, "/shop.Cart/Silent").open(timeout=1) as call:
+            await end(call)
+            began = trio.current_time()
+            await ask(session)
+            assert trio.current_time() == began
+
+
 async def test_a_cancelled_waiting_call_does_not_release_the_sessions_other_calls(nursery, autojump_clock):
     async def slow(call):
         await trio.sleep(5)

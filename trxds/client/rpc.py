@@ -380,7 +380,9 @@ class Rpc:
             raise self.error(problem) from error
 
     def error(self, status: Status) -> RpcError:
-        """Return the exception for a status, with the response's metadata and the peer."""
+        """Return the exception for a status, which ends the call, with the response's metadata and the peer."""
+        if self._first is not None:
+            self._first.end()  # now: the caller may stay in the call's block, and make the session's next call there
         if self._telemetry is not None:
             self._telemetry.failure = status
         if self._route.filters is not None:
