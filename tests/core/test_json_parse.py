@@ -32,6 +32,11 @@ def test_parse_json_raises_json_decode_error_for_every_bad_text(text: str | byte
         parse_json(text)
 
 
+def test_parse_json_names_the_members_that_an_object_has_more_than_once() -> None:
+    parsed = parse_json('{"a": 1, "b": 2, "a": 3, "c": {}, "a": 4, "b": 5}')
+    assert (parsed, parsed.repeated) == ({"a": 4, "b": 5, "c": {}}, ["a", "b"])
+
+
 @pytest.mark.parametrize("text", ["[" * 100_000, nested(900), f'{{"node": {"1" * 5000}}}'])
 def test_readers_of_a_bad_document_raise_only_their_documented_errors(text: str) -> None:
     with pytest.raises(BootstrapError, match="no valid JSON"):

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from trxds.core.json_parse import parse_json
 from trxds.core.json_reader import JsonNode
 
 
@@ -37,6 +38,17 @@ def test_half_of_a_surrogate_pair_is_no_text():
 def test_a_whole_surrogate_pair_is_a_text():
     problems = []
     assert (JsonNode(json.loads(r'"\ud83d\ude00"'), problems).text(), problems) == ("\U0001f600", [])
+
+
+def test_each_member_that_is_there_more_than_once_is_a_problem_with_its_place():
+    problems = []
+    text = '{"b": [{"c d": {"x": 1, "x": 2}}, {"e": {"x": {"y": 1, "y": 1}}}], "a": 1, "a": 2}'
+    JsonNode(parse_json(text), problems).report_repeated()
+    assert [str(each) for each in problems] == [
+        "top level: has 'a' more than once; keep one of them",
+        "b[0]['c d']: has 'x' more than once; keep one of them",
+        "b[1].e.x: has 'y' more than once; keep one of them",
+    ]
 
 
 def duration(text):

@@ -154,6 +154,12 @@ def test_an_invalid_document_is_refused_with_its_place(document, text) -> None:
     assert text in problem(document)
 
 
+def test_a_trust_domain_that_is_there_twice_makes_the_map_invalid(shop, bank) -> None:
+    first, second = (json.dumps(bundle(each)) for each in (shop, bank))
+    with pytest.raises(ValueError, match=r"trust_domains: has 'shop\.example' more than once"):
+        parse_bundle_map(f'{{"trust_domains": {{"shop.example": {first}, "shop.example": {second}}}}}'.encode(), "")
+
+
 @pytest.mark.parametrize("document", [b"", b"{", b"\xff\xfe", b'{"trust_domains": {"a": 1e999}'])
 def test_a_text_that_is_no_json_is_refused(document) -> None:
     with pytest.raises(ValueError, match=r"no valid JSON at line|no text in UTF-8"):

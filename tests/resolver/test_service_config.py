@@ -363,6 +363,11 @@ def test_all_mistakes_of_a_service_config_are_reported_at_once() -> None:
     ]
 
 
+def test_a_member_that_a_text_has_twice_is_a_mistake() -> None:
+    text = json.dumps({"methodConfig": [{"timeout": "1s"}]}).replace('"1s"', '"1s", "timeout": "2s"')
+    assert problems(text) == ["methodConfig[0]: has 'timeout' more than once; keep one of them"]
+
+
 def test_a_text_that_is_no_json_is_told_with_its_line() -> None:
     assert problems('{\n"a": }')[0].startswith("no valid JSON at line 2, column 6")
     assert problems("[]") == ['top level: is a list; write an object, with "methodConfig" for example']

@@ -7,16 +7,27 @@ The standard library has three: a number of 5,000 digits is another `ValueError`
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 MAX_DEPTH = 100
 """The limit of nested lists and objects, as in protobuf."""
 
 
+class RepetitiveObject(dict[str, Any]):
+    """An object of whose members some, `repeated`, are there more than once; the last of each counts, as in Python."""
+
+    __slots__ = ("repeated",)
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.repeated = [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]
+
+
 def parse_json(text: str | bytes) -> Any:
     """Return the value of the text; raises `json.JSONDecodeError` and no other exception."""
     try:
-        value = json.loads(text)
+        value = json.loads(text, object_pairs_hook=_object)
     # Before its base class ValueError: it has the line and column that the other errors lack.
     except json.JSONDecodeError:
         raise
@@ -25,6 +36,11 @@ def parse_json(text: str | bytes) -> Any:
     if _deeper_than(MAX_DEPTH, value):
         raise json.JSONDecodeError(f"more than {MAX_DEPTH} nested lists and objects", "", 0)
     return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    return made if len(made) == len(pairs) else RepetitiveObject(pairs)
 
 
 def _deeper_than(limit: int, value: Any) -> bool:

@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
+from .json_parse import RepetitiveObject
+
 T = TypeVar("T")
 
 # ASCII, because \d matches the digits of every script. Bounded, because float() of too many digits is infinity.
@@ -53,10 +55,20 @@ class JsonNode:
         # All nodes of a document share the list, so its order is that of reading.
         self._problems.append(Problem(self.path, text, self.steps))
 
+    def report_repeated(self) -> None:
+        """Record a problem for each member, anywhere below this place, that its object has more than once."""
+        if isinstance(self.value, Mapping):
+            for name in self.value.repeated if isinstance(self.value, RepetitiveObject) else ():
+                self.error(f"has {name!r} more than once; keep one of them")
+            inner = [self._field(name) if str(name).isidentifier() else at for name, at in self.members().items()]
+        else:
+            inner = self.items() if isinstance(self.value, list) else []
+        for node in inner:
+            node.report_repeated()
+
     def member(self, name: str) -> JsonNode:
         """Return the member of an object; its value is None if it is absent."""
-        value = self.value.get(name) if isinstance(self.value, Mapping) else None
-        return self._at(f".{name}" if self.path else name, name, value)
+        return self._field(name)
 
     def members(self) -> dict[str, JsonNode]:
         """Return the members of an object by name; another value is a problem."""
@@ -133,6 +145,10 @@ class JsonNode:
             self.error(f'is {self.value!r}; write at most "{_MAX_SECONDS}s"')
             return default
         return seconds
+
+    def _field(self, name: str) -> JsonNode:
+        value = self.value.get(name) if isinstance(self.value, Mapping) else None
+        return self._at(f".{name}" if self.path else name, name, value)
 
     def _at(self, suffix: str, step: str | int, value: Any) -> JsonNode:
         return JsonNode(value, self._problems, self.path + suffix, (*self.steps, step))

@@ -91,7 +91,9 @@ def parse_service_config(
 def examine(document: Any, read_lb_policy: ReadLbPolicy) -> tuple[ServiceConfig, list[Problem]]:
     """Return the service config as far as it can be read, and all its problems."""
     problems: list[Problem] = []
-    return _service_config(JsonNode(document, problems), read_lb_policy), problems
+    top = JsonNode(document, problems)
+    top.report_repeated()
+    return _service_config(top, read_lb_policy), problems
 
 
 def _json(text: str) -> Any:

@@ -53,7 +53,9 @@ def parse_bundle_map(document: bytes, origin: str) -> BundleMap:
     except UnicodeDecodeError:
         raise ValueError("it is no text in UTF-8") from None
     problems: list[Problem] = []
-    domains = _domains(JsonNode(top, problems))
+    node = JsonNode(top, problems)
+    node.report_repeated()
+    domains = _domains(node)
     if problems:
         more = f"; and {len(problems) - _MAX_SHOWN} more" if len(problems) > _MAX_SHOWN else ""
         raise ValueError("; ".join(map(str, problems[:_MAX_SHOWN])) + more)
