@@ -1,4 +1,7 @@
-"""`Backoff` is gRPC's exponential backoff (doc/connection-backoff.md); its random generator is an argument."""
+"""`Backoff` is gRPC's exponential backoff (doc/connection-backoff.md); its random generator is an argument.
+
+`RestartBackoff` is for streams that a host should keep open.
+"""
 
 from __future__ import annotations
 
@@ -38,3 +41,25 @@ class Backoff:
     def reset(self) -> None:
         """Begin again with the first delay, after a success."""
         self._next = self._base
+
+
+class RestartBackoff:
+    """A `RestartBackoff` yields the delays before a stream that ended begins again (A17, A51), none after a message.
+
+    If a stream that began at once ends too, even after a message, the next one waits, or a host that ends each stream
+    would be asked without a pause.
+    """
+
+    __slots__ = ("_backoff", "_was_at_once")
+
+    def __init__(self, random: Random) -> None:
+        self._backoff = Backoff(random)
+        self._was_at_once = False
+
+    def next(self, *, was_answered: bool) -> float:
+        """Return the delay after a stream that had a message, or none."""
+        self._was_at_once = was_answered and not self._was_at_once
+        if self._was_at_once:
+            self._backoff.reset()
+            return 0.0
+        return self._backoff.next()

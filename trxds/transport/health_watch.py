@@ -10,7 +10,7 @@ from typing import Protocol
 import trio
 from msgspec import Struct
 
-from trxds.core.backoff import Backoff
+from trxds.core.backoff import RestartBackoff
 from trxds.core.metadata import Headers
 from trxds.core.status import OK, Status, StatusCode, unavailable
 
@@ -55,7 +55,7 @@ async def watch_health(
     from google.protobuf.wrappers_pb2 import StringValue
 
     request = StringValue(value=check.service).SerializeToString()
-    backoff, made_at_once = Backoff(check.random), False
+    backoff = RestartBackoff(check.random)
     was_answered = False  # by the present call
 
     def on_message(message: bytes) -> None:
@@ -81,14 +81,7 @@ async def watch_health(
             return
         how = "ended with OK; a server keeps it open" if status.code is StatusCode.OK else f"failed: {status}"
         on_health(unavailable(f"{host.address}: its health check {how}"))
-        # A17: after a message from the host the next call is made at once. If that ends too, even after a message, the
-        # one after it waits, or a host that ends each call would be called without a pause.
-        if was_answered and not made_at_once:
-            backoff.reset()
-            made_at_once = True
-        else:
-            await trio.sleep(backoff.next())
-            made_at_once = False
+        await trio.sleep(backoff.next(was_answered=was_answered))
 
 
 def _health_in(message: bytes, service: str, address: str) -> Status:
