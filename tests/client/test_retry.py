@@ -58,7 +58,7 @@ class TestByValues:
         delays = [retries.next_delay(UNAVAILABLE, trailing) for trailing in (EMPTY, pushback("250"), EMPTY)]
         assert delays == [pytest.approx(1, rel=0.2), 0.25, pytest.approx(1, rel=0.2)]
 
-    @pytest.mark.parametrize("text", ["-1", "soon", "", "+", "++5", "1.5", "9" * 400, "9" * 5000])
+    @pytest.mark.parametrize("text", ["-1", "soon", "", "+", "++5", "1.5", str(2**31), "9" * 400, "9" * 5000])
     def test_a_pushback_of_never_stops_retries(self, text):
         assert RetryState(POLICY, Random(1)).next_delay(UNAVAILABLE, pushback(text)) is None
 

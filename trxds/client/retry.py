@@ -16,7 +16,8 @@ from trxds.resources.retry_policy import RetryPolicy
 from .retry_throttle import RetryThrottle
 
 _PUSHBACK = "grpc-retry-pushback-ms"
-_MAX_PUSHBACK_DIGITS = 10  # the value is a 32-bit number (A6)
+_MAX_PUSHBACK = 2**31 - 1  # milliseconds: a signed 32-bit number (A6)
+_MAX_PUSHBACK_DIGITS = 10  # a limit for int(), which is quadratic in them
 
 
 class PendingRetry(NamedTuple):
@@ -75,7 +76,7 @@ def pushback(trailing: Metadata) -> float | None:
     # A6: a value that is no number of milliseconds means that no further attempt may be made. Several are none either.
     text = texts[0] if len(texts) == 1 else ""
     is_delay = isinstance(text, str) and text.removeprefix("+").isdecimal() and len(text) <= _MAX_PUSHBACK_DIGITS
-    return int(text) / 1000 if is_delay else math.inf
+    return int(text) / 1000 if is_delay and int(text) <= _MAX_PUSHBACK else math.inf
 
 
 def may_repeat(retryable: bool, delay: float | None, throttle: RetryThrottle | None) -> bool:
