@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from trxds.resources.validation_errors import ValidationErrors
+from trxds.resources.validation_errors import MAX_SIZE, ValidationErrors
 
 
 def test_a_problem_names_the_field_it_was_found_at() -> None:
@@ -37,3 +37,20 @@ def test_the_repr_of_validation_errors_has_field_and_errors() -> None:
     assert repr(problems) == "<ValidationErrors at 'the resource': none>"
     problems.at("a").add("wrong")
     assert repr(problems.at("b")) == "<ValidationErrors at 'b': field:a error:wrong>"
+
+
+def test_the_texts_of_thousands_of_errors_are_the_first_ones_and_a_count() -> None:
+    problems = ValidationErrors()
+    for index in range(50_000):
+        problems.at(f"endpoints[{index}]").add("no IP address")
+    *shown, rest = problems.texts
+    assert shown[0] == "field:endpoints[0] error:no IP address"
+    assert MAX_SIZE - 100 < sum(map(len, shown)) <= MAX_SIZE
+    assert rest == f"and {50_000 - len(shown)} more"
+
+
+def test_a_first_error_that_is_too_long_is_cut() -> None:
+    problems = ValidationErrors()
+    problems.add("x" * MAX_SIZE)
+    problems.at("a").add("short")
+    assert problems.texts == (f"field: error:{'x' * (MAX_SIZE - 13)}... (13 more characters)", "and 1 more")

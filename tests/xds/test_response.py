@@ -12,7 +12,7 @@ from trxds.resources.context import ParseContext
 from trxds.resources.cooperative_parse import run_at_once
 from trxds.resources.types import CDS, Parsed
 from trxds.testing import resources
-from trxds.xds.discovery_response import ParsedResponse, Raw, read
+from trxds.xds.discovery_response import MAX_NACK_SIZE, ParsedResponse, Raw, read
 
 GOOD = resources.cluster("cart")
 BAD = {**resources.cluster("cart"), "lb_policy": "MAGLEV"}
@@ -43,6 +43,12 @@ def test_a_bad_resource_is_reported_with_index_name_and_field() -> None:
         "resource index 1: cart: INVALID_ARGUMENT: errors validating Cluster resource: "
         "[field:lb_policy error:LB policy is not supported]",
     )
+
+
+def test_the_errors_of_a_thousand_resources_are_the_first_ones_and_a_count() -> None:
+    *shown, rest = reading(*({**BAD, "name": f"cart-{index}"} for index in range(1000))).errors
+    assert MAX_NACK_SIZE - 200 < sum(map(len, shown)) <= MAX_NACK_SIZE
+    assert rest == f"and {1000 - len(shown)} more"
 
 
 def test_a_resource_in_a_wrapper_is_taken_out_of_it() -> None:

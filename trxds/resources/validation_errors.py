@@ -2,11 +2,17 @@
 
 An author of resources wants to see all errors at once, so a parser notes an error and goes on. The texts are those of
 the C++ client: people search the web for them.
+
+The texts are bounded. They go into the message of every RPC that fails because of the resource, and into the NACK,
+which a server refuses if it is too large: most take 4 MiB.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
+
+MAX_SIZE = 8 * 1024  # characters of the errors of one resource, some seventy of them
 
 
 class ValidationErrors:
@@ -38,8 +44,8 @@ class ValidationErrors:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Return one text for each field, in the order in which they were found."""
-        return tuple(_text(path, errors) for path, errors in self._found.items())
+        """Return one text for each field, in the order in which they were found, up to `MAX_SIZE` characters."""
+        return first_errors((_text(path, errors) for path, errors in self._found.items()), len(self._found), MAX_SIZE)
 
     @property
     def count(self) -> int:
@@ -58,3 +64,17 @@ def _text(path: str, errors: list[str]) -> str:
     if len(errors) == 1:
         return f"field:{path} error:{errors[0]}"
     return f"field:{path} errors:[{'; '.join(errors)}]"
+
+
+def first_errors(texts: Iterable[str], total: int, size: int) -> tuple[str, ...]:
+    """Return the first of these `total` texts, up to `size` characters, and a text of how many more there are."""
+    shown: list[str] = []
+    for text in texts:
+        if len(text) > size:
+            if not shown:
+                shown.append(f"{text[:size]}... ({len(text) - size} more characters)")
+            break
+        shown.append(text)
+        size -= len(text)
+    left_out = total - len(shown)
+    return (*shown, f"and {left_out} more") if left_out else tuple(shown)

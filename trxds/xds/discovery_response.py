@@ -17,11 +17,13 @@ from trxds.core.status import StatusCode
 from trxds.resources.cooperative_parse import Slices
 from trxds.resources.protos import AnyProto, DiscoveryResponse
 from trxds.resources.types import ParseContext, Parsed, ResourceType, unwrap
+from trxds.resources.validation_errors import first_errors
 
 from .resource_names import canonical, check_type
 
 Raw: TypeAlias = tuple[str, bytes]  # the type URL and the bytes of a resource, out of its wrapper
 NO_BYTES: Raw = ("", b"")
+MAX_NACK_SIZE = 64 * 1024  # characters of the errors of all resources of a response
 
 _CODES = frozenset(int(code) for code in StatusCode)
 
@@ -67,10 +69,12 @@ class ParsedResponse:
 
     @cached_property
     def errors(self) -> tuple[str, ...]:
-        """Return a text for each bad resource, worded as in the C++ client: people search for these texts."""
-        return tuple(
-            _error_text(index, item.parsed, self.type) for index, item in enumerate(self.items) if item.parsed.errors
-        )
+        """Return a text for each bad resource, worded as in the C++ client: people search for these texts.
+
+        They are bounded, because a server refuses a NACK that is too large, and would send the same resources again.
+        """
+        bad = [(index, item.parsed) for index, item in enumerate(self.items) if item.parsed.errors]
+        return first_errors((_error_text(*each, self.type) for each in bad), len(bad), MAX_NACK_SIZE)
 
     @cached_property
     def names(self) -> Set[str]:
