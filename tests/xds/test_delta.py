@@ -277,6 +277,14 @@ def test_the_second_of_two_delta_resources_of_one_name_touches_nothing() -> None
     assert reading.errors == ("resource index 1: x: duplicate resource name",)
 
 
+def test_a_delta_response_that_sends_and_removes_a_resource_is_rejected_and_neither_counts() -> None:
+    wrapped = [protos.Resource(name=name, version="1", resource=packed("a")) for name in "xy"]
+    reading = read(resources=wrapped, removed_resources=["x", "z"])
+    assert [item.parsed.name for item in reading.items] == [None, "y"]
+    assert reading.removed == ("z",)
+    assert reading.errors == ("resource index 0: x: among the resources and among the removed ones",)
+
+
 def test_known_bytes_of_a_delta_resource_under_another_name_are_another_resource() -> None:
     response = protos.DeltaDiscoveryResponse(resources=[protos.Resource(name="x", resource=packed("a"))])
     known = {(CDS.type_url, packed("a").value): Parsed("a", None)}

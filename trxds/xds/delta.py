@@ -55,10 +55,16 @@ class DeltaProtocol:
         """
         items: list[ParsedResource] = []
         names: set[str] = set()
+        removed = dict.fromkeys(map(canonical, response.removed_resources))
         for resource in response.resources:
             if resource.HasField("resource"):  # without the field it is a heartbeat of a resource with a TTL
                 item = yield from read_resource(resource.resource, type, known, context, names, resource.name)
-                items.append(ParsedResource(item.raw, item.parsed, resource.version))
+                parsed = item.parsed
+                if parsed.name in removed:
+                    # As in Envoy: nobody can tell which of the two counts, so neither does.
+                    del removed[parsed.name]
+                    parsed = Parsed(None, None, (f"{parsed.name}: among the resources and among the removed ones",))
+                items.append(ParsedResource(item.raw, parsed, resource.version))
                 yield
         return ParsedResponse(
             type,
@@ -66,7 +72,7 @@ class DeltaProtocol:
             response.nonce,
             tuple(items),
             read_resource_errors(response),
-            tuple(map(canonical, response.removed_resources)),
+            tuple(removed),
             partial=True,
         )
 
