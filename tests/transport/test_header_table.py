@@ -225,6 +225,13 @@ def test_secrets_and_values_that_change_enter_no_table() -> None:
     assert {name for name, _ in peer.table} - static == {b"te", b"grpc-accept-encoding"}
 
 
+def test_metadata_may_enter_no_table_on_its_way_either() -> None:
+    """RFC 7541 §7.1.3: a proxy with a shared table would let others guess a cookie or a token."""
+    fields = hpack.Decoder().decode(BlockEncoder().encode(METHODS[0], SECRETS, TIMEOUT), raw=True)
+    never_indexed = [tuple(field) for field in fields if isinstance(field, hpack.NeverIndexedHeaderTuple)]
+    assert never_indexed == SECRETS
+
+
 def test_the_tables_repr_shows_no_values() -> None:
     encoder = BlockEncoder()
     encoder.encode(((b"x-key", b"my-Secret"),), [], [])

@@ -1,9 +1,10 @@
 """Header blocks (HPACK, RFC 7541), where the work that is the same for every call is done once.
 
 Outgoing: the fields that a method's calls have in common enter the dynamic table, and are a byte each from the second
-call on. Metadata never enters it: it is secret (a cookie, a token), or different in each call. No entry is evicted. A
-table that is full stays as it is and further methods are sent literally, because methods that take turns in evicting
-each other would cost more than literals do. So after the first call of each method its block is constant.
+call on. Metadata enters no table, not even a proxy's: it is secret (a cookie, a token), or different in each call. No
+entry is evicted. A table that is full stays as it is and further methods are sent literally, because methods that take
+turns in evicting each other would cost more than literals do. So after the first call of each method its block is
+constant.
 
 Incoming: the peer may use its table. As long as that does not change, the same bytes mean the same fields, so a
 server's usual answer is decoded once.
@@ -35,6 +36,7 @@ _FIRST_INDEX = 1 + len(HeaderTable.STATIC_TABLE)  # of the newest entry (RFC 754
 # A path or an authority above it would leave too little room for what all calls have in common.
 _MAX_ENTRY_SIZE = 1024
 _INSERTED = (0x40, 6)  # flags and bits of a literal that enters the table (RFC 7541 §6.2.1)
+_NEVER_INDEXED = (0x10, 4)  # those of one that may enter no table on its way: it may be a secret (§6.2.3, §7.1.3)
 
 # Bounds of the caches. A block of 256 bytes cannot have more than 256 fields.
 _MAX_CACHED_BLOCKS = 64
@@ -134,7 +136,7 @@ class BlockEncoder:
         return _encode_literal(*field)
 
     def _encode_field(self, field: tuple[bytes, bytes]) -> bytes:
-        encoded = _encode_literal(*field)
+        encoded = _encode_literal(*field, *_NEVER_INDEXED)
         if len(encoded) <= _MAX_CACHED_FIELD_SIZE:
             if len(self._encoded_fields) >= _MAX_CACHED_FIELDS:
                 self._encoded_fields.clear()
