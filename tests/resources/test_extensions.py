@@ -35,6 +35,13 @@ def test_an_extension_without_a_type_has_none(config: protos.AnyProto, problem: 
     assert unpack(config, problems) is None and problems.texts == (problem,)
 
 
+@pytest.mark.parametrize("type_url", ["my.Policy", T + "my.Policy", "a/b/my.Policy"])
+def test_a_typed_structs_type_is_what_follows_the_last_slash_if_there_is_one(type_url: str) -> None:
+    struct, problems = protos.TypedStruct(type_url=type_url), ValidationErrors()
+    found = unpack(packed(T + STRUCT, struct.SerializeToString()), problems)
+    assert found is not None and (found.type_name, problems.texts) == ("my.Policy", ())
+
+
 @pytest.mark.parametrize("name", LB_POLICIES)
 def test_a_policy_that_cannot_be_read_is_refused(name: str) -> None:
     message, problems = protos.Cluster().load_balancing_policy, ValidationErrors()

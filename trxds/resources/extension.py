@@ -70,19 +70,20 @@ def unpack(packed: Any, problems: ValidationErrors) -> Extension | None:
     if struct is None:
         below.add("could not parse")
         return None
-    inner = _strip_prefix(struct.type_url, below)
+    # A52 takes the part after the last slash; as in grpc-go and grpc-java that is all of it where there is no slash.
+    inner = _strip_prefix(struct.type_url, below, needs_slash=False)
     if inner is None:
         return None
     return Extension(inner, None, below.at(f"value[{inner}]"), protos.plain(struct.value))
 
 
-def _strip_prefix(type_url: str, problems: ValidationErrors) -> str | None:
+def _strip_prefix(type_url: str, problems: ValidationErrors, *, needs_slash: bool = True) -> str | None:
     if not type_url:
         problems.at("type_url").add("field not present")
         return None
     # protobuf leaves the prefix before the last slash to the sender.
     _, slash, name = type_url.rpartition("/")
-    if not slash or not name:
+    if not name or (needs_slash and not slash):
         problems.at("type_url").add(f'invalid value "{type_url}"')
         return None
     return name
