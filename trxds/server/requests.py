@@ -11,12 +11,11 @@ from msgspec import Struct
 
 from trxds.core.metadata import Headers, encode_message, find
 from trxds.core.status import StatusCode
+from trxds.transport.content_type import CONTENT_TYPE, content_subtype
 from trxds.transport.events import DataReceived, ErrorCode
 
 from .stream_owner import StreamOwner
 
-_CONTENT_TYPE = b"application/grpc"
-_SEPARATORS = (b"+", b";")  # of a subtype, and of parameters
 _MAX_UPLOAD = 64 * 1024
 _NO_GRPC = b"This is a gRPC server: the content-type of a request has to be application/grpc.\n"
 
@@ -31,28 +30,16 @@ class HttpRefusal(Struct, frozen=True):
 def http_refusal(headers: Headers) -> HttpRefusal | None:
     """Return the refusal of a request that is not gRPC's; None if it is."""
     method, content_type = find(headers, b":method"), find(headers, b"content-type")
-    if content_type != _CONTENT_TYPE and content_subtype(content_type) is None:
+    if content_type != CONTENT_TYPE and content_subtype(content_type) is None:
         fields = [(b":status", b"415"), (b"content-type", b"text/plain; charset=utf-8")]
         # RFC 9110 §9.3.2: an answer to HEAD has no body.
         return HttpRefusal(fields, b"" if method == b"HEAD" else _NO_GRPC)
     if method != b"POST":
         message = encode_message("the method of the HTTP request is not POST, which gRPC's is")
         # RFC 9110 §15.5.6: a 405 names the methods that are allowed.
-        fields = [(b":status", b"405"), (b"allow", b"POST"), (b"content-type", _CONTENT_TYPE)]
+        fields = [(b":status", b"405"), (b"allow", b"POST"), (b"content-type", CONTENT_TYPE)]
         return HttpRefusal([*fields, (b"grpc-status", b"%d" % StatusCode.INTERNAL), (b"grpc-message", message)])
     return None
-
-
-def content_subtype(content_type: bytes | None) -> str | None:
-    """Return the message format in a gRPC content-type ("proto", empty if none); None if it is not gRPC's."""
-    # Media types are case-insensitive (RFC 9110 §8.3.1).
-    value = (content_type or b"").strip().lower()
-    if not value.startswith(_CONTENT_TYPE):
-        return None
-    rest = value[len(_CONTENT_TYPE) :]
-    if rest and not rest.startswith(_SEPARATORS):
-        return None
-    return rest[1:].split(b";")[0].strip().decode("latin-1") if rest[:1] == b"+" else ""
 
 
 class PlainAnswer:

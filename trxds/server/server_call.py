@@ -35,13 +35,13 @@ from trxds.transport.compression import (
     is_known_encoding,
     parse_encoding,
 )
+from trxds.transport.content_type import content_subtype
 from trxds.transport.events import DataReceived, ErrorCode, code_name
 from trxds.transport.grpc_timeout import decode_timeout
 from trxds.transport.incoming_messages import IncomingMessages
 from trxds.transport.outgoing_messages import OutgoingMessages
 
 from .reply_type import ReplyTypeError, check_async_iterator, check_awaitable, reply_bytes
-from .requests import content_subtype
 from .stream_owner import StreamOwner
 
 Handler: TypeAlias = Callable[["Call"], Awaitable[None]]

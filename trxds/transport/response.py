@@ -13,6 +13,7 @@ from typing import TypeAlias
 from trxds.core.metadata import Headers, Metadata, decode, decode_message, find
 from trxds.core.status import Status, StatusCode, from_http
 
+from .content_type import CONTENT_TYPE, content_subtype
 from .events import ErrorCode, code_name
 
 _NO_GRPC = "check that a gRPC server listens there"
@@ -30,9 +31,6 @@ _STATUS_CODES_OF_RST_STREAM: dict[int, StatusCode] = {
 # RFC 9113 §8.2.1 forbids capitals, spaces, controls and non-ASCII. A colon is only for pseudo-header fields, of which a
 # response has one: `:status`, once and before all others (§8.3).
 _NAME = re.compile(rb"[!-9;-@\[-~]+\Z")
-
-# PROTOCOL-HTTP2's Content-Type: a format or parameters may follow, and nothing else, so that gRPC-Web's is another one.
-_GRPC_TYPE = re.compile(rb"application/grpc(?:[+; \t]|\Z)", re.IGNORECASE)
 
 # Errors show a peer's header only if it has the form that it should have. Anything else may be a secret.
 _SHOWN_NAME = re.compile(rb"[A-Za-z0-9_.:-]{1,40}\Z")
@@ -79,7 +77,7 @@ def headers_error(headers: Headers, peer: str) -> Status | None:
     if http != b"200":
         return _http_status(http, peer)
     content_type = find(headers, b"content-type") or b""
-    if not _GRPC_TYPE.match(content_type):
+    if content_type != CONTENT_TYPE and content_subtype(content_type) is None:
         return Status(StatusCode.UNKNOWN, f"{peer}: the answer has {_describe_content_type(content_type)}; {_NO_GRPC}")
     return None
 
