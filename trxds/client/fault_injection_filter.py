@@ -61,12 +61,8 @@ class Fault:
         return FaultStep(odds, _describe(injection) + full, injection.delay, injection.status)
 
     def _draw(self, metadata: Metadata, random: Random) -> FaultInjection:
-        injection = decide(self._config, metadata, random)
-        if self._may_begin():
-            return injection
-        # As in C-core: at the limit (`max_active_faults`, A33) a delay is dropped, and so is an abort that was drawn
-        # alone; one that was drawn with a delay fails the RPC at once.
-        return FaultInjection(status=injection.status if injection.delay else None)
+        # A33: at the limit (`max_active_faults`) no other RPC has a fault.
+        return decide(self._config, metadata, random) if self._may_begin() else FaultInjection()
 
     def _may_begin(self) -> bool:
         limit = self._config.max_active
