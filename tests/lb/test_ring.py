@@ -47,6 +47,19 @@ def test_the_entries_of_an_endpoint_are_hashed_with_numbers_from_0():
     assert set(made.hashes) == {xxh64_intdigest(f"a_{number}".encode()) for number in range(3)}
 
 
+def test_a_ring_has_the_same_entries_as_in_envoy():
+    """The entries that Envoy makes of these hosts, so a key goes to one host from proxies and from clients."""
+    made = build_ring(("127.0.0.1:90", "127.0.0.1:91", "127.0.0.1:92"), (1, 2, 3), 6, 6)
+    assert list(zip(made.hashes, made.owners, strict=True)) == [
+        (928266305478181108, 2),
+        (4443673547860492590, 2),
+        (5583722120771150861, 1),
+        (6311230543546372928, 1),
+        (13444792449719432967, 2),
+        (16117243373044804889, 0),
+    ]
+
+
 @pytest.mark.parametrize(("cap", "size"), [(1, 1), (100, 100), (8192, 8192), (1_000_000, 10_000)])
 def test_the_clients_cap_on_ring_sizes_is_configurable(cap, size):
     assert len(build_ring(KEYS, (1, 1, 1, 1), 10_000, 8_000_000, cap).owners) == size
