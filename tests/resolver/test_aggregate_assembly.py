@@ -1,5 +1,7 @@
 """Aggregate and LOGICAL_DNS clusters in the assembly, by values (A37, A74, A75)."""
 
+import re
+
 from support.picture import failed, has, listens, routed
 
 from trxds.core.resource_update import ResourceUpdate
@@ -75,6 +77,14 @@ class TestAggregates:
         assert isinstance(error, ClusterError)
         assert error.status.code is StatusCode.UNAVAILABLE
         assert "no leaf clusters" in error.status.message and "gone is gone" in error.status.message
+
+    def test_the_error_of_an_aggregate_has_the_first_reasons_of_thousands(self):
+        """Each RPC fails with this text."""
+        names = [f"gone-{number}" for number in range(3000)]
+        known = aggregate("all", *names) | {("CDS", name): failed(f"{name} is gone") for name in names}
+        text = clusters("all", known=known)["all"].status.message
+        assert "gone-0 is gone; gone-1 is gone" in text and len(text) < 10_000
+        assert re.search(r"; and \d{4} more\)", text)
 
     def test_a_loop_has_no_leaves(self):
         assert "no leaf clusters" in clusters("x", known=aggregate("x", "y") | aggregate("y", "x"))["x"].status.message

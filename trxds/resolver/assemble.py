@@ -21,6 +21,7 @@ from trxds.resources.endpoint import ClusterLoadAssignment, Endpoint, Locality, 
 from trxds.resources.leaf_policy import LbPolicyConfig
 from trxds.resources.listener import Listener
 from trxds.resources.route import RouteConfig, VirtualHost, find_virtual_host
+from trxds.resources.validation_errors import MAX_SIZE, first_errors
 
 from .snapshot import AggregateConfig, ClusterConfig, ClusterError, ClusterResult, ConfigError, Missing, XdsConfig
 
@@ -228,7 +229,7 @@ class _Walk:
             return None
         # A74: a part that does not exist or is in error does not fail the others.
         errors = [part for part in found if isinstance(part, ClusterError)]
-        note = "; ".join(error.status.message for error in errors)
+        note = "; ".join(first_errors((error.status.message for error in errors), len(errors), MAX_SIZE))
         leaves = tuple(_with_policy(part, lb_policy) for part in found if isinstance(part, ClusterConfig))
         if not leaves:
             return _cluster_error(standing, f"its aggregate cluster graph has no leaf clusters{note and f' ({note})'}")
