@@ -85,7 +85,7 @@ def find_failure_percentage_outliers(
 ) -> list[EndpointStats]:
     """Return the endpoints whose share of failures is above the threshold (A50)."""
     judged = _with_enough_calls(records, rules.request_volume)
-    # A50 counts all addresses here; as in grpc-go only those with enough calls count.
+    # A50: only those with enough calls count; the comment of the field counts all hosts.
     if len(judged) < rules.minimum_hosts:
         return []
     # Above and not at the threshold: A50's algorithm says so, and the comment of its field says otherwise.
