@@ -42,6 +42,13 @@ def test_an_authority_without_a_matching_domain_has_no_virtual_host() -> None:
     assert find_virtual_host([], "svc") is None
 
 
+@pytest.mark.parametrize("domain", ["*.b", "a.*"])
+def test_all_of_a_domain_but_its_star_has_to_match(domain: str) -> None:
+    assert domain_matches(domain, "a.b")
+    assert not domain_matches(domain, "acb")
+    assert not domain_matches(domain, "c.d")
+
+
 @pytest.mark.parametrize(("domain", "authority"), [("*.x", ".x"), ("x.*", "x."), ("*x", "x")])
 def test_a_star_stands_for_at_least_one_character(domain: str, authority: str) -> None:
     assert not domain_matches(domain, authority)

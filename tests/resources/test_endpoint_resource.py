@@ -102,6 +102,10 @@ REFUSED = {
     ),
     "no endpoint": (eds(locality({})), f"{HOST}.endpoint error:field not present"),
     "no address": (eds(locality({"endpoint": {}})), f"{HOST}.endpoint.address error:field not present"),
+    "no address beside a valid weight": (
+        eds(locality({"endpoint": {}, "load_balancing_weight": 2})),
+        f"{HOST}.endpoint.address error:field not present",
+    ),
     "host name": (
         eds(locality(host("localhost"))),
         f"{HOST}.endpoint.address.socket_address error:Failed to parse address:localhost:80",
@@ -219,6 +223,11 @@ def test_draining_is_kept_for_session_affinity_only(read: Any) -> None:
     assert endpoint.health is HealthStatus.DRAINING
     switched_off = assignment(read, resource, ParseContext(experiments=Experiments(override_host=False)))
     assert switched_off.priorities[0][0].endpoints == ()
+
+
+def test_locality_weights_may_sum_to_the_largest_number_of_32_bits(read: Any) -> None:
+    parsed = read(EDS, eds(locality(weight=BIG - 1), locality(zone="y", weight=1)))
+    assert [each.weight for each in parsed.value.priorities[0]] == [1, BIG - 1]
 
 
 def test_endpoint_weights_may_sum_to_anything(read: Any) -> None:

@@ -331,6 +331,11 @@ def test_clusters_of_weight_0_are_left_out(read: Any) -> None:
     assert action_of(read, entry).clusters == (WeightedCluster("a", 3), WeightedCluster("c", 1))
 
 
+def test_weights_of_clusters_may_sum_to_the_largest_number_of_32_bits(read: Any) -> None:
+    entry = weighted({"name": "a", "weight": 2**32 - 2}, {"name": "b", "weight": 1})
+    assert action_of(read, entry).clusters == (WeightedCluster("a", 2**32 - 2), WeightedCluster("b", 1))
+
+
 def test_limits_keep_unset_and_zero_apart(read: Any) -> None:
     action = action_of(read, to(max_stream_duration={"max_stream_duration": "0s"}))
     assert (action.max_stream_duration, action.grpc_timeout_header_max) == (0.0, None)
@@ -427,6 +432,13 @@ def test_a_plugin_that_is_not_optional_is_refused(read: Any) -> None:
         "field:cluster_specifier_plugins[0].extension.typed_config.value[google.protobuf.Duration] "
         "error:unsupported ClusterSpecifierPlugin type",
     )
+
+
+def test_a_plugin_without_a_typed_config_is_refused(read: Any) -> None:
+    resource = with_plugin(False)
+    del resource["cluster_specifier_plugins"][0]["extension"]["typed_config"]
+    missing = "field:cluster_specifier_plugins[0].extension.typed_config error:field not present"
+    assert missing in read(RDS, resource).errors
 
 
 def test_two_plugins_have_two_names_and_each_has_its_extension(read: Any) -> None:
