@@ -1,9 +1,11 @@
 """Custom load balancing policies work through the public API (A52)."""
 
+from dataclasses import replace
+
 import pytest
 import trio
 from support.custom_policies import NAME, Lowest, ToLowest, asks_for
-from support.mesh import PLANE, Mesh, ask, spread
+from support.mesh import PLANE, Mesh, ask, method, spread
 from trio.testing import wait_all_tasks_blocked
 
 from trxds import RpcError, Status, StatusCode, open_xds_client
@@ -339,3 +341,33 @@ async def test_a_custom_policy_that_sets_a_server_only_status_fails_with_interna
         if answer is Fail
         else "the load balancing policy set a status that only a server may set: NOT_FOUND: no such tenant"
     )
+
+
+async def test_a_custom_policys_tracker_learns_that_the_time_of_an_rpc_was_over(autojump_clock):
+    codes = []
+
+    async def silent(call):
+        await trio.sleep_forever()
+
+    class Tracking(Lowest):
+        def pick(self, call):
+            return replace(super().pick(call), trackers=(self,))
+
+        def began(self):
+            pass
+
+        def ended(self, status, trailing, now):
+            codes.append(status.code)
+
+    class ToTracking(ToLowest):
+        def __init__(self, channel_control):
+            super().__init__(channel_control)
+            self.endpoints = EndpointList(lambda ready: Tracking(tuple(each.host for each in ready.values())))
+
+    async with Mesh.run(1) as mesh:
+        asks_for(mesh)
+        mesh.servers[mesh.hosts[0]].handlers["/shop.Cart/Silent"] = silent
+        async with mesh.channel(policies={NAME: PolicyType(ToTracking)}) as channel:
+            with pytest.raises(RpcError):
+                await method(channel, "/shop.Cart/Silent")(b"", timeout=1)
+    assert codes == [StatusCode.DEADLINE_EXCEEDED]

@@ -179,6 +179,18 @@ async def test_a_stream_idle_past_its_deadline_raises_at_its_next_wait(silent, a
     assert caught.value.status.code is StatusCode.DEADLINE_EXCEEDED
 
 
+async def test_a_stream_whose_time_is_over_is_in_flight_no_more_while_its_block_goes_on(silent, autojump_clock):
+    silent.mesh.plane.put({**xds.cluster("cart"), "circuit_breakers": {"thresholds": [{"max_requests": 1}]}})
+    await wait_all_tasks_blocked()
+    async with silent.open(timeout=2) as call:
+        with pytest.raises(RpcError, match="max_requests"):
+            await silent.call(b"")
+        with pytest.raises(RpcError, match="DEADLINE_EXCEEDED"):
+            await call.receive()
+        with pytest.raises(RpcError, match="DEADLINE_EXCEEDED"):
+            await silent.call(b"", timeout=1)
+
+
 async def test_a_stream_with_a_deadline_keeps_nothing_of_its_waits(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel, bidi(channel).open(timeout=1000) as call:
         for _ in range(3):

@@ -381,15 +381,22 @@ class Rpc:
 
     def error(self, status: Status) -> RpcError:
         """Return the exception for a status, which ends the call, with the response's metadata and the peer."""
-        if self._first is not None:
-            self._first.end()  # now: the caller may stay in the call's block, and make the session's next call there
         if self._telemetry is not None:
             self._telemetry.failure = status
         if self._route.filters is not None:
             self._route.filters.failure = status
+        # Now, and not when its block is left, for the caller may stay there: circuit breakers count the call no more
+        # (A32), and the session's other calls do not wait for it.
+        if self._first is not None:
+            self._first.end()
+        if self.hedging is not None:
+            self.hedging.give_up(status)
         attempt = self.attempt
         if attempt is None:
             return RpcError(status)
+        if attempt.stream is not None and attempt.stream.status is None:
+            attempt.refuse(status)  # its time is over
+        attempt.end()
         return RpcError(status, attempt.initial, attempt.trailing, attempt.peer)
 
     async def failure(self, status: Status) -> RpcError:
@@ -420,10 +427,6 @@ class Rpc:
         """End the call with `status`, whatever the server has sent of it, because its caller has cancelled it."""
         if self.attempt is not None:
             self.attempt.refuse(status)
-            # Now, and not when the caller leaves the call's block: it is not in flight for a circuit breaker (A32).
-            self.attempt.end(status)
-        if self.hedging is not None:
-            self.hedging.give_up(status)
         self.scope.end_call(status)
 
     def give_up(self, problem: Status) -> None:
