@@ -36,6 +36,10 @@ ACCEPTED = {
         by_type(RING_HASH, hash_function="XX_HASH", minimum_ring_size=1, maximum_ring_size=8388608),
         RingHash(1, 8388608),
     ),
+    "ring_hash of one size": (
+        by_type(RING_HASH, minimum_ring_size=64, maximum_ring_size=64),
+        RingHash(64, 64),
+    ),
     "least_request": (by_type(LEAST_REQUEST), LeastRequest(2)),
     "least_request of 7": (by_type(LEAST_REQUEST, choice_count=7), LeastRequest(7)),
     "at most ten choices": (by_type(LEAST_REQUEST, choice_count=11), LeastRequest(10)),
@@ -49,6 +53,10 @@ ACCEPTED = {
             error_utilization_penalty=0.5,
         ),
         ClientSideWeightedRoundRobin(2.0, 3.0, 4.0, 0.5),
+    ),
+    "weighted_round_robin without a penalty": (
+        by_type(WEIGHTED, error_utilization_penalty=0),
+        ClientSideWeightedRoundRobin(error_penalty=0.0),
     ),
     "reports out of band": (
         by_type(WEIGHTED, enable_oob_load_report=True),

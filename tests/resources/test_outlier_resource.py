@@ -92,6 +92,19 @@ def test_outlier_detection_fields_replace_the_defaults(read: Any) -> None:
     ) == OutlierDetectionSettings(1.5, 2.0, 3.0, 0, SuccessRate(2, 1, 3, 4), FailurePercentage(0, 5, 7, 8))
 
 
+def test_100_percent_is_valid_in_each_field_of_outlier_detection(read: Any) -> None:
+    found = rules(
+        read,
+        max_ejection_percent=100,
+        enforcing_success_rate=100,
+        enforcing_failure_percentage=100,
+        failure_percentage_threshold=100,
+    )
+    assert found is not None and found.max_ejection_percent == 100
+    assert found.success_rate is not None and found.success_rate.enforcement == 100
+    assert found.failure_percentage == FailurePercentage(100, 100, 5, 50)
+
+
 @pytest.mark.parametrize(("base", "longest"), [("299s", 300.0), ("400s", 400.0)])
 def test_the_longest_ejection_is_five_minutes_or_the_base(read: Any, base: str, longest: float) -> None:
     found = rules(read, base_ejection_time=base)

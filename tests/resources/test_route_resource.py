@@ -383,6 +383,10 @@ def test_hash_policies_keep_their_order_and_leave_out_the_unknown(read: Any) -> 
             {"retry_on": "deadline-exceeded", "retry_back_off": {"base_interval": "1s", "max_interval": "3s"}},
             RetryPolicy(frozenset({StatusCode.DEADLINE_EXCEEDED}), 2, 1.0, 3.0),
         ),
+        (
+            {"retry_on": "unavailable", "retry_back_off": {"base_interval": "2s", "max_interval": "2s"}},
+            RetryPolicy(frozenset({StatusCode.UNAVAILABLE}), 2, 2.0, 2.0),
+        ),
         ({"retry_on": "5xx,reset"}, None),
         ({}, None),
     ],
