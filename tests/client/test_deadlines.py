@@ -191,6 +191,14 @@ async def test_a_stream_whose_time_is_over_is_in_flight_no_more_while_its_block_
             await silent.call(b"", timeout=1)
 
 
+async def test_a_stream_whose_time_is_over_has_that_as_its_status(silent, autojump_clock):
+    async with silent.open(timeout=2) as call:
+        with pytest.raises(RpcError) as caught:
+            await call.receive()
+        assert call.status == caught.value.status
+        assert (call.cancel(), call.status) == (False, caught.value.status)
+
+
 async def test_a_stream_with_a_deadline_keeps_nothing_of_its_waits(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel, bidi(channel).open(timeout=1000) as call:
         for _ in range(3):

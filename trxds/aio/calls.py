@@ -98,7 +98,7 @@ class Call(CallView, trxds.CallProtocol[Req, Res]):
 
     @property
     def status(self) -> trxds.Status | None:
-        """Return the call's status; None until `receive` has returned None, or the only reply, or until `cancel`."""
+        """Return the call's status; None until `receive` has returned None or the only reply, or it has failed."""
         return self._call.status or (CANCELLED if self._is_cancelled else None)
 
 

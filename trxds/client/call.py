@@ -139,7 +139,7 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         `RpcError`; messages that came before are dropped. The server gets a RST_STREAM. Synchronous and idempotent; any
         task may call it.
         """
-        if self._attempts.status is not None:
+        if self.status is not None:
             return False
         self._attempts.status = CANCELLED
         self._rpc.end_call(CANCELLED)
@@ -157,8 +157,8 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
 
     @property
     def status(self) -> Status | None:
-        """Return the call's status; None until `receive` has returned None, or the only reply, or until `cancel`."""
-        return self._attempts.status
+        """Return the call's status; None until `receive` has returned None or the only reply, or it has failed."""
+        return self._attempts.status or self._rpc.scope.failed_with
 
     @property
     def peer(self) -> str:

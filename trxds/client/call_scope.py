@@ -19,10 +19,11 @@ T = TypeVar("T")
 class CallScope:
     """A `CallScope` ends the waits of one call at its deadline, in seconds on Trio's clock, or at its channel's end.
 
-    `str(waiting_for)` is named in the message of DEADLINE_EXCEEDED. `error` makes the caller's exception of a status.
+    `str(waiting_for)` is named in the message of DEADLINE_EXCEEDED. `error` makes the caller's exception of a status,
+    and `failed_with` is that status.
     """
 
-    __slots__ = ("_lifecycle", "_scopes", "deadline", "error", "path", "started", "waiting_for")
+    __slots__ = ("_lifecycle", "_scopes", "deadline", "error", "failed_with", "path", "started", "waiting_for")
 
     def __init__(
         self,
@@ -40,6 +41,7 @@ class CallScope:
         self.deadline = math.inf
         self.waiting_for = waiting_for
         self.error = error
+        self.failed_with: Status | None = None
         self._lifecycle = lifecycle
         self.path = path
         self._scopes: list[trio.CancelScope] | None = None  # a call has one or two at a time; most never have one

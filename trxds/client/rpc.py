@@ -381,6 +381,7 @@ class Rpc:
 
     def error(self, status: Status) -> RpcError:
         """Return the exception for a status, which ends the call, with the response's metadata and the peer."""
+        self.scope.failed_with = status
         if self._telemetry is not None:
             self._telemetry.failure = status
         if self._route.filters is not None:

@@ -51,7 +51,7 @@ class CallView(View[trxds.Call[Any, Any]]):
 
     @property
     def status(self) -> trxds.Status | None:
-        """Return the call's status; None until `receive` has returned None, or the only reply, or until `cancel`."""
+        """Return the call's status; None until `receive` has returned None or the only reply, or it has failed."""
         return self._shown.status
 
     @property
