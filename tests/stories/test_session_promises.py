@@ -2,6 +2,7 @@
 
 import logging
 import math
+from contextlib import AsyncExitStack
 
 import pytest
 import trio
@@ -266,6 +267,15 @@ class TestEnd:
                 await wait_all_tasks_blocked()
             with trio.fail_after(1):
                 await ended.wait()
+
+    async def test_a_stream_of_an_ended_session_is_in_flight_no_more_while_its_own_block_goes_on(self, autojump_clock):
+        async with Mesh.run(1) as mesh, mesh.channel() as channel, AsyncExitStack() as later:
+            mesh.plane.put({**xds.cluster("cart"), "circuit_breakers": {"thresholds": [{"max_requests": 1}]}})
+            async with channel.session() as session:
+                await later.enter_async_context(bidi(session).open(b"a"))
+                with pytest.raises(RpcError, match="max_requests"):
+                    await ask(channel)
+            await ask(channel)
 
     async def test_calls_outside_of_the_session_go_on_when_it_ends(self, autojump_clock):
         async with Mesh.run(1) as mesh, mesh.channel() as channel, bidi(channel).open() as call:

@@ -419,8 +419,8 @@ class Rpc:
         """End the call, because its session or channel has ended."""
         # Both: without a deadline the wait for the stream has no cancel scope, and ends with the stream.
         self.scope.cancel(reason)
-        if self.attempt is not None and self.attempt.stream is not None:
-            self.attempt.stream.cancel()
+        if self.attempt is not None:
+            self.attempt.cancel()
         if self.hedging is not None:
             self.hedging.stop()
 
