@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 import trio
+import trio.testing
 import trustme
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
@@ -364,6 +365,60 @@ def test_unusable_certificate_files_leave_the_last_good_ones_in_force(files, cap
     assert len(caplog.records) == 1 and "the files read before stay in use" in caplog.text
     Path(files.roots).write_bytes(whole)
     assert fresh.take(fresh.read(), 602) is not first
+
+
+def write_comment(files: CertificateFiles, comment: str) -> None:
+    path = Path(files.roots)
+    path.write_text(f"{comment}\n{path.read_text()}", "utf-8")
+
+
+def renew_certificate_and_delete_roots(authority: trustme.CA, files: CertificateFiles) -> None:
+    authority.issue_cert("renewed.example").private_key_and_cert_chain_pem.write_to_path(str(files.certificate))
+    Path(files.roots).unlink()
+
+
+async def client_certificate(authority: trustme.CA, context: ssl.SSLContext) -> str:
+    """Return the name in the certificate that a client with this context shows."""
+    here, there = trio.testing.memory_stream_pair()
+    server = trio.SSLStream(there, wants_certificates(authority), server_side=True)
+    client = trio.SSLStream(here, context, server_hostname="cart.example")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(client.do_handshake)
+        await server.do_handshake()
+    return str(server.getpeercert()["subjectAltName"][0][1])
+
+
+@pytest.mark.parametrize("comment", ["", "# autorité"])
+async def test_deleted_roots_do_not_hold_up_a_new_certificate_of_ours(authority, files, caplog, comment) -> None:
+    write_comment(files, comment)
+    fresh = FreshContext(files)
+    fresh.take(fresh.read(), 0)
+    renew_certificate_and_delete_roots(authority, files)
+    context = fresh.take(fresh.read(), 600)
+    assert await client_certificate(authority, context) == "renewed.example"
+    assert "cannot read the roots" in caplog.text
+
+
+def test_a_certificate_that_is_no_good_does_not_hold_up_new_roots(authority, files) -> None:
+    fresh = FreshContext(files)
+    fresh.take(fresh.read(), 0)
+    Path(files.certificate).write_text("spoilt")
+    trustme.CA().cert_pem.write_to_path(files.roots, append=True)
+    assert fresh.take(fresh.read(), 600).cert_store_stats()["x509_ca"] == 2
+
+
+def test_files_that_are_good_only_in_part_are_read_again_for_the_next_connection(authority, files, caplog) -> None:
+    fresh = FreshContext(files)
+    fresh.take(fresh.read(), 0)
+    whole = Path(files.roots).read_bytes()
+    renew_certificate_and_delete_roots(authority, files)
+    context = fresh.take(fresh.read(), 600)
+    assert fresh.current(600) is None
+    assert fresh.take(fresh.read(), 601) is context
+    assert len(caplog.records) == 1
+    Path(files.roots).write_bytes(whole)
+    assert fresh.take(fresh.read(), 602) is not context
+    assert fresh.current(603) is not None
 
 
 def test_certificate_files_that_were_never_usable_are_an_error_each_time() -> None:

@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Callable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from .crls import Crls, load_crls, read_crls
 from .file_content import FileContent, FileSource, as_path, origin, read_source
@@ -53,6 +54,10 @@ class ClientContext(ssl.SSLContext):
     bundles: BundleMap | None = None
     crls: Crls | None = None
     problems: tuple[str, ...] = ()
+    contents: CertificateFiles | None = None
+    """What the roots, our certificate and its key were when they were loaded; None if they are not known."""
+    is_partial = False
+    """Whether roots or certificate are those of an earlier reading, because the present ones cannot be used."""
     checks_authority = False
     shows_certificate = False
 
@@ -104,7 +109,18 @@ def client_context(
             _verify_by(before, bundles, crls)
         raise
     context.problems = tuple(problems)
+    context.contents = _contents(files)
     return context
+
+
+def _contents(files: CertificateFiles) -> CertificateFiles | None:
+    """Return the same with the contents of roots, certificate and key in place of their paths; None if one is gone."""
+    sources = (files.roots, files.certificate, files.private_key)
+    try:
+        roots, certificate, key = (FileContent(read_source(each)) if each else "" for each in sources)
+    except OSError:
+        return None
+    return replace(files, roots=roots, certificate=certificate, private_key=key)
 
 
 def _verify_by(context: ClientContext, bundles: BundleMap | None, crls: Crls | None) -> None:
@@ -148,7 +164,8 @@ def _load_roots(context: ssl.SSLContext, roots: FileSource) -> None:
     if not roots:
         context.load_default_certs()
     elif isinstance(roots, FileContent):
-        context.load_verify_locations(cadata=roots.data.decode("ascii"))
+        # Between the certificates a file may have texts in any encoding.
+        context.load_verify_locations(cadata=roots.data.decode("ascii", "ignore"))
     else:
         remedy = "a certificate in it is no valid PEM; write it anew"
         _load(f"the roots of {roots}", lambda: context.load_verify_locations(roots), remedy)
@@ -186,8 +203,9 @@ class FreshContext:
 
     `current` returns it while it is fresh; otherwise the caller runs `read` in a thread and gives the result to `take`.
     New files that cannot be used (they are just being written, say) leave the last good context in force, and are read
-    again for the next connection. A bundle map or revocation list that cannot be used holds up nothing else: the one
-    read before stays, until the next interval.
+    again for the next connection. Roots that cannot be used do not hold up a new certificate of ours, nor does a
+    certificate hold up new roots. A bundle map or revocation list that cannot be used holds up nothing else either: the
+    one read before stays, until the next interval.
     """
 
     def __init__(self, files: CertificateFiles, *, check_hostname: bool = True) -> None:
@@ -207,14 +225,39 @@ class FreshContext:
         Nothing changes here but the context in use: it gets new revocation lists even if a certificate is unusable.
         """
         try:
-            return client_context(self._files, check_hostname=self._check_hostname, before=self._context)
+            return self._read(self._files)
         except OSError as error:
-            return error
+            return self._read_partly(str(error)) or error
+
+    def _read(self, files: CertificateFiles) -> ClientContext:
+        return client_context(files, check_hostname=self._check_hostname, before=self._context)
+
+    def _read_partly(self, problem: str) -> ClientContext | None:
+        """Return a context of new roots and the last good certificate, or the other way round; None without news.
+
+        A certificate may last for an hour, and must not run out because somebody has deleted the roots.
+        """
+        last = self._context.contents if self._context is not None else None
+        files = self._files
+        if last is None or not files.certificate or not files.roots or files.spiffe_bundle_map:
+            return None
+        with_last_roots = replace(files, roots=last.roots)
+        with_last_certificate = replace(files, certificate=last.certificate, private_key=last.private_key)
+        for mixed in (with_last_roots, with_last_certificate):
+            if _contents(mixed) in (None, last):
+                continue
+            try:
+                context = self._read(mixed)
+            except OSError:
+                continue
+            context.problems, context.is_partial = (*context.problems, problem), True
+            return context
+        return None
 
     def take(self, result: ClientContext | OSError, now: float) -> ClientContext:
         """Return the context to use, given the result of `read`; `OSError` if there never was a good one."""
         if not isinstance(result, OSError):
-            self._context, self._read_at = result, now
+            self._context, self._read_at = result, -math.inf if result.is_partial else now
             self._warn("; ".join(result.problems))
             return result
         if self._context is None:
