@@ -15,7 +15,7 @@ from trxds.portal.receive_buffer import MAX_MESSAGES, ReceiveBuffer
 from trxds.portal.send_buffer import SendBuffer, send_buffer
 from trxds.portal.views import CallView, View
 
-from .hand_over import ContextBridge, HandOver, let_others_run
+from .hand_over import ContextBridge, HandOver, let_others_run, receive_while_sending
 
 Req = TypeVar("Req")
 Res = TypeVar("Res")
@@ -130,8 +130,13 @@ class Method(View[trxds.Method[Req, Res]]):
             return await self._hand_over.wait(partial(self._method.with_call, request, **options))
         check_requests(self.path, request)
         async with ContextBridge(self._hand_over, partial(self._method.open, **options)) as call:
-            await send_all(Call(self._hand_over, call), cast("Iterable[Req] | AsyncIterable[Req]", request))
-            return await self._hand_over.wait(partial(receive_only_reply, call))
+            requests = cast("Iterable[Req] | AsyncIterable[Req]", request)
+            send = partial(send_all, Call(self._hand_over, call), requests)
+            receive = partial(self._hand_over.wait, partial(receive_only_reply, call))
+            if isinstance(requests, AsyncIterable):
+                return await receive_while_sending(receive, send)
+            await send()
+            return await receive()
         raise swallowed_error(self.path)
 
     def on(self, host: trxds.Host) -> Method[Req, Res]:

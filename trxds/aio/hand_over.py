@@ -14,7 +14,7 @@ import logging
 import threading
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, suppress
 from contextvars import copy_context
 from functools import partial
@@ -317,6 +317,23 @@ class ContextBridge(AbstractAsyncContextManager[T], Generic[T]):
 async def let_others_run() -> None:
     """Let the other tasks of the event loop run."""
     await asyncio.sleep(0)
+
+
+async def receive_while_sending(
+    receive: Callable[[], Coroutine[Any, Any, T]], send: Callable[[], Coroutine[Any, Any, None]]
+) -> T:
+    """Return what `receive` returns, and cancel `send` then, whatever it waits for; raise what `send` raises before."""
+    tasks = received, sent = asyncio.ensure_future(receive()), asyncio.ensure_future(send())
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if not received.done():
+            sent.result()
+        return await received
+    finally:
+        for task in tasks:
+            task.cancel()
+        await finish(partial(asyncio.gather, *tasks, return_exceptions=True), lambda: None)
+        del tasks, received, sent, task  # their exceptions have this frame: without `del` they would be a cycle
 
 
 async def finish(wait: Callable[[], Awaitable[T]], on_cancel: Callable[[], object]) -> T:

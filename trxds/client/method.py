@@ -88,7 +88,8 @@ class Method(Generic[Req, Res]):
         """Make the call and return its one reply. Always a checkpoint.
 
         Args:
-            request: The message, or an iterable of messages for a client-streaming method.
+            request: The message, or an iterable of messages for a client-streaming method. An async one is left as soon
+                as the call ends.
             timeout: Seconds from now, over all attempts. The caller's own Trio deadline applies as well.
             metadata: Pairs of key and value; the value of a key that ends in `-bin` is bytes.
             wait_for_ready: Wait for a host instead of failing while there is none; None leaves that to the service
@@ -259,6 +260,8 @@ class Method(Generic[Req, Res]):
     ) -> tuple[Res, CompletedCall]:
         check_requests(self.path, requests)
         async with opened as call:
+            if isinstance(requests, AsyncIterable):
+                return await _receive_while_sending(call, requests)
             await send_all(call, requests)
             return await receive_only_reply(call)
         raise swallowed_error(self.path)
@@ -297,6 +300,39 @@ async def send_all(call: CallProtocol[Req, Any], requests: Iterable[Req] | Async
             if not await call.send(request):
                 break
     call.done_sending()
+
+
+async def _receive_while_sending(
+    call: CallProtocol[Req, Res], requests: AsyncIterable[Req]
+) -> tuple[Res, CompletedCall]:
+    """Send every request, and return the call's result as soon as it is there, whatever the requests wait for."""
+    sending = trio.CancelScope()
+    results: list[tuple[Res, CompletedCall]] = []
+    failure: BaseException | None = None
+
+    async def receive() -> None:
+        nonlocal failure
+        try:
+            results.append(await receive_only_reply(call))
+        except Exception as error:
+            failure = error
+        sending.cancel(reason="the call is over")
+
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(receive, name="the reply to a stream of requests")
+            with sending:
+                await send_all(call, requests)
+    except BaseExceptionGroup as group:
+        # The task that receives raises nothing but `Cancelled`.
+        own = [each for each in group.exceptions if not isinstance(each, trio.Cancelled)]
+        failure = (own or group.exceptions)[0]
+    try:
+        if failure is not None:
+            raise failure  # out here, where it keeps its cause and context
+    finally:
+        del failure  # its traceback has this frame: without `del` they would be a cycle
+    return results[0]
 
 
 async def receive_only_reply(call: CallProtocol[Any, Res]) -> tuple[Res, CompletedCall]:
