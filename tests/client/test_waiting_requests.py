@@ -1,7 +1,7 @@
 """A call with one reply ends in time although its requests, an async iterable, wait for what does not come."""
 
 import gc
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 import trio
@@ -171,3 +171,33 @@ async def test_a_failed_call_of_waiting_requests_leaves_no_cycle(autojump_clock)
             assert not [each for each in gc.get_objects() if type(each).__name__ in ("Rpc", "RpcError")]
         finally:
             gc.enable()
+
+
+# -- the end of an iteration
+
+
+@pytest.mark.parametrize("then", [refusal, reply], ids=["failed", "replied"])
+async def test_a_generator_of_requests_is_closed_when_the_server_ends_its_call(then, autojump_clock):
+    closed = []
+
+    async def requests():
+        try:
+            while True:
+                yield b"one"
+        finally:
+            closed.append(True)
+
+    unfinished = requests()
+    async with served(Handler(then)) as fill:
+        with suppress(RpcError):
+            await fill(unfinished)
+        assert closed == [True]
+
+
+async def test_a_memory_channel_of_requests_stays_open_when_the_server_ends_its_call(autojump_clock):
+    send, receive = trio.open_memory_channel(2)
+    send.send_nowait(b"one")
+    async with served(Handler(reply)) as fill:
+        assert await fill(receive) == b"enough"
+        send.send_nowait(b"two")
+        assert await receive.receive() == b"two"

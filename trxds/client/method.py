@@ -89,7 +89,7 @@ class Method(Generic[Req, Res]):
 
         Args:
             request: The message, or an iterable of messages for a client-streaming method. An async one is left as soon
-                as the call ends.
+                as the call ends, and closed if it is a generator.
             timeout: Seconds from now, over all attempts. The caller's own Trio deadline applies as well.
             metadata: Pairs of key and value; the value of a key that ends in `-bin` is bytes.
             wait_for_ready: Wait for a host instead of failing while there is none; None leaves that to the service
@@ -355,8 +355,15 @@ def _reply_count_error(status: Status, call: CallProtocol[Any, Any]) -> RpcError
 
 async def _iterate(requests: Iterable[Req] | AsyncIterable[Req]) -> AsyncGenerator[Req, None]:
     if isinstance(requests, AsyncIterable):
-        async for request in requests:
-            yield request
+        iterator = aiter(requests)
+        try:
+            async for request in iterator:
+                yield request
+        finally:
+            # Nobody else closes a generator that is written into the call. Another iterator, such as the receiving end
+            # of a memory channel, stays open.
+            if isinstance(iterator, AsyncGenerator):
+                await iterator.aclose()
     else:
         for request in requests:
             yield request
