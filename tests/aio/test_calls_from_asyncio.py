@@ -166,6 +166,7 @@ async def test_messages_that_arrive_together_come_in_order_and_before_the_failur
                     await call.send(b"%d" % number)
                 async for message in call:
                     came.append(int(message))
+                    assert call.status is None  # though the failure has been handed over already
     assert came == [0, 0, 1, 1, 2, 2, 3, 3]
 
 

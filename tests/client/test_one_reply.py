@@ -342,3 +342,13 @@ async def test_an_unparsable_reply_fails_the_call_in_every_way_to_call(autojump_
                     await call([b"x"] if kind else b"x")
                 assert list(failed.value.trailing_metadata) == TAIL
         assert channel._state.calls.succeeded == 0
+
+
+@pytest.mark.parametrize("server_streaming", [False, True])
+async def test_an_unparsable_reply_is_the_end_of_its_open_call(server_streaming, autojump_clock):
+    async with served(one_reply) as (channel, _):
+        async with channel.method(PATH, None, int, server_streaming=server_streaming).open(b"x") as call:
+            for _ in range(2):
+                with pytest.raises(RpcError, match=r"INTERNAL: .*cannot be parsed") as failed:
+                    await call.receive()
+                assert call.status == failed.value.status and not call.cancel()

@@ -10,7 +10,7 @@ import trio
 from trio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from trxds.core.metadata import EMPTY, Metadata
-from trxds.core.status import CANCELLED, Status
+from trxds.core.status import CANCELLED, RpcError, Status
 from trxds.transport.client_stream import (
     ClientStream,
     has_message,
@@ -114,7 +114,7 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
             payload = await self._receive()
             self._note_checkpoint()
         if payload is not None:
-            return rpc.parse(payload, self._deserialize)
+            return self._parse(payload)
         status = self._attempts.take_status()
         if not status.ok:
             raise await rpc.failure(status)
@@ -238,10 +238,17 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         payload = await self._receive()
         status = self._attempts.take_status()
         if payload is not None:
-            return self._rpc.parse(payload, self._deserialize)
+            return self._parse(payload)
         if not status.ok:
             raise await self._rpc.failure(status)
         return None
+
+    def _parse(self, payload: bytes) -> Res:
+        try:
+            return self._rpc.parse(payload, self._deserialize)
+        except RpcError as error:
+            self._attempts.status = error.status  # also if the server has ended the call with OK
+            raise
 
     async def _receive(self) -> bytes | None:
         if self._attempts.status is not None:
@@ -350,4 +357,5 @@ class CallSteps(Generic[Req, Res]):
         """Yield messages that have arrived, each with its size in bytes. Synchronous."""
         call, stream = self._call, self._call._stream
         while stream is not None and (payload := stream.receive_nowait()) is not None:
+            # Not `_parse`: the other thread learns of the call's end only when it asks for more.
             yield call._rpc.parse(payload, call._deserialize), len(payload)
