@@ -348,6 +348,28 @@ async def test_a_second_task_that_receives_is_told_that_only_one_may(autojump_cl
             nursery.cancel_scope.cancel()
 
 
+async def test_a_second_task_that_sends_is_told_that_only_one_may(autojump_clock):
+    refused = []
+
+    async def wait(call):
+        await trio.sleep_forever()
+
+    async def send(call):
+        try:
+            await call.send(b"x" * 300_000)
+        except trio.BusyResourceError as error:
+            refused.append(str(error))
+
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        mesh.servers[mesh.hosts[0]].handlers["/shop.Cart/Wait"] = wait
+        async with bidi(channel, "/shop.Cart/Wait").open() as call, trio.open_nursery() as nursery:
+            for _ in range(2):
+                nursery.start_soon(send, call)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+    assert refused == ["another task is sending; a call has one sender at a time"]
+
+
 async def test_large_messages_pass_both_ways(autojump_clock):
     async def echo(request, call):
         return request

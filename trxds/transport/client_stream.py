@@ -183,8 +183,11 @@ class ClientStream:
             await outgoing.wait_taken()
         else:
             await trio.lowlevel.checkpoint()
-        if outgoing is None or not self.send_nowait(message, end=end):
-            return False
+        try:
+            if outgoing is None or not self.send_nowait(message, end=end):
+                return False
+        except trio.WouldBlock:
+            raise trio.BusyResourceError("another task is sending; a call has one sender at a time") from None
         if outgoing.waits_for_room:
             await outgoing.wait_taken()
         # The stream may have ended right behind a message that went out whole.
