@@ -1,5 +1,7 @@
 """What becomes of hedges that fail, or that a throttle or the channel's end stops (A6)."""
 
+from functools import partial
+
 import pytest
 import trio
 import trio.testing
@@ -160,3 +162,12 @@ async def test_of_a_hedged_stream_nothing_is_kept_once_an_attempt_is_chosen(hedg
         async with bidi(world.channel, PATH).open(b"one") as call:
             await call.receive()
             assert repr(call._replay) == "<ReplayBuffer 0 messages, dropped>"
+
+
+async def test_a_hedged_stream_past_its_deadline_sends_nothing_and_says_what_it_waited_for(hedged, autojump_clock):
+    async with hedged() as world:
+        world.serve(Host(100))
+        async with bidi(world.channel, PATH).open(timeout=2) as call:
+            for step in (call.receive, partial(call.send, b"x")):
+                with pytest.raises(RpcError, match="not done after 2 s, waiting for one of its attempts"):
+                    await step()

@@ -224,7 +224,7 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         if self._replay.is_full:
             # A6: a call that has sent more than can be buffered is committed.
             await self._rpc.scope.run_with_deadline(hedging.choose_any)
-        await checkpoint()
+        await self._rpc.scope.wait_on_stream(checkpoint)
         return True
 
     async def _wait_decided(self, hedging: HedgingState) -> None:

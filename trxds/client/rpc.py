@@ -293,9 +293,9 @@ class Rpc:
         replay = self._request if isinstance(self._request, ReplayBuffer) else None
         throttle, lifecycle = self._channel.throttle, self._channel.lifecycle
         self.hedging = HedgingState(self, self.scope.path, policy, replay, throttle, lifecycle)
+        self.scope.waiting_for = "one of its attempts"
         if replay is not None:
             return None
-        self.scope.waiting_for = "one of its attempts"
         await self.scope.run_with_deadline(self.hedging.run)
         return self.hedging.problem
 
@@ -310,6 +310,7 @@ class Rpc:
     def commit(self, attempt: Attempt) -> None:
         """Commit a hedged call to the chosen attempt (A6)."""
         self.attempt = attempt
+        self.scope.waiting_for = "the response"
         attempt.committed = True
         self._route.args.override = attempt.args.override  # its host becomes the session's
         # A31: each hedge picks in this cluster, so it is held until the commit.
