@@ -19,8 +19,8 @@ T = TypeVar("T")
 class CallScope:
     """A `CallScope` ends the waits of one call at its deadline, in seconds on Trio's clock, or at its channel's end.
 
-    `str(waiting_for)` is named in the message of DEADLINE_EXCEEDED. `error` makes the caller's exception of a status,
-    and `failed_with` is that status.
+    `str(waiting_for)` is named in the message of DEADLINE_EXCEEDED. `error` makes the caller's exception of a status.
+    `failed_with` is the status of which the caller has been told.
     """
 
     __slots__ = ("_lifecycle", "_scopes", "deadline", "error", "failed_with", "path", "started", "waiting_for")
@@ -94,7 +94,8 @@ class CallScope:
         # The message has the time allowed and not the time taken, so that equal failures have equal messages.
         after = max(self.deadline - self.started, 0.0)
         message = f"{self.path}: not done after {after:.3g} s, waiting for {self.waiting_for}"
-        return self.error(Status(StatusCode.DEADLINE_EXCEEDED, message))
+        self.failed_with = Status(StatusCode.DEADLINE_EXCEEDED, message)
+        return self.error(self.failed_with)
 
     def check_open(self) -> None:
         """Raise what an open call raises, if its session or channel has ended."""

@@ -382,7 +382,6 @@ class Rpc:
 
     def error(self, status: Status) -> RpcError:
         """Return the exception for a status, which ends the call, with the response's metadata and the peer."""
-        self.scope.failed_with = status
         if self._telemetry is not None:
             self._telemetry.failure = status
         if self._route.filters is not None:
@@ -412,6 +411,7 @@ class Rpc:
         found_no_host = self.attempt is None or self.attempt.stream is None
         if found_no_host and status.code is StatusCode.UNAVAILABLE and self._route is not NO_ROUTE:
             status = self._channel.ignored_tls.with_note(status, self._route.args.cluster)
+        self.scope.failed_with = status
         return self.error(status)
 
     # -- the end
