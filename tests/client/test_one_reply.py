@@ -346,9 +346,39 @@ async def test_an_unparsable_reply_fails_the_call_in_every_way_to_call(autojump_
 
 @pytest.mark.parametrize("server_streaming", [False, True])
 async def test_an_unparsable_reply_is_the_end_of_its_open_call(server_streaming, autojump_clock):
-    async with served(one_reply) as (channel, _):
-        async with channel.method(PATH, None, int, server_streaming=server_streaming).open(b"x") as call:
-            for _ in range(2):
-                with pytest.raises(RpcError, match=r"INTERNAL: .*cannot be parsed") as failed:
-                    await call.receive()
-                assert call.status == failed.value.status and not call.cancel()
+    async with (
+        served(one_reply) as (channel, _),
+        channel.method(PATH, None, int, server_streaming=server_streaming).open(b"x") as call,
+    ):
+        for _ in range(2):
+            with pytest.raises(RpcError, match=r"INTERNAL: .*cannot be parsed") as failed:
+                await call.receive()
+            assert call.status == failed.value.status and not call.cancel()
+
+
+def nothing(payload):
+    return None
+
+
+@asynccontextmanager
+async def forwards(call, next):
+    async with next(call) as stream:
+        yield stream
+
+
+@pytest.mark.parametrize("interceptors", [[], [forwards]], ids=["plain", "intercepted"])
+async def test_the_one_reply_may_be_deserialized_to_none(interceptors, autojump_clock):
+    async with served(one_reply, interceptors=interceptors) as (channel, _):
+        for kind, request in (({}, b"x"), ({"client_streaming": True}, [b"x"])):
+            method = channel.method(PATH, None, nothing, **kind)
+            reply, call = await method.with_call(request)
+            assert (reply, call.status.ok, await method(request)) == (None, True, None)
+
+
+async def test_a_streamed_reply_that_is_deserialized_to_none_fails_the_call_and_ends_no_stream(autojump_clock):
+    async with (
+        served(one_reply) as (channel, _),
+        channel.method(PATH, None, nothing, server_streaming=True).open(b"x") as call,
+    ):
+        with pytest.raises(RpcError, match=r"INTERNAL: .*its deserializer returned None"):
+            await call.receive()

@@ -28,13 +28,13 @@ def serializer(kind: type[Message] | Serialize | None, path: str) -> Serialize:
     return _with_result_check(cast(Serialize, kind), path)
 
 
-def deserializer(kind: type[Message] | Deserialize | None) -> Deserialize:
+def deserializer(kind: type[Message] | Deserialize | None, *, is_streamed: bool = False) -> Deserialize:
     """Return the function from the bytes of a reply to the caller's object; see `serializer`."""
     if kind is None or kind is bytes:
         return _to_bytes
     if is_message(kind):
         return cast(Deserialize, kind.FromString)
-    return cast(Deserialize, kind)
+    return _with_none_check(cast(Deserialize, kind)) if is_streamed else cast(Deserialize, kind)
 
 
 def _to_bytes(message: bytes | bytearray | memoryview) -> bytes:
@@ -71,5 +71,16 @@ def _with_result_check(serialize: Callable[[Any], object], path: str) -> Seriali
         if not isinstance(serialized, _BYTES):
             raise TypeError(f"{path}: its serializer returned {type(serialized).__name__}, not bytes")
         return bytes(serialized)
+
+    return checked
+
+
+def _with_none_check(deserialize: Deserialize) -> Deserialize:
+    def checked(payload: bytes) -> Any:
+        reply = deserialize(payload)
+        # Otherwise the stream would seem to end there, and the messages behind it would be lost.
+        if reply is None:
+            raise ValueError("its deserializer returned None, which stands for the end of a stream")
+        return reply
 
     return checked

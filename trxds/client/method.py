@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any, Generic, Self, TypeVar, Unpack
+from typing import Any, Generic, Self, TypeVar, Unpack, cast
 
 import trio
 
@@ -341,12 +341,13 @@ async def receive_only_reply(call: CallProtocol[Any, Res]) -> tuple[Res, Complet
     A `Call` counts its replies by itself; the object that an interceptor put in its place may not.
     """
     reply = await call.receive()
-    if reply is None:
+    # A `Call` without a reply has raised, so this None is what the program's deserializer has returned.
+    if reply is None and not isinstance(call, Call):
         raise _reply_count_error(NO_REPLY, call)
     # statuscodes.md: no reply, or more than one, is UNIMPLEMENTED.
     if await call.receive() is not None:
         raise _reply_count_error(SECOND_REPLY, call)
-    return reply, CompletedCall(call.status or OK, call.initial_metadata or md.EMPTY, call.trailing_metadata, call.peer)
+    return cast(Res, reply), CompletedCall(call.status or OK, call.initial_metadata or md.EMPTY, call.trailing_metadata, call.peer)
 
 
 def _reply_count_error(status: Status, call: CallProtocol[Any, Any]) -> RpcError:

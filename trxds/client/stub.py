@@ -208,7 +208,7 @@ class CallerMethodFactory(MethodFactory):
             self._session,
             checked_path(path),
             serializer(request_type, path),
-            deserializer(response_type),
+            deserializer(response_type, is_streamed=server_streaming),
             client_streaming,
             server_streaming,
             is_message(request_type),
