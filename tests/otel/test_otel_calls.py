@@ -147,6 +147,24 @@ class TestLabelsOfHosts:
                 await ask(channel)
         assert set(its.read(DURATION, "grpc.lb.backend_service")) == {("cart",)}
 
+    @pytest.mark.parametrize("reason", ["cannot be reached", "is awaited", "is kept from by the circuit breaker"])
+    async def test_the_backend_of_an_attempt_without_a_host_is_the_aggregates_leaf(self, reason, autojump_clock):
+        its = Metered(optional_labels=self.LABELS)
+        async with Mesh.run(1, sessions=False) as mesh:
+            mesh.plane.put(xds.aggregate("all", "cart"))
+            mesh.route("all")
+            match reason:
+                case "cannot be reached":
+                    mesh.network.refuse(mesh.hosts[0])
+                case "is awaited":
+                    mesh.network.black_hole(mesh.hosts[0])
+                case _:
+                    mesh.plane.put({**xds.cluster("cart"), "circuit_breakers": {"thresholds": [{"max_requests": 0}]}})
+            async with mesh.channel(telemetry=its.telemetry) as channel:
+                with pytest.raises(RpcError):
+                    await ask(channel, timeout=1)
+        assert set(its.read(DURATION, *self.LABELS)) == {("", "cart")}
+
     async def test_a_custom_label_of_the_caller_is_recorded(self, autojump_clock):
         def label(call):
             return str(call.metadata.first("tenant") or "")

@@ -105,6 +105,7 @@ class AttemptTelemetry(Struct, eq=False):
     observers: AttemptObservers
     _call: CallTelemetry
     _delayed: bool = False
+    _backend: str = ""  # the cluster that had no host for the last pick
     _session: SessionPick = _NO_SESSION_PICK  # the last that was said of the session
 
     def add_headers(self, headers: Headers) -> Headers:
@@ -131,6 +132,10 @@ class AttemptTelemetry(Struct, eq=False):
         """
         if call.override is not None:
             self._report_session(result, call)
+        if call.backend:
+            # The call's arguments are those of its next pick too, which may be another attempt's.
+            backend, call.backend = call.backend, ""
+            self._report_backend(backend)
         match result:
             # A policy of the program's own may take something else for a host, or for a status.
             case Complete() if "picked" in self.observers.wanted and hasattr(result.host, "address"):
@@ -146,6 +151,12 @@ class AttemptTelemetry(Struct, eq=False):
         # Only the cluster's counter has a name; those of least_request have none.
         backend = next((each.cluster for each in result.trackers if isinstance(each, CallCounter) and each.cluster), "")
         return Pick(call.cluster, backend, result.host.address, self._delayed, authority or result.authority)
+
+    def _report_backend(self, backend: str) -> None:
+        # A call that waits picks again with each new picker, mostly in the same cluster.
+        if backend != self._backend:
+            self._backend = backend
+            self.observers.no_host(backend)
 
     def _delay(self, why: str) -> None:
         if not self._delayed:

@@ -247,6 +247,7 @@ class AttemptObservers(Struct, AttemptObserver, eq=False):
             self._log_error(observer, "headers")
         return Metadata(pair for each in headers for pair in _valid(each))
 
+    no_host = _fan_out(AttemptObserver.no_host)
     delayed = _fan_out(AttemptObserver.delayed)
     picked = _fan_out(AttemptObserver.picked)
     session_picked = _fan_out(AttemptObserver.session_picked)

@@ -211,6 +211,7 @@ class ClusterImplPicker(WrapperPicker, Struct, frozen=True):
                 authority = self.hostnames.of(result.host.address) or result.authority
                 return Complete(result.host, (*result.trackers, self.in_flight), authority)
             return result.with_tracker(self.in_flight)
+        call.backend = self.in_flight.cluster
         if type(result) is Fail:
             status = result.status
             return Fail(replace(status, message=f"cluster {call.cluster}: {status.message}"))
@@ -232,6 +233,7 @@ class ClusterImplPicker(WrapperPicker, Struct, frozen=True):
         return None
 
     def _drop(self, call: PickArgs, category: str, status: Status, why: str) -> PickResult:
+        call.backend = self.in_flight.cluster
         if call.trace is None:
             self.note_drop(category)
         else:

@@ -49,8 +49,9 @@ class PickArgs(Struct):
     another one of `route` (A60) and set `override`. `hash` is the request hash, or None if no hash policy yields one; a
     policy that needs one draws it and stores it here, so that a further attempt has the same (A42). `session_headers`
     are the response headers, other than cookies, that a session has to send back. `drop_draws` are the numbers drawn
-    for the drops of EDS (A27), kept as long as the attempt waits. With a `trace` there is no RPC: the pick only
-    explains itself.
+    for the drops of EDS (A27), kept as long as the attempt waits. A pick without a host sets `backend` to the cluster
+    that had none: a leaf, if `cluster` is an aggregate (A89). With a `trace` there is no RPC: the pick only explains
+    itself.
     """
 
     path: str
@@ -62,6 +63,7 @@ class PickArgs(Struct):
     hash: int | None = None
     now: float = 0.0
     drop_draws: list[float] | None = None
+    backend: str = ""
     trace: Trace | None = None
 
 

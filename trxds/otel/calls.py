@@ -166,13 +166,16 @@ class AttemptMetrics(Struct, AttemptObserver, eq=False):
 
 
 class HostMetrics(AttemptMetrics, eq=False):
-    """An attempt whose metrics have labels of its host. Until a host is picked, the backend is the cluster (A89)."""
+    """An attempt whose metrics have labels of its host. Until a pick says more, the backend is the cluster (A89)."""
 
     _address: str = ""
     _backend: str = ""
 
     def __post_init__(self) -> None:
         self._backend = self._call.cluster
+
+    def no_host(self, backend: str) -> None:
+        self._backend = backend
 
     def picked(self, pick: Pick) -> None:
         self._address, self._backend = pick.address, pick.backend
