@@ -187,6 +187,14 @@ class TestLocations:
             where = Location("cart", '{region="", zone="z0", sub_zone=""}')
             assert watching.locate(mesh.hosts[0]) == watching.locate(mesh.hosts[0], "cart") == where
 
+    async def test_a_locality_without_names_is_written_as_any_other(self, autojump_clock):
+        watching = Watching()
+        async with Mesh.run(1) as mesh, mesh.channel(telemetry=watching) as channel:
+            mesh.endpoints("cart", {**xds.locality(mesh.hosts[0]), "locality": {}})
+            await ask(channel)
+            # As by the C++ client, grpc-go and grpc-java, and as the metrics of weighted_round_robin have it.
+            assert watching.locate(mesh.hosts[0]).locality == '{region="", zone="", sub_zone=""}'
+
     async def test_the_location_of_an_unknown_address_is_empty(self, autojump_clock):
         watching = Watching()
         async with Mesh.run(1) as mesh, mesh.channel(telemetry=watching) as channel:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from trxds.core.observe import NOWHERE, Location
 from trxds.resolver.snapshot import ClusterEntries
-from trxds.resources.endpoint import ClusterLoadAssignment, LocalityId
+from trxds.resources.endpoint import ClusterLoadAssignment
 
 from .dataplane import LiveDataPlane
 
@@ -56,7 +56,7 @@ def _hosts(backend: str, endpoints: ClusterLoadAssignment) -> dict[str, Location
     found: dict[str, Location] = {}
     for localities in endpoints.priorities:
         for locality in localities:
-            at = Location(backend, str(locality.id) if locality.id != LocalityId() else "")
+            at = Location(backend, str(locality.id))
             for endpoint in locality.endpoints:
                 found.update(dict.fromkeys(endpoint.addresses, at))
     return found
