@@ -114,6 +114,11 @@ def test_the_throttle_counts_three_decimals() -> None:
     assert config.throttling == RetryThrottling(10, 0.123)
 
 
+def test_a_success_may_return_all_tokens_however_large_the_ratio_is() -> None:
+    config = parse_service_config({"retryThrottling": {"maxTokens": 10, "tokenRatio": 1e306}})
+    assert config.throttling == RetryThrottling(10, 1000)
+
+
 def test_unknown_fields_of_a_service_config_are_ignored() -> None:
     assert parse_service_config({"fromTheFuture": 1}) == ServiceConfig()
 

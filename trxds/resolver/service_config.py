@@ -163,9 +163,9 @@ def _throttling(node: JsonNode) -> RetryThrottling:
     # A6: an integer in the range (0, 1000].
     if tokens != int(tokens) or not 0 < tokens <= _MAX_TOKENS:
         max_tokens.error(f"must be a whole number, more than 0 and at most {_MAX_TOKENS}")
-    # A6: only three decimals count.
+    # A6: only three decimals count. More than all tokens is all, and the product of a larger number might be infinite.
     # The small term keeps binary rounding from cutting 0.001 to 0.
-    returned = int(ratio.number(0.0) * 1000 + 1e-6) / 1000
+    returned = int(min(max(ratio.number(0.0), 0.0), _MAX_TOKENS) * 1000 + 1e-6) / 1000
     if returned <= 0:
         ratio.error("must be at least 0.001; write for example 0.1")
     return RetryThrottling(tokens, returned)
