@@ -239,6 +239,10 @@ def test_other_kinds_of_name_do_not_count() -> None:
         ("mesh", "*.mesh", False),
         ("cart.example.com", "c*.example.com", False),
         ("cart.example.com", "cart.*.com", False),
+        (".example.com", ".example.com", False),
+        ("cart..example.com", "cart..example.com", False),
+        ("cart.example.com..", "cart.example.com", False),
+        ("cart.example.com", "cart.example.com.", True),
     ],
 )
 def test_an_exact_host_name_matches_wildcards_of_certificates(host: str, name: str, allowed: bool) -> None:

@@ -36,7 +36,10 @@ def join_address(host: str, port: int) -> str:
 
 def is_same_host(host: str, name: str) -> bool:
     """Return whether a certificate's DNS name is the host's: case does not count, `*.` stands for one whole label."""
-    host, name = (text.lower().rstrip(".") for text in (host, name))
+    host, name = (text.lower().removesuffix(".") for text in (host, name))
+    # As in C-core and grpc-java: a text with an empty label, as ".example.com", names no host (RFC 1034 §3.1).
+    if "" in host.split("."):
+        return False
     if not name.startswith("*."):
         return host == name
     label, _, domain = host.partition(".")
