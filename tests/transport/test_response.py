@@ -58,6 +58,12 @@ def test_an_answer_without_http_status_is_malformed() -> None:
     assert headers_error([GRPC], PEER) == Status(StatusCode.INTERNAL, "10.0.0.1:443: the answer has no HTTP status")
 
 
+@pytest.mark.parametrize("http", [b"", b"20", b"2000", b"OK", b"-20"])
+def test_an_http_status_that_has_not_three_digits_is_malformed(http: bytes) -> None:
+    problem = headers_error([(b":status", http), GRPC], PEER)
+    assert problem is not None and problem.code is StatusCode.INTERNAL
+
+
 def test_grpc_status_0_is_ok() -> None:
     assert trailers_status([(b"grpc-status", b"0")], PEER) == OK
 

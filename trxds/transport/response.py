@@ -139,7 +139,8 @@ def _http_status(http: bytes | None, peer: str) -> Status:
 
 
 def _http_code(text: bytes) -> StatusCode:
-    return from_http(int(text)) if text.isdigit() and len(text) == 3 else StatusCode.UNKNOWN
+    # RFC 9110 §15: it has three digits. Any other is malformed (RFC 9113 §8.1.1), as no status at all is.
+    return from_http(int(text)) if text.isdigit() and len(text) == 3 else StatusCode.INTERNAL
 
 
 def _decode_details(fields: Mapping[bytes, bytes]) -> bytes | None:
