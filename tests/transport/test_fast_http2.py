@@ -59,13 +59,10 @@ def headers(fields: list[tuple[bytes, bytes]], flags: int = 4, stream_id: int = 
     ("data", "code"),
     [
         (frame(0, 0, 0, b"x"), ErrorCode.PROTOCOL_ERROR),
-        (frame(0, 0, 1, b"x"), ErrorCode.PROTOCOL_ERROR),  # before its headers
         (frame(0, 0, 3, b"x"), ErrorCode.PROTOCOL_ERROR),  # never opened
         (frame(0, 0, 2, b"x"), ErrorCode.PROTOCOL_ERROR),
         (headers(RESPONSE, stream_id=2), ErrorCode.PROTOCOL_ERROR),
         (headers(RESPONSE, flags=0, stream_id=3), ErrorCode.PROTOCOL_ERROR),
-        (headers(RESPONSE) + headers(RESPONSE), ErrorCode.PROTOCOL_ERROR),  # trailers without the end
-        (headers([(b":status", b"100")], flags=5), ErrorCode.PROTOCOL_ERROR),
         (frame(1, 0xC, 1, b"\x05abc"), ErrorCode.PROTOCOL_ERROR),  # padding
         (frame(1, 0x24, 1, b"abc"), ErrorCode.FRAME_SIZE_ERROR),  # priority
         (frame(1, 4, 1, b"\xff\xff\xff\xff\xff"), ErrorCode.COMPRESSION_ERROR),
@@ -130,6 +127,24 @@ def test_a_stream_window_that_is_opened_too_far_costs_the_stream(engine: FastHtt
 def test_a_frame_after_end_stream_costs_the_stream(engine: FastHttp2Engine, more: bytes) -> None:
     events = engine.receive(headers(RESPONSE, flags=5) + more)
     assert events[1:] == [StreamFailed(1, ErrorCode.STREAM_CLOSED, "more after the end")]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        frame(0, 0, 1, b"x"),  # before its headers
+        headers(RESPONSE) + headers(RESPONSE),  # trailers without the end
+        headers([(b":status", b"100")], flags=5),
+        headers(RESPONSE) + headers([(b":status", b"103")]),
+    ],
+)
+def test_an_answer_whose_frames_are_out_of_order_costs_its_stream_only(engine: FastHttp2Engine, answer: bytes) -> None:
+    assert engine.open_stream(FIXED, [], []) == 3
+    engine.outgoing.take()
+    broken = engine.receive(answer)[-1]
+    assert isinstance(broken, StreamFailed) and broken.code == ErrorCode.PROTOCOL_ERROR
+    assert engine.outgoing.take() == frames.uint32_frame(3, 1, ErrorCode.PROTOCOL_ERROR)
+    assert engine.receive(headers(RESPONSE, stream_id=3)) == [HeadersReceived(3, RESPONSE, False)]
 
 
 def test_data_of_a_closed_stream_is_ignored_and_its_window_given_back(engine: FastHttp2Engine) -> None:

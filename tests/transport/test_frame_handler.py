@@ -102,11 +102,6 @@ def test_a_header_block_in_two_frames_is_one_event() -> None:
     assert list(event.headers) == [(b":status", b"200"), (b"x", b"1")]
 
 
-def test_an_informational_response_behind_the_final_one_ends_the_connection() -> None:
-    event = begin().receive(headers(EARLY_HINTS))[0]
-    assert isinstance(event, ConnectionFailed) and event.code == ErrorCode.PROTOCOL_ERROR
-
-
 def test_a_stream_that_both_ends_have_ended_by_data_is_forgotten() -> None:
     engine = begin(ended=True)
     assert engine.receive(data(b"x", end=True)) == [DataReceived(1, b"x", 1, True)]

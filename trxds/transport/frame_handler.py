@@ -3,7 +3,8 @@
 Each frame costs one struct, one dictionary look-up and one event. Rules that a client may leave out are left out: it
 forbids push, ignores priorities (RFC 9113 §5.3), and ignores frames of a closed stream (§5.1 allows that), except that
 their bytes count for the connection's window and their header blocks for the compression table. Everything that could
-do harm is checked: sizes, windows, the order of frames on a stream, and streams that were never opened.
+do harm is checked: sizes, windows, the order of frames on a stream, and streams that were never opened. An answer whose
+frames are out of order costs its stream and not the connection with all other calls (§8.1.1).
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ class FrameHandler:
         if stream.recv_state is not BODY:
             self._return_window(size)
             if stream.recv_state is HEADERS:
-                raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, "DATA before headers")
+                return self._fail(stream_id, ErrorCode.PROTOCOL_ERROR, "DATA before headers")
             return self._fail(stream_id, ErrorCode.STREAM_CLOSED, "DATA after the end of the stream")
         stream.receive_window -= size
         if stream.receive_window < 0:
@@ -185,11 +186,11 @@ class FrameHandler:
             # Any number of 1xx responses may come before the final one, none with END_STREAM (RFC 9113 §8.1).
             self.overhead += 1
             if end or stream.recv_state is BODY:
-                raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, "an informational response out of place")
+                return self._fail(stream_id, ErrorCode.PROTOCOL_ERROR, "an informational response out of place")
             return None
         if stream.recv_state is BODY and not end:
             # RFC 9113 §8.1: a second HEADERS frame is the trailers, and ends the stream.
-            raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, "trailers that do not end the stream")
+            return self._fail(stream_id, ErrorCode.PROTOCOL_ERROR, "trailers that do not end the stream")
         stream.recv_state = BODY
         if end:
             self._peer_ended(stream_id, stream)
