@@ -347,7 +347,9 @@ async def receive_only_reply(call: CallProtocol[Any, Res]) -> tuple[Res, Complet
     # statuscodes.md: no reply, or more than one, is UNIMPLEMENTED.
     if await call.receive() is not None:
         raise _reply_count_error(SECOND_REPLY, call)
-    return cast(Res, reply), CompletedCall(call.status or OK, call.initial_metadata or md.EMPTY, call.trailing_metadata, call.peer)
+    return cast(Res, reply), CompletedCall(
+        call.status or OK, call.initial_metadata or md.EMPTY, call.trailing_metadata, call.peer
+    )
 
 
 def _reply_count_error(status: Status, call: CallProtocol[Any, Any]) -> RpcError:
