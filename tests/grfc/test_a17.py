@@ -234,9 +234,9 @@ async def test_an_answer_begins_the_backoff_of_a_watch_anew(autojump_clock):
     health.fail()
     async with watched(health) as (_, channel):
         channel.try_to_connect()
-        await trio.sleep(20)  # four backoffs, of 1, 1.6, 2.6 and 4.1 s, and a part of the next
+        await trio.sleep(20)  # five backoffs, of 1, 1.6, 2.6, 4.1 and 6.6 s, and a part of the next, of 10.5 s
         health.set(SERVING)
-        await trio.sleep(10)
+        await trio.sleep(20)  # the backoffs may be a fifth longer
         del health.watches[:]
         health.fail()
         await trio.sleep(1.5)

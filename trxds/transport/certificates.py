@@ -9,7 +9,6 @@ import ssl
 from collections.abc import Callable
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from .crls import Crls, load_crls, read_crls
 from .file_content import FileContent, FileSource, as_path, origin, read_source
@@ -54,8 +53,10 @@ class ClientContext(ssl.SSLContext):
     bundles: BundleMap | None = None
     crls: Crls | None = None
     problems: tuple[str, ...] = ()
-    contents: CertificateFiles | None = None
-    """What the roots, our certificate and its key were when they were loaded; None if they are not known."""
+    roots: FileContent | None = None
+    """The roots that were loaded; None for the system's, and for those of a bundle map."""
+    own: tuple[FileContent, FileContent] | None = None
+    """Our certificate and its key that were loaded."""
     is_partial = False
     """Whether roots or certificate are those of an earlier reading, because the present ones cannot be used."""
     checks_authority = False
@@ -76,8 +77,9 @@ def client_context(
 ) -> ClientContext:
     """Return a context for connections to peers that must show a certificate; `OSError` names the unusable file.
 
-    A bundle map and revocation lists that cannot be read stay those of `before`, the context in use. If the roots or
-    our certificate cannot be used, `before` goes on with the bundle map and the lists that were read now.
+    What cannot be read stays as in `before`, the context in use: roots, our certificate, bundle map and revocation
+    lists, each by itself. If roots and certificate would be those of `before`, because of an error, `before` goes on
+    with the bundle map and the lists that were read now.
     """
     context = ClientContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = check_hostname
@@ -97,30 +99,21 @@ def client_context(
     bundles = _bundles(files.spiffe_bundle_map, before, problems) if files.spiffe_bundle_map else None
     crls = _crls(files.crls, before, problems) if files.crls else None
     _verify_by(context, bundles, crls)
-    try:
-        if bundles is None:
-            _load_roots(context, files.roots)
-        if files.certificate:
-            _load_own_certificate(context, files.certificate, files.private_key)
-            context.shows_certificate = True
-    except OSError:
-        if before is not None:
+    failures: list[OSError] = []
+    if bundles is None:
+        _load_roots(context, files.roots, before, failures)
+    if files.certificate:
+        _load_own(context, files.certificate, files.private_key, before, failures)
+        context.shows_certificate = True
+    if failures:
+        assert before is not None
+        if (context.roots, context.own) == (before.roots, before.own):
             # A peer may have been revoked meanwhile; a spoilt certificate of ours must not hide it.
             _verify_by(before, bundles, crls)
-        raise
-    context.problems = tuple(problems)
-    context.contents = _contents(files)
+            raise failures[0]
+        context.is_partial = True
+    context.problems = (*problems, *map(str, failures))
     return context
-
-
-def _contents(files: CertificateFiles) -> CertificateFiles | None:
-    """Return the same with the contents of roots, certificate and key in place of their paths; None if one is gone."""
-    sources = (files.roots, files.certificate, files.private_key)
-    try:
-        roots, certificate, key = (FileContent(read_source(each)) if each else "" for each in sources)
-    except OSError:
-        return None
-    return replace(files, roots=roots, certificate=certificate, private_key=key)
 
 
 def _verify_by(context: ClientContext, bundles: BundleMap | None, crls: Crls | None) -> None:
@@ -160,23 +153,63 @@ def _crls(source: FileSource, before: ClientContext | None, problems: list[str])
     return crls
 
 
-def _load_roots(context: ssl.SSLContext, roots: FileSource) -> None:
+def _load_roots(
+    context: ClientContext, roots: FileSource, before: ClientContext | None, failures: list[OSError]
+) -> None:
     if not roots:
         context.load_default_certs()
-    elif isinstance(roots, FileContent):
-        # Between the certificates a file may have texts in any encoding.
-        context.load_verify_locations(cadata=roots.data.decode("ascii", "ignore"))
-    else:
-        remedy = "a certificate in it is no valid PEM; write it anew"
-        _load(f"the roots of {roots}", lambda: context.load_verify_locations(roots), remedy)
+        return
+    what = f"the roots {origin(roots)}"
+    try:
+        context.roots = _content(roots, what)
+        _verify_by_roots(context, context.roots, what)
+    except OSError as error:
+        if before is None or before.roots is None:
+            raise
+        failures.append(error)
+        context.roots = before.roots
+        _verify_by_roots(context, context.roots, what)
 
 
-def _load_own_certificate(context: ssl.SSLContext, certificate: FileSource, private_key: FileSource) -> None:
+def _verify_by_roots(context: ClientContext, roots: FileContent, what: str) -> None:
+    remedy = "a certificate in it is no valid PEM; write it anew"
+    with as_path(roots) as path:
+        _load(what, lambda: context.load_verify_locations(path), remedy)
+
+
+def _load_own(
+    context: ClientContext,
+    certificate: FileSource,
+    private_key: FileSource,
+    before: ClientContext | None,
+    failures: list[OSError],
+) -> None:
     what = f"the certificate {origin(certificate)} with the key {origin(private_key)}"
+    try:
+        context.own = _content(certificate, what), _content(private_key, what)
+        _show(context, *context.own, what)
+    except OSError as error:
+        if before is None or before.own is None:
+            raise
+        failures.append(error)
+        context.own = before.own
+        _show(context, *context.own, what)
+
+
+def _show(context: ClientContext, certificate: FileContent, private_key: FileContent, what: str) -> None:
     with as_path(certificate) as certificate_path, as_path(private_key) as key_path:
         # With an empty password OpenSSL fails for an encrypted key; otherwise it would ask at the terminal.
         remedy = "one of them is no valid PEM, or the key is encrypted; write both in PEM, the key without a password"
         _load(what, lambda: context.load_cert_chain(certificate_path, key_path, password=""), remedy)
+
+
+def _content(source: FileSource, what: str) -> FileContent:
+    """Read a file once: what was loaded is what may be needed again."""
+    try:
+        return FileContent(read_source(source))
+    except OSError as error:
+        # A bootstrap may have any text as a path, such as one with a NUL.
+        raise OSError(f"cannot read {what if what.isprintable() else repr(what)}: {error}") from None
 
 
 def _load(what: str, load: Callable[[], object], remedy: str) -> None:
@@ -188,8 +221,6 @@ def _load(what: str, load: Callable[[], object], remedy: str) -> None:
         raise OSError(f"cannot use {what}: {remedy if reason in ('pem lib', 'asn1 lib') else reason}") from None
     except OSError as error:
         raise OSError(f"cannot read {what}: {error.strerror or error}") from None
-    except ValueError as error:  # the path has a NUL
-        raise OSError(f"cannot read {what!r}: {error}") from None
 
 
 def ssl_reason(error: Exception) -> str:
@@ -225,34 +256,9 @@ class FreshContext:
         Nothing changes here but the context in use: it gets new revocation lists even if a certificate is unusable.
         """
         try:
-            return self._read(self._files)
+            return client_context(self._files, check_hostname=self._check_hostname, before=self._context)
         except OSError as error:
-            return self._read_partly(str(error)) or error
-
-    def _read(self, files: CertificateFiles) -> ClientContext:
-        return client_context(files, check_hostname=self._check_hostname, before=self._context)
-
-    def _read_partly(self, problem: str) -> ClientContext | None:
-        """Return a context of new roots and the last good certificate, or the other way round; None without news.
-
-        A certificate may last for an hour, and must not run out because somebody has deleted the roots.
-        """
-        last = self._context.contents if self._context is not None else None
-        files = self._files
-        if last is None or not files.certificate or not files.roots or files.spiffe_bundle_map:
-            return None
-        with_last_roots = replace(files, roots=last.roots)
-        with_last_certificate = replace(files, certificate=last.certificate, private_key=last.private_key)
-        for mixed in (with_last_roots, with_last_certificate):
-            if _contents(mixed) in (None, last):
-                continue
-            try:
-                context = self._read(mixed)
-            except OSError:
-                continue
-            context.problems, context.is_partial = (*context.problems, problem), True
-            return context
-        return None
+            return error
 
     def take(self, result: ClientContext | OSError, now: float) -> ClientContext:
         """Return the context to use, given the result of `read`; `OSError` if there never was a good one."""
