@@ -166,9 +166,6 @@ class Both:
 ONLY_H2 = {
     "Invalid input StreamInputs.RECV_INFORMATIONAL_HEADERS in state": "headers after the end: a stream error (§5.1)",
     "Cannot set END_STREAM on informational responses": "likewise",
-    "Informational response after final response": "a malformed response: a stream error (§8.1.1)",
-    "cannot receive data before headers": "likewise",
-    "Trailers must have END_STREAM set": "likewise",
     "STREAM_CLOSED": "headers on a closed stream may be ignored (§5.1)",
     "StreamClosedError": "likewise",
     "may not depend on itself": "priorities are ignored (§5.3)",

@@ -275,6 +275,12 @@ async def test_a_malformed_request_costs_its_stream(client: RawClient, what: str
     assert await goes_on(client)
 
 
+async def test_headers_twice_cost_the_request_its_stream(client: RawClient, autojump_clock) -> None:
+    await client.send(headers(1), headers(1))
+    assert await client.answer(1) == {"reset": PROTOCOL_ERROR}
+    assert await goes_on(client)
+
+
 @pytest.mark.parametrize("lengths", [("100",), ("2",), ("abc",), ("-6",), ("6", "7")])
 async def test_a_content_length_that_does_not_fit_costs_its_stream(
     server: Server, client: RawClient, lengths: tuple[str, ...], autojump_clock

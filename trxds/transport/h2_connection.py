@@ -26,6 +26,7 @@ from .stream_state import DEFAULT_MAX_FRAME, DEFAULT_WINDOW
 _SWEEP_INTERVAL = 64
 _KNOWN_SETTINGS = frozenset(h2.settings.SettingCodes)
 _WRONG_LENGTH = "its content-length is wrong"
+_OUT_OF_ORDER = "its frames are out of order"
 
 
 def make_h2(client: bool, options: WireOptions) -> PatchedH2Connection:
@@ -96,6 +97,21 @@ class _Stream(h2.stream.H2Stream):
     @max_outbound_frame_size.setter
     def max_outbound_frame_size(self, size: int) -> None:
         """Ignore h2's value for a stream: the limit is the connection's."""
+
+    @property
+    def _still_receives(self) -> bool:
+        return self.state_machine.state in (h2.stream.StreamState.OPEN, h2.stream.StreamState.HALF_CLOSED_LOCAL)
+
+    def receive_headers(self, headers: Any, end_stream: bool, header_encoding: Any) -> Any:
+        # RFC 9113 §8.1: behind the first block come trailers, which end the stream, and no informational responses.
+        if self._still_receives and self.state_machine.headers_received and not end_stream:
+            raise _StreamError(self, _OUT_OF_ORDER)
+        return super().receive_headers(headers, end_stream, header_encoding)
+
+    def receive_data(self, data: bytes, end_stream: bool, flow_control_len: int) -> Any:
+        if self._still_receives and not self.state_machine.headers_received:
+            raise _StreamError(self, _OUT_OF_ORDER)
+        return super().receive_data(data, end_stream, flow_control_len)
 
     def _initialize_content_length(self, headers: Any) -> None:
         try:

@@ -11,7 +11,8 @@ Some behaviour of h2 does not suit a gRPC connection and is changed (`h2_connect
 - It keeps any settings and streams that a server makes up, and the header blocks of 64 frames.
 - A client that opens a stream too many, or sends a malformed request, loses its connection with all its calls. Both
   cost one stream (RFC 9113 §5.1.2, §8.1.1): `server/server_connection.py` refuses it. So do a content-length that
-  does not fit and a stream that depends on itself (RFC 7540 §5.3.1), which h2 itself is made to reset.
+  does not fit, HEADERS and DATA out of order, and a stream that depends on itself (RFC 7540 §5.3.1), which h2 itself
+  is made to reset.
 - It reads all that it is given, however long that takes.
 """
 
