@@ -103,8 +103,9 @@ def test_trailers_without_a_status_are_unknown() -> None:
     assert status == Status(StatusCode.UNKNOWN, "10.0.0.1:443: the call was ended without grpc-status")
 
 
-def test_status_details_that_are_not_base64_are_left_out() -> None:
-    assert trailers_status([(b"grpc-status", b"2"), (b"grpc-status-details-bin", b"x")], PEER).details is None
+@pytest.mark.parametrize("text", [b"x", b"####", b"CA#I", b"CA\xe9I"])
+def test_status_details_that_are_not_base64_are_left_out(text: bytes) -> None:
+    assert trailers_status([(b"grpc-status", b"2"), (b"grpc-status-details-bin", text)], PEER).details is None
 
 
 def test_the_status_of_a_reset_names_the_error_code() -> None:

@@ -5,12 +5,11 @@ The tables are those of gRPC's `PROTOCOL-HTTP2.md` and `http-grpc-status-mapping
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from trxds.core.metadata import Headers, Metadata, decode, decode_message, find
+from trxds.core.metadata import Headers, Metadata, decode, decode_binary, decode_message, find
 from trxds.core.status import Status, StatusCode, from_http
 
 from .content_type import CONTENT_TYPE, content_subtype
@@ -145,12 +144,7 @@ def _http_code(text: bytes) -> StatusCode:
 
 def _decode_details(fields: Mapping[bytes, bytes]) -> bytes | None:
     text = fields.get(b"grpc-status-details-bin")
-    if text is None:
-        return None
-    try:
-        return base64.b64decode(text + b"=" * (-len(text) % 4))
-    except ValueError:  # binascii.Error is one
-        return None
+    return None if text is None else decode_binary(text)
 
 
 def rst_stream_status(code: int, *, deadline_passed: bool) -> Status:
