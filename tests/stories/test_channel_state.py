@@ -182,6 +182,15 @@ async def test_an_open_call_prevents_idle(autojump_clock):
         assert channel.state is READY
 
 
+async def test_the_idle_timeout_begins_when_the_last_call_has_ended(autojump_clock):
+    async with hosts_in_memory(1) as mesh, mesh.channel(idle_timeout=80) as channel:
+        async with bidi(channel).open():
+            await trio.sleep(105)  # between two checks, which come each 10 s
+        ended = trio.current_time()
+        await channel.wait_for_state_change(READY)
+        assert 80 <= trio.current_time() - ended <= 90
+
+
 async def test_a_channel_is_idle_an_eighth_of_the_timeout_late_at_most(autojump_clock):
     async with hosts_in_memory(1) as mesh, mesh.channel(idle_timeout=80) as channel:
         await trio.sleep(5)

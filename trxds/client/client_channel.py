@@ -167,9 +167,9 @@ class ClientChannel:
         """Wait until the idle timeout has passed without a call."""
         # Checking now and then spares each call the note of when it ended.
         calls, timeout = self._state.calls, self._idle_timeout
-        started, since = calls.started, trio.current_time()
+        started, since, was_open = calls.started, trio.current_time(), False
         while (left := since + timeout - trio.current_time()) > 0:
             await trio.sleep(min(left, timeout / _CHECKS))
-            # Both, because a call may have begun and ended between two checks.
-            if calls.open or calls.started != started:
-                started, since = calls.started, trio.current_time()
+            # All three, because a call may have begun, or ended, or both between two checks.
+            if calls.open or was_open or calls.started != started:
+                started, since, was_open = calls.started, trio.current_time(), bool(calls.open)
