@@ -271,6 +271,11 @@ def test_an_endpoint_address_must_be_an_ip_address(ip: str, text: str | None) ->
     assert address_text(ip, 443) == text
 
 
+def test_a_port_may_have_all_16_bits(read: Any) -> None:
+    (priority,) = read(EDS, eds(locality(host("10.0.0.1", 65535)))).value.priorities
+    assert priority[0].endpoints[0].addresses == ("10.0.0.1:65535",)
+
+
 @given(st.ip_addresses())
 def test_every_ip_address_has_one_text(ip: Any) -> None:
     text = address_text(str(ip), 80)

@@ -49,6 +49,7 @@ CONFIGS = [
     ({"abort": {"http_status": 418}}, FaultConfig(None, Abort(StatusCode.UNKNOWN))),
     ({"abort": {"http_status": 200}}, FaultConfig(None, Abort(StatusCode.OK))),
     ({"abort": {"grpc_status": 0}}, FaultConfig(None, Abort(StatusCode.OK))),
+    ({"abort": {"grpc_status": 16}}, FaultConfig(None, Abort(StatusCode.UNAUTHENTICATED))),
     ({"abort": {"percentage": percent(5, "MILLION")}}, FaultConfig(None, Abort(share=FractionalPercent(5, 1_000_000)))),
     ({"abort": {"percentage": percent(5, 9)}}, FaultConfig(None, Abort(share=FractionalPercent(5, 1_000_000)))),
     ({"max_active_faults": 0}, FaultConfig(max_active=0)),
