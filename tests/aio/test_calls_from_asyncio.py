@@ -395,6 +395,15 @@ async def test_a_task_sends_nothing_after_done_sending(world):
 
 
 @in_asyncio
+async def test_the_one_request_of_a_method_closes_this_side_of_the_call(world):
+    async with world.channel() as channel, channel.method("/shop.Cart/Echo").open(timeout=20) as call:
+        await call.send(b"one")
+        with pytest.raises(trio.ClosedResourceError, match="the method takes one request only"):
+            await call.send(b"two")
+        assert await call.receive() == b"one"
+
+
+@in_asyncio
 async def test_a_sending_task_learns_that_the_server_has_ended_the_call(world):
     async with world.channel() as channel, bidi(channel, "Metadata").open() as call:
         assert (await call.receive(), await call.receive()) == (b"None", None)

@@ -118,6 +118,24 @@ async def test_send_after_done_sending_raises_closed_resource_error(cart, autoju
         assert (await call.receive()).sku == "a!"
 
 
+@pytest.mark.parametrize("server_streaming", [False, True])
+async def test_the_one_request_of_a_method_that_takes_one_closes_the_clients_side(server_streaming, autojump_clock):
+    ended = []
+
+    async def count(call):
+        ended.append(len([message async for message in call]))
+        await call.send(b"x")
+
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        mesh.servers[mesh.hosts[0]].handlers["/shop.Cart/Count"] = count
+        async with channel.method("/shop.Cart/Count", server_streaming=server_streaming).open(timeout=5) as call:
+            assert await call.send(b"one")
+            with pytest.raises(trio.ClosedResourceError, match="the method takes one request only"):
+                await call.send(b"two")
+            assert await call.receive() == b"x"
+    assert ended == [1]
+
+
 async def test_a_bidi_stream_may_be_sent_to_and_received_from_by_two_tasks(cart, autojump_clock):
     async with cart.Talk.open() as call, trio.open_nursery() as nursery:
 

@@ -48,11 +48,13 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         now: Callable[[], float],
         serialize: Callable[[Req], bytes],
         deserialize: Callable[[bytes], Res],
+        one_request: bool = False,
         one_reply: bool = False,
     ) -> None:
         self._rpc = rpc
         self._replay = replay
         self._attempts = CallAttempts(rpc, replay)
+        self._one_request = one_request
         self._one_reply = one_reply
         self._now = now
         self._quick_receives = 0  # messages that `receive` may still take before its next full checkpoint
@@ -66,12 +68,13 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
 
         Returns False if the server has already ended the call with OK and reads nothing any more. With
         `compress=False` the message is sent uncompressed, whatever the call's compression. Raises
-        `trio.ClosedResourceError` after `done_sending`, or after the one request of a method that takes one.
+        `trio.ClosedResourceError` after `done_sending`, or after the one request of a method that takes one, which
+        closes this side of the call.
         """
         payload = self._outgoing(self._serialize(request), compress)
         if isinstance(payload, Status):
             raise await self._rpc.failure(payload)
-        return await self._send(payload)
+        return await (self._send_only(payload) if self._one_request else self._send(payload))
 
     def done_sending(self) -> None:
         """Close this side of the call: no more messages follow. Synchronous and idempotent."""
@@ -178,6 +181,11 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         if isinstance(payload, Status):
             self._rpc.give_up(payload)
         return payload
+
+    async def _send_only(self, payload: bytes) -> bool:
+        is_read = await self._send(payload)
+        self.done_sending()
+        return is_read
 
     async def _send(self, *payloads: bytes, ahead: bool = False) -> bool:
         """Send one message, or with `ahead` any number of small ones."""
@@ -313,6 +321,7 @@ class CallSteps(Generic[Req, Res]):
             and takes_messages_now(stream)
             and call._attempts.status is None
             and not call._replay.ended
+            and not call._one_request  # it closes this side, in Trio's thread
             and call._rpc.hedging is None
             and call._now() < self.deadline
         )
@@ -329,10 +338,11 @@ class CallSteps(Generic[Req, Res]):
 
     async def send(self, serialized: bytes, *, compress: bool) -> bool:
         """Send a message that `serialize` has returned; see `Call.send`."""
-        payload = self._call._outgoing(serialized, compress)
+        call = self._call
+        payload = call._outgoing(serialized, compress)
         if isinstance(payload, Status):
-            raise await self._call._rpc.failure(payload)
-        return await self._call._send(payload)
+            raise await call._rpc.failure(payload)
+        return await (call._send_only(payload) if call._one_request else call._send(payload))
 
     async def send_ahead(self, payloads: Sequence[bytes]) -> None:
         """Send small messages that `payload` has returned, in one piece; a checkpoint only if it waits."""

@@ -197,8 +197,8 @@ class Method(Generic[Req, Res]):
             problem = await rpc.open(replay)
             if problem is not None:
                 raise await rpc.failure(problem)
-            now, one_reply = self._state.now, not self.server_streaming
-            call = Call(rpc, replay, now, self._serialize, self._deserialize, one_reply)
+            ones = not self.client_streaming, not self.server_streaming
+            call = Call(rpc, replay, self._state.now, self._serialize, self._deserialize, *ones)
             async with nullcontext() if rpc.hedging is None else run_hedges(rpc.hedging, self.path, rpc.scope):
                 if begin is not None:
                     await begin(call)
