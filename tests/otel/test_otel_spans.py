@@ -287,6 +287,30 @@ async def test_a_delay_of_an_attempt_is_a_span_event(autojump_clock):
         assert events(attempt)[0] == ("Delayed LB pick complete", {})
 
 
+async def test_an_attempt_whose_picked_host_takes_no_stream_has_one_event_for_its_delay(autojump_clock):
+    its = Metered(spans=True)
+
+    async def wait(channel):
+        async with bidi(channel).open() as call:
+            await call.send(b"")
+            await trio.sleep_forever()
+
+    # One of the two waits for the only stream that the host allows, until the connection ends.
+    async with (
+        Mesh.run(1, sessions=False, max_concurrent_streams=1) as mesh,
+        mesh.channel(telemetry=its.telemetry) as channel,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(wait, channel)
+        nursery.start_soon(wait, channel)
+        await trio.sleep(1)
+        mesh.servers[mesh.hosts[0]].drop_connections()
+        await trio.sleep(1)
+        nursery.cancel_scope.cancel()
+    delays = [[name for name, _ in events(span)].count("Delayed LB pick complete") for span in its.spans]
+    assert sorted(delays) == [0, 0, 1, 1]
+
+
 async def test_a_pick_that_fails_is_an_attempt_without_messages(autojump_clock):
     async with metered(spans=True, connected=False) as (mesh, channel, its):
         mesh.network.refuse(mesh.hosts[0])

@@ -95,9 +95,12 @@ class AttemptSpan(PropagatedSpan, eq=False):
 
     _sent: int = 0
     _received: int = 0
+    _told_delay: bool = False
 
     def picked(self, pick: Pick) -> None:
-        if pick.delayed:
+        # A72: an attempt has one stream. Another pick follows if the host took none, and the delay is the same one.
+        if pick.delayed and not self._told_delay:
+            self._told_delay = True
             self._span.add_event("Delayed LB pick complete")
         if self._tracing.own:
             about = {"trxds.cluster": pick.cluster, "trxds.backend": pick.backend, "trxds.address": pick.address}
