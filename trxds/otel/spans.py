@@ -95,12 +95,12 @@ class AttemptSpan(PropagatedSpan, eq=False):
 
     _sent: int = 0
     _received: int = 0
-    _told_delay: bool = False
+    _has_delay_event: bool = False
 
     def picked(self, pick: Pick) -> None:
         # A72: an attempt has one stream. Another pick follows if the host took none, and the delay is the same one.
-        if pick.delayed and not self._told_delay:
-            self._told_delay = True
+        if pick.delayed and not self._has_delay_event:
+            self._has_delay_event = True
             self._span.add_event("Delayed LB pick complete")
         if self._tracing.own:
             about = {"trxds.cluster": pick.cluster, "trxds.backend": pick.backend, "trxds.address": pick.address}
