@@ -238,8 +238,40 @@ async def test_hosts_are_asked_for_their_health_from_the_first_service_config_th
         await ask(channel)
         feed.push(*mesh.hosts, service_config=ROUND_ROBIN | {"healthCheckConfig": {"serviceName": "shop"}})
         await settled()
-        assert asked == [b"cart", b"shop"]
+        assert asked == [b"cart", b"shop", b"shop"]
         assert await spread(channel, 4) == dict.fromkeys(mesh.hosts, 2)
+
+
+async def test_a_connected_host_that_does_not_serve_what_is_asked_for_now_takes_no_calls(autojump_clock):
+    async def watch(request: bytes, call: Call):
+        yield bytes([8, 1 if request[2:] == b"cart" else 3])  # SERVING or SERVICE_UNKNOWN
+        await trio.sleep_forever()
+
+    async with resolved(0) as (mesh, channel, feed):
+        host = await mesh.add_host(handlers={"/grpc.health.v1.Health/Watch": server_streaming(watch)})
+        feed.push(host, service_config=ROUND_ROBIN | {"healthCheckConfig": {"serviceName": "cart"}})
+        await ask(channel)
+        feed.push(host, service_config=ROUND_ROBIN | {"healthCheckConfig": {"serviceName": "shop"}})
+        await settled()
+        assert "SERVICE_UNKNOWN for service 'shop'" in (await failure(channel)).message
+        assert len(mesh.servers[host].connections) == 1
+
+
+async def test_a_call_waits_for_the_first_answer_to_what_is_asked_for_now(autojump_clock):
+    async def watch(request: bytes, call: Call):
+        await trio.sleep(0 if request[2:] == b"cart" else 10)
+        yield bytes([8, 1])
+        await trio.sleep_forever()
+
+    async with resolved(0) as (mesh, channel, feed):
+        host = await mesh.add_host(handlers={"/grpc.health.v1.Health/Watch": server_streaming(watch)})
+        feed.push(host, service_config=ROUND_ROBIN | {"healthCheckConfig": {"serviceName": "cart"}})
+        await ask(channel)
+        feed.push(host, service_config=ROUND_ROBIN | {"healthCheckConfig": {"serviceName": "shop"}})
+        await settled()
+        began = trio.current_time()
+        await ask(channel)
+        assert 9 < trio.current_time() - began < 10
 
 
 async def test_a_host_that_did_not_serve_takes_calls_again_when_nobody_asks_it_any_more(autojump_clock):
@@ -254,9 +286,25 @@ async def test_a_host_that_did_not_serve_takes_calls_again_when_nobody_asks_it_a
             await ask(channel)
         feed.push(host, service_config=ROUND_ROBIN)
         await settled()
-        mesh.network.cut(host)  # the next connection is asked for nothing
+        assert await ask(channel) == host
+        assert len(mesh.servers[host].connections) == 1
+
+
+async def test_a_connected_host_that_was_not_asked_is_asked_on_its_next_connection(autojump_clock):
+    async def watch(request: bytes, call: Call):
+        yield bytes([8, 2])  # NOT_SERVING
+        await trio.sleep_forever()
+
+    async with resolved(0) as (mesh, channel, feed):
+        host = await mesh.add_host(handlers={"/grpc.health.v1.Health/Watch": server_streaming(watch)})
+        feed.push(host, service_config=ROUND_ROBIN)
+        await ask(channel)
+        feed.push(host, service_config=ROUND_ROBIN | {"healthCheckConfig": {"serviceName": "cart"}})
         await settled()
         assert await ask(channel) == host
+        mesh.network.cut(host)
+        await settled()
+        assert "NOT_SERVING" in (await failure(channel)).message
 
 
 async def test_sticky_sessions_of_the_service_config_begin_and_end_with_it(autojump_clock):

@@ -126,8 +126,14 @@ class SubchannelPool:
         self._limit.set(number)
 
     def use_health_check(self, check: HealthCheck | None) -> None:
-        """Ask the hosts of connections that begin from now on for this health; with None, for none. Synchronous."""
+        """Ask all hosts for this health from now on; with None, for none. Synchronous.
+
+        A host that was not asked before is asked on its next connection, because the present one has no nursery.
+        """
         self._context.health_check = check
+        # As the C++ client and grpc-java do: a check that is taken back keeps no host from calls.
+        for subchannel in tuple(self.subchannels.values()):
+            subchannel.watch_health(anew=True)
 
     def close(self, status: Status = CLOSED) -> None:
         """Fail all streams with `status`, and make no more connections. Plain and idempotent."""

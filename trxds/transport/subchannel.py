@@ -52,7 +52,7 @@ class SubchannelContext(Struct):
     """The settings that all subchannels of a pool share; `start` runs a subchannel's `run` as a task.
 
     `changed` is called when a subchannel's state, or the health of a READY one, has changed.
-    With a `health_check` each host is asked for its health (A17); another one is for connections that begin later.
+    With a `health_check` each host is asked for its health (A17).
     `max_connections_cap` bounds what clusters and service configs allow (A105); connections older than `age` are
     replaced. `on_stale` is called when the addresses of the hosts should be resolved again, though no policy sees a
     reason.
@@ -240,8 +240,11 @@ class Subchannel:
             await connection.run()
             nursery.cancel_scope.cancel(reason="the connection has ended")
 
-    def _watch_health(self) -> None:
-        """Watch the health of the host on the oldest connection, and no more where it was watched before."""
+    def watch_health(self, *, anew: bool = False) -> None:
+        """Watch the health of the host on the oldest connection, and no more where it was watched before.
+
+        The health that is known holds until the host has said more; not so if it is asked `anew`, for other health.
+        """
         # A17: with the connection the watch ends, also if only older calls go on there.
         if self._health_scope is not None:
             self._health_scope.cancel(reason="the connection takes no more calls")
@@ -252,6 +255,8 @@ class Subchannel:
         if check is None or nursery is None:
             self._set_health(OK)  # nobody asks there, so what another connection said must not hold for ever
         else:
+            if anew:
+                self._set_health(None)
             self._health_scope = trio.CancelScope()
             nursery.start_soon(self._run_health_watch, check, connection, self._health_scope)
 
@@ -259,7 +264,7 @@ class Subchannel:
         with scope:
             await watch_health(check, self, connection, self._set_health)
 
-    def _set_health(self, health: Status) -> None:
+    def _set_health(self, health: Status | None) -> None:
         if health != self.health:
             self.health = health
             self._context.changed(self)
@@ -288,7 +293,7 @@ class Subchannel:
         if is_first:
             self.health = OK if self._context.health_check is None or nursery is None else None
             if self.health is None:
-                self._watch_health()
+                self.watch_health()
         self._update_state()
         self._context.observers.connection_opened(self.address, self._security_level)
         for old, its_nursery in replaced.items():
@@ -316,7 +321,7 @@ class Subchannel:
         if connection is self._connection:
             self._connection = self.working.oldest
             # The health that is known holds until another connection has been asked.
-            self._watch_health()
+            self.watch_health()
         self._update_state()
         self._context.observers.connection_closed(self.address, self._security_level, connection.http2.disconnect)
         if self._connection is not None:
