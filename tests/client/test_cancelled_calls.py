@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 import pytest
@@ -12,7 +12,7 @@ import trio.testing
 from support.mesh import Mesh, bidi, method
 from support.method_config import configured, for_all
 
-from trxds import FixedResponseCall, ForwardingCall, RpcError, StatusCode
+from trxds import FixedResponseCall, ForwardingCall, RpcError, Status, StatusCode
 from trxds.testing import resources as xds
 from trxds.transport.options import WireOptions
 
@@ -152,6 +152,15 @@ async def test_a_call_that_has_its_status_keeps_it(autojump_clock):
         assert len([reply async for reply in call]) == 1
         assert (call.cancel(), call.status.code) == (False, StatusCode.OK)
         assert await call.receive() is None
+
+
+async def test_an_open_call_of_a_closed_channel_is_cancelled_already(autojump_clock):
+    async with AsyncExitStack() as stack:
+        channel, _ = await stack.enter_async_context(served())
+        async with bidi(channel, PATH).open() as call:
+            await stack.aclose()
+            assert call.status == Status(StatusCode.CANCELLED, "channel closed")
+            assert not call.cancel()
 
 
 async def test_messages_that_came_before_a_cancel_are_dropped(autojump_clock):

@@ -160,8 +160,11 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
 
     @property
     def status(self) -> Status | None:
-        """Return the call's status; None until `receive` has returned None or the only reply, or it has failed."""
-        return self._attempts.status or self._rpc.scope.failed_with
+        """Return the call's status; None until `receive` has returned None or the only reply, or it has failed.
+
+        It is CANCELLED as soon as `cancel` or the end of the channel or session ends the call.
+        """
+        return self._attempts.status or self._rpc.scope.ended_with
 
     @property
     def peer(self) -> str:

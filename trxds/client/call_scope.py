@@ -97,6 +97,14 @@ class CallScope:
         self.failed_with = Status(StatusCode.DEADLINE_EXCEEDED, message)
         return self.error(self.failed_with)
 
+    @property
+    def ended_with(self) -> Status | None:
+        """Return the status with which all further steps end: `failed_with`, or that of the closed channel."""
+        if self.failed_with is None and self._lifecycle.closed:
+            error = self._lifecycle.closed_error()
+            return error.status if isinstance(error, RpcError) else None
+        return self.failed_with
+
     def check_open(self) -> None:
         """Raise what an open call raises, if its session or channel has ended."""
         if self._lifecycle.closed:
