@@ -173,6 +173,11 @@ def test_a_bad_proxy_address_is_refused_with_its_place(value, error):
     assert endpoints_with({}, metadata).errors == (f"field:endpoints[0].{METADATA_AT}.value[{ADDRESS}]{error}",)
 
 
+def test_metadata_without_a_type_is_refused_with_its_place():
+    errors = endpoints_with({"typed_filter_metadata": {KEY: {}}}).errors
+    assert errors == (f"field:endpoints[0].lb_endpoints[0].{METADATA_AT}.type_url error:field not present",)
+
+
 def test_an_address_under_another_key_is_validated_and_no_proxy():
     [[locality]] = endpoints_with(proxied_by("10.9.0.1:3128", key="other")).value.priorities
     assert locality.endpoints[0].proxy == ""
