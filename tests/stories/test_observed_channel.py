@@ -137,6 +137,12 @@ class TestConnections:
             await wait_all_tasks_blocked()
             assert watcher.of("connection")[1] == f"connection {mesh.hosts[0]} closed: GOAWAY NO_ERROR"
 
+    async def test_the_disconnect_reason_of_a_goaway_with_an_unknown_code_is_an_internal_error(self, autojump_clock):
+        async with watched() as (mesh, _, watcher):
+            mesh.servers[mesh.hosts[0]].goaway(4_000_000_000)
+            await wait_all_tasks_blocked()
+            assert watcher.of("connection")[1] == f"connection {mesh.hosts[0]} closed: GOAWAY INTERNAL_ERROR"
+
     async def test_the_disconnect_reason_of_a_removed_host_is_subchannel_shutdown(self, autojump_clock):
         async with watched(2, calls=2) as (mesh, _, watcher):
             mesh.endpoints("cart", [mesh.hosts[1]])

@@ -13,7 +13,7 @@ from trxds.core.calls import Calls
 from trxds.core.status import Status, unavailable
 
 from .client_stream import ClientStream
-from .disconnect_reason import UNKNOWN
+from .disconnect_reason import UNKNOWN, goaway_reason
 from .engine import Http2Engine
 from .events import (
     DataReceived,
@@ -303,7 +303,7 @@ class Connection:
         if self._keepalive is not None and self._keepalive.on_too_many_pings(event, self.peer):
             self._keepalive = None  # a server that repeats its GOAWAY must not halve the rate each time
         self.goaway = event.code
-        self.http2.disconnect = f"GOAWAY {code_name(event.code)}"
+        self.http2.disconnect = goaway_reason(event.code)
         debug = f": {event.debug.decode('utf-8', 'replace')}" if event.debug else ""
         text = f"GOAWAY {code_name(event.code)}{debug}"
         # Calls that go on until the server closes the connection fail by that, and the reason is here.

@@ -6,6 +6,8 @@ import errno
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from .events import ErrorCode
+
 SHUTDOWN = "subchannel shutdown"
 TIMED_OUT = "connection timed out"
 UNKNOWN = "unknown"
@@ -17,6 +19,16 @@ _BY_NUMBER: Mapping[int | None, str] = MappingProxyType(
         errno.ECONNABORTED: "connection aborted",
     }
 )
+
+
+_CODES = frozenset(ErrorCode)
+
+
+def goaway_reason(code: int) -> str:
+    """Return the words for a GOAWAY with this error code."""
+    # A94 has the codes of the RFC. Of others there are billions, and each would be one more series of the metrics.
+    # RFC 9113 §7: they may be treated as INTERNAL_ERROR.
+    return f"GOAWAY {ErrorCode(code if code in _CODES else ErrorCode.INTERNAL_ERROR).name}"
 
 
 def disconnect_reason(error: BaseException | None) -> str:
