@@ -138,6 +138,19 @@ class TestLabelsOfHosts:
                 await ask(channel)
             assert set(its.read(DURATION, *self.LABELS)) == {("", "cart")}
 
+    async def test_an_attempt_that_ends_after_its_host_has_left_has_the_locality_of_its_pick(self, autojump_clock):
+        async with metered(optional_labels=self.LABELS, hosts=2, connected=False) as (mesh, channel, its):
+            mesh.endpoints("cart", mesh.hosts[:1], mesh.hosts[1:])
+            async with bidi(channel).open() as call:
+                await call.send(b"")
+                host = (await call.receive()).decode().strip()
+                mesh.endpoints("cart", [each for each in mesh.hosts if each != host])
+                await trio.sleep(1)
+                call.done_sending()
+                assert await call.receive() is None
+            zone = mesh.hosts.index(host)
+            assert set(its.read(DURATION, *self.LABELS)) == {(f'{{region="", zone="z{zone}", sub_zone=""}}', "cart")}
+
     async def test_the_backend_of_an_aggregate_is_its_leaf(self, autojump_clock):
         its = Metered(optional_labels=self.LABELS)
         async with Mesh.run(1, sessions=False) as mesh:

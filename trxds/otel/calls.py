@@ -168,8 +168,8 @@ class AttemptMetrics(Struct, AttemptObserver, eq=False):
 class HostMetrics(AttemptMetrics, eq=False):
     """An attempt whose metrics have labels of its host. Until a pick says more, the backend is the cluster (A89)."""
 
-    _address: str = ""
     _backend: str = ""
+    _locality: str = ""  # A78: without a host there is none, and the label is empty
 
     def __post_init__(self) -> None:
         self._backend = self._call.cluster
@@ -178,11 +178,10 @@ class HostMetrics(AttemptMetrics, eq=False):
         self._backend = backend
 
     def picked(self, pick: Pick) -> None:
-        self._address, self._backend = pick.address, pick.backend
+        channel = self._call.channel
+        self._backend = pick.backend
+        # A78: of the pick, for the host may have left its cluster by the end of the attempt.
+        self._locality = channel.locate(pick.address, pick.backend).locality if channel.per_host else ""
 
     def ended(self, status: Status, backend: str = "", locality: str = "") -> None:
-        channel = self._call.channel
-        # A78: without a host there is no locality; the label is empty then.
-        if channel.per_host and self._address:
-            locality = channel.locate(self._address, self._backend).locality
-        super().ended(status, self._backend, locality)
+        super().ended(status, self._backend, self._locality)
