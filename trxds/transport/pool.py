@@ -131,9 +131,9 @@ class SubchannelPool:
         A host that was not asked before is asked on its next connection, because the present one has no nursery.
         """
         self._context.health_check = check
-        # As the C++ client and grpc-java do: a check that is taken back keeps no host from calls.
+        # As in the C++ client and grpc-java: a check that is taken back keeps no host from calls.
         for subchannel in tuple(self.subchannels.values()):
-            subchannel.watch_health(anew=True)
+            subchannel.watch_health()
 
     def close(self, status: Status = CLOSED) -> None:
         """Fail all streams with `status`, and make no more connections. Plain and idempotent."""

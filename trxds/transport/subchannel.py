@@ -240,14 +240,14 @@ class Subchannel:
             await connection.run()
             nursery.cancel_scope.cancel(reason="the connection has ended")
 
-    def watch_health(self, *, anew: bool = False) -> None:
+    def watch_health(self) -> None:
         """Watch the health of the host on the oldest connection, and no more where it was watched before.
 
-        The health that is known holds until the host has said more; not so if it is asked `anew`, for other health.
+        The health that is known holds until the host has answered there.
         """
         # A17: with the connection the watch ends, also if only older calls go on there.
         if self._health_scope is not None:
-            self._health_scope.cancel(reason="the connection takes no more calls")
+            self._health_scope.cancel(reason="the connection takes no more calls, or another service is asked for")
         check, connection = self._context.health_check, self._connection
         if connection is None:
             return
@@ -255,8 +255,6 @@ class Subchannel:
         if check is None or nursery is None:
             self._set_health(OK)  # nobody asks there, so what another connection said must not hold for ever
         else:
-            if anew:
-                self._set_health(None)
             self._health_scope = trio.CancelScope()
             nursery.start_soon(self._run_health_watch, check, connection, self._health_scope)
 
@@ -264,7 +262,7 @@ class Subchannel:
         with scope:
             await watch_health(check, self, connection, self._set_health)
 
-    def _set_health(self, health: Status | None) -> None:
+    def _set_health(self, health: Status) -> None:
         if health != self.health:
             self.health = health
             self._context.changed(self)
