@@ -81,6 +81,15 @@ async def test_call_credentials_of_a_synchronous_function_get_the_call_and_retur
         assert token.contexts == [AuthContext("https://shop/shop.Cart", "Who")]
 
 
+async def test_the_token_of_a_call_with_an_authority_of_its_own_is_for_that_authority(autojump_clock):
+    token = Token()
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        serving(mesh, Who())
+        shown = CallCredentials(token, allow_insecure=True)
+        await method(channel, PATH)(b"", credentials=shown, authority="bank.example:443")
+        assert token.contexts == [AuthContext("https://bank.example/shop.Cart", "Who")]
+
+
 async def test_call_credentials_of_an_async_function_may_wait_until_the_calls_deadline(autojump_clock):
     async def slow(context):
         await trio.sleep(5)

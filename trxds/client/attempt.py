@@ -116,7 +116,9 @@ class Attempt(Struct, eq=False):
         if self.settings.credentials:
             # Each attempt asks again: a token may have expired during a long backoff.
             scope.waiting_for = "its call credentials"
-            ask = partial(authorize, self.settings.credentials, self.channel.authority, self.args.path)
+            # Never the host's (A81), or a control plane could ask for tokens of another service.
+            audience = self.settings.audience or self.channel.authority
+            ask = partial(authorize, self.settings.credentials, audience, self.args.path)
             found = await scope.run_with_deadline(ask)
             if isinstance(found, Status):
                 return AttemptFailed(found)

@@ -28,7 +28,8 @@ _log = logging.getLogger("trxds.client")
 class AuthContext(Struct, frozen=True):
     """An `AuthContext` names the call to be authorized.
 
-    `service_url` is as in `https://shop.example/shop.Cart`, `method` as in `Add`.
+    `service_url` is as in `https://shop.example/shop.Cart`, with the caller's own authority if the call has one, and
+    `method` as in `Add`.
     """
 
     service_url: str

@@ -19,8 +19,9 @@ class CallSettings:
     """The settings of a channel, a method or a call; they are not changed after construction.
 
     Sizes are bytes of one uncompressed message; an empty `encoding` is no compression. `one_reply`: the method does not
-    stream its replies. An `authority` is the caller's, and goes before any other (A81). A channel has one instance,
-    each method a copy, and a call its own only if it differs.
+    stream its replies. An `authority` is the caller's, or for a copy its policy's, and goes before any other (A81); the
+    `audience` of call credentials is the caller's alone. A channel has one instance, each method a copy, and a call its
+    own only if it differs.
     """
 
     max_receive_size: int = MAX_RECEIVE_SIZE
@@ -30,6 +31,7 @@ class CallSettings:
     wait_for_ready: bool | None = None
     one_reply: bool = False
     authority: str = ""
+    audience: str = ""
     _limited: tuple[MethodConfig, CallSettings] | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -44,12 +46,14 @@ class CallSettings:
         authority: str | None,
     ) -> CallSettings:
         """Return the settings with the caller's options; its `credentials` are added to the channel's."""
+        own = checked_authority(authority) if authority else ""
         return replace(
             self,
             wait_for_ready=wait_for_ready,
             encoding=self.encoding if encoding is None else encoding,
             credentials=self.credentials if credentials is None else (*self.credentials, credentials),
-            authority=checked_authority(authority) if authority else "",
+            authority=own,
+            audience=own,
         )
 
     def limited_by(self, config: MethodConfig) -> CallSettings:
