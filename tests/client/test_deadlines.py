@@ -1,5 +1,7 @@
 """The nearest deadline ends a call: `timeout=`, the caller's cancel scope or the route's (docs/concurrency.md)."""
 
+from contextlib import suppress
+
 import pytest
 import trio
 import trio.testing
@@ -197,6 +199,26 @@ async def test_a_stream_whose_time_is_over_has_that_as_its_status(silent, autoju
             await call.receive()
         assert call.status == caught.value.status
         assert (call.cancel(), call.status) == (False, caught.value.status)
+
+
+@pytest.mark.parametrize("code", [StatusCode.NOT_FOUND, StatusCode.OK])
+async def test_a_call_that_ended_before_its_deadline_keeps_its_end(code, autojump_clock):
+    async def end(call):
+        if code is not StatusCode.OK:
+            call.abort(code, "gone")
+
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        mesh.servers[mesh.hosts[0]].handlers["/shop.Cart/End"] = end
+        async with bidi(channel, "/shop.Cart/End").open(timeout=2) as call:
+            with suppress(RpcError):
+                await call.receive()
+            await trio.sleep(3)
+            if code is StatusCode.OK:
+                assert not await call.send(b"x")
+            else:
+                with pytest.raises(RpcError, match="NOT_FOUND: gone"):
+                    await call.send(b"x")
+            assert call.status.code is code
 
 
 async def test_a_stream_with_a_deadline_keeps_nothing_of_its_waits(autojump_clock):

@@ -171,3 +171,13 @@ async def test_a_hedged_stream_past_its_deadline_sends_nothing_and_says_what_it_
             for step in (call.receive, partial(call.send, b"x")):
                 with pytest.raises(RpcError, match="not done after 2 s, waiting for one of its attempts"):
                     await step()
+
+
+async def test_the_status_of_a_hedged_stream_past_its_deadline_stays_while_its_attempts_go_on(hedged, autojump_clock):
+    async with hedged() as world:
+        world.serve(Host(10))
+        async with bidi(world.channel, PATH).open(b"x", timeout=2) as call:
+            for _ in range(2):
+                with pytest.raises(RpcError, match="waiting for one of its attempts"):
+                    await call.receive()
+                await trio.sleep(20)

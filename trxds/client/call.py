@@ -192,6 +192,13 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
 
     async def _send(self, *payloads: bytes, ahead: bool = False) -> bool:
         """Send one message, or with `ahead` any number of small ones."""
+        status = self._attempts.status
+        if status is not None:
+            # Without the call's scope: its deadline may have passed since, and its end stays what it was.
+            if not status.ok:
+                raise await self._rpc.failure(status)
+            await checkpoint()
+            return False
         if self._rpc.hedging is not None:
             if not self._rpc.hedging.decided.is_set():
                 return await self._send_on_all(self._rpc.hedging, payloads)

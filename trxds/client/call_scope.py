@@ -91,10 +91,11 @@ class CallScope:
 
     def deadline_error(self) -> RpcError:
         """Return the exception of a call whose deadline has passed."""
-        # The message has the time allowed and not the time taken, so that equal failures have equal messages.
-        after = max(self.deadline - self.started, 0.0)
-        message = f"{self.path}: not done after {after:.3g} s, waiting for {self.waiting_for}"
-        self.failed_with = Status(StatusCode.DEADLINE_EXCEEDED, message)
+        if self.failed_with is None:
+            # The message has the time allowed and not the time taken, so that equal failures have equal messages.
+            after = max(self.deadline - self.started, 0.0)
+            message = f"{self.path}: not done after {after:.3g} s, waiting for {self.waiting_for}"
+            self.failed_with = Status(StatusCode.DEADLINE_EXCEEDED, message)
         return self.error(self.failed_with)
 
     @property
