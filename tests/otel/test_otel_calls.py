@@ -188,6 +188,11 @@ class TestLabelsOfHosts:
             for name in (STARTED, DURATION, SENT, RECEIVED, CALL):
                 assert set(its.read(name, "grpc.client.call.custom")) == {("",), ("blue",)}
 
+    async def test_a_call_without_a_custom_label_has_an_empty_one(self, autojump_clock):
+        how = {"custom_label": lambda call: call.metadata.first("tenant")}
+        async with metered(optional_labels=("grpc.client.call.custom",), how=how) as (_, _, its):
+            assert set(its.read(CALL, "grpc.client.call.custom")) == {("",)}
+
 
 class TestA96:
     NAMES = ("retries", "transparent_retries", "hedges", "retry_delay")

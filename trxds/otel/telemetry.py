@@ -125,7 +125,9 @@ class Metrics:
         """Return the method of a call and its custom label."""
         # A66: a path that did not come from generated code may be anything, and each is another series.
         is_known = call.registered or (self._methods is not None and self._methods(call.path))
-        return call.path[1:] if is_known else _OTHER, self._custom_label(call) if self._custom_label is not None else ""
+        # A108: the label is empty for a call without one. A function may say None, as `Metadata.first` does.
+        custom = (self._custom_label(call) or "") if self._custom_label is not None else ""
+        return call.path[1:] if is_known else _OTHER, custom
 
     def _open(self) -> list[ObservedChannel]:
         # By identity: no provider has to be hashable or weakly referenced.
