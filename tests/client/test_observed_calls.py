@@ -113,6 +113,15 @@ async def test_an_observer_gets_the_first_calls_wait_for_configuration_and_host(
         ]
 
 
+async def test_an_observer_learns_once_which_cluster_had_no_host(autojump_clock):
+    async with watched(2, connected=False) as (mesh, channel, watcher):
+        for host in mesh.hosts:
+            mesh.network.refuse(host)
+        with pytest.raises(RpcError):
+            await ask(channel, wait_for_ready=True, timeout=20)  # it picks again after each failure to connect
+        assert watcher.of("no-host") == ["no-host in cart"]
+
+
 async def test_an_observer_gets_retries_as_numbered_attempts_after_a_backoff(monkeypatch, autojump_clock):
     policy = {"maxAttempts": 3, "initialBackoff": "10s", "maxBackoff": "10s", "backoffMultiplier": 1}
     policy["retryableStatusCodes"] = ["UNAVAILABLE"]

@@ -97,6 +97,9 @@ class WatchedAttempt(AttemptObserver):
     def headers(self):
         return [("x-watched", str(self.notes.count("headers")))]
 
+    def no_host(self, backend):
+        self.notes.append(f"no-host in {backend}")
+
     def delayed(self, why):
         self.notes.append(f"delayed {why}")
 
