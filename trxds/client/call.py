@@ -117,7 +117,11 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
             payload = await self._receive()
             self._note_checkpoint()
         if payload is not None:
-            return self._parse(payload)
+            try:  # here: a call of a function for each message of a stream would cost more
+                return rpc.parse(payload, self._deserialize)
+            except RpcError as error:
+                self._attempts.status = error.status
+                raise
         status = self._attempts.take_status()
         if not status.ok:
             raise await rpc.failure(status)
@@ -256,17 +260,14 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         payload = await self._receive()
         status = self._attempts.take_status()
         if payload is not None:
-            return self._parse(payload)
+            try:
+                return self._rpc.parse(payload, self._deserialize)
+            except RpcError as error:
+                self._attempts.status = error.status  # in place of the server's OK
+                raise
         if not status.ok:
             raise await self._rpc.failure(status)
         return None
-
-    def _parse(self, payload: bytes) -> Res:
-        try:
-            return self._rpc.parse(payload, self._deserialize)
-        except RpcError as error:
-            self._attempts.status = error.status  # also if the server has ended the call with OK
-            raise
 
     async def _receive(self) -> bytes | None:
         if self._attempts.status is not None:
@@ -377,5 +378,5 @@ class CallSteps(Generic[Req, Res]):
         """Yield messages that have arrived, each with its size in bytes. Synchronous."""
         call, stream = self._call, self._call._stream
         while stream is not None and (payload := stream.receive_nowait()) is not None:
-            # Not `_parse`: the other thread learns of the call's end only when it asks for more.
+            # If it cannot be parsed there is no status yet: the other thread learns of the end when it asks for more.
             yield call._rpc.parse(payload, call._deserialize), len(payload)
