@@ -259,6 +259,18 @@ async def test_a_server_that_ends_each_unused_connection_is_connected_once_a_sec
         assert trio.current_time() - began == pytest.approx(3, abs=0.01)
 
 
+async def test_a_load_report_is_no_use_of_a_connection(network, states, nursery, autojump_clock) -> None:
+    async with serve(HANDLERS, network=network, address=ADDRESS) as server:
+        began = trio.current_time()
+        for _ in range(4):
+            await ready(states)
+            nursery.start_soon(states.host.listen, "/s/Hang", b"", lambda report: None)
+            await wait_all_tasks_blocked()
+            server.goaway()
+            await states.until(IDLE)
+        assert trio.current_time() - began == pytest.approx(3, abs=0.01)
+
+
 async def test_a_connection_that_had_a_stream_is_replaced_at_once(network, states, autojump_clock) -> None:
     async with serve(HANDLERS, network=network, address=ADDRESS) as server:
         began = trio.current_time()

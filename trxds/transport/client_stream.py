@@ -417,7 +417,11 @@ async def wait_message(stream: ClientStream) -> bool:
 
 
 async def listen(stream: ClientStream, request: bytes, on_reply: Callable[[bytes], None]) -> Status | None:
-    """Send the only message of a new stream and pass each reply to `on_reply`; return the status of the call."""
+    """Send the only message of a new stream, which is the channel's own, and pass each reply to `on_reply`.
+
+    Return the status of the call.
+    """
+    stream._connection.http2.counts.own_streams += 1
     try:
         await stream.send(request, end=True)
         while (reply := await stream.receive()) is not None:

@@ -60,7 +60,7 @@ class Http2Stream(Protocol):
 
 
 class ConnectionCounts:
-    """Counts of the messages and PINGs of one connection, which channelz shows (A14).
+    """Counts of one connection; channelz shows those of messages and PINGs (A14).
 
     Times are on Trio's clock, which `now` reads.
     """
@@ -72,6 +72,8 @@ class ConnectionCounts:
         """The time when the last message was handed over."""
         self.last_received = -math.inf
         """The time of the last read when the last message was taken."""
+        self.own_streams = 0
+        """The number of a channel's own streams, which are no calls: health checks (A17) and load reports (A51)."""
 
     def count_sent(self, messages: int) -> None:
         """Count messages that were handed over now."""

@@ -41,7 +41,7 @@ MIN_CONNECT_TIME = 20.0  # the least timeout of an attempt (connection-backoff.m
 # failure lasts at least this long even if the backoff ended before the attempt.
 MIN_FAILURE_TIME = 0.1
 
-# Seconds from the begin of a connection that no stream used to the next. The backoff ends with READY, so a server that
+# Seconds from the begin of a connection that no call used to the next. The backoff ends with READY, so a server that
 # ends each connection at once would be connected to hundreds of times a second.
 MIN_UNUSED_TIME = 1.0
 
@@ -311,9 +311,8 @@ class Subchannel:
             # Not earlier: a server sends what is to be resumed after the handshake.
             self._network.keep_session(self.address, connection.http2.reader.transport.stream)
         self.error = connection.error
-        # Calls that had waited for it would have used it, so none of them waits for the next one either. The first
-        # stream may be the Watch of its health (A17).
-        if connection.streams.last_opened <= (0 if self._context.health_check is None else 1):
+        # Calls that had waited for it would have used it, so none of them waits for the next one either.
+        if connection.streams.calls.started <= connection.http2.counts.own_streams:
             self._attempt.connect_at = connection.since + MIN_UNUSED_TIME
         self.working.remove(connection)
         if connection is self._connection:
