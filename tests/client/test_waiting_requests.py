@@ -173,6 +173,27 @@ async def test_a_failed_call_of_waiting_requests_leaves_no_cycle(autojump_clock)
             gc.enable()
 
 
+async def test_an_exception_of_requests_that_are_left_leaves_no_cycle(autojump_clock):
+    async def requests():
+        try:
+            yield b"one"
+            await trio.sleep_forever()
+        finally:
+            raise LookupError("cannot clean up")
+
+    async with served(Handler(refusal)) as fill:
+        gc.collect()
+        gc.disable()
+        try:
+            with pytest.raises(LookupError) as caught:
+                await fill(requests())
+            del caught
+            await trio.testing.wait_all_tasks_blocked()
+            assert not [each for each in gc.get_objects() if type(each).__name__ in ("Rpc", "LookupError")]
+        finally:
+            gc.enable()
+
+
 # -- the end of an iteration
 
 

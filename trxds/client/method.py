@@ -325,8 +325,7 @@ async def _receive_while_sending(
                 await send_all(call, requests)
     except BaseExceptionGroup as group:
         # The task that receives raises nothing but `Cancelled`.
-        own = [each for each in group.exceptions if not isinstance(each, trio.Cancelled)]
-        failure = (own or group.exceptions)[0]
+        failure = next((each for each in group.exceptions if not isinstance(each, trio.Cancelled)), group.exceptions[0])
     try:
         if failure is not None:
             raise failure  # out here, where it keeps its cause and context
