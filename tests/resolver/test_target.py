@@ -82,6 +82,8 @@ def test_known_addresses_have_the_authority_of_the_first_and_sockets_are_localho
         ("cart:٣", "is no port"),
         ("[::1:80", "a bracket too few or too many"),
         ("[::1]80", "a bracket too few or too many"),
+        ("dns:///[cart]:443", "'[cart]:443' has brackets, which only an IPv6 address may have; write HOST:PORT"),
+        ("ipv4:[1.2.3.4]:80", "has brackets, which only an IPv6 address may have"),
         ("ipv4:cart:80", "'cart' is no address of this kind; write for example ipv4:1.2.3.4:80"),
         ("ipv4:[::1]:80", "'::1' is no address of this kind"),
         ("ipv4:1.2.3.4:80,", "'' is no address of this kind"),

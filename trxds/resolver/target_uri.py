@@ -224,6 +224,8 @@ def _host_and_port(text: str) -> tuple[str, int]:
         host, bracket, port = text[1:].partition("]")
         if not bracket or (port and not port.startswith(":")):
             raise _TargetError(f"{text!r} has a bracket too few or too many; write [ADDRESS]:PORT")
+        if host and ":" not in host:  # as in C-core: no server would know such an authority
+            raise _TargetError(f"{text!r} has brackets, which only an IPv6 address may have; write HOST:PORT")
         return host, _port(port[1:]) if port else DEFAULT_PORT
     if text.count(":") != 1:  # no port, or an IPv6 address without brackets and so without a port
         return text, DEFAULT_PORT
