@@ -65,6 +65,15 @@ def test_the_process_ends_while_a_channel_is_being_opened():
     assert run(script)[::2] == ([], 0)
 
 
+def test_the_end_of_the_process_closes_the_sockets_of_the_channel():
+    script = """
+    import warnings
+    warnings.simplefilter("always", ResourceWarning)
+    silent.close()
+    """
+    assert run(script) == ([], "", 0)
+
+
 def test_open_calls_get_channel_closed_at_the_end_of_the_process():
     script = """
     def told(future):

@@ -13,7 +13,6 @@ the object whose attribute is set, but documents no order between the two: this 
 from __future__ import annotations
 
 import socket
-import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,6 +20,20 @@ from functools import partial
 from typing import Any
 
 import trio
+
+
+class _Wake(partial[int]):
+    """A `_Wake` sends the byte that wakes the task, and closes the sockets when no thread can call it any more.
+
+    If they were closed earlier, a late thread would send its byte to the next socket with that number. A
+    `weakref.finalize` would not do: at the end of the process it calls nothing any more.
+    """
+
+    ends: tuple[socket.socket, ...] = ()
+
+    def __del__(self) -> None:
+        for end in self.ends:
+            end.close()
 
 
 class EntryQueue:
@@ -33,10 +46,8 @@ class EntryQueue:
         self._wakers: list[Callable[[], object]] = []
         # Here and not in the task: without descriptors no channel is opened, where its calls would wait for ever.
         self._reader, writer = socket.socketpair()
-        self._wake = partial(writer.send, b"\0")
-        for end in (self._reader, writer):
-            # Not before the last thread that may be about to send has gone: its byte would go to the next socket.
-            weakref.finalize(self._wake, end.close).atexit = False
+        self._wake = _Wake(writer.send, b"\0")
+        self._wake.ends = (self._reader, writer)
 
     def run_sync_soon(self, function: Callable[..., object], *args: Any) -> None:
         """Call the function in Trio's thread; `trio.RunFinishedError` if the queue has ended. From any thread."""
