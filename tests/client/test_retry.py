@@ -11,9 +11,11 @@ import trio.lowlevel
 import trio.testing
 from support.bad_peers import listening, website
 from support.mesh import Mesh, bidi, method
+from support.method_config import configured, for_all
 from support.tasks import task_names
 
 from trxds import RpcError, StatusCode
+from trxds.client.call import CallSteps
 from trxds.client.retry import RetryState
 from trxds.core.metadata import EMPTY, Metadata
 from trxds.core.status import Status
@@ -441,6 +443,28 @@ async def test_a_call_that_only_sends_is_retried(autojump_clock):
         call.done_sending()
         assert [message async for message in call] == [b"fail", b"more"]
         assert [messages for _, messages in handler.attempts] == [[b"fail"], [b"fail", b"more"]]
+
+
+async def test_messages_behind_the_deadline_take_no_token_of_the_throttle(monkeypatch, autojump_clock):
+    async def silent(call):
+        await trio.sleep_forever()
+
+    retry = {
+        "maxAttempts": 2,
+        "initialBackoff": "1s",
+        "maxBackoff": "1s",
+        "backoffMultiplier": 1,
+        "retryableStatusCodes": ["DEADLINE_EXCEEDED"],
+    }
+    document = for_all({"maxTokens": 2, "tokenRatio": 1}, retryPolicy=retry)
+    async with Mesh.run(1) as mesh, configured(monkeypatch, mesh, document) as channel:
+        mesh.servers[mesh.hosts[0]].handlers[PATH] = silent
+        async with bidi(channel, PATH).open(timeout=2) as call:
+            with pytest.raises(RpcError):
+                await call.receive()
+            with pytest.raises(RpcError, match="not done after 2 s, waiting for the response"):
+                await CallSteps(call).send_ahead([b"late"])  # from another thread
+        assert channel._state.throttle.allows_retry
 
 
 async def test_wait_initial_metadata_goes_on_over_a_retry(autojump_clock):

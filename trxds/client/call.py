@@ -196,7 +196,7 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
 
     async def _send(self, *payloads: bytes, ahead: bool = False) -> bool:
         """Send one message, or with `ahead` any number of small ones."""
-        status = self._attempts.status
+        status = self._attempts.status or self._rpc.scope.failed_with
         if status is not None:
             # Without the call's scope: its deadline may have passed since, and its end stays what it was.
             if not status.ok:
