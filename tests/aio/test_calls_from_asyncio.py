@@ -278,6 +278,20 @@ async def test_an_exception_of_an_async_iterable_is_raised_from_its_call(world):
 
 
 @in_asyncio
+async def test_an_exception_of_an_async_iterable_that_is_left_is_raised_from_its_call(world):
+    async def numbers():
+        try:
+            yield b"1"
+            await asyncio.sleep(600)
+        finally:
+            raise LookupError("cannot clean up")
+
+    async with world.channel() as channel:
+        with pytest.raises(LookupError, match="cannot clean up"):
+            await channel.method("/shop.Cart/First", client_streaming=True)(numbers())
+
+
+@in_asyncio
 async def test_a_bidi_stream_sends_and_receives(world):
     async with world.channel() as channel:
         echo = channel.method("/shop.Cart/Echo", client_streaming=True, server_streaming=True)

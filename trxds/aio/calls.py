@@ -114,7 +114,10 @@ class Method(View[trxds.Method[Req, Res]]):
         self._method = method
 
     async def __call__(self, request: Req | Iterable[Req] | AsyncIterable[Req], **options: Unpack[CallOptions]) -> Res:
-        """Make the call and return its one reply; see `trxds.Method`. Streamed requests are taken in this task."""
+        """Make the call and return its one reply; see `trxds.Method`.
+
+        An iterable of requests is taken in this task, an async one in a task of its own.
+        """
         if self.client_streaming:
             reply, _ = await self.with_call(request, **options)
             return reply

@@ -322,17 +322,21 @@ async def let_others_run() -> None:
 async def receive_while_sending(
     receive: Callable[[], Coroutine[Any, Any, T]], send: Callable[[], Coroutine[Any, Any, None]]
 ) -> T:
-    """Return what `receive` returns, and cancel `send` then, whatever it waits for; raise what `send` raises before."""
+    """Return what `receive` returns, and cancel `send` then, whatever it waits for; raise what `send` raises."""
     tasks = received, sent = asyncio.ensure_future(receive()), asyncio.ensure_future(send())
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        if not received.done():
-            sent.result()
-        return await received
+        if not received.done() and sent.exception() is None:
+            await asyncio.wait([received])
     finally:
         for task in tasks:
             task.cancel()
         await finish(partial(asyncio.gather, *tasks, return_exceptions=True), lambda: None)
+    try:
+        if not sent.cancelled():
+            sent.result()  # also what the requests raise as they are left
+        return received.result()
+    finally:
         del tasks, received, sent, task  # their exceptions have this frame: without `del` they would be a cycle
 
 
