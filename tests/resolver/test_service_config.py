@@ -373,6 +373,12 @@ def test_a_member_that_a_text_has_twice_is_a_mistake() -> None:
     assert problems(text) == ["methodConfig[0]: has 'timeout' more than once; keep one of them"]
 
 
+def test_a_mapping_may_be_of_any_depth_where_nothing_is_read() -> None:
+    unknown: dict[str, Any] = {}
+    unknown["itself"] = unknown
+    assert parse({"unknown": unknown}) == ServiceConfig()
+
+
 def test_a_text_that_is_no_json_is_told_with_its_line() -> None:
     assert problems('{\n"a": }')[0].startswith("no valid JSON at line 2, column 6")
     assert problems("[]") == ['top level: is a list; write an object, with "methodConfig" for example']

@@ -15,7 +15,7 @@ MAX_DEPTH = 100
 
 
 class RepetitiveObject(dict[str, Any]):
-    """An object of whose members some, `repeated`, are there more than once; the last of each counts, as in Python."""
+    """An object in whose text some names stand more than once: `repeated`. The last value of each counts."""
 
     __slots__ = ("repeated",)
 

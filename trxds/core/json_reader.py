@@ -60,7 +60,7 @@ class JsonNode:
         if isinstance(self.value, Mapping):
             for name in self.value.repeated if isinstance(self.value, RepetitiveObject) else ():
                 self.error(f"has {name!r} more than once; keep one of them")
-            inner = [self._field(name) if str(name).isidentifier() else at for name, at in self.members().items()]
+            inner = [self.member(name) if name.isidentifier() else at for name, at in self.members().items()]
         else:
             inner = self.items() if isinstance(self.value, list) else []
         for node in inner:
@@ -68,7 +68,8 @@ class JsonNode:
 
     def member(self, name: str) -> JsonNode:
         """Return the member of an object; its value is None if it is absent."""
-        return self._field(name)
+        value = self.value.get(name) if isinstance(self.value, Mapping) else None
+        return self._at(f".{name}" if self.path else name, name, value)
 
     def members(self) -> dict[str, JsonNode]:
         """Return the members of an object by name; another value is a problem."""
@@ -145,10 +146,6 @@ class JsonNode:
             self.error(f'is {self.value!r}; write at most "{_MAX_SECONDS}s"')
             return default
         return seconds
-
-    def _field(self, name: str) -> JsonNode:
-        value = self.value.get(name) if isinstance(self.value, Mapping) else None
-        return self._at(f".{name}" if self.path else name, name, value)
 
     def _at(self, suffix: str, step: str | int, value: Any) -> JsonNode:
         return JsonNode(value, self._problems, self.path + suffix, (*self.steps, step))

@@ -82,18 +82,21 @@ def parse_service_config(
     `read_lb_policy` reads its load balancing policy. `ValueError` lists every problem, each as
     `place: what is wrong; what to write`.
     """
-    config, problems = examine(_json(document) if isinstance(document, str) else document, read_lb_policy)
-    if problems:
-        raise ValueError("\n".join(f"service config: {problem}" for problem in problems))
+    repeated: list[Problem] = []
+    if isinstance(document, str):
+        document = _json(document)
+        # Only of a text: a mapping has no member twice, and may be of any depth.
+        JsonNode(document, repeated).report_repeated()
+    config, problems = examine(document, read_lb_policy)
+    if repeated or problems:
+        raise ValueError("\n".join(f"service config: {problem}" for problem in (*repeated, *problems)))
     return config
 
 
 def examine(document: Any, read_lb_policy: ReadLbPolicy) -> tuple[ServiceConfig, list[Problem]]:
     """Return the service config as far as it can be read, and all its problems."""
     problems: list[Problem] = []
-    top = JsonNode(document, problems)
-    top.report_repeated()
-    return _service_config(top, read_lb_policy), problems
+    return _service_config(JsonNode(document, problems), read_lb_policy), problems
 
 
 def _json(text: str) -> Any:
