@@ -197,8 +197,15 @@ class Method(Generic[Req, Res]):
             problem = await rpc.open(replay)
             if problem is not None:
                 raise await rpc.failure(problem)
-            ones = not self.client_streaming, not self.server_streaming
-            call = Call(rpc, replay, self._state.now, self._serialize, self._deserialize, *ones)
+            call = Call(
+                rpc,
+                replay,
+                self._state.now,
+                self._serialize,
+                self._deserialize,
+                one_request=not self.client_streaming,
+                one_reply=not self.server_streaming,
+            )
             async with nullcontext() if rpc.hedging is None else run_hedges(rpc.hedging, self.path, rpc.scope):
                 if begin is not None:
                     await begin(call)
@@ -242,7 +249,7 @@ class Method(Generic[Req, Res]):
         return self._last_metadata
 
     async def _begin(self, call: Call[Req, Res], request: Req | None) -> None:
-        """Send the request, if any; if the method's requests do not stream, it is the last."""
+        """Send the request, if there is one."""
         if request is not None:
             try:
                 await call.send(request)
@@ -250,8 +257,6 @@ class Method(Generic[Req, Res]):
                 # A server need not wait for the request. What it has sent comes before its status, which follows then.
                 if not has_arrived_message(call):
                     raise
-            if not self.client_streaming:
-                call.done_sending()
         else:
             await trio.lowlevel.checkpoint()
 
