@@ -16,7 +16,8 @@ def is_authority(text: str) -> bool:
 
 def percent_encode_authority(text: str) -> str:
     """Return the text as an authority has it: a slash, for example, is percent-coded."""
-    return quote(text, safe=_PLAIN, errors="replace")  # who takes the text checks that it has no half characters
+    # Half of a surrogate pair must not raise here: the readers of targets and bootstraps refuse it with its place.
+    return quote(text, safe=_PLAIN, errors="replace")
 
 
 def host_of(authority: str) -> str:

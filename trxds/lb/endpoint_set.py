@@ -54,7 +54,7 @@ class Endpoints(Struct, frozen=True, gc=False):
         return self.parts.get(name, self)
 
     def only(self, ranks: Mapping[str, int]) -> Endpoints:
-        """Return the endpoints whose first address has a rank, in its order, with weights and without empty parts."""
+        """Return the endpoints whose first address has a rank, in the order of the ranks, without empty parts."""
         firsts = [endpoint.addresses[0] for endpoint in self.all]
         kept = sorted((at for at, first in enumerate(firsts) if first in ranks), key=lambda at: ranks[firsts[at]])
         parts = {name: part.only(ranks) for name, part in self.parts.items()}

@@ -77,9 +77,9 @@ def client_context(
 ) -> ClientContext:
     """Return a context for connections to peers that must show a certificate; `OSError` names the unusable file.
 
-    What cannot be read stays as in `before`, the context in use: roots, our certificate, bundle map and revocation
-    lists, each by itself. If roots and certificate would be those of `before`, because of an error, `before` goes on
-    with the bundle map and the lists that were read now.
+    What cannot be used stays as in `before`, the context in use: roots, our certificate, bundle map and revocation
+    lists, each by itself. If that leaves nothing new of roots and certificate, `before` gets the bundle map and the
+    lists that were read now, and the error is raised.
     """
     context = ClientContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = check_hostname
@@ -233,10 +233,9 @@ class FreshContext:
     """The context made from files when they were last read.
 
     `current` returns it while it is fresh; otherwise the caller runs `read` in a thread and gives the result to `take`.
-    New files that cannot be used (they are just being written, say) leave the last good context in force, and are read
-    again for the next connection. Roots that cannot be used do not hold up a new certificate of ours, nor does a
-    certificate hold up new roots. A bundle map or revocation list that cannot be used holds up nothing else either: the
-    one read before stays, until the next interval.
+    New files that cannot be used (they are just being written, say) do not hold up the others: roots, our certificate,
+    bundle map and revocation lists each stay what they were. Roots and certificate are read again for the next
+    connection, the others after the next interval.
     """
 
     def __init__(self, files: CertificateFiles, *, check_hostname: bool = True) -> None:
