@@ -11,12 +11,12 @@ from support.sessions import in_cookie, listen, session_filter, two_cookies
 from support.watching import Watcher
 from trio.testing import wait_all_tasks_blocked
 
-from trxds import CookieKey, Observer, RpcError, StatusCode
+from trxds import CookieKey, Observer, RpcError, Status, StatusCode
 from trxds.client.call_telemetry import CallTelemetry
 from trxds.client.rpc import Rpc
-from trxds.core.observe import CallStarted
+from trxds.core.observe import AttemptObserver, CallObserver, CallStarted
 from trxds.core.observers import Observers
-from trxds.lb.pick import Complete, Override, PickArgs
+from trxds.lb.pick import Complete, Fail, Override, PickArgs
 from trxds.testing import resources as xds
 from trxds.transport.h2_engine import ErrorCode
 
@@ -453,6 +453,32 @@ def test_an_attempt_on_the_sessions_host_is_a_hit_after_a_missed_one():
     attempt.record_pick(Complete(SimpleNamespace(address="10.0.1.2:1")), args, None)
     attempt.record_pick(Complete(SimpleNamespace(address="10.0.1.1:1")), args, None)
     assert watcher.of("session-pick") == ["session-pick fallback not_ready", "session-pick hit"]
+
+
+def test_a_pick_without_a_host_is_told_again_after_one_that_found_a_host():
+    told = []
+
+    class Attempt(AttemptObserver):
+        def picked(self, pick):
+            told.append(pick.address)
+
+        def no_host(self, backend):
+            told.append(f"none in {backend}")
+
+    class Call(CallObserver):
+        def attempt(self, previous, transparent):
+            return Attempt()
+
+    class Caller(Observer):
+        def call(self, call):
+            return Call()
+
+    attempt = CallTelemetry(Observers(Caller()).call(CallStarted(METHOD)), None).new_attempt(0)
+    nowhere = Fail(Status(StatusCode.UNAVAILABLE))
+    for result in (nowhere, nowhere, Complete(SimpleNamespace(address="10.0.1.1:1")), nowhere):
+        backend = "" if isinstance(result, Complete) else "cart"
+        attempt.record_pick(result, PickArgs(METHOD, cluster="all", backend=backend), True)
+    assert told == ["none in cart", "10.0.1.1:1", "none in cart"]
 
 
 # -- who watches

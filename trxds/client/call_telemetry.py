@@ -105,7 +105,7 @@ class AttemptTelemetry(Struct, eq=False):
     observers: AttemptObservers
     _call: CallTelemetry
     _delayed: bool = False
-    _backend: str = ""  # the cluster that had no host for the last pick
+    _backend: str = ""  # the cluster that had no host for the last pick; empty if that found one
     _session: SessionPick = _NO_SESSION_PICK  # the last that was said of the session
 
     def add_headers(self, headers: Headers) -> Headers:
@@ -139,6 +139,7 @@ class AttemptTelemetry(Struct, eq=False):
         match result:
             # A policy of the program's own may take something else for a host, or for a status.
             case Complete() if "picked" in self.observers.wanted and hasattr(result.host, "address"):
+                self._backend = ""  # if the host takes no stream, the next pick may find none in the same cluster again
                 self.observers.picked(self._describe(result, call, authority))
             case Queue(FirstPass() as first_pass):
                 self._delay(f"cluster {call.cluster} begins; the call waits for {first_pass}")

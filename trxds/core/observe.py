@@ -200,7 +200,10 @@ class AttemptObserver:
         return ()
 
     def no_host(self, backend: str) -> None:
-        """A pick found no host in the cluster `backend`: a leaf, if the route's cluster is an aggregate (A89)."""
+        """A pick found no host in the cluster `backend`: a leaf, if the route's cluster is an aggregate (A89).
+
+        Of several such picks in a row for one cluster the first is told.
+        """
 
     def delayed(self, why: str) -> None:
         """The pick has to wait for a host, or for one that works if the call waits for ready. At most once."""

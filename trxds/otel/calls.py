@@ -175,7 +175,7 @@ class HostMetrics(AttemptMetrics, eq=False):
         self._backend = self._call.cluster
 
     def no_host(self, backend: str) -> None:
-        self._backend = backend
+        self._backend, self._locality = backend, ""
 
     def picked(self, pick: Pick) -> None:
         channel = self._call.channel
