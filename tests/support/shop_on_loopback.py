@@ -66,6 +66,10 @@ class ShopOnLoopback:
             case "FailLater":
                 await call.send(b"one")
                 call.abort(StatusCode.DATA_LOSS, "the rest is gone")
+            case "FailAfterTwo":
+                await call.send(b"one")
+                await call.send(b"two")
+                call.abort(StatusCode.DATA_LOSS, "the rest is gone")
             case "Metadata":
                 call.set_trailing_metadata([("left", "7")])
                 await call.send_initial_metadata([("right", "8")])

@@ -134,6 +134,17 @@ def test_cancelling_drops_messages_that_have_arrived(channel):
             call.receive()
 
 
+def test_cancelling_a_call_that_has_failed_drops_no_message(channel):
+    fail = channel.method("/shop.Cart/FailAfterTwo", client_streaming=True, server_streaming=True)
+    with fail.open() as call:
+        assert call.receive() == b"one"
+        with pytest.raises(RpcError, match="the rest is gone"):
+            while True:
+                call.send(b"")  # up to the one that learns of the failure
+        assert not call.cancel()
+        assert call.receive() == b"two"
+
+
 def test_the_requests_of_a_client_stream_are_taken_in_the_caller_s_thread(channel):
     threads = set()
 

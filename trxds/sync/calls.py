@@ -47,9 +47,11 @@ class ResponseStream(CallView, Generic[Res]):
 
         # In Trio's thread, because a call is not safe for threads.
         async def cancel() -> bool:
-            return self._call.cancel()
+            is_cancelled = self._call.cancel()
+            if is_cancelled:  # a call that has ended keeps the messages that came before its end
+                self._received.cancel()
+            return is_cancelled
 
-        self._received.cancel()
         return self._hand_over.wait(cancel)
 
     def __iter__(self) -> Iterator[Res]:
