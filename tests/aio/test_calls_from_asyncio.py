@@ -171,6 +171,19 @@ async def test_messages_that_arrive_together_come_in_order_and_before_the_failur
 
 
 @in_asyncio
+async def test_a_stream_has_the_status_of_a_message_that_cannot_be_parsed_once_it_is_raised(world):
+    async with world.channel() as channel:
+        double = channel.method("/shop.Cart/Two", bytes, not_four, client_streaming=True, server_streaming=True)
+        async with double.open() as call:
+            for number in range(6):
+                await call.send(b"%d" % number)
+            with pytest.raises(RpcError) as caught:
+                async for _ in call:
+                    pass
+            assert (call.status, call.cancel()) == (caught.value.status, False)
+
+
+@in_asyncio
 async def test_cancelling_drops_messages_that_have_arrived(world):
     async with world.channel() as channel:
         double = channel.method("/shop.Cart/Two", client_streaming=True, server_streaming=True)

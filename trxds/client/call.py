@@ -320,6 +320,10 @@ class CallSteps(Generic[Req, Res]):
         """Return the message as bytes."""
         return self._call._serialize(request)
 
+    def note_failure(self, status: Status) -> None:
+        """Note the status of which the other thread has been told, so that the call has it from then on."""
+        self._call._rpc.scope.failed_with = status
+
     @property
     def can_send_now(self) -> bool:
         """Whether `send` would take another message now, without waiting for room.
@@ -378,5 +382,5 @@ class CallSteps(Generic[Req, Res]):
         """Yield messages that have arrived, each with its size in bytes. Synchronous."""
         call, stream = self._call, self._call._stream
         while stream is not None and (payload := stream.receive_nowait()) is not None:
-            # If it cannot be parsed there is no status yet: the other thread learns of the end when it asks for more.
+            # If it cannot be parsed there is no status yet: the other thread takes the messages before it first.
             yield call._rpc.parse(payload, call._deserialize), len(payload)

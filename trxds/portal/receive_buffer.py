@@ -65,6 +65,8 @@ class ReceiveBuffer(Generic[Res]):
         if self._messages and not (self._is_cancelled and self._end):
             return self._messages.popleft()
         failure = self._end.pop()
+        if isinstance(failure, trxds.RpcError) and self._steps is not None:
+            self._steps.note_failure(failure.status)
         try:
             if failure is not None:
                 raise failure
