@@ -286,6 +286,18 @@ async def test_a_hedged_call_that_has_chosen_its_attempt_is_cancelled(monkeypatc
         assert (error.status.code, call.status) == (StatusCode.CANCELLED, error.status)
 
 
+async def test_a_hedged_call_whose_drop_nobody_was_told_of_is_cancelled(monkeypatch, autojump_clock):
+    async with Mesh.run(1) as mesh, configured(monkeypatch, mesh, for_all(hedgingPolicy=HEDGING)) as channel:
+        mesh.plane.put({**xds.cluster("cart"), "circuit_breakers": {"thresholds": [{"max_requests": 0}]}})
+        await trio.sleep(1)
+        async with bidi(channel, PATH).open() as call:
+            await trio.testing.wait_all_tasks_blocked()  # the drop is there
+            assert call.cancel()
+            with pytest.raises(RpcError, match="CANCELLED"):
+                await call.receive()
+            assert call.status.code is StatusCode.CANCELLED
+
+
 async def test_a_hedged_call_that_is_cancelled_before_it_sends_raises_in_send(monkeypatch, autojump_clock):
     config = with_config(monkeypatch, hedgingPolicy=HEDGING)
     async with served(config) as (channel, _), bidi(channel, PATH).open() as call:

@@ -253,8 +253,9 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         if not hedging.decided.is_set():
             await self._rpc.scope.run_with_deadline(hedging.decided.wait)
         if hedging.problem is not None:
-            self._attempts.status = hedging.problem
-            raise await self._rpc.failure(hedging.problem)
+            # The caller may have cancelled the call before it was told of the problem.
+            status = self._attempts.status = self.status or hedging.problem
+            raise await self._rpc.failure(status)
 
     async def _receive_only_reply(self) -> Res | None:
         payload = await self._receive()
