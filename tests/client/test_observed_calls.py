@@ -455,6 +455,21 @@ def test_an_attempt_on_the_sessions_host_is_a_hit_after_a_missed_one():
     assert watcher.of("session-pick") == ["session-pick fallback not_ready", "session-pick hit"]
 
 
+async def test_a_message_that_is_received_after_a_failed_send_is_no_event_of_the_attempt_that_has_ended(autojump_clock):
+    async def answer(call):
+        await call.send(b"one")
+        call.abort(StatusCode.NOT_FOUND, "told to")
+
+    async with watched() as (mesh, channel, watcher):
+        put(mesh, answer)
+        async with bidi(channel, FAIL).open() as call:
+            await trio.sleep(1)
+            with pytest.raises(RpcError):
+                await call.send(b"")
+            assert await call.receive() == b"one"
+        assert watcher.of("received", "ended", "over") == ["ended NOT_FOUND", "over NOT_FOUND"]
+
+
 def test_a_pick_without_a_host_is_told_again_after_one_that_found_a_host():
     told = []
 

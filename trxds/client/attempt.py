@@ -278,6 +278,9 @@ class Attempt(Struct, eq=False):
         if self.telemetry is not None:
             telemetry, self.telemetry = self.telemetry, None
             telemetry.end(status, self.stream)
+            if self.stream is not None:
+                # A send that fails ends the attempt, and the caller may still receive what came before.
+                self.stream.request.observer = None
         if self.trackers and self.stream is not None:
             trackers, self.trackers = self.trackers, ()
             status, now = self.stream.status or OK, self.channel.now()
