@@ -14,6 +14,7 @@ from trxds.testing import resources
 from trxds.xds.bootstrap import ServerConfig
 from trxds.xds.delta import DeltaProtocol
 from trxds.xds.discovery_response import ParsedResponse
+from trxds.xds.resource import CacheState
 
 
 @pytest.fixture
@@ -195,6 +196,24 @@ def test_a_new_delta_stream_has_no_version_of_a_deleted_resource_that_is_kept() 
     talk.hears("CDS", "2", removed=("b",))
     talk.breaks()
     assert talk.resource("b").value == "y"
+    assert talk.opened() == ["ASK +a +b +c a= b= c=1"]
+
+
+def test_a_new_delta_stream_has_no_version_of_a_resource_that_did_not_come_when_it_was_requested_again() -> None:
+    # The server has it no more, as far as anybody knows; with a version it would not send it again.
+    talk = DeltaTalk(server_with("ignore_resource_deletion"), dialect=DeltaProtocol())
+    talk.wants("CDS", "a", "b", "c")
+    talk.opened()
+    talk.hears("CDS", "1", a="x", b="y", c="z")
+    talk.said()
+    talk.drops("CDS", "b")
+    request = talk.conversation.next_request(talk.now)
+    talk.wants("CDS", "b")
+    talk.conversation.sent(request, talk.now)
+    assert talk.said() == ["ASK +b"]
+    talk.waits(15)
+    assert (talk.resource("b").state, talk.resource("b").value) == (CacheState.DOES_NOT_EXIST, "y")
+    talk.breaks()
     assert talk.opened() == ["ASK +a +b +c a= b= c=1"]
 
 
