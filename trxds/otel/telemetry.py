@@ -51,7 +51,7 @@ def telemetry(
     disable: Iterable[str] = (),
     optional_labels: Iterable[str] = (),
     methods: Callable[[str], bool] | None = None,
-    custom_label: Callable[[CallStarted], str] = _no_label,
+    custom_label: Callable[[CallStarted], str | None] = _no_label,
     semconv: bool = False,
     own_events: bool = False,
 ) -> tuple[Telemetry, ...]:
@@ -70,6 +70,7 @@ def telemetry(
         methods: A function that is called with the path of a method whose messages are no protobuf classes, and says
             whether `grpc.method` may be that path; otherwise the label is "other".
         custom_label: A function that returns the `grpc.client.call.custom` of a call (A108), if that label is enabled.
+            None is the empty label.
         semconv: Add the duration of calls by the name that OpenTelemetry's own conventions have for it, and add their
             attributes to spans.
         own_events: Add span events that no proposal defines; their names begin with `trxds.`.
@@ -102,7 +103,7 @@ class Metrics:
         provider: MeterProvider,
         enabled: EnabledInstruments,
         methods: Callable[[str], bool] | None,
-        custom_label: Callable[[CallStarted], str],
+        custom_label: Callable[[CallStarted], str | None],
     ) -> None:
         self.provider = provider
         meter = provider.get_meter(_LIBRARY, trxds.__version__)
