@@ -74,6 +74,20 @@ async def test_an_injected_delay_ends_when_the_caller_is_cancelled(autojump_cloc
             assert scope.cancelled_caught
 
 
+async def test_an_injected_abort_is_not_retried(autojump_clock):
+    async with Mesh.run(1) as mesh:
+        listen(mesh, fault(**aborting(StatusCode.UNAVAILABLE, **DELAYING)))
+        route = xds.route("cart")
+        route["route"]["retry_policy"] = {"retry_on": "unavailable", "num_retries": 3}
+        mesh.route(route)
+        async with mesh.channel() as channel:
+            before = trio.current_time()
+            code, message = await error(channel)
+            assert code is StatusCode.UNAVAILABLE and message.startswith("Fault injected")
+            # The filter is above the attempts: it delayed once, and no backoff followed.
+            assert trio.current_time() - before == 2
+
+
 async def test_an_rpc_requests_its_fault_by_header(autojump_clock):
     async with Mesh.run(1) as mesh:
         listen(mesh, fault(abort={"header_abort": {}, "percentage": ALL}))
