@@ -49,6 +49,13 @@ async def test_a_timeout_raises_deadline_exceeded_and_says_what_was_waited_for(s
     assert str(caught.value).endswith(f"(host {silent.mesh.hosts[0]})")
 
 
+async def test_a_call_whose_server_does_not_read_says_that_it_had_no_room_to_send(silent, autojump_clock):
+    async with silent.open(timeout=2) as call:
+        with pytest.raises(RpcError, match="not done after 2 s, waiting for room to send"):
+            for _ in range(1000):
+                await call.send(bytes(10_000))
+
+
 async def test_the_message_of_deadline_exceeded_has_the_timeout_and_not_the_time_taken(silent, autojump_clock):
     said = []
 

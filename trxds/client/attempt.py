@@ -105,6 +105,11 @@ class Attempt(Struct, eq=False):
     trackers: tuple[Tracker, ...] = ()
     timeout: AttemptTimeout | None = None
 
+    def __str__(self) -> str:
+        """Return what an open attempt waits for; see `CallScope`."""
+        outgoing = self.stream.outgoing if self.stream is not None else None
+        return "room to send" if outgoing is not None and outgoing.waits_for_room else "the response"
+
     # -- a host and a stream
 
     async def start(self, scope: CallScope, on_headers: Callable[[], None]) -> AttemptFailed | None:
@@ -138,7 +143,7 @@ class Attempt(Struct, eq=False):
                     if isinstance(self.request, ReplayBuffer):
                         # Nothing overtakes this: `Call.send` waits for it, and a hedge gets other messages after it.
                         self.request.replay_on(stream)
-                    scope.waiting_for = "the response"
+                    scope.waiting_for = self
                     if self.timeout is not None:
                         self.timeout.start()
                     return None

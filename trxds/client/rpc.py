@@ -310,7 +310,7 @@ class Rpc:
     def commit(self, attempt: Attempt) -> None:
         """Commit a hedged call to the chosen attempt (A6)."""
         self.attempt = attempt
-        self.scope.waiting_for = "the response"
+        self.scope.waiting_for = attempt
         attempt.committed = True
         self._route.args.override = attempt.args.override  # its host becomes the session's
         # A31: each hedge picks in this cluster, so it is held until the commit.
