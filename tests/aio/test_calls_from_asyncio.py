@@ -266,7 +266,7 @@ async def test_an_early_reply_is_returned_though_requests_wait(world):
 
 
 @in_asyncio
-async def test_a_cancelled_task_leaves_its_waiting_requests(world):
+async def test_a_cancelled_task_closes_its_waiting_requests(world):
     requests = WaitingRequests()
     async with world.channel() as channel:
         task = asyncio.create_task(channel.method("/shop.Cart/Hang", client_streaming=True)(requests()))
@@ -291,7 +291,7 @@ async def test_an_exception_of_an_async_iterable_is_raised_from_its_call(world):
 
 
 @in_asyncio
-async def test_an_exception_of_an_async_iterable_that_is_left_is_raised_from_its_call(world):
+async def test_an_exception_of_an_async_iterable_that_is_closed_is_raised_from_its_call(world):
     async def numbers():
         try:
             yield b"1"

@@ -119,7 +119,7 @@ async def test_send_after_done_sending_raises_closed_resource_error(cart, autoju
 
 
 @pytest.mark.parametrize("server_streaming", [False, True])
-async def test_the_one_request_of_a_method_that_takes_one_closes_the_clients_side(server_streaming, autojump_clock):
+async def test_the_request_of_a_method_that_takes_one_closes_the_clients_side(server_streaming, autojump_clock):
     ended = []
 
     async def count(call):

@@ -136,7 +136,7 @@ async def test_a_call_whose_requests_wait_is_retried(monkeypatch, autojump_clock
     assert handler.ended == 2
 
 
-async def test_an_exception_of_the_requests_leaves_their_call_as_it_is_and_resets_it(autojump_clock):
+async def test_an_exception_of_the_requests_is_raised_from_their_call_and_resets_it(autojump_clock):
     async def requests():
         yield b"one"
         await trio.sleep(1)
@@ -173,7 +173,7 @@ async def test_a_failed_call_of_waiting_requests_leaves_no_cycle(autojump_clock)
             gc.enable()
 
 
-async def test_an_exception_of_requests_that_are_left_leaves_no_cycle(autojump_clock):
+async def test_an_exception_of_requests_that_are_closed_leaves_no_cycle(autojump_clock):
     async def requests():
         try:
             yield b"one"

@@ -242,7 +242,7 @@ async def test_hosts_are_asked_for_their_health_from_the_first_service_config_th
         assert await spread(channel, 4) == dict.fromkeys(mesh.hosts, 2)
 
 
-async def test_a_connected_host_that_does_not_serve_what_is_asked_for_now_takes_no_calls(autojump_clock):
+async def test_a_connected_host_that_does_not_serve_the_service_of_a_new_config_takes_no_calls(autojump_clock):
     async def watch(request: bytes, call: Call):
         yield bytes([8, 1 if request[2:] == b"cart" else 3])  # SERVING or SERVICE_UNKNOWN
         await trio.sleep_forever()
@@ -257,7 +257,7 @@ async def test_a_connected_host_that_does_not_serve_what_is_asked_for_now_takes_
         assert len(mesh.servers[host].connections) == 1
 
 
-async def test_a_host_that_serves_takes_calls_until_it_has_answered_what_is_asked_for_now(autojump_clock):
+async def test_a_host_that_serves_takes_calls_until_it_has_answered_for_the_service_of_a_new_config(autojump_clock):
     async def watch(request: bytes, call: Call):
         await trio.sleep(0 if request[2:] == b"cart" else 10)
         yield bytes([8, 1 if request[2:] == b"cart" else 2])  # SERVING or NOT_SERVING

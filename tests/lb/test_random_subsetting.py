@@ -50,7 +50,7 @@ def test_each_endpoint_is_equally_likely_to_be_the_first_of_a_subset():
     assert max(counted.values()) < 80
 
 
-def test_the_order_of_a_subset_is_the_clients_own():
+def test_the_order_of_a_subset_does_not_depend_on_the_order_of_the_list():
     policy = RandomSubsetting(channel_control())
     assert child(policy=policy)[1].all == child(NAMES[::-1], policy=policy)[1].all
 

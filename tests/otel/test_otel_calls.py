@@ -160,16 +160,16 @@ class TestLabelsOfHosts:
                 await ask(channel)
         assert set(its.read(DURATION, "grpc.lb.backend_service")) == {("cart",)}
 
-    @pytest.mark.parametrize("reason", ["cannot be reached", "is awaited", "is kept from by the circuit breaker"])
-    async def test_the_backend_of_an_attempt_without_a_host_is_the_aggregates_leaf(self, reason, autojump_clock):
+    @pytest.mark.parametrize("host", ["is down", "does not answer", "has max_requests already"])
+    async def test_the_backend_of_an_attempt_without_a_host_is_the_aggregates_leaf(self, host, autojump_clock):
         its = Metered(optional_labels=self.LABELS)
         async with Mesh.run(1, sessions=False) as mesh:
             mesh.plane.put(xds.aggregate("all", "cart"))
             mesh.route("all")
-            match reason:
-                case "cannot be reached":
+            match host:
+                case "is down":
                     mesh.network.refuse(mesh.hosts[0])
-                case "is awaited":
+                case "does not answer":
                     mesh.network.black_hole(mesh.hosts[0])
                 case _:
                     mesh.plane.put({**xds.cluster("cart"), "circuit_breakers": {"thresholds": [{"max_requests": 0}]}})

@@ -193,7 +193,7 @@ class TestLocations:
             where = Location("cart", '{region="", zone="z0", sub_zone=""}')
             assert watching.locate(mesh.hosts[0]) == watching.locate(mesh.hosts[0], "cart") == where
 
-    async def test_a_locality_without_names_is_written_as_any_other(self, autojump_clock):
+    async def test_a_locality_without_names_is_written_with_its_braces(self, autojump_clock):
         watching = Watching()
         async with Mesh.run(1) as mesh, mesh.channel(telemetry=watching) as channel:
             mesh.endpoints("cart", {**xds.locality(mesh.hosts[0]), "locality": {}})

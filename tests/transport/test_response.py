@@ -39,7 +39,7 @@ def test_a_grpc_status_wins_over_the_http_status() -> None:
 
 
 @pytest.mark.parametrize("ending", [b"", b"+proto", b"+json", b";charset=utf-8", b" ; charset=utf-8"])
-def test_headers_of_grpc_are_no_problem(ending: bytes) -> None:
+def test_an_answer_may_have_any_content_type_of_grpc(ending: bytes) -> None:
     assert headers_error([(b":status", b"200"), (b"content-type", b"application/grpc" + ending)], PEER) is None
 
 

@@ -389,7 +389,7 @@ async def client_certificate(authority: trustme.CA, context: ssl.SSLContext) -> 
 
 
 @pytest.mark.parametrize("comment", ["", "# autorité"])
-async def test_deleted_roots_do_not_hold_up_a_new_certificate_of_ours(authority, files, caplog, comment) -> None:
+async def test_deleted_roots_do_not_hold_up_a_new_certificate_of_the_client(authority, files, caplog, comment) -> None:
     write_comment(files, comment)
     fresh = FreshContext(files)
     fresh.take(fresh.read(), 0)
