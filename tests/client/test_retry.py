@@ -1,6 +1,5 @@
 """Calls are retried by a route's retry policy (A6, A44)."""
 
-import contextlib
 from contextlib import asynccontextmanager
 from random import Random
 from types import SimpleNamespace
@@ -10,6 +9,7 @@ import trio
 import trio.lowlevel
 import trio.testing
 from support.bad_peers import listening, website
+from support.failing import PATH, Failing, failing
 from support.mesh import Mesh, bidi, method
 from support.method_config import configured, for_all
 from support.tasks import task_names
@@ -25,7 +25,6 @@ from trxds.transport.options import WireOptions
 
 UNAVAILABLE = Status(StatusCode.UNAVAILABLE)
 POLICY = RetryPolicy(frozenset({StatusCode.UNAVAILABLE}), 4, 1.0, 3.0)
-PATH = "/shop.Cart/Fail"
 
 
 def pushback(text):
@@ -67,50 +66,6 @@ class TestByValues:
     def test_several_pushbacks_stop_retries(self):
         trailing = Metadata([*pushback("250"), *pushback("-1")])
         assert RetryState(POLICY, Random(1)).next_delay(UNAVAILABLE, trailing) is None
-
-
-class Failing:
-    """Fails the first calls with a trailers-only response, then responds; records the messages of each attempt."""
-
-    def __init__(self, times, code=StatusCode.UNAVAILABLE, headers=False):
-        self.left, self.code, self.headers = times, code, headers
-        self.attempts = []
-
-    async def __call__(self, call):
-        said = []
-        self.attempts.append((call.metadata.first("grpc-previous-rpc-attempts"), said))
-        if self.headers:
-            await call.send_initial_metadata()
-        if self.left:
-            self.left -= 1
-            async for message in call:
-                said.append(message)
-                if message == b"fail":
-                    break
-            call.abort(self.code, "told to")
-        async for message in call:
-            said.append(message)
-            await call.send(message)
-
-
-@asynccontextmanager
-async def failing(times, retries=3, hosts=1, options=None, **how):
-    async with Mesh.run(hosts) as mesh:
-        entry = xds.route("cart")
-        entry["route"]["retry_policy"] = {
-            "retry_on": "unavailable",
-            "num_retries": retries,
-            "retry_back_off": {"base_interval": "10s", "max_interval": "10s"},
-        }
-        mesh.plane.put(xds.routes("routes", entry))
-        handler = Failing(times, **how)
-        for server in mesh.servers.values():
-            server.handlers[PATH] = handler
-            if options is not None:
-                server.options = options
-        async with mesh.channel() as channel:
-            await method(channel)(b"")
-            yield mesh, channel, handler
 
 
 async def test_a_failed_attempt_is_retried_after_its_backoff(autojump_clock):
@@ -162,124 +117,6 @@ async def test_a_proxys_http_error_with_a_body_is_no_response_and_is_retried(aut
         with pytest.raises(RpcError, match="HTTP status 503"):
             await method(channel, PATH)(b"x")
         assert attempts == [None, b"1", b"2", b"3"]
-
-
-async def test_a_retried_stream_replays_all_messages(autojump_clock):
-    async with failing(1) as (_, channel, handler), bidi(channel, PATH).open() as call:
-        for message in (b"one", b"fail"):
-            await call.send(message)
-        call.done_sending()
-        assert [message async for message in call] == [b"one", b"fail"]
-        assert handler.attempts[1][1] == [b"one", b"fail"]
-
-
-async def test_messages_sent_during_a_retry_backoff_are_replayed_in_order(nursery, autojump_clock):
-    async with failing(1) as (_, channel, _), bidi(channel, PATH).open() as call:
-        received = []
-
-        async def receive():
-            async for message in call:
-                received.append(message)
-
-        nursery.start_soon(receive)
-        await call.send(b"fail")
-        await trio.sleep(1)
-        await call.send(b"during the backoff")
-        await trio.sleep(30)
-        await call.send(b"after")
-        call.done_sending()
-        await trio.sleep(1)
-        assert received == [b"fail", b"during the backoff", b"after"]
-
-
-async def test_a_stream_over_the_replay_buffer_is_not_retried(autojump_clock):
-    async with failing(1) as (_, channel, handler), bidi(channel, PATH).open() as call:
-        for _ in range(5):
-            await call.send(b"x" * 100_000)
-        await call.send(b"fail")
-        began = trio.current_time()
-        with pytest.raises(RpcError, match="told to"):
-            await call.receive()
-        assert trio.current_time() == began, "there is no backoff, for no attempt follows"
-        assert len(handler.attempts) == 1
-
-
-async def test_a_stream_whose_first_message_alone_is_over_the_replay_buffer_is_retried(autojump_clock):
-    large = b"x" * 300_000
-
-    async def fail_once(call):
-        if call.metadata.first("grpc-previous-rpc-attempts") is None:
-            call.abort(StatusCode.UNAVAILABLE, "told to")
-        await call.send(b"%d" % len(await call.receive()))
-
-    async with failing(0) as (mesh, channel, _):
-        mesh.servers[mesh.hosts[0]].handlers[PATH] = fail_once
-        async with bidi(channel, PATH).open(large) as call:
-            assert await call.receive() == b"300000"
-
-
-async def test_a_stream_that_has_response_headers_keeps_no_messages_for_another_attempt(autojump_clock):
-    async with failing(0) as (_, channel, _), bidi(channel, PATH).open() as call:
-        for _ in range(2):
-            await call.send(b"x")
-            await call.receive()
-        assert repr(call._replay) == "<ReplayBuffer 0 messages, dropped>"
-
-
-async def send_much(call):
-    await trio.sleep(5)  # the backoff takes twice as long
-    with contextlib.suppress(RpcError):
-        for _ in range(5):
-            await call.send(b"x" * 100_000)
-
-
-async def test_a_stream_that_overflows_the_replay_buffer_in_backoff_is_tried_again(nursery, autojump_clock):
-    async with failing(1) as (_, channel, handler), bidi(channel, PATH).open() as call:
-        await call.send(b"fail")
-        nursery.start_soon(send_much, call)
-        assert [len(await call.receive()) for _ in range(6)] == [4, *[100_000] * 5]
-        assert len(handler.attempts) == 2
-
-
-async def test_a_stream_that_overflows_the_replay_buffer_in_backoff_is_tried_once_more_only(nursery, autojump_clock):
-    async with failing(2) as (_, channel, handler), bidi(channel, PATH).open() as call:
-        await call.send(b"fail")
-        nursery.start_soon(send_much, call)
-        for _ in range(2):
-            with pytest.raises(RpcError, match="told to"):
-                await call.receive()
-        assert len(handler.attempts) == 2
-
-
-async def test_a_sender_that_overflows_the_replay_buffer_in_backoff_waits_for_the_next_attempt(nursery, autojump_clock):
-    async with failing(1) as (_, channel, _), bidi(channel, PATH).open() as call:
-        await call.send(b"fail")
-
-        async def receive():
-            async for _ in call:
-                pass
-
-        nursery.start_soon(receive)
-        await trio.sleep(5)  # within the backoff
-        began = trio.current_time()
-        for _ in range(2):
-            await call.send(b"x" * 100_000)
-        assert trio.current_time() == began
-        await call.send(b"x" * 100_000)
-        assert trio.current_time() > began
-        call.done_sending()
-        await trio.sleep(1)
-
-
-async def test_a_message_that_waits_for_the_next_attempt_is_not_sent_if_its_sender_is_cancelled(autojump_clock):
-    async with failing(1) as (_, channel, _), bidi(channel, PATH).open() as call:
-        await call.send(b"fail")
-        await trio.sleep(1)  # the attempt has failed
-        with trio.move_on_after(1) as scope:
-            await call.send(b"x" * 300_000)
-        assert scope.cancelled_caught
-        call.done_sending()
-        assert [message async for message in call] == [b"fail"]
 
 
 async def test_a_retry_that_follows_a_failed_pick_may_find_a_host(nursery, autojump_clock):
