@@ -1,9 +1,9 @@
-"""The client passes the assertions of gRPC's mesh suite, in memory: baseline, handover, affinity, dual stack, drain.
+"""The client passes the assertions of gRPC's mesh suite, in memory.
 
-Fallback and federation have files of their own.
+Fallback, federation and security have files of their own; so have ejection, matchers, faults, retries and timeouts.
 """
 
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 import trio
@@ -14,6 +14,7 @@ from support.raw import call
 from trio.testing import wait_all_tasks_blocked
 
 import trxds.admin
+from trxds import RpcError
 from trxds.admin.csds import SERVICE
 from trxds.admin.protos import ClientStatusRequest, ClientStatusResponse
 from trxds.resources import protos
@@ -112,9 +113,87 @@ async def test_affinity_of_ring_hash_connects_one_host_and_when_that_is_gone_cal
             assert second in await ready(tool)
 
 
+async def test_affinity_by_header_connects_a_host_for_each_key_and_without_a_key_all(autojump_clock):
+    async with Mesh.run(3, sessions=False) as mesh:
+        mesh.plane.put(xds.cluster("cart") | {"lb_policy": "RING_HASH"})
+        route = xds.route("cart")
+        route["route"]["hash_policy"] = [{"header": {"header_name": "user"}}]
+        mesh.route(route)
+        async with mesh.channel() as channel, trxds.admin.serve(channel, address=ADMIN, network=mesh.network):
+            tool = Tool(mesh.network)
+            [first] = await spread(channel, 150, metadata=[("user", "empty")])
+            assert await ready(tool) == [first]
+            met = {first}
+            for key in range(30):
+                met |= set(await spread(channel, 5, metadata=[("user", str(key))]))
+                if len(met) == 2:
+                    break
+            assert set(await ready(tool)) == met
+            assert set(await spread(channel, 150)) == set(mesh.hosts)
+            assert set(await ready(tool)) == set(mesh.hosts)
+
+
 async def ready(tool):
     """Return the hosts with a connection, as channelz shows them."""
     return [each.data.target for each in await tool.subchannels() if state(each) == READY]
+
+
+async def test_circuit_breaking_open_calls_stop_at_the_limit_of_their_cluster_and_at_a_raised_one(autojump_clock):
+    async with Mesh.run(2, sessions=False, max_concurrent_streams=None) as mesh:
+        open_calls = {}
+        for name, host, limit in zip("ab", mesh.hosts, (500, 1000), strict=True):
+            mesh.servers[host].fallback = keep_open
+            mesh.plane.put(limited(name, limit))
+            mesh.endpoints(name, [host])
+            open_calls[name] = mesh.servers[host].calls
+        mesh.route({"match": {"path": "/s/a"}, "route": {"cluster": "a"}}, xds.route("b"))
+        async with mesh.channel() as channel, trio.open_nursery() as nursery:
+            for path in ("/s/a", "/s/b"):
+                nursery.start_soon(calls_at_a_rate, channel, path)
+            await trio.sleep(15)
+            assert [len(calls) for calls in open_calls.values()] == [500, 1000]
+            mesh.plane.put(limited("a", 800))
+            await trio.sleep(15)
+            assert [len(calls) for calls in open_calls.values()] == [800, 1000]
+            nursery.cancel_scope.cancel()
+
+
+def limited(name, limit):
+    return xds.cluster(name) | {"circuit_breakers": {"thresholds": [{"max_requests": limit}]}}
+
+
+async def keep_open(call):
+    await trio.sleep_forever()
+
+
+async def calls_at_a_rate(channel, path):
+    """Begin a hundred calls a second, and drop those that fail."""
+
+    async def call():
+        with suppress(RpcError):
+            await channel.method(path)(b"")
+
+    async with trio.open_nursery() as nursery:
+        while True:
+            nursery.start_soon(call)
+            await trio.sleep(0.01)
+
+
+async def test_failover_comes_with_the_last_primary_host_only_and_ends_with_their_return(autojump_clock):
+    async with Mesh.run(5, sessions=False) as mesh:
+        primary, secondary = mesh.hosts[:3], mesh.hosts[3:]
+        mesh.endpoints("cart", xds.locality(*primary, zone="a"), xds.locality(*secondary, zone="b", priority=1))
+        async with mesh.channel() as channel:
+            assert set(await spread(channel, 100)) == set(primary)
+            for number, expected in enumerate((primary[1:], primary[2:], secondary)):
+                mesh.network.refuse(primary[number])
+                mesh.network.cut(primary[number])
+                await trio.sleep(1)
+                assert set(await spread(channel, 100)) == set(expected)
+            for host in primary:
+                mesh.network.restore(host)
+            await trio.sleep(15)
+            assert set(await spread(channel, 100)) == set(primary)
 
 
 async def test_dual_stack_hosts_of_either_family_and_of_both_get_traffic(autojump_clock):
