@@ -10,6 +10,7 @@ from support.plain import hosts_in_memory
 from trio.testing import wait_all_tasks_blocked
 
 from trxds import RpcError, StatusCode
+from trxds.core.status import CANCELLED
 from trxds.portal.receive_buffer import MAX_BYTES, MAX_MESSAGES, ReceiveBuffer
 from trxds.portal.result import Result
 
@@ -216,6 +217,18 @@ async def test_an_end_that_a_thread_has_seen_can_be_taken_although_another_cance
         assert not buffer.is_empty
         buffer.cancel()
         assert buffer.take() is None
+
+
+async def test_the_error_of_a_message_that_nobody_was_told_of_gives_way_to_the_cancelling_of_the_call(autojump_clock):
+    async with receiving(deserialize=int) as (call, host, buffer, asker):
+        buffer.ask(asker)
+        host.tell(b"1", b"two")
+        await wait_all_tasks_blocked()
+        assert call.cancel()
+        buffer.cancel()
+        with pytest.raises(RpcError) as caught:
+            buffer.take()
+        assert caught.value.status == call.status == CANCELLED
 
 
 async def test_a_waiter_is_woken_by_the_first_message_alone(autojump_clock):

@@ -10,7 +10,7 @@ import trio
 from trio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from trxds.core.metadata import EMPTY, Metadata
-from trxds.core.status import CANCELLED, RpcError, Status
+from trxds.core.status import CANCELLED, RpcError, Status, StatusCode
 from trxds.transport.client_stream import (
     ClientStream,
     has_message,
@@ -321,9 +321,14 @@ class CallSteps(Generic[Req, Res]):
         """Return the message as bytes."""
         return self._call._serialize(request)
 
-    def note_failure(self, status: Status) -> None:
-        """Note the status of which the other thread has been told, so that the call has it from then on."""
-        self._call._rpc.scope.failed_with = status
+    def take_error(self, error: RpcError) -> RpcError:
+        """Return what the other thread is to raise for an error that was handed over; the call has its status then."""
+        call = self._call
+        if call._attempts.status is CANCELLED and error.status.code is not StatusCode.CANCELLED:
+            # A message cannot be parsed, and before anybody was told of that the call was cancelled.
+            return RpcError(CANCELLED, *error.args[1:])
+        call._rpc.scope.failed_with = error.status
+        return error
 
     @property
     def can_send_now(self) -> bool:

@@ -66,7 +66,7 @@ class ReceiveBuffer(Generic[Res]):
             return self._messages.popleft()
         failure = self._end.pop()
         if isinstance(failure, trxds.RpcError) and self._steps is not None:
-            self._steps.note_failure(failure.status)
+            failure = self._steps.take_error(failure)
         try:
             if failure is not None:
                 raise failure
