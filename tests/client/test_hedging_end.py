@@ -173,7 +173,7 @@ async def test_a_hedged_stream_past_its_deadline_sends_nothing_and_says_what_it_
                     await step()
 
 
-async def test_the_status_of_a_hedged_stream_past_its_deadline_stays_while_its_attempts_go_on(hedged, autojump_clock):
+async def test_the_status_of_a_hedged_stream_past_its_deadline_stays(hedged, autojump_clock):
     async with hedged() as world:
         world.serve(Host(10))
         async with bidi(world.channel, PATH).open(b"x", timeout=2) as call:
