@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]
-    for line in (ROOT / "docs/peers.md").read_text("utf-8").splitlines()
+    for line in (ROOT / "docs/peers.md").read_text("utf-8").partition("\n## ")[0].splitlines()  # the first table
     if line.startswith("| ")
 ]
 
