@@ -27,6 +27,18 @@ async def resolved(count=2, **options):
         yield mesh, channel, feed
 
 
+@asynccontextmanager
+async def asked_for_another_service(watch):
+    """Yield a host that takes calls when it is asked for the health of `cart`, once it is asked for that of `shop`."""
+    async with resolved(0) as (mesh, channel, feed):
+        host = await mesh.add_host(handlers={"/grpc.health.v1.Health/Watch": server_streaming(watch)})
+        feed.push(host, service_config=ROUND_ROBIN | {"healthCheckConfig": {"serviceName": "cart"}})
+        await ask(channel)
+        feed.push(host, service_config=ROUND_ROBIN | {"healthCheckConfig": {"serviceName": "shop"}})
+        await settled()
+        yield mesh, channel, host
+
+
 async def failure(channel, **more):
     with pytest.raises(RpcError) as failed:
         await ask(channel, **more)
@@ -247,12 +259,7 @@ async def test_a_connected_host_that_does_not_serve_the_service_of_a_new_config_
         yield bytes([8, 1 if request[2:] == b"cart" else 3])  # SERVING or SERVICE_UNKNOWN
         await trio.sleep_forever()
 
-    async with resolved(0) as (mesh, channel, feed):
-        host = await mesh.add_host(handlers={"/grpc.health.v1.Health/Watch": server_streaming(watch)})
-        feed.push(host, service_config=ROUND_ROBIN | {"healthCheckConfig": {"serviceName": "cart"}})
-        await ask(channel)
-        feed.push(host, service_config=ROUND_ROBIN | {"healthCheckConfig": {"serviceName": "shop"}})
-        await settled()
+    async with asked_for_another_service(watch) as (mesh, channel, host):
         assert "SERVICE_UNKNOWN for service 'shop'" in (await failure(channel)).message
         assert len(mesh.servers[host].connections) == 1
 
@@ -263,12 +270,7 @@ async def test_a_host_that_serves_takes_calls_until_it_has_answered_for_the_serv
         yield bytes([8, 1 if request[2:] == b"cart" else 2])  # SERVING or NOT_SERVING
         await trio.sleep_forever()
 
-    async with resolved(0) as (mesh, channel, feed):
-        host = await mesh.add_host(handlers={"/grpc.health.v1.Health/Watch": server_streaming(watch)})
-        feed.push(host, service_config=ROUND_ROBIN | {"healthCheckConfig": {"serviceName": "cart"}})
-        await ask(channel)
-        feed.push(host, service_config=ROUND_ROBIN | {"healthCheckConfig": {"serviceName": "shop"}})
-        await settled()
+    async with asked_for_another_service(watch) as (_, channel, host):
         assert await ask(channel) == host
         await trio.sleep(10)
         assert "NOT_SERVING" in (await failure(channel)).message

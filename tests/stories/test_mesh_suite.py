@@ -27,6 +27,13 @@ pytestmark = pytest.mark.slow
 OVERRIDE = ["UNKNOWN", "HEALTHY", "DRAINING"]
 
 
+def hash_by_user(mesh):
+    mesh.plane.put(xds.cluster("cart") | {"lb_policy": "RING_HASH"})
+    route = xds.route("cart")
+    route["route"]["hash_policy"] = [{"header": {"header_name": "user"}}]
+    mesh.route(route)
+
+
 @asynccontextmanager
 async def steady(channel):
     """An RPC every ten milliseconds beside the block, none of which may fail; the value lists who answered."""
@@ -97,10 +104,7 @@ async def test_remove_endpoints_in_turn_moves_traffic_without_failures(autojump_
 
 async def test_affinity_of_ring_hash_connects_one_host_and_when_that_is_gone_calls_meet_one_other(autojump_clock):
     async with Mesh.run(3, sessions=False) as mesh:
-        mesh.plane.put(xds.cluster("cart") | {"lb_policy": "RING_HASH"})
-        route = xds.route("cart")
-        route["route"]["hash_policy"] = [{"header": {"header_name": "user"}}]
-        mesh.route(route)
+        hash_by_user(mesh)
         async with mesh.channel() as channel, trxds.admin.serve(channel, address=ADMIN, network=mesh.network):
             tool = Tool(mesh.network)
             [first] = await spread(channel, 100, metadata=[("user", "7")])
@@ -115,10 +119,7 @@ async def test_affinity_of_ring_hash_connects_one_host_and_when_that_is_gone_cal
 
 async def test_affinity_by_header_connects_a_host_for_each_key_and_without_a_key_all(autojump_clock):
     async with Mesh.run(3, sessions=False) as mesh:
-        mesh.plane.put(xds.cluster("cart") | {"lb_policy": "RING_HASH"})
-        route = xds.route("cart")
-        route["route"]["hash_policy"] = [{"header": {"header_name": "user"}}]
-        mesh.route(route)
+        hash_by_user(mesh)
         async with mesh.channel() as channel, trxds.admin.serve(channel, address=ADMIN, network=mesh.network):
             tool = Tool(mesh.network)
             [first] = await spread(channel, 150, metadata=[("user", "empty")])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -13,6 +12,7 @@ from trxds.testing import resources as xds
 
 from .history_topics import OTHER, SAME
 from .random_history import HOSTS, SERVICE, Resources, World
+from .random_loads import summed
 
 T = TypeVar("T")
 
@@ -109,20 +109,10 @@ class Plane:
         is_kept = "authority" in self._world.planes  # by ours, for an authority of which nothing is wanted any more
         return found if is_kept or "fallback" not in self._world.planes else (found, "has a stream")
 
-    def loads(self, first: int) -> dict[str, Counter[Any]]:
+    def loads(self, first: int) -> dict[str, dict[Any, Any]]:
         """What the load reports from the `first` on say of each cluster, whichever localities had it."""
-        sums: dict[str, Counter[Any]] = {}
-        for report in self.management.load.requests[first:]:
-            for name, stats in report.clusters.items():
-                into = sums.setdefault(f"{name} {stats.cluster_service_name}", Counter())
-                into["dropped"] += stats.total_dropped_requests
-                for dropped in stats.dropped_requests:
-                    into["dropped", dropped.category] += dropped.dropped_count
-                for each in stats.upstream_locality_stats:
-                    into["issued"] += each.total_issued_requests
-                    into["successful"] += each.total_successful_requests
-                    into["failed"] += each.total_error_requests
-        return {name: +each for name, each in sorted(sums.items()) if +each}
+        sums = summed(self.management.load.requests[first:], by_zone=False)
+        return {name: each for name, each in sums.items() if each}
 
 
 async def until_free(listen: Callable[[], Awaitable[T]]) -> T:

@@ -148,6 +148,11 @@ class Rings(Topic):
                     each["load_balancing_weight"] = weight
 
 
+def _ejection_times(draw: Random) -> dict[str, str]:
+    time = draw.choice(["300s", "300s", "0.05s"])
+    return {"interval": draw.choice(["0.2s", "0.3s"]), "base_ejection_time": time, "max_ejection_time": time}
+
+
 class Outliers(Topic):
     """Hosts that fail calls, and outlier detection that ejects them and takes them back (A50)."""
 
@@ -165,11 +170,8 @@ class Outliers(Topic):
     def _draw_rules(draw: Random) -> dict[str, Any] | None:
         if draw.random() < 0.25:
             return None
-        ejection_time = draw.choice(["300s", "300s", "0.05s"])
         return {
-            "interval": draw.choice(["0.2s", "0.3s"]),
-            "base_ejection_time": ejection_time,
-            "max_ejection_time": ejection_time,
+            **_ejection_times(draw),
             "max_ejection_percent": 100,
             "enforcing_success_rate": 0,
             "enforcing_failure_percentage": draw.choice([100, 100, 100, 0]),
@@ -236,11 +238,8 @@ class SuccessRates(Outliers):
     def _draw_rules(draw: Random) -> dict[str, Any] | None:
         if draw.random() < 0.15:
             return None
-        ejection_time = draw.choice(["300s", "300s", "0.05s"])
         return {
-            "interval": draw.choice(["0.2s", "0.3s"]),
-            "base_ejection_time": ejection_time,
-            "max_ejection_time": ejection_time,
+            **_ejection_times(draw),
             "max_ejection_percent": draw.choice([100, 100, 67, 50, 34, 10]),
             "enforcing_success_rate": draw.choice([100, 100, 100, 0]),
             "success_rate_minimum_hosts": draw.choice([1, 2, 3]),

@@ -90,8 +90,8 @@ def _load(draw: Random) -> list[tuple[bytes, bytes]]:
     return [(b"endpoint-load-metrics-bin", base64.b64encode(report.SerializeToString()))]
 
 
-def summed(reports: Iterable[Any]) -> dict[str, dict[Any, Any]]:
-    """What all the reports say together of each cluster."""
+def summed(reports: Iterable[Any], *, by_zone: bool = True) -> dict[str, dict[Any, Any]]:
+    """What all the reports say together of each cluster, of each of its zones or of all of them together."""
     sums: dict[str, Counter[Any]] = {}
     for report in reports:
         for name, stats in report.clusters.items():
@@ -100,7 +100,7 @@ def summed(reports: Iterable[Any]) -> dict[str, dict[Any, Any]]:
             for dropped in stats.dropped_requests:
                 into["dropped", dropped.category] += dropped.dropped_count
             for each in stats.upstream_locality_stats:
-                zone = each.locality.zone
+                zone = each.locality.zone if by_zone else ""
                 into[zone, "issued"] += each.total_issued_requests
                 into[zone, "successful"] += each.total_successful_requests
                 into[zone, "failed"] += each.total_error_requests

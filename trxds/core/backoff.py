@@ -44,10 +44,10 @@ class Backoff:
 
 
 class RestartBackoff:
-    """A `RestartBackoff` yields the delays before a stream that ended begins again (A17, A51), none after a message.
+    """A `RestartBackoff` says how long to wait before a stream that has ended is begun again (A17, A51).
 
-    If a stream that began at once ends too, even after a message, the next one waits, or a host that ends each stream
-    would be asked without a pause.
+    A stream that had a message is begun again at once. If that one ends too, with a message or without, the next one
+    waits: otherwise a host that ends each stream would be asked without a pause.
     """
 
     __slots__ = ("_backoff", "_was_at_once")
@@ -57,7 +57,7 @@ class RestartBackoff:
         self._was_at_once = False
 
     def next(self, *, was_answered: bool) -> float:
-        """Return the delay after a stream that had a message, or none."""
+        """Return the delay in seconds; `was_answered` says whether the stream that ended had a message."""
         self._was_at_once = was_answered and not self._was_at_once
         if self._was_at_once:
             self._backoff.reset()

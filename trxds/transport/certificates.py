@@ -55,7 +55,7 @@ class ClientContext(ssl.SSLContext):
     problems: tuple[str, ...] = ()
     roots: FileContent | None = None
     """The roots that were loaded; None for the system's, and for those of a bundle map."""
-    own: tuple[FileContent, FileContent] | None = None
+    identity: tuple[FileContent, FileContent] | None = None
     """Our certificate and its key that were loaded."""
     is_partial = False
     """Whether roots or certificate are those of an earlier reading, because the present ones cannot be used."""
@@ -103,11 +103,11 @@ def client_context(
     if bundles is None:
         _load_roots(context, files.roots, before, failures)
     if files.certificate:
-        _load_own(context, files.certificate, files.private_key, before, failures)
+        _load_identity(context, files.certificate, files.private_key, before, failures)
         context.shows_certificate = True
     if failures:
         assert before is not None
-        if (context.roots, context.own) == (before.roots, before.own):
+        if (context.roots, context.identity) == (before.roots, before.identity):
             # A peer may have been revoked meanwhile; a spoilt certificate of ours must not hide it.
             _verify_by(before, bundles, crls)
             raise failures[0]
@@ -162,22 +162,22 @@ def _load_roots(
     what = f"the roots {origin(roots)}"
     try:
         context.roots = _content(roots, what)
-        _verify_by_roots(context, context.roots, what)
+        _use_roots(context, context.roots, what)
     except OSError as error:
         if before is None or before.roots is None:
             raise
         failures.append(error)
         context.roots = before.roots
-        _verify_by_roots(context, context.roots, what)
+        _use_roots(context, context.roots, what)
 
 
-def _verify_by_roots(context: ClientContext, roots: FileContent, what: str) -> None:
+def _use_roots(context: ClientContext, roots: FileContent, what: str) -> None:
     remedy = "a certificate in it is no valid PEM; write it anew"
     with as_path(roots) as path:
         _load(what, lambda: context.load_verify_locations(path), remedy)
 
 
-def _load_own(
+def _load_identity(
     context: ClientContext,
     certificate: FileSource,
     private_key: FileSource,
@@ -186,17 +186,17 @@ def _load_own(
 ) -> None:
     what = f"the certificate {origin(certificate)} with the key {origin(private_key)}"
     try:
-        context.own = _content(certificate, what), _content(private_key, what)
-        _show(context, *context.own, what)
+        context.identity = _content(certificate, what), _content(private_key, what)
+        _use_identity(context, *context.identity, what)
     except OSError as error:
-        if before is None or before.own is None:
+        if before is None or before.identity is None:
             raise
         failures.append(error)
-        context.own = before.own
-        _show(context, *context.own, what)
+        context.identity = before.identity
+        _use_identity(context, *context.identity, what)
 
 
-def _show(context: ClientContext, certificate: FileContent, private_key: FileContent, what: str) -> None:
+def _use_identity(context: ClientContext, certificate: FileContent, private_key: FileContent, what: str) -> None:
     with as_path(certificate) as certificate_path, as_path(private_key) as key_path:
         # With an empty password OpenSSL fails for an encrypted key; otherwise it would ask at the terminal.
         remedy = "one of them is no valid PEM, or the key is encrypted; write both in PEM, the key without a password"
