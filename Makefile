@@ -20,13 +20,15 @@ READY := $(VENV)/.ready
 NODE_PEER := .peers/node/.ready
 ENVOY_PEER := .peers/envoy/.ready
 GO_PEERS := .peers/go/.ready
+JAVA_PEERS := .peers/java/.ready
 ISTIO_PEER := .peers/istio/.ready
-PEERS := $(NODE_PEER) $(ENVOY_PEER) $(GO_PEERS)
+PEERS := $(NODE_PEER) $(ENVOY_PEER) $(GO_PEERS) $(JAVA_PEERS)
 FUZZ_READY := $(VENV)/.fuzz
 OLDEST_READY := .venv-oldest/.ready
 DOCS_READY := $(VENV)/.docs
 DIST_READY := .dist/.ready
 GO_TOOLS := connectrpc.com/conformance/cmd/connectconformance github.com/summerwind/h2spec/cmd/h2spec google.golang.org/grpc/client
+MAVEN_DEPENDENCIES := org.apache.maven.plugins:maven-dependency-plugin:2.8:copy-dependencies -DoutputDirectory=lib
 CONFORMANCE := ../shared/conformance
 STAGE := 5
 
@@ -163,6 +165,16 @@ $(GO_PEERS): tests/peers/go/go.mod tests/peers/go/go.sum tests/peers/go/client/g
 	@if ! command -v go >/dev/null; then echo "Go is not installed: the tests with the Go peers are left out"; \
 		elif go build -C tests/peers/go -buildvcs=false -o $(CURDIR)/$(@D)/ ./... $(GO_TOOLS) 2>$(@D)/build.log; then touch $@; \
 		else tail -n 5 $(@D)/build.log; echo "the Go peers cannot be built here: the tests with them are left out"; fi
+
+# Programs of our own in Java. Without Maven and a JDK of 17 or newer the tests with them are left out and say so; so they are where the
+# packages cannot be had, but with CI set they fail.
+$(JAVA_PEERS): tests/peers/java/pom.xml $(wildcard tests/peers/java/trxds/peers/*.java)
+	@mkdir -p $(@D)
+	@cp $< $(@D)
+	@if ! command -v mvn >/dev/null || ! command -v javac >/dev/null; then echo "Java is not installed: the tests with the Java peers are left out"; \
+		elif mvn -q -B -f $(@D)/pom.xml $(MAVEN_DEPENDENCIES) >$(@D)/build.log 2>&1 && \
+			javac --release 17 -cp '$(@D)/lib/*' -d $(@D)/classes $(filter %.java,$^) 2>>$(@D)/build.log; then touch $@; \
+		else tail -n 5 $(@D)/build.log; echo "the Java peers cannot be built here: the tests with them are left out"; fi
 
 $(ISTIO_PEER): tests/peers/istio/go.mod tests/peers/istio/go.sum tests/peers/istio/main.go
 	@mkdir -p $(@D)

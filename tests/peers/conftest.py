@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support import envoy, go_peers
+from support import envoy, go_peers, java_peers
 
 HERE = Path(__file__).parent
 
@@ -26,3 +26,9 @@ def envoy_peer() -> None:
 def go_programs() -> None:
     for name in go_peers.NAMES:
         go_peers.program(name)
+
+
+@pytest.fixture(scope="session")
+def java_programs() -> None:
+    for name in java_peers.NAMES:
+        java_peers.command(name)

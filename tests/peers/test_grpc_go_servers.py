@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 import trio
-from support.go_peers import Peer, running
+from support.go_peers import running
+from support.peer_programs import Peer
 
 import trxds
 from trxds import StatusCode

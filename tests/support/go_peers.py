@@ -8,17 +8,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from functools import partial
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
 
 from trxds.testing.resources import Resource
+
+from . import peer_programs
+from .peer_programs import Peer
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / ".peers" / "go"
@@ -42,46 +42,9 @@ def program(name: str) -> Path:
     return path
 
 
-class Peer:
-    """A program of our own that runs; `address` is where it listens."""
-
-    address: str
-
-    def __init__(self, process: trio.Process) -> None:
-        self.process = process
-        self.events: list[dict[str, Any]] = []
-        self._more = trio.Event()
-
-    async def read(self) -> None:
-        """Collect its events until it ends."""
-        assert self.process.stdout is not None
-        rest = b""
-        async for chunk in self.process.stdout:
-            *lines, rest = (rest + chunk).split(b"\n")
-            self.events += map(json.loads, lines)
-            self._more.set()
-            self._more = trio.Event()
-
-    async def wait_for(self, wanted: Callable[[dict[str, Any]], bool], *, since: int = 0) -> dict[str, Any]:
-        """The first event that is wanted, of those after the first `since`."""
-        while True:
-            for event in self.events[since:]:
-                if wanted(event):
-                    return event
-            await self._more.wait()
-
-
-@asynccontextmanager
-async def running(name: str, *flags: str) -> AsyncIterator[Peer]:
+def running(name: str, *flags: str) -> AbstractAsyncContextManager[Peer]:
     """The program, from when it listens until the block is left."""
-    command = [str(program(name)), *flags]
-    async with trio.open_nursery() as nursery:
-        start = partial(trio.run_process, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, check=False)
-        peer = Peer(await nursery.start(start))
-        nursery.start_soon(peer.read)
-        peer.address = (await peer.wait_for(lambda event: "listening" in event))["listening"]
-        yield peer
-        peer.process.kill()  # which does nothing to one that has ended
+    return peer_programs.running([str(program(name)), *flags])
 
 
 class Plane:

@@ -18,7 +18,8 @@ import pytest
 import trio
 import yaml
 
-from .go_peers import ROOT, Peer
+from .go_peers import ROOT
+from .peer_programs import Peer
 
 PROGRAM = ROOT / ".peers" / "istio" / "istio"
 

@@ -1,0 +1,37 @@
+"""The peers in Java (tests/peers/java): programs of our own with grpc-java and Envoy's java-control-plane.
+
+`make peers` and `make test` build them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import pytest
+
+from . import peer_programs
+from .peer_programs import Peer
+
+NAMES = ("Backend",)
+FOLDER = Path(__file__).parents[2] / ".peers" / "java"
+# A program that lives for seconds gains nothing by the second compiler, and several begin at once on two cores.
+OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+
+
+def command(name: str, *flags: str) -> list[str]:
+    """What runs that class. Without Java the test is left out; without the class too, but in CI it fails."""
+    if not (FOLDER / "classes" / "trxds" / "peers" / f"{name}.class").exists():
+        if shutil.which("javac") is None or shutil.which("mvn") is None:
+            pytest.skip("Java or Maven is not installed")
+        missing = f"{name} is not in {FOLDER}; `make test` builds it"
+        pytest.fail(missing) if "CI" in os.environ else pytest.skip(missing)
+    paths = f"{FOLDER / 'classes'}:{FOLDER / 'lib'}/*"
+    return ["java", *OPTIONS, "-cp", paths, f"trxds.peers.{name}", *flags]
+
+
+def running(name: str, *flags: str) -> AbstractAsyncContextManager[Peer]:
+    """The program, from when it listens until the block is left."""
+    return peer_programs.running(command(name, *flags))
