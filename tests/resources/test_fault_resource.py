@@ -53,8 +53,12 @@ CONFIGS = [
     ({"abort": {"percentage": percent(5, "MILLION")}}, FaultConfig(None, Abort(share=FractionalPercent(5, 1_000_000)))),
     ({"abort": {"percentage": percent(5, 9)}}, FaultConfig(None, Abort(share=FractionalPercent(5, 1_000_000)))),
     ({"max_active_faults": 0}, FaultConfig(max_active=0)),
-    ({"upstream_cluster": "other", "headers": [{"name": "h", "exact_match": "v"}]}, FaultConfig()),
-    ({"downstream_nodes": ["canary"], "response_rate_limit": {"header_limit": {}}}, FaultConfig()),
+    (
+        {"upstream_cluster": "other", "headers": [{"name": "h", "exact_match": "v"}]},
+        FaultConfig(unread_limits=("upstream_cluster", "headers")),
+    ),
+    ({"downstream_nodes": ["canary"]}, FaultConfig(unread_limits=("downstream_nodes",))),
+    ({"response_rate_limit": {"header_limit": {}}}, FaultConfig()),
 ]
 
 

@@ -7,6 +7,7 @@ override is only found when the two are combined, and is ignored then.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from msgspec import Struct
 
@@ -29,6 +30,7 @@ def has_type_of(override: FilterConfig, http_filter: HttpFilter) -> bool:
 class MisplacedOverride(Struct, frozen=True):
     """One key with an override of the wrong type, and the places that have it; the types are message names."""
 
+    in_listener: ClassVar[bool] = False
     key: str
     override_type: str
     filter_type: str
@@ -46,7 +48,7 @@ class MisplacedOverride(Struct, frozen=True):
 def find_misplaced_overrides(listener: Listener, host: VirtualHost) -> tuple[MisplacedOverride, ...]:
     filters = {each.name: each for each in listener.http_filters}
     found: dict[tuple[str, str, str], list[str]] = {}
-    for place, overrides in _scopes(host):
+    for place, overrides in override_scopes(host):
         for key, override in overrides.items():
             http_filter = filters.get(key)
             if http_filter is not None and not has_type_of(override, http_filter):
@@ -55,7 +57,7 @@ def find_misplaced_overrides(listener: Listener, host: VirtualHost) -> tuple[Mis
     return tuple(MisplacedOverride(*which, tuple(places)) for which, places in found.items())
 
 
-def _scopes(host: VirtualHost) -> Iterator[tuple[str, Mapping[str, FilterConfig]]]:
+def override_scopes(host: VirtualHost) -> Iterator[tuple[str, Mapping[str, FilterConfig]]]:
     """Yield the places that have overrides; of ten thousand routes there may be none."""
     name = f'virtual host "{host.name}"'
     if host.filter_overrides:

@@ -27,8 +27,9 @@ from trxds.resources.route_action import RouteAction
 from .http_filters import EffectiveFilter, FilterChain, FilterChains, MakeChain
 from .index import RouteIndex
 from .method_config import NO_METHOD_CONFIG, MethodConfig, RouteMirrors
-from .misplaced_overrides import find_misplaced_overrides
+from .misplaced_overrides import MisplacedOverride, find_misplaced_overrides
 from .route_timeout import NO_LIMIT, RouteTimeout, TimeoutRule, max_stream_duration
+from .wide_faults import WideFault, find_wide_faults
 
 FindCluster: TypeAlias = Callable[[str], Lifetime | None]
 BindMirrors: TypeAlias = Callable[[MirrorPolicies, FindCluster], RouteMirrors]
@@ -95,7 +96,10 @@ class BoundRoutes:
         self._listener_limit = listener.max_stream_duration
         self._limits = limits
         self.standing = standing
-        self.misplaced = find_misplaced_overrides(listener, host)
+        self.mistakes: tuple[MisplacedOverride | WideFault, ...] = (
+            *find_misplaced_overrides(listener, host),
+            *find_wide_faults(listener, host),
+        )
         self._chains = FilterChains(listener, host, make_chain)
         self._bound: dict[int, BoundRoute] = {}
         self._mirror: Callable[[MirrorPolicies], RouteMirrors] | None = None
@@ -103,7 +107,8 @@ class BoundRoutes:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Describe the parts of the routes that are probably mistakes."""
-        return tuple(f"{self.standing}: {each}" if self.standing else str(each) for each in self.misplaced)
+        standing = f"{self.standing}: " if self.standing else ""
+        return tuple(str(each) if each.in_listener else f"{standing}{each}" for each in self.mistakes)
 
     @property
     def clusters(self) -> frozenset[str]:

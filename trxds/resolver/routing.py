@@ -68,7 +68,7 @@ class RoutingFactory(Struct, frozen=True):
             return Routing(config, ErrorSelector(self.error))
         handler, host = self.handler, config.virtual_host
         routes = BoundRoutes(config.listener, host, handler.make_chain, handler.limits, config.routes_standing)
-        # RPCs succeed with a flawed override, so without this log nobody would notice it.
+        # RPCs are made in spite of such a mistake, so without this log nobody would notice it.
         _log_warnings(routes, in_force)
         mirrored = routes.mirror_clusters if handler.bind_mirrors is not None else frozenset()
         # The new table holds its clusters before the old one is released, so those that are in both live on.
@@ -79,9 +79,9 @@ class RoutingFactory(Struct, frozen=True):
 
 
 def _log_warnings(routes: BoundRoutes, in_force: Routing | None) -> None:
-    """Log the flaws that the routes in force did not have, so that unchanged ones are not logged again."""
+    """Log the mistakes that the routes in force did not have, so that unchanged ones are not logged again."""
     selector = in_force.selector if in_force is not None else None
-    before = selector.routes.misplaced if isinstance(selector, ConfigSelector) else ()
-    for each, warning in zip(routes.misplaced, routes.warnings, strict=True):
+    before = selector.routes.mistakes if isinstance(selector, ConfigSelector) else ()
+    for each, warning in zip(routes.mistakes, routes.warnings, strict=True):
         if each not in before:
             _log.warning("%s", warning)

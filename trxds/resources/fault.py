@@ -14,6 +14,8 @@ from .filter_config import FilterConfig, HttpFilterType
 from .units import parse_optional_duration
 from .validation_errors import ValidationErrors
 
+# By these fields Envoy finds the requests that may have the fault. A33 has none of them.
+_ENVOYS_LIMITS = ("upstream_cluster", "headers", "downstream_nodes")
 # By the number of FractionalPercent.DenominatorType; an unknown one counts as a million.
 _DENOMINATORS = {0: 100, 1: 10_000, 2: 1_000_000}
 
@@ -59,6 +61,8 @@ class FaultConfig(FilterConfig, frozen=True):
     delay: Delay | None = None
     abort: Abort | None = None
     max_active: int | None = None
+    unread_limits: tuple[str, ...] = ()
+    """The fields that are set to limit the fault to some calls, and that no gRPC client reads."""
 
     def __str__(self) -> str:
         limit = f"at most {self.max_active} at a time" if self.max_active is not None else None
@@ -66,10 +70,7 @@ class FaultConfig(FilterConfig, frozen=True):
 
 
 def _parse(config: Extension) -> FaultConfig | None:
-    """Parse the configuration.
-
-    Envoy's other fields (clusters, headers, a rate limit of responses) do not apply to gRPC.
-    """
+    """Parse the configuration; a rate limit of responses, which Envoy has too, does not apply to gRPC."""
     message = config.parse(protos.HTTPFault, "could not parse fault injection filter config")
     if message is None:
         return None
@@ -77,6 +78,7 @@ def _parse(config: Extension) -> FaultConfig | None:
         _delay(message.delay, config.problems.at("delay")) if message.HasField("delay") else None,
         _abort(message.abort, config.problems.at("abort")) if message.HasField("abort") else None,
         message.max_active_faults.value if message.HasField("max_active_faults") else None,
+        tuple(name for name in _ENVOYS_LIMITS if getattr(message, name)),
     )
 
 
