@@ -130,8 +130,13 @@ class TestClusterImpl:
 
     def test_a_failure_below_cluster_impl_names_the_cluster(self):
         child = PolicyState(FAILURE, transient_failure_picker(unavailable("no host")))
+        result = self.decide(child).picker.pick(PickArgs("/s/m", cluster="a"))
+        assert result == Fail(unavailable("cluster a: no host"))
+
+    def test_a_failure_below_the_leaf_of_an_aggregate_names_both_clusters(self):
+        child = PolicyState(FAILURE, transient_failure_picker(unavailable("no host")))
         result = self.decide(child).picker.pick(PickArgs("/s/m", cluster="cart"))
-        assert result == Fail(unavailable("cluster cart: no host"))
+        assert result == Fail(unavailable("cluster cart (a): no host"))
 
     def test_cluster_impl_drops_the_share_that_eds_configures(self):
         picker = self.decide(drops=(DropShare("lb", 250_000),)).picker

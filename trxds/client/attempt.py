@@ -210,7 +210,7 @@ class Attempt(Struct, eq=False):
                 if not settings.wait_for_ready:
                     # A54: a code that only a server may send becomes INTERNAL; a user's own policy may set any.
                     return AttemptFailed(rewrite_illegal_status(status, "the load balancing policy"))
-                scope.waiting_for = f"a host of cluster {args.cluster}: {status.message}"
+                scope.waiting_for = f"a host: {status.message}"
             case Drop(Status() as status):
                 # A drop fails a call that waits for ready too, and is not retried (wait-for-ready.md, A6).
                 return AttemptFailed(rewrite_illegal_status(status, "the load balancing policy"), final=True)

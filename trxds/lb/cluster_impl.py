@@ -214,7 +214,9 @@ class ClusterImplPicker(WrapperPicker, Struct, frozen=True):
         call.backend = self.in_flight.cluster
         if type(result) is Fail:
             status = result.status
-            return Fail(replace(status, message=f"cluster {call.cluster}: {status.message}"))
+            # Of an aggregate both: routes name the aggregate, and its leaf has the hosts.
+            leaf = f" ({call.backend})" if call.backend != call.cluster else ""
+            return Fail(replace(status, message=f"cluster {call.cluster}{leaf}: {status.message}"))
         return result
 
     def _draw_drop(self, call: PickArgs) -> PickResult | None:
