@@ -153,6 +153,38 @@ async def test_an_interceptor_that_responds_itself_sends_nothing(autojump_clock)
             assert (call.status.code, call.trailing_metadata.first("age")) == (StatusCode.OK, "3")
 
 
+async def test_a_forwarding_call_has_what_its_call_has(autojump_clock):
+    calls = []
+
+    @asynccontextmanager
+    async def forwarding(call, next):
+        async with next(call) as stream:
+            calls.append(stream)
+            yield ForwardingCall(stream)
+
+    async def handler(call):
+        call.set_trailing_metadata([("age", "3")])
+        await call.send_initial_metadata([("from", "disk")])
+        await echo(call)
+
+    def known(call):
+        return call.initial_metadata, call.trailing_metadata, call.status, call.peer
+
+    async with served(forwarding, handler=handler) as channel, bidi(channel).open() as call:
+        assert (await call.wait_initial_metadata()).first("from") == "disk"
+        assert known(call) == known(calls[0])
+        call.done_sending()
+        assert await call.receive() is None
+        assert known(call) == known(calls[0])
+        assert (call.trailing_metadata.first("age"), call.status.code) == ("3", StatusCode.OK)
+
+
+async def test_cancelling_a_forwarding_call_cancels_its_call(autojump_clock):
+    async with served(wrapping(ForwardingCall), handler=echo) as channel, bidi(channel).open() as call:
+        assert call.cancel() and not call.cancel()
+        assert call.status.code is StatusCode.CANCELLED
+
+
 async def test_an_interceptor_that_raises_fails_the_call_for_outer_interceptors_too(autojump_clock):
     notes = []
     async with served(Noting("outer", notes), refusing) as channel:
