@@ -238,19 +238,6 @@ async def test_every_message_of_a_stream_counts(autojump_clock):
     assert (socket.data.messages_sent, socket.data.messages_received) == (3, 3)
 
 
-async def test_a_connection_that_drains_shows_beside_the_new_one(autojump_clock):
-    async with watched() as (mesh, channel, tool), bidi(channel).open() as running:
-        await running.send(b"")
-        await running.receive()
-        mesh.servers[mesh.hosts[0]].goaway()
-        await wait_all_tasks_blocked()
-        await ask(channel, wait_for_ready=True)
-        [subchannel] = await tool.subchannels()
-        sockets = await tool.sockets(subchannel)
-    assert [each.data.HasField("received_goaway_error") for each in sockets] == [True, False]
-    assert calls(subchannel) == (2, 1, 0)
-
-
 async def test_a_socket_of_tcp_has_both_addresses():
     async with xds_over_tcp() as (channel, address, tool):
         await method(channel)(b"")

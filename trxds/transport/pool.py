@@ -68,7 +68,7 @@ class SubchannelPool:
         self._limit = limit or ConnectionLimit()
         self._leases: dict[Subchannel, Counter[tuple[ConflatingQueue[Any], ConnectionLimit]]] = {}
         self.on_stale: Callable[[], object] | None = None
-        self._connections: dict[Connection, None] = {}  # with the draining ones of retired subchannels
+        self._connections: dict[Connection, Subchannel] = {}  # with the draining ones of retired subchannels
         self._updates = 0
         # Subchannels to connect; None ends `run`.
         self._connect_requests: ConflatingQueue[Subchannel | None] = ConflatingQueue()
@@ -98,6 +98,11 @@ class SubchannelPool:
     def connections(self) -> tuple[Connection, ...]:
         """All open connections, with the draining ones of subchannels that were retired."""
         return tuple(self._connections)
+
+    @property
+    def draining(self) -> tuple[Subchannel, ...]:
+        """The subchannels that were retired, and whose connections still have streams."""
+        return tuple(dict.fromkeys(each for each in self._connections.values() if each.is_retired))
 
     async def run(self) -> None:
         """Run the subchannels until the pool is closed and the last connection has ended, or until cancelled."""

@@ -61,7 +61,7 @@ class SubchannelContext(Struct):
     options: WireOptions
     keepalive: Keepalive | None
     observers: Observers
-    connections: dict[Connection, None]
+    connections: dict[Connection, Subchannel]
     start: Callable[[Subchannel], None]
     changed: Callable[[Subchannel], None]
     health_check: HealthCheck | None
@@ -219,7 +219,7 @@ class Subchannel:
         connection = Connection(
             transport, peer=self.address, options=context.options, keepalive=context.keepalive, owner=self
         )
-        context.connections[connection] = None
+        context.connections[connection] = self
         self.traffic.begin(connection)
         try:
             if context.health_check is None and context.age is None:

@@ -50,7 +50,8 @@ class ChannelzEncoder(Struct, frozen=True):
         view = channel.admin_view()
         message.ref.channel_id, message.ref.name = self.numbers.id_of(channel), view.target
         self._fill(message.data, view.target, view.connectivity, view.calls, view.created_at)
-        for number, subchannel in enumerate(tuple(view.pool.subchannels.values()), 1):
+        # As in grpc-go and grpc-java: a host that was let go is listed until its last stream has ended.
+        for number, subchannel in enumerate((*view.pool.hosts, *view.pool.draining), 1):
             self._add_references(message.subchannel_ref.add(), subchannel)
             if number % _AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
