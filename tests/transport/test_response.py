@@ -54,6 +54,16 @@ def test_an_answer_that_is_not_grpc_names_its_content_type(other: str) -> None:
     assert problem.message.startswith(f"10.0.0.1:443: the answer has content-type '{other}'; check that a gRPC server")
 
 
+def test_an_answer_of_headers_alone_that_is_not_grpc_names_its_content_type() -> None:
+    headers = [(b":status", b"200"), (b"content-type", b"text/html")]
+    assert trailers_status(headers, PEER) == headers_error(headers, PEER)
+
+
+def test_an_answer_of_headers_alone_without_a_status_is_unknown() -> None:
+    status = trailers_status([(b":status", b"200"), GRPC], PEER)
+    assert status == Status(StatusCode.UNKNOWN, "10.0.0.1:443: the call was ended without grpc-status")
+
+
 def test_an_answer_without_http_status_is_malformed() -> None:
     assert headers_error([GRPC], PEER) == Status(StatusCode.INTERNAL, "10.0.0.1:443: the answer has no HTTP status")
 

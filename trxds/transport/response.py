@@ -75,10 +75,7 @@ def headers_error(headers: Headers, peer: str) -> Status | None:
     http = find(headers, b":status")
     if http != b"200":
         return _http_status(http, peer)
-    content_type = find(headers, b"content-type") or b""
-    if content_type != CONTENT_TYPE and content_subtype(content_type) is None:
-        return Status(StatusCode.UNKNOWN, f"{peer}: the answer has {_describe_content_type(content_type)}; {_NO_GRPC}")
-    return None
+    return _content_type_error(headers, peer)
 
 
 def trailers_status(headers: Headers, peer: str) -> Status:
@@ -114,6 +111,14 @@ def _name_error(headers: Headers, peer: str) -> Status | None:
     return None
 
 
+def _content_type_error(headers: Headers, peer: str) -> Status | None:
+    """Return the error in the content-type of an answer; None if it is gRPC's."""
+    content_type = find(headers, b"content-type") or b""
+    if content_type == CONTENT_TYPE or content_subtype(content_type) is not None:
+        return None
+    return Status(StatusCode.UNKNOWN, f"{peer}: the answer has {_describe_content_type(content_type)}; {_NO_GRPC}")
+
+
 def _describe_content_type(content_type: bytes) -> str:
     """Describe a content-type without its parameters. It is quoted only in that form: other values may be secrets."""
     kind = content_type.partition(b";")[0].strip()
@@ -127,7 +132,9 @@ def _status_without_code(headers: Headers, peer: str) -> Status:
     # http-grpc-status-mapping.md: the HTTP status decides only where grpc-status is missing.
     if http is not None and http != b"200":
         return _http_status(http, peer)
-    return Status(StatusCode.UNKNOWN, f"{peer}: the call was ended without grpc-status")
+    # With an HTTP status these are all of the answer's headers: a page without a body, perhaps.
+    not_grpc = _content_type_error(headers, peer) if http is not None else None
+    return not_grpc or Status(StatusCode.UNKNOWN, f"{peer}: the call was ended without grpc-status")
 
 
 def _http_status(http: bytes | None, peer: str) -> Status:
