@@ -20,9 +20,9 @@ from trxds import StatusCode
 from trxds.cli.call.caller import CallPlan
 from trxds.cli.call.data import read_data
 from trxds.cli.call.output import Output
-from trxds.cli.call.reflection import ReflectionRequest, ReflectionResponse
 from trxds.cli.call.run import Plan, SessionPlan, run_plan
 from trxds.core import metadata as md
+from trxds.server.protos import ReflectionRequest, ReflectionResponse
 
 Proto = descriptor_pb2.FieldDescriptorProto
 

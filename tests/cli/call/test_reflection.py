@@ -7,8 +7,9 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from support.described_shop import CART, POOL, Item, call_in, described_mesh, reflection
 
 from trxds import StatusCode
-from trxds.cli.call.reflection import MAX_FILES, ReflectionRequest, ReflectionResponse
+from trxds.cli.call.reflection import MAX_FILES
 from trxds.cli.call.schema import CallError
+from trxds.server.protos import ReflectionRequest, ReflectionResponse
 
 ADD = "shop.Cart/Add"
 (PATH,) = reflection()

@@ -8,12 +8,11 @@ from typing import Any, TypeVar
 
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.message import DecodeError
-from google.protobuf.message_factory import GetMessageClass
 
 import trxds
 from trxds import RpcError, StatusCode
 from trxds.cli.exit_codes import FAILURE, UNREACHABLE
-from trxds.resources.proto_pool import load_proto_pool
+from trxds.server.protos import REFLECTION_PATHS, ReflectionRequest, ReflectionResponse
 
 from .printable import printable
 from .schema import CallError, add_files, bundled_file, find_symbol, new_pool
@@ -23,12 +22,6 @@ T = TypeVar("T")
 MAX_FILES = 10_000  # that one symbol may need; a server that names ever more of them would never end
 MAX_BYTES = 64 * 1024 * 1024
 REMEDY = "give the types by --proto FILE or --descriptor-set FILE"
-
-PATHS = tuple(f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo" for version in ("v1", "v1alpha"))
-
-_POOL = load_proto_pool("trxds.cli.call", "reflection")
-ReflectionRequest: Any = GetMessageClass(_POOL.FindMessageTypeByName("grpc.reflection.v1.ServerReflectionRequest"))
-ReflectionResponse: Any = GetMessageClass(_POOL.FindMessageTypeByName("grpc.reflection.v1.ServerReflectionResponse"))
 
 Exchange = trxds.Call[Any, Any]
 
@@ -60,13 +53,13 @@ class ReflectionSchema:
         self._metadata = tuple(metadata)
         self._timeout = timeout
         self._wait_for_ready = wait_for_ready
-        self._paths = PATHS
+        self._paths = REFLECTION_PATHS
 
     async def services(self) -> list[str]:
         """Return the services, without those of reflection itself. Raises `CallError`."""
         response = await self._ask(partial(_exchange, list_services="*"))
         names = {each.name for each in response.list_services_response.service}
-        return sorted(names - {path.split("/")[1] for path in PATHS})
+        return sorted(names - {path.split("/")[1] for path in REFLECTION_PATHS})
 
     async def load(self, symbol: str) -> bool:
         """Ask for the file of a symbol, and for what it imports. Raises `CallError`."""

@@ -16,10 +16,11 @@ from trxds.cli.exit_codes import SUCCESS, UNREACHABLE, USAGE
 from trxds.cli.own_bootstrap import own_bootstrap
 from trxds.cli.parameters import in_options
 from trxds.client.method import checked_path
+from trxds.server.protos import REFLECTION_PATHS
 
 from .caller import Caller, CallPlan
 from .output import Output
-from .reflection import PATHS, REMEDY, ReflectionFailedError, ReflectionSchema
+from .reflection import REMEDY, ReflectionFailedError, ReflectionSchema
 from .schema import CallError, FileSchema, Schema
 from .symbols import as_method, description, find, method_name, names
 
@@ -90,7 +91,7 @@ def _path(symbol: str) -> str:
     try:
         return checked_path(f"/{symbol.removeprefix('/')}")
     except ValueError:
-        return PATHS[0]
+        return REFLECTION_PATHS[0]
 
 
 @asynccontextmanager
