@@ -14,11 +14,13 @@ import trxds
 import trxds.admin
 from trxds import StatusCode
 from trxds.admin.csds import SERVICE, CsdsEncoder
+from trxds.admin.grpc_services import grpc_handlers
 from trxds.admin.protos import ClientResourceStatus, ClientStatusRequest, ClientStatusResponse
 from trxds.admin.resource_message import without_sensitive_fields
 from trxds.core.clock import Clock
 from trxds.resources import protos
 from trxds.testing import resources as xds
+from trxds.testing import serve
 from trxds.transport.connect import TcpNetwork
 
 pytestmark = pytest.mark.slow
@@ -230,6 +232,14 @@ async def test_csds_has_a_shared_xds_client_once(autojump_clock):
     assert config.client_scope == ""
     assert states(config)["cart"] == "ACKED"
     assert not any(each.HasField("xds_config") for each in config.generic_xds_configs)
+
+
+async def test_a_server_of_a_programs_own_can_serve_csds_too(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        await ask(channel)
+        async with serve(grpc_handlers([channel]), address=ADMIN, network=mesh.network):
+            [config] = await fetch(mesh.network)
+    assert states(config)["cart"] == "ACKED"
 
 
 async def test_a_csds_stream_answers_each_request_with_the_present_state(autojump_clock):

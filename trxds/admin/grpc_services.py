@@ -23,8 +23,11 @@ from .protos import ClientStatusRequest, ClientStatusResponse
 _BATCH_SIZE = 100  # resources that a thread makes messages of at a time
 
 
-def grpc_handlers(sources: Sequence[Source | XdsSource], access: AccessPolicy) -> Mapping[str, Handler]:
-    """Return the handlers by path. If the admin surface has a token, every call has to send it."""
+def grpc_handlers(sources: Sequence[Source | XdsSource]) -> Mapping[str, Handler]:
+    """Return the handlers by path, which answer everybody.
+
+    A server that has services of its own can serve these beside them.
+    """
 
     async def fetch(request: Any, call: Call) -> Any:
         return await _answer(sources, request, call)
@@ -35,12 +38,16 @@ def grpc_handlers(sources: Sequence[Source | XdsSource], access: AccessPolicy) -
             yield await _answer(sources, request, call)
 
     parse, serialize = ClientStatusRequest.FromString, ClientStatusResponse.SerializeToString
-    handlers = {
+    return {
         **health.HANDLERS,
         **channelz.handlers(partial(_channels, sources)),
         f"{SERVICE}/FetchClientStatus": unary(fetch, parse, serialize),
         f"{SERVICE}/StreamClientStatus": bidi_streaming(stream, parse, serialize),
     }
+
+
+def guarded_handlers(handlers: Mapping[str, Handler], access: AccessPolicy) -> Mapping[str, Handler]:
+    """Return these handlers for calls that send the token, if the admin surface has one."""
     return {path: _guarded(handler, access) for path, handler in handlers.items()}
 
 

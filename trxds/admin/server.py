@@ -33,7 +33,7 @@ from trxds.server.unix import unix_listener
 from .access import AccessPolicy
 from .address import Admin
 from .channel_source import Source, XdsSource, channel_sources
-from .grpc_services import grpc_handlers
+from .grpc_services import grpc_handlers, guarded_handlers
 from .http import HttpError, HttpRequest, error_response, new_connection, read_head, send_answer
 from .http_service import HttpService
 from .replay_stream import ReplayStream
@@ -75,7 +75,8 @@ async def serve(
     failure: Exception | None = None
     async with listener, open_state_stream(*channels.values(), metadata=admin.metadata) as states:
         access = AccessPolicy(admin)
-        connections = AdminConnections(access, grpc_handlers(sources, access), HttpService(access, states, channels))
+        handlers = guarded_handlers(grpc_handlers(sources), access)
+        connections = AdminConnections(access, handlers, HttpService(access, states, channels))
         async with trio.open_nursery() as nursery:
             serving = partial(trio.serve_listeners, connections.serve, [listener])
             nursery.start_soon(serving, name=f"admin/{found}")
