@@ -8,8 +8,8 @@ from google.protobuf.message_factory import GetMessageClass
 
 from trxds.resources.proto_pool import load_proto_pool
 
-_POOL = load_proto_pool("trxds.admin.channelz", "channelz")
-_FILE = _POOL.FindFileByName("channelz.proto")
+POOL = load_proto_pool("trxds.admin.channelz", "channelz")
+_FILE = POOL.FindFileByName("channelz.proto")
 _CLASSES = {name: GetMessageClass(descriptor) for name, descriptor in _FILE.message_types_by_name.items()}
 
 NAMES = tuple(_CLASSES)
