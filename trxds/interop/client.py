@@ -27,6 +27,7 @@ from trxds.resolver.service_config import parse_service_config
 
 from . import cases, compressed, orca, soak
 from .cases import Case, Failed
+from .flags import boolean_flag
 
 CASES: Mapping[str, Case] = {
     case.__name__: case
@@ -104,11 +105,6 @@ def _kind(host: str) -> str:
         return "dns"
 
 
-def _flag(name: str, help: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a boolean flag that harnesses may write as --name, --name=true or --name=false."""
-    return click.option(f"--{name}", type=bool, is_flag=False, flag_value="true", default="false", help=help)
-
-
 def _options(
     use_tls: bool,
     use_test_ca: bool,
@@ -180,8 +176,8 @@ def _soak(flags: Mapping[str, Any]) -> soak.Soak:
 @click.option("--server_port", type=click.IntRange(1, 65535), default=10000, show_default=True)
 @click.option("--server_host_override", default="", help="The name for TLS and :authority instead of the host.")
 @click.option("--test_case", default="large_unary", show_default=True, help="Which case; an unknown one lists them.")
-@_flag("use_tls", "Connect with TLS.")
-@_flag("use_test_ca", "Trust the certificates of --ca_file instead of the platform's.")
+@boolean_flag("use_tls", "Connect with TLS.")
+@boolean_flag("use_test_ca", "Trust the certificates of --ca_file instead of the platform's.")
 @click.option("--ca_file", type=click.Path(exists=True, dir_okay=False), help="PEM file of the test CA.")
 @click.option("--additional_metadata", default="", help="key:value pairs for every call, with semicolons between.")
 @click.option("--service_config_json", default="", help="The service config, instead of one that a resolver may have.")

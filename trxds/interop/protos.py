@@ -9,11 +9,11 @@ from google.protobuf.message_factory import GetMessageClass
 
 from trxds.resources.proto_pool import load_proto_pool
 
-_POOL = load_proto_pool("trxds.interop", "test")
+POOL = load_proto_pool("trxds.interop", "test")
 
 
 def _message(name: str) -> Any:
-    return GetMessageClass(_POOL.FindMessageTypeByName(f"grpc.testing.{name}"))
+    return GetMessageClass(POOL.FindMessageTypeByName(f"grpc.testing.{name}"))
 
 
 Empty = _message("Empty")
@@ -28,6 +28,14 @@ StreamingInputCallResponse = _message("StreamingInputCallResponse")
 ResponseParameters = _message("ResponseParameters")
 StreamingOutputCallRequest = _message("StreamingOutputCallRequest")
 StreamingOutputCallResponse = _message("StreamingOutputCallResponse")
+LoadBalancerStatsRequest = _message("LoadBalancerStatsRequest")
+LoadBalancerStatsResponse = _message("LoadBalancerStatsResponse")
+LoadBalancerAccumulatedStatsRequest = _message("LoadBalancerAccumulatedStatsRequest")
+LoadBalancerAccumulatedStatsResponse = _message("LoadBalancerAccumulatedStatsResponse")
+ClientConfigureRequest = _message("ClientConfigureRequest")
+ClientConfigureResponse = _message("ClientConfigureResponse")
 
-TEST_SERVICE: ServiceDescriptor = _POOL.FindServiceByName("grpc.testing.TestService")
-UNIMPLEMENTED_SERVICE: ServiceDescriptor = _POOL.FindServiceByName("grpc.testing.UnimplementedService")
+TEST_SERVICE: ServiceDescriptor = POOL.FindServiceByName("grpc.testing.TestService")
+UNIMPLEMENTED_SERVICE: ServiceDescriptor = POOL.FindServiceByName("grpc.testing.UnimplementedService")
+STATS_SERVICE: ServiceDescriptor = POOL.FindServiceByName("grpc.testing.LoadBalancerStatsService")
+CONFIGURE_SERVICE: ServiceDescriptor = POOL.FindServiceByName("grpc.testing.XdsUpdateClientConfigureService")
