@@ -62,6 +62,17 @@ async def test_a_slow_rpc_does_not_delay_the_next(autojump_clock):
     assert trio.current_time() - begun == pytest.approx(7, abs=0.3)
 
 
+async def test_what_could_not_be_sent_in_time_is_left_out(autojump_clock):
+    async with driven("--qps=10") as driver:
+        await driver.stats(1)
+        before = await driver.accumulated()
+        autojump_clock.jump(60)  # as if the machine had slept
+        await trio.sleep(1)
+        after = await driver.accumulated()
+    sent = after.num_rpcs_started_by_method["UNARY_CALL"] - before.num_rpcs_started_by_method["UNARY_CALL"]
+    assert sent == pytest.approx(11, abs=2)
+
+
 # -- what a driver is told
 
 

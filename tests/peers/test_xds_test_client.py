@@ -44,7 +44,7 @@ class Client:
         assert self.process.stderr is not None
         async for chunk in self.process.stderr:
             self.errors += chunk.decode()
-            if found := re.search(r"listen at port (\d+) ", self.errors):
+            if found := re.search(r"listen at port (\d+)\n", self.errors):
                 self.address = f"127.0.0.1:{found[1]}"
                 listening.set()
         self.ended.set()

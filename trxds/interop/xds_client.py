@@ -82,7 +82,7 @@ async def listen(port: int) -> Sequence[trio.abc.Listener[trio.abc.Stream]]:
         problem = error.strerror or str(error)
         raise click.UsageError(f"--stats_port={port}: {problem}; take another port, or 0 for a free one") from None
     found = listeners[0].socket.getsockname()[1]
-    print(f"the test services listen at port {found} of every address", file=sys.stderr, flush=True)
+    print(f"the test services listen at port {found}", file=sys.stderr, flush=True)
     return listeners
 
 
