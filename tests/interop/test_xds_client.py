@@ -4,6 +4,7 @@ import re
 
 import pytest
 import trio
+import trustme
 from click.testing import CliRunner
 from support.driven_client import CLIENT, driven
 from support.raw import call
@@ -18,7 +19,15 @@ from trxds.cli.call.schema import find_symbol
 from trxds.core.error_text import leaves
 from trxds.interop import xds_client
 from trxds.interop.cases import Failed
+from trxds.testing import resources as xds
 
+TLS = {
+    "name": "tls",
+    "typed_config": {
+        "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
+        "common_tls_context": {"validation_context": {"ca_certificate_provider_instance": {"instance_name": "mesh"}}},
+    },
+}
 CHANNELZ = "/grpc.channelz.v1.Channelz/GetTopChannels"
 
 
@@ -53,6 +62,18 @@ async def test_the_flags_give_metadata_timeout_and_sizes(autojump_clock):
     assert sent.metadata.first("color") == "blue"
     assert sent.timeout == pytest.approx(7, abs=0.1)
     assert (len(request.payload.body), request.response_size) == (100, 5)
+
+
+@pytest.mark.parametrize(("flag", "failures"), [("--secure_mode=true", 5), ("--secure_mode=false", 0)])
+async def test_the_control_plane_decides_on_tls_in_secure_mode_alone(flag, failures, tmp_path, autojump_clock):
+    trustme.CA().cert_pem.write_to_path(tmp_path / "ca.pem")
+    async with driven("--qps=10", flag, roots=str(tmp_path / "ca.pem")) as driver:
+        plaintext = await driver.stats(5)
+        driver.mesh.plane.put(xds.cluster("cart") | {"transport_socket": TLS})
+        await trio.sleep(5)
+        response = await driver.stats(5)
+    assert plaintext.num_failures == 0
+    assert response.num_failures == failures
 
 
 async def test_a_slow_rpc_does_not_delay_the_next(autojump_clock):

@@ -87,8 +87,13 @@ class Driver:
 
 
 @asynccontextmanager
-async def driven(*flags: str, hosts: int = 2, sessions: bool = False, **server_options: Any) -> AsyncIterator[Driver]:
-    """A mesh of the test servers blue, red, ..., the client with these flags, and its driver."""
+async def driven(
+    *flags: str, hosts: int = 2, sessions: bool = False, roots: str = "", **server_options: Any
+) -> AsyncIterator[Driver]:
+    """A mesh of the test servers blue, red, ..., the client with these flags, and its driver.
+
+    `roots` is the PEM file of the certificate provider "mesh".
+    """
     async with Mesh.run(hosts, sessions=sessions) as mesh:
         servers = {}
         for name, host in zip(("blue", "red", "green"), mesh.servers.values(), strict=False):
@@ -103,7 +108,11 @@ async def driven(*flags: str, hosts: int = 2, sessions: bool = False, **server_o
             trio.open_nursery() as nursery,
             trxds.open_channel(f"ipv4:{CLIENT}", network=mesh.network) as channel,
         ):
-            run = partial(run_client, bootstrap=mesh.bootstrap, network=mesh.network)
+            bootstrap = mesh.bootstrap
+            if roots:
+                provider = {"plugin_name": "file_watcher", "config": {"ca_certificate_file": roots}}
+                bootstrap = {**bootstrap, "certificate_providers": {"mesh": provider}}
+            run = partial(run_client, bootstrap=bootstrap, network=mesh.network)
             nursery.start_soon(run, settings, [listener])
             yield Driver(mesh, channel, servers)
             nursery.cancel_scope.cancel()
