@@ -131,7 +131,7 @@ class _Naming:
         return self._endpoints.decide(inputs, now)
 
     def pick(self, call):
-        return Complete(next(iter(self._hosts.values())), authority="policy.example")
+        return Complete(next(iter(self._hosts.values())), authority="policy.example", metadata=[("tier", "gold")])
 
 
 @pytest.mark.parametrize(("name", "seen"), [("", "policy.example"), ("host.example", "host.example")])
@@ -140,6 +140,22 @@ async def test_the_hosts_name_goes_before_that_of_a_custom_policy(autojump_clock
         mesh.plane.put(xds.cluster("cart") | xds.custom_policy("my.Policy"))
         async with channel_to(mesh, policies={"my.Policy": PolicyType(_Naming)}) as channel:
             assert await ask(channel) == seen
+
+
+@pytest.mark.parametrize("name", ["", "host.example"])
+async def test_the_metadata_of_a_custom_policy_stays_beside_the_hosts_name(autojump_clock, name):
+    tiers = []
+
+    async def note(call):
+        tiers.append(call.metadata.first("tier"))
+        await call.send(b"")
+
+    async with rewritten(names=name) as mesh:
+        mesh.plane.put(xds.cluster("cart") | xds.custom_policy("my.Policy"))
+        mesh.servers[mesh.hosts[0]].handlers[METHOD] = note
+        async with channel_to(mesh, policies={"my.Policy": PolicyType(_Naming)}) as channel:
+            await ask(channel)
+    assert tiers == ["gold"]
 
 
 async def test_an_interceptor_may_choose_the_authority(autojump_clock):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -190,12 +190,19 @@ class Attempt(Struct, eq=False):
                     return None  # the caller is cancelled: send nothing, and the next wait raises
                 message = None if isinstance(self.request, ReplayBuffer) else self.request
                 own = self.channel.authority
+                if telemetry is not None:
+                    headers = telemetry.add_headers(headers)
+                if result.metadata:
+                    added = _encode_added(result.metadata, args)
+                    if isinstance(added, Status):
+                        return AttemptFailed(added, final=True)
+                    headers = [*headers, *added]
                 # A81: the caller's goes before the host's, and that before the channel's.
                 authority = settings.authority or result.authority or own
                 request = Request(
                     args.path,
                     authority,
-                    headers if telemetry is None else telemetry.add_headers(headers),
+                    headers,
                     deadline,
                     on_headers,
                     settings.max_receive_size,
@@ -329,6 +336,16 @@ def picker_exception(args: PickArgs) -> Drop:
     """Log the exception of a picker and fail this RPC: a bug in a user's policy must not reach the RPC's caller."""
     _log.exception("a picker raised; the RPC to %s fails", args.path)
     return Drop(Status(StatusCode.INTERNAL, "the load balancing policy raised an exception, see the log"))
+
+
+def _encode_added(metadata: Sequence[tuple[str, md.Value]], args: PickArgs) -> md.Headers | Status:
+    """Return the header fields that a picker adds; if they cannot be sent, log why, and return the RPC's status."""
+    try:
+        return md.encode(md.check(metadata))
+    except (TypeError, ValueError) as error:
+        _log.error("a picker returned metadata that cannot be sent, so the RPC to %s fails: %s", args.path, error)
+        text = "the load balancing policy returned metadata that cannot be sent, see the log"
+        return Status(StatusCode.INTERNAL, text)
 
 
 def no_pick_result(result: object, args: PickArgs) -> Status:

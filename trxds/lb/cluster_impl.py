@@ -209,7 +209,7 @@ class ClusterImplPicker(WrapperPicker, Struct, frozen=True):
             if self.hostnames is not None and call.route is not None and call.route.auto_host_rewrite:
                 # Above override_host, so a session's host decides too, and each attempt's own (A81).
                 authority = self.hostnames.of(result.host.address) or result.authority
-                return Complete(result.host, (*result.trackers, self.in_flight), authority)
+                return Complete(result.host, (*result.trackers, self.in_flight), authority, result.metadata)
             return result.with_tracker(self.in_flight)
         call.backend = self.in_flight.cluster
         if type(result) is Fail:

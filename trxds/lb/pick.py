@@ -7,12 +7,13 @@ itself: with a `Trace`, the same functions note what they choose and why, and ch
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
-from trxds.core.metadata import EMPTY, Metadata
+from trxds.core.metadata import EMPTY, Metadata, Value
 from trxds.core.random_copies import RandomCopies
 from trxds.core.status import Status
 from trxds.resolver.routes import BoundRoute
@@ -84,12 +85,14 @@ class Tracker(Protocol):
 class Complete:
     """The pick's result is this host; `trackers` are called when the attempt begins and ends. Never change one.
 
-    An `authority` replaces the channel's as the RPC's `:authority`, unless the caller has chosen one (A81).
+    An `authority` replaces the channel's as the RPC's `:authority`, unless the caller has chosen one (A81). `metadata`
+    are pairs that the RPC's host gets behind the caller's.
     """
 
     host: SubchannelInterface
     trackers: tuple[Tracker, ...] = ()
     authority: str = ""
+    metadata: Sequence[tuple[str, Value]] = EMPTY
     # The tracker that `with_tracker` added last, and its result.
     _tracker: Tracker | None = field(default=None, init=False, repr=False, compare=False)
     _with_tracker: Complete | None = field(default=None, init=False, repr=False, compare=False)
@@ -98,7 +101,8 @@ class Complete:
         """Return this result with one more tracker; adding the same one again returns the same object."""
         # Cached, because each pick of a host adds the same trackers: an RPC allocates nothing here.
         if self._tracker is not tracker or self._with_tracker is None:
-            self._tracker, self._with_tracker = tracker, Complete(self.host, (*self.trackers, tracker), self.authority)
+            trackers = (*self.trackers, tracker)
+            self._tracker, self._with_tracker = tracker, Complete(self.host, trackers, self.authority, self.metadata)
         return self._with_tracker
 
 
