@@ -19,6 +19,7 @@ from trxds.cli.call.schema import find_symbol
 from trxds.core.error_text import leaves
 from trxds.interop import xds_client
 from trxds.interop.cases import Failed
+from trxds.interop.rpc_behavior import NAME as RPC_BEHAVIOR
 from trxds.testing import resources as xds
 
 TLS = {
@@ -74,6 +75,30 @@ async def test_the_control_plane_decides_on_tls_in_secure_mode_alone(flag, failu
         response = await driver.stats(5)
     assert plaintext.num_failures == 0
     assert response.num_failures == failures
+
+
+async def test_a_policy_of_the_control_plane_has_the_servers_behave_as_its_settings_say(autojump_clock):
+    """As custom_lb_test of psm-interop has it: the first policy of the list is one that nobody has."""
+    unknown, known = xds.custom_policy("test.Unknown"), xds.custom_policy(RPC_BEHAVIOR, rpcBehavior="error-code-15")
+    policies = [each["load_balancing_policy"]["policies"][0] for each in (unknown, known)]
+    async with driven("--qps=10") as driver:
+        await driver.stats(1)
+        driver.mesh.plane.put(xds.cluster("cart") | {"load_balancing_policy": {"policies": policies}})
+        await trio.sleep(5)
+        before = await driver.accumulated()
+        await trio.sleep(5)
+        after = await driver.accumulated()
+    before, after = (each.stats_per_method["UNARY_CALL"].result for each in (before, after))
+    assert after[StatusCode.DATA_LOSS] - before[StatusCode.DATA_LOSS] == pytest.approx(50, abs=1)
+    assert after[StatusCode.OK] == before[StatusCode.OK]
+
+
+async def test_settings_of_that_policy_that_are_no_text_are_refused(autojump_clock):
+    async with driven("--qps=10") as driver:
+        await driver.stats(1)
+        driver.mesh.plane.put(xds.cluster("cart") | xds.custom_policy(RPC_BEHAVIOR, rpcBehavior=15))
+        nack = await driver.mesh.plane.wait_for_nack("CDS")
+    assert "rpcBehavior is 15; it must be a text" in nack.error
 
 
 async def test_a_slow_rpc_does_not_delay_the_next(autojump_clock):

@@ -48,6 +48,8 @@ class TestServer:
                 await trio.sleep_forever()
             case str(behaviour) if behaviour.startswith("sleep-"):
                 await trio.sleep(float(behaviour.removeprefix("sleep-")))
+            case str(behaviour) if behaviour.startswith("error-code-"):
+                call.abort(StatusCode(int(behaviour.removeprefix("error-code-"))), "as the metadata wants")
         await call.send_initial_metadata(self._headers)
         if self.code is not StatusCode.OK:
             call.abort(self.code, "as the test wants")

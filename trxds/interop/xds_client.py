@@ -27,6 +27,7 @@ from trxds.server.server import Server
 from .cases import Failed
 from .driver_services import driver_handlers
 from .flags import boolean_flag
+from .rpc_behavior import POLICIES
 from .rpc_config import RpcConfig, make_configs, parse_metadata, parse_types
 from .rpc_sender import RpcSender, SenderSettings
 from .rpc_stats import RpcStats
@@ -65,7 +66,8 @@ async def run_client(
 async def _open_channel(stack: AsyncExitStack, settings: ClientSettings, options: dict[str, Any]) -> Channel:
     credentials = trxds.xds_credentials(trxds.insecure()) if settings.is_secure else trxds.insecure()
     try:
-        return await stack.enter_async_context(trxds.open_channel(settings.target, credentials=credentials, **options))
+        channel = trxds.open_channel(settings.target, credentials=credentials, policies=POLICIES, **options)
+        return await stack.enter_async_context(channel)
     except (ValueError, BootstrapError) as error:
         raise click.UsageError(f"--server={settings.target}: {error}") from None
 
