@@ -274,7 +274,7 @@ STORIES = {
         leafless,
     ),
     "aggregate with one empty leaf": Story(
-        f"cluster cart: {stands('EDS', 'x', 'ACKED', 60)}{NO_PLACE}; "
+        f"cluster cart (x): {stands('EDS', 'x', 'ACKED', 60)}{NO_PLACE}; "
         + f"left out: {stands('CDS', 'y', 'DOES_NOT_EXIST', 75)}{ASKED}",
         one_leaf,
     ),

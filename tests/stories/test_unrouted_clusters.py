@@ -77,7 +77,7 @@ CANNOT_SERVE = {
     all_draining: "none of its endpoints takes new requests",
     unknown_name: 'DNS name "y.example:80" cannot be resolved',
     no_leaves: 'CDS resource "y"',
-    no_leaf_serves: 'cluster y: EDS resource "leaf"',
+    no_leaf_serves: 'cluster y (leaf): EDS resource "leaf"',
 }
 
 
