@@ -38,6 +38,17 @@ def test_a_grpc_status_wins_over_the_http_status() -> None:
     assert trailers_status([(b":status", b"503"), (b"grpc-status", b"5")], PEER).code is StatusCode.NOT_FOUND
 
 
+def test_a_grpc_status_of_headers_before_a_body_wins_over_the_http_status() -> None:
+    """As grpc-java's server answers headers above its soft limit: with a text of its own behind them."""
+    said = [(b"content-type", b"text/plain"), (b"grpc-status", b"8"), (b"grpc-message", b"too%20much")]
+    assert headers_error([(b":status", b"431"), *said], PEER) == Status(StatusCode.RESOURCE_EXHAUSTED, "too much")
+
+
+def test_an_http_error_with_grpc_status_0_is_an_error() -> None:
+    problem = headers_error([(b":status", b"503"), (b"grpc-status", b"0")], PEER)
+    assert problem is not None and problem.code is StatusCode.UNAVAILABLE
+
+
 @pytest.mark.parametrize("ending", [b"", b"+proto", b"+json", b";charset=utf-8", b" ; charset=utf-8"])
 def test_an_answer_may_have_any_content_type_of_grpc(ending: bytes) -> None:
     assert headers_error([(b":status", b"200"), (b"content-type", b"application/grpc" + ending)], PEER) is None

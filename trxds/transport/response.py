@@ -74,8 +74,18 @@ def headers_error(headers: Headers, peer: str) -> Status | None:
         return problem
     http = find(headers, b":status")
     if http != b"200":
-        return _http_status(http, peer)
+        return _http_error(http, headers, peer)
     return _content_type_error(headers, peer)
+
+
+def _http_error(http: bytes | None, headers: Headers, peer: str) -> Status:
+    """Return the status of response headers whose HTTP status is not 200."""
+    # http-grpc-status-mapping.md: a grpc-status counts, as in trailers. grpc-java's server sends one beside 4xx.
+    if http is not None and find(headers, b"grpc-status") is not None:
+        status = trailers_status(headers, peer)
+        if status.code is not StatusCode.OK:
+            return status
+    return _http_status(http, peer)
 
 
 def trailers_status(headers: Headers, peer: str) -> Status:
@@ -154,10 +164,10 @@ def _decode_details(fields: Mapping[bytes, bytes]) -> bytes | None:
     return None if text is None else decode_binary(text)
 
 
-def rst_stream_status(code: int, *, deadline_passed: bool) -> Status:
-    """Return the status of a call whose stream the server reset with this HTTP/2 error code."""
+def rst_stream_status(code: int, *, deadline_passed: bool, hint: str = "") -> Status:
+    """Return the status of a call whose stream the server reset with this HTTP/2 error code; `hint` is the reason."""
     if code == ErrorCode.CANCEL and deadline_passed:
         # The server's timer fired a little before the caller's, for the same deadline.
         return Status(StatusCode.DEADLINE_EXCEEDED, "the server gave up at the deadline")
     status = _STATUS_CODES_OF_RST_STREAM.get(code, StatusCode.INTERNAL)
-    return Status(status, f"the server reset the stream: {code_name(code)}")
+    return Status(status, f"the server reset the stream: {code_name(code)}{hint}")
