@@ -6,6 +6,7 @@ import h2.events
 import pytest
 import trio
 from h2.settings import SettingCodes
+from hyperframe.frame import RstStreamFrame
 from trio.testing import wait_all_tasks_blocked
 
 from trxds.core.status import OK, Status, StatusCode
@@ -117,6 +118,20 @@ async def test_the_error_of_a_stream_that_a_goaway_left_open_has_the_goaways_rea
     assert await stream.receive() is None
     text = "10.0.0.1:443: connection closed by the peer, after GOAWAY ENHANCE_YOUR_CALM: too_many_pings"
     assert stream.status == Status(StatusCode.UNAVAILABLE, text)
+
+
+async def test_the_error_of_a_stream_that_is_reset_after_a_goaway_has_the_goaways_reason(
+    wire, request_, autojump_clock
+) -> None:
+    """As grpc-java's server does at shutdownNow()."""
+    connection, server = await wire()
+    stream = connection.open_stream(request_())
+    server.h2.close_connection(0, b"app_requested", last_stream_id=await server.request())
+    await server.flush()
+    await server.transport.send_all(RstStreamFrame(stream.id, error_code=8).serialize())
+    assert await stream.receive() is None
+    text = "the server reset the stream: CANCEL, after GOAWAY NO_ERROR: app_requested"
+    assert stream.status == Status(StatusCode.CANCELLED, text)
 
 
 async def test_a_stream_whose_headers_never_left_may_be_sent_again(wire, request_, autojump_clock) -> None:

@@ -349,7 +349,9 @@ class ClientStream:
 
     def was_reset(self, code: int) -> None:
         """End the call because the server reset the stream."""
-        status = rst_stream_status(code, deadline_passed=self.request.deadline <= trio.current_time())
+        deadline_passed = self.request.deadline <= trio.current_time()
+        # grpc-java's server resets every stream after a GOAWAY that ends the connection, and the reason is there.
+        status = rst_stream_status(code, deadline_passed=deadline_passed, hint=self._connection.http2.loss_hint)
         self.fail(status, refused=code == ErrorCode.REFUSED_STREAM)
 
     def fail(self, status: Status, *, refused: bool = False, reset: int | None = None) -> None:

@@ -109,7 +109,8 @@ class Http2Connection:
         self.disconnect = SHUTDOWN
         """The same as a word for metrics (A94)."""
         self.loss_hint = ""
-        """The likely reason why a transport is lost, for the error: before the peer's SETTINGS, or after its GOAWAY."""
+        """The likely reason why a transport is lost or a stream is reset, for the error: before the peer's SETTINGS, or
+        after its GOAWAY."""
         self._role = role
         self._linger = linger  # 0 once the connection has ended without a GOAWAY
         now = trio.lowlevel.current_clock().current_time
