@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import h2.events
 import pytest
 import trio
@@ -143,6 +145,28 @@ async def test_a_stream_whose_headers_never_left_may_be_sent_again(wire, request
     server.transport.cut()
     await unwritten.receive()
     assert unwritten.refused and not stuck.refused
+
+
+async def test_a_goaway_is_read_also_if_the_rest_of_a_request_finds_the_connection_closed(
+    wire, request_, autojump_clock
+) -> None:
+    """Whichever task wakes first, the reader or the writer: a call that the server has not processed is sent again."""
+    for _ in range(10):
+        connection, server = await wire({SettingCodes.INITIAL_WINDOW_SIZE: 1 << 24}, sockets=True)
+        server.h2.increment_flow_control_window(1 << 24)
+        await server.flush()
+        first = connection.open_stream(request_())
+        stream_id = await server.request()
+        first.send_nowait(bytes(1 << 23))  # more than the socket takes
+        second = connection.open_stream(request_())
+        await wait_all_tasks_blocked()
+        server.h2.close_connection(11, b"too_many_pings", last_stream_id=stream_id)
+        os.write(server.transport.socket.fileno(), server.h2.data_to_send())  # no task runs before it is closed
+        server.transport.socket.close()
+        assert await second.receive() is None and await first.receive() is None
+        reason = "GOAWAY ENHANCE_YOUR_CALM: too_many_pings"
+        assert second.refused and second.status.message.endswith(reason)
+        assert not first.refused and first.status.message.endswith(f", after {reason}")
 
 
 async def test_invalid_bytes_are_a_protocol_error_that_names_the_peer(wire, request_, autojump_clock) -> None:

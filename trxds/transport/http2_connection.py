@@ -118,9 +118,8 @@ class Http2Connection:
         self.counts = ConnectionCounts(now)
         self.tasks = ConnectionTasks(peer)
         self.flow = FlowControl(engine, options)
-        on_lost = self.on_transport_lost
-        self.writer = Writer(engine.outgoing, raw, self.tasks, role, streams, on_lost)
-        self.reader = Reader(engine, raw, self.writer, role, options, now, on_lost, self.on_flood)
+        self.writer = Writer(engine.outgoing, raw, self.tasks, role, streams, self.on_write_failed)
+        self.reader = Reader(engine, raw, self.writer, role, options, now, self.on_transport_lost, self.on_flood)
         self.send_queue = SendQueue(engine, options.unsent_bound, self.writer)
 
     async def run(self, begin: Callable[[], None] | None = None) -> None:
@@ -243,6 +242,13 @@ class Http2Connection:
         """End the connection because the transport is gone."""
         lost = f"connection lost: {tls_cause(error)}" if error is not None else "connection closed by the peer"
         self.end(unavailable(f"{self.peer}: {lost}{self.loss_hint}"), disconnect=disconnect_reason(error))
+
+    def on_write_failed(self, error: BaseException) -> None:
+        """End the connection because the transport takes no more bytes."""
+        # A server that closes may have said why by a GOAWAY, and which streams may be sent again: it is still to read.
+        self.reader.take_rest()
+        self.on_transport_lost(error)
+        self.tasks.cancel()  # a connection that has ended before has no more output to wait for
 
     def on_flood(self) -> None:
         """End the connection with ENHANCE_YOUR_CALM because of too many frames that carry nothing of a call."""

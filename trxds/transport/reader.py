@@ -20,6 +20,9 @@ from .writer import Writer
 # Fewer frames of overhead are left for a later check, which costs the common read nothing.
 _MAX_UNCHECKED_OVERHEAD = 30
 
+# Of a peer that is gone: what it sent last is seldom behind more than this.
+_MAX_LAST_STEPS = 4
+
 
 class Reader:
     """Reads a connection: `run` until it ends, `take` for a task that reads instead (`inline_read.py`)."""
@@ -95,6 +98,16 @@ class Reader:
             return self._on_lost(error)
         if data is not None:
             self.take(data)
+
+    def take_rest(self) -> None:
+        """Take what has come, as much as a few steps may, from a transport that takes no more bytes."""
+        for _ in range(_MAX_LAST_STEPS):
+            if self._is_closed:
+                return
+            if self._engine.unread:
+                self.take(b"")
+            else:
+                self.take_now()
 
     def close(self) -> None:
         """Read no more."""

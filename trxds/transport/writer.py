@@ -38,7 +38,7 @@ class Writer:
         tasks: ConnectionTasks,
         role: Role,
         streams: Sized,
-        on_lost: Callable[[BaseException | None], None],
+        on_failed: Callable[[BaseException], None],
     ) -> None:
         self.taken = Waiter()
         self._outgoing = outgoing
@@ -46,7 +46,7 @@ class Writer:
         self._tasks = tasks
         self._role = role
         self._streams = streams
-        self._on_lost = on_lost
+        self._on_failed = on_failed
         self._unwritten: bytes | memoryview = b""  # taken from the engine, but not yet sent
         self._has_work_left = False  # a step left work that there is room for
         self._is_closing = False
@@ -128,7 +128,7 @@ class Writer:
                     # Never in an RPC's task: if it were cancelled within a frame, the connection would be lost.
                     await self._transport.send_all(self._unwritten)
                 except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-                    return self._on_lost(error)
+                    return self._on_failed(error)
                 self._unwritten = b""
             else:
                 await self._waiter.wait(self._is_due)
