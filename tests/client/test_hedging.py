@@ -9,6 +9,7 @@ from support.tasks import task_names
 
 from trxds import RpcError, StatusCode
 from trxds.client.hedging import HedgingState
+from trxds.core.connectivity import Connectivity
 from trxds.core.status import Status
 from trxds.lb.pick import QUEUE_PICKER, transient_failure_picker
 from trxds.testing import resources as xds
@@ -418,10 +419,10 @@ async def test_a_hedge_that_finds_its_host_after_another_was_chosen_sends_nothin
         nursery.start_soon(call, world)
         await trio.sleep(0.5)
         selector, picker = live.current.selector, live.current.picker
-        live.publish(selector, QUEUE_PICKER)
+        live.publish(selector, QUEUE_PICKER, Connectivity.CONNECTING)
         await trio.sleep(1)  # the second attempt waits for a host
         (rpc,) = state.calls.open
-        live.publish(selector, picker)
+        live.publish(selector, picker, Connectivity.READY)
         rpc.hedging._choose(rpc.hedging._running[0])
         await trio.sleep(5)
         assert answers == [b"0"]
@@ -434,9 +435,8 @@ async def test_a_refused_hedge_without_another_host_fails_with_that_reason(hedge
         live = world.channel._state.data_plane
 
         async def refuse(call):
-            live.publish(
-                live.current.selector, transient_failure_picker(Status(StatusCode.UNAVAILABLE, "no host is left"))
-            )
+            failing = transient_failure_picker(Status(StatusCode.UNAVAILABLE, "no host is left"))
+            live.publish(live.current.selector, failing, Connectivity.TRANSIENT_FAILURE)
             call.reset(7)
 
         for server in world.mesh.servers.values():

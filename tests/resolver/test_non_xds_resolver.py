@@ -31,7 +31,7 @@ class Rig:
         self.applied = []
         handler = ResolverResultHandler(
             lambda resolution, generation: self.sent.append(resolution),
-            lambda selector, picker: self.published.append((selector, picker)),
+            lambda selector, report: self.published.append((selector, report.picker)),
             tuple,
             self.pool,
             ConfigLog("my:shop", trio.current_time),

@@ -56,6 +56,17 @@ async def test_pick_first_is_idle_when_its_host_is_lost_and_the_next_call_connec
         nursery.cancel_scope.cancel()
 
 
+async def test_a_state_is_shown_no_sooner_than_calls_find_it(autojump_clock):
+    """The policies know it some steps before: their report has to reach the resolver first."""
+    async with hosts_in_memory(1) as mesh, mesh.channel() as channel:
+        await ask(channel)
+        before = channel._state.data_plane.current
+        mesh.network.cut(mesh.hosts[0])
+        while channel.state is READY:
+            await trio.lowlevel.checkpoint()
+        assert channel._state.data_plane.current is not before
+
+
 async def test_try_to_connect_connects_an_idle_pick_first(autojump_clock):
     async with hosts_in_memory(1) as mesh, mesh.channel() as channel:
         await ask(channel)

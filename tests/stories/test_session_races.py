@@ -10,7 +10,7 @@ from support.outliers import EJECTION, broken
 from support.sessions import b64, in_cookie, in_header, listen, session_filter, two_cookies
 from trio.testing import wait_all_tasks_blocked
 
-from trxds import CookieKey, Observer, RepinReason, RpcError, SessionDraining, SessionHost, StatusCode
+from trxds import Connectivity, CookieKey, Observer, RepinReason, RpcError, SessionDraining, SessionHost, StatusCode
 from trxds.lb.override_host.host_table import HostTable
 from trxds.testing import resources as xds
 
@@ -317,7 +317,7 @@ class TestMovesAndEnds:
                     if bug == "raises":
                         raise KeyError("my own")
 
-            plane.publish(plane.current.selector, Broken())
+            plane.publish(plane.current.selector, Broken(), Connectivity.READY)
             with pytest.raises(RpcError) as raised:
                 async with session.moving():
                     pass

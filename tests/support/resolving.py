@@ -86,7 +86,7 @@ class Rig:
         self.published = []
         downstream = ResolverResultHandler(
             lambda entries, generation: self.sent.append((generation, entries)),
-            lambda selector, picker: self.published.append((selector, picker)),
+            lambda selector, report: self.published.append((selector, report.picker)),
             tuple,
             self.pool,
             ConfigLog("xds:///shop", trio.current_time),

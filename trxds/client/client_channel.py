@@ -21,13 +21,12 @@ from trxds.core.policy_names import short_policy_name
 from trxds.lb.child_policy import Configure
 from trxds.lb.custom_policy import make_checked_factory
 from trxds.lb.first_pass import SPREAD_WITHIN
-from trxds.lb.pick import Picker
 from trxds.lb.policy_node import Node, PolicyContext
 from trxds.lb.policy_options import PolicyOptions, read_ring_size_cap
 from trxds.lb.registry import Registry
 from trxds.resolver.config_log import ConfigLog
 from trxds.resolver.config_selector import Selector
-from trxds.resolver.resolver_result_handler import ResolverResultHandler
+from trxds.resolver.resolver_result_handler import ResolverResultHandler, RootReport
 from trxds.resolver.service_config import ServiceConfig
 from trxds.transport.pool import SubchannelPool
 
@@ -159,9 +158,9 @@ class ClientChannel:
             credentials = state.defaults.credentials
             self._pool.use_health_check(make_health_check(service, state.authority, credentials, state.random))
 
-    def _publish(self, selector: Selector, picker: Picker) -> None:
+    def _publish(self, selector: Selector, report: RootReport) -> None:
         if self._state.data_plane.tree is not None:  # the subchannels of the last tree's picker have ended
-            self._state.data_plane.publish(selector, picker)
+            self._state.data_plane.publish(selector, report.picker, report.state)
 
     async def _wait_idle(self) -> None:
         """Wait until the idle timeout has passed without a call."""

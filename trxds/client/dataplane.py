@@ -19,10 +19,14 @@ _MAX_SETTLE_PASSES = 1000  # passes of Trio's scheduler; a configuration takes s
 
 
 class DataPlane(Struct, frozen=True):
-    """A `DataPlane` is a consistent pair of selector and picker; an update is noticed by its identity."""
+    """A `DataPlane` is a consistent pair of selector and picker; an update is noticed by its identity.
+
+    `state` is the root policy's, which it reported with the picker. The tree's own state may be newer.
+    """
 
     selector: Selector
     picker: Picker
+    state: Connectivity
 
 
 class LiveDataPlane:
@@ -39,10 +43,10 @@ class LiveDataPlane:
         self._changed = trio.lowlevel.ParkingLot()
         self._exit_idle_event: trio.Event | None = None  # set by `exit_idle`; None before the first IDLE
 
-    def publish(self, selector: Selector, picker: Picker) -> None:
+    def publish(self, selector: Selector, picker: Picker, state: Connectivity) -> None:
         """Replace selector and picker, and wake the tasks that wait for a change."""
         # A31: with one assignment no call can see the selector of one configuration and the picker of another.
-        self.current = DataPlane(selector, picker)
+        self.current = DataPlane(selector, picker, state)
         if self.on_publish is not None:
             self.on_publish()
         self._changed.unpark_all()
@@ -121,9 +125,10 @@ class LiveDataPlane:
             return None
         if self._is_idle:
             return Connectivity.IDLE
-        if self.current is None or self.tree is None:
+        if self.current is None:
             return Connectivity.CONNECTING
-        return Connectivity.TRANSIENT_FAILURE if isinstance(self.current.selector, ErrorSelector) else self.tree.state
+        is_error = isinstance(self.current.selector, ErrorSelector)
+        return Connectivity.TRANSIENT_FAILURE if is_error else self.current.state
 
     @property
     def problem(self) -> Status | None:

@@ -127,7 +127,7 @@ class NonXdsResolver:
             self._on_generation_done()
             self._selector = self._next_selector
         # Any picker fits any selector of the target. A new one waits for its tree as the routes of xDS do (A31).
-        self._result_handler.publish(self._selector, report.picker)
+        self._result_handler.publish(self._selector, report)
 
     def _on_generation_done(self) -> None:
         if self._is_updating:

@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from trxds.core.connectivity import Connectivity
+
 from .config_log import ConfigLog
 from .config_selector import Selector
 from .http_filters import MakeChain
@@ -20,6 +22,8 @@ class RootReport(Protocol):
 
     @property
     def picker(self) -> Any: ...
+    @property
+    def state(self) -> Connectivity: ...
     @property
     def generation(self) -> int: ...
 
@@ -38,7 +42,7 @@ class ResolverResultHandler(Struct, frozen=True):
     """
 
     configure: Callable[[Any, int], object]
-    publish: Callable[[Selector, Any], object]
+    publish: Callable[[Selector, RootReport], object]
     make_chain: MakeChain
     pool: SubchannelRetention
     log: ConfigLog

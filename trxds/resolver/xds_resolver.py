@@ -47,7 +47,7 @@ class Serving(Struct, frozen=True):
     """
 
     in_force: Routing
-    picker: Any
+    report: RootReport
     config: XdsConfig | ConfigError | None
 
 
@@ -158,22 +158,22 @@ class XdsResolver:
                 # A31: routes come into force together with a picker that has their clusters, or RPCs would fail.
                 self._result_handler.pool.end_update()
                 # If only the old routes named a cluster, its entry becomes `deleted`, which the tree has to get next.
-                self._serve(routing, report.picker, config if routing is in_force else None)
+                self._serve(routing, report, config if routing is in_force else None)
                 # A31: only the resolver's own hold ends; RPCs that have chosen by the old routes hold their table.
                 if in_force is not None and in_force is not routing:
                     in_force.release()
             case Waiting(in_force) | Settling(in_force):
                 # A change of hosts concerns the routes in force too; the picker still has their clusters.
                 if in_force is not None:
-                    self._result_handler.publish(in_force.selector, report.picker)
+                    self._result_handler.publish(in_force.selector, report)
             case Serving(in_force, _, config):
-                self._serve(in_force, report.picker, config)
+                self._serve(in_force, report, config)
             case _ as never:
                 assert_never(never)
 
-    def _serve(self, routing: Routing, picker: Any, config: XdsConfig | ConfigError | None) -> None:
-        self._stage = Serving(routing, picker, config)
-        self._result_handler.publish(routing.selector, picker)
+    def _serve(self, routing: Routing, report: RootReport, config: XdsConfig | ConfigError | None) -> None:
+        self._stage = Serving(routing, report, config)
+        self._result_handler.publish(routing.selector, report)
 
     def _start_generation(self, newest: XdsConfig | ConfigError | None) -> None:
         """Turn the newest configuration into a generation, unless one is still on its way."""
@@ -194,9 +194,9 @@ class XdsResolver:
             return
         self._result_handler.log.config_in_force(newest)
         if routing is stage.in_force:
-            self._stage = Serving(routing, stage.picker, newest)
+            self._stage = Serving(routing, stage.report, newest)
         else:  # no entry changed, so the tree need not decide and its last picker fits
-            self._serve(routing, stage.picker, None)
+            self._serve(routing, stage.report, None)
             stage.in_force.release()
             # The recursion ends there: the routes are those in force by now.
             self._start_generation(newest)  # a cluster that only the old routes named may be `deleted` now
