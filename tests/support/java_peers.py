@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -35,3 +35,8 @@ def command(name: str, *flags: str) -> list[str]:
 def running(name: str, *flags: str) -> AbstractAsyncContextManager[Peer]:
     """The program, from when it listens until the block is left."""
     return peer_programs.running(command(name, *flags))
+
+
+def serving(name: str, *flags: str) -> AbstractContextManager[str]:
+    """The address of the program, which the tests of a module share."""
+    return peer_programs.serving(command(name, *flags))

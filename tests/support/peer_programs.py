@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any
 
@@ -44,10 +44,32 @@ class Peer:
 @asynccontextmanager
 async def running(command: Sequence[str]) -> AsyncIterator[Peer]:
     """The program, from when it listens until the block is left."""
-    async with trio.open_nursery() as nursery:
-        start = partial(trio.run_process, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, check=False)
-        peer = Peer(await nursery.start(start))
-        nursery.start_soon(peer.read)
-        peer.address = (await peer.wait_for(lambda event: "listening" in event))["listening"]
+    async with running_together(command) as (peer,):
         yield peer
-        peer.process.kill()  # which does nothing to one that has ended
+
+
+@asynccontextmanager
+async def running_together(*commands: Sequence[str]) -> AsyncIterator[list[Peer]]:
+    """Several programs, which start together: each may take a second."""
+    async with trio.open_nursery() as nursery:
+        peers = []
+        for command in commands:
+            start = partial(trio.run_process, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, check=False)
+            peers.append(peer := Peer(await nursery.start(start)))
+            nursery.start_soon(peer.read)
+        for peer in peers:
+            peer.address = (await peer.wait_for(lambda event: "listening" in event))["listening"]
+        yield peers
+        for peer in peers:
+            peer.process.kill()  # which does nothing to one that has ended
+
+
+@contextmanager
+def serving(command: Sequence[str]) -> Iterator[str]:
+    """The address of such a program, which several tests share; it runs as long as the block."""
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            yield json.loads(process.stdout.readline())["listening"]
+        finally:
+            process.kill()
