@@ -1,4 +1,4 @@
-"""`trxds call` against servers that others wrote: grpc-go, and grpcio, whose reflection is the older version."""
+"""`trxds call` against servers that others wrote: grpc-go, grpc-java, and grpcio, whose reflection is an older one."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 import click.testing
 import pytest
 import trio
+from support import java_peers
 from support.go_peers import running
 from support.grpcio import PEERS, grpcio_server
 
@@ -19,6 +20,8 @@ from trxds.testing import ManagementServer
 from trxds.testing import resources as xds
 
 SERVICE = "grpc.testing.TestService"
+BESIDE = {"grpc.channelz.v1.Channelz", "grpc.health.v1.Health", "xds.service.orca.v3.OpenRcaService"}
+"""What the server of grpc-java has beside it."""
 PATIENCE = 60  # seconds for a test, which takes one
 
 Call = Callable[..., Awaitable[click.testing.Result]]
@@ -43,13 +46,22 @@ async def python_server() -> AsyncIterator[Call]:
         yield lambda *command: run(address, *command)
 
 
-@pytest.fixture(params=["grpc-go", "grpcio"])
+@asynccontextmanager
+async def java_server() -> AsyncIterator[Call]:
+    async with java_peers.running("Backend", "-name", "blue") as peer:
+        yield lambda *command: run(peer.address, *command)
+
+
+@pytest.fixture(params=["grpc-go", "grpc-java", "grpcio"])
 def server(request: pytest.FixtureRequest) -> Server:
     if request.param == "grpcio":
         if importlib.util.find_spec("grpc_reflection") is None:
             missing = "grpcio-reflection is not installed; it is one of the development packages"
             pytest.fail(missing) if "CI" in os.environ else pytest.skip(missing)
         return python_server
+    if request.param == "grpc-java":
+        request.getfixturevalue("java_programs")
+        return java_server
     request.getfixturevalue("go_programs")
     return go_server
 
@@ -57,7 +69,7 @@ def server(request: pytest.FixtureRequest) -> Server:
 async def test_services_are_listed_and_described(server: Server) -> None:
     with trio.fail_after(PATIENCE):
         async with server() as call:
-            assert (await call()).stdout == f"{SERVICE}\n"
+            assert set((await call()).stdout.splitlines()) - BESIDE == {SERVICE}
             assert f"{SERVICE}/FullDuplexCall\n" in (await call(SERVICE)).stdout
             described = (await call(f"{SERVICE}/FullDuplexCall", "--describe")).stdout
     line = "rpc FullDuplexCall(stream grpc.testing.StreamingOutputCallRequest) returns (stream "

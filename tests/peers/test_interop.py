@@ -1,7 +1,8 @@
 """gRPC's interoperability cases, run as any harness would, against servers that we did not write.
 
 grpcio's service has all the features but one; Node's grpc-js compresses nothing; and on Node's bare HTTP/2 the flag of
-each request is seen, which is the one.
+each request is seen, which is the one. grpc-java's has all of them, as tests/peers/java/trxds/peers/TestCalls.java
+makes it.
 """
 
 import json
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 import trustme
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from support import java_peers
 from support.programs import Programs
 
 from trxds.interop import orca, protos
@@ -105,6 +107,12 @@ def node_http2(tmp_path_factory):
         yield port
 
 
+@pytest.fixture(scope="module")
+def grpc_java(java_programs):
+    with java_peers.serving("Backend", "-name", "one", "-deflate", "true") as address:
+        yield address.rpartition(":")[2]
+
+
 @pytest.mark.parametrize("name", sorted((CASES.keys() | ORCA.keys() | SOAKS.keys()) - CLIENT_COMPRESSION))
 def test_the_case_holds_against_grpcio(name, grpcio, client):
     client.check(name, grpcio, *PATIENT)
@@ -115,6 +123,11 @@ def test_the_case_holds_against_grpc_js(name, grpc_js, client):
     client.check(name, grpc_js, *PATIENT)
 
 
+@pytest.mark.parametrize("name", sorted((CASES.keys() | ORCA.keys() | SOAKS.keys()) - LONG))
+def test_the_case_holds_against_grpc_java(name, grpc_java, client):
+    client.check(name, grpc_java, *PATIENT)
+
+
 @pytest.mark.parametrize("name", sorted(CLIENT_COMPRESSION))
 def test_the_case_holds_against_nodes_http2(name, node_http2, client):
     client.check(name, node_http2)
@@ -123,6 +136,11 @@ def test_the_case_holds_against_nodes_http2(name, node_http2, client):
 def test_pick_first_stays_with_one_of_several_servers(grpcio, client):
     with serving(sys.executable, str(HERE / "interop_grpcio.py"), "--host", "127.0.0.2", "--port", grpcio, "--id", "2"):
         client.check("pick_first_unary", grpcio, host="127.0.0.2,127.0.0.1")
+
+
+def test_pick_first_stays_with_one_of_several_servers_of_grpc_java(grpc_java, client):
+    with java_peers.serving("Backend", "-name", "other", "-host", "127.0.0.2", "-port", grpc_java):
+        client.check("pick_first_unary", grpc_java, host="127.0.0.2,127.0.0.1")
 
 
 def test_a_server_with_tls_has_to_prove_the_overridden_name(tmp_path, client):
