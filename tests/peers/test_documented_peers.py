@@ -50,6 +50,12 @@ def test_the_versions_of_envoy_and_grpc_js_are_the_pinned_ones() -> None:
     assert package["dependencies"]["@grpc/grpc-js"] == row("grpc-js")[1]
 
 
+def test_the_version_of_grpc_java_is_the_one_in_pom_xml() -> None:
+    pom = (HERE / "java/pom.xml").read_text("utf-8")
+    (version,) = re.findall(r"<artifactId>grpc-bom</artifactId>\s*<version>([\d.]+)</version>", pom)
+    assert row("grpc-java]")[1] == version
+
+
 @pytest.mark.parametrize(("peer", "mode"), [("connectconformance]", "client"), ("connectconformance,", "server")])
 def test_the_cases_of_connectconformance_are_those_that_run(peer: str, mode: str) -> None:
     cases, passing = CONFORMANCE_CASES[mode]
