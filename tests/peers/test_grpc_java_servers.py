@@ -8,6 +8,7 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -20,6 +21,7 @@ from support.pki import Authority
 import trxds
 from trxds import Connectivity, StatusCode
 from trxds.interop import protos
+from trxds.interop.protos import StreamingOutputCallRequest as Request
 from trxds.transport import keepalive
 
 pytestmark = pytest.mark.usefixtures("java_programs")
@@ -27,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("java_programs")
 ABRUPT = {"shutdownNow": signal.SIGINT, "SIGKILL": signal.SIGKILL}
 abruptly = pytest.mark.parametrize("how", ABRUPT.values(), ids=ABRUPT)
 NOTHING = protos.SimpleRequest()
-LATE = protos.StreamingOutputCallRequest(response_parameters=[protos.ResponseParameters(interval_us=1_000_000)])
+LATE = Request(response_parameters=[protos.ResponseParameters(interval_us=1_000_000)])
 """Asks for a reply after a second."""
 
 
@@ -256,3 +258,30 @@ async def test_a_server_gets_calls_while_its_health_service_says_serving() -> No
                 await unary(channel)(NOTHING)
             await set_health(one, "SERVING")
             await unary(channel)(NOTHING, wait_for_ready=True)
+
+
+# -- load reports (A51, A58)
+
+WRR = "envoy.extensions.load_balancing_policies.client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin"
+
+
+@pytest.mark.parametrize("is_out_of_band", [True, False], ids=["out of band", "with each call"])
+async def test_a_server_with_a_quarter_of_the_load_gets_four_times_as_many_calls(is_out_of_band: bool) -> None:
+    rules: dict[str, Any] = {"blackout_period": "0s", "weight_update_period": "0.1s", "oob_reporting_period": "1s"}
+    rules |= {"enable_oob_load_report": is_out_of_band}
+    policy = {"name": "wrr", "typed_config": {"@type": f"type.googleapis.com/{WRR}", **rules}}
+    more = {"load_balancing_policy": {"policies": [{"typed_extension_config": policy}]}}
+    async with hosts(backend, "idle", "busy", flags=("-qps", "100"), more=more) as shop:
+        for name, load in ("idle", 0.2), ("busy", 0.8):
+            async with trxds.open_channel(f"ipv4:{shop.servers[name].address}") as channel:
+                await set_load(channel, load)
+        share = 0
+        while share not in range(9, 12):
+            share = [await shop.ask(shop.channel) for _ in range(50)].count("busy")
+
+
+async def set_load(channel: trxds.Channel, load: float) -> None:
+    report = protos.TestOrcaReport(cpu_utilization=load)
+    async with duplex(channel).open() as call:
+        await call.send(Request(orca_oob_report=report, response_parameters=[protos.ResponseParameters(size=1)]))
+        assert await call.receive() is not None

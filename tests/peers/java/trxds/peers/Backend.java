@@ -38,10 +38,10 @@ import sun.misc.Signal;
  * <pre>Backend -name blue [-host 127.0.0.1] [-port 0] [-max_age 1s] [-max_age_grace 1s] [-max_idle 1s] [-max_streams 2]
  *   [-keepalive 1s] [-keepalive_timeout 1s] [-permit_keepalive 1s]
  *   [-window BYTES] [-max_message BYTES] [-max_metadata BYTES] [-soft_max_metadata BYTES] [-max_resets COUNT]
- *   [-deflate true] [-cert FILE -key FILE [-client_ca FILE]]</pre>
+ *   [-qps COUNT] [-deflate true] [-cert FILE -key FILE [-client_ca FILE]]</pre>
  *
  * <p>With a certificate it serves TLS, and with a client_ca clients have to show theirs. max_resets is for half a minute.
- * grpc-java has gzip alone, with deflate it reads that too.
+ * grpc-java has gzip alone, with deflate it reads that too. qps is what its load reports say.
  *
  * <p>SIGTERM is shutdown(), SIGINT is shutdownNow(). A line {"health": "NOT_SERVING"} on stdin sets its health, of all
  * services or of {"service": NAME}. It writes JSON objects to stdout, a line each: {"listening": ADDRESS}, {"health":
@@ -65,6 +65,7 @@ final class Backend {
     }
     var scheduler = Executors.newSingleThreadScheduledExecutor();
     var load = MetricRecorder.newInstance();
+    ifNumber("qps", load::setQpsMetric);
     var interceptors = new ArrayList<>(TestServiceImpl.interceptors());
     interceptors.add(0, OrcaMetricReportingServerInterceptor.create(load));
     interceptors.add(new TestCalls(flags.getOrDefault("name", "backend"))); // the last one is next to the service
