@@ -56,6 +56,13 @@ def test_the_version_of_grpc_java_is_the_one_in_pom_xml() -> None:
     assert row("grpc-java]")[1] == version
 
 
+def test_the_version_of_java_control_plane_is_the_one_in_pom_xml() -> None:
+    pom = (HERE / "java/pom.xml").read_text("utf-8")
+    group = "<groupId>io.envoyproxy.controlplane</groupId>"
+    (version,) = re.findall(rf"{group}\s*<artifactId>server</artifactId>\s*<version>([\d.]+)</version>", pom)
+    assert row("java-control-plane")[1] == version
+
+
 @pytest.mark.parametrize(("peer", "mode"), [("connectconformance]", "client"), ("connectconformance,", "server")])
 def test_the_cases_of_connectconformance_are_those_that_run(peer: str, mode: str) -> None:
     cases, passing = CONFORMANCE_CASES[mode]

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from . import peer_programs
+from . import peer_planes, peer_programs
+from .peer_planes import Plane
 from .peer_programs import Peer
 
-NAMES = ("Backend",)
+NAMES = ("Backend", "Plane")
 FOLDER = Path(__file__).parents[2] / ".peers" / "java"
 # A program that lives for seconds gains nothing by the second compiler, and several begin at once on two cores.
 OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
@@ -40,3 +41,8 @@ def running(name: str, *flags: str) -> AbstractAsyncContextManager[Peer]:
 def serving(name: str, *flags: str) -> AbstractContextManager[str]:
     """The address of the program, which the tests of a module share."""
     return peer_programs.serving(command(name, *flags))
+
+
+def plane(*flags: str) -> AbstractAsyncContextManager[Plane]:
+    """Envoy's java-control-plane, with the flags of tests/peers/java/trxds/peers/Plane.java."""
+    return peer_planes.plane(running("Plane", *flags))
