@@ -1,5 +1,7 @@
 """What was resolved last, and what is told of failures."""
 
+import logging
+
 import pytest
 import trio
 
@@ -14,7 +16,7 @@ def queue():
 
 @pytest.fixture
 def latest(queue):
-    return LatestResolution(queue, "name")
+    return LatestResolution("target my:///cart", queue, "name")
 
 
 def fail(latest):
@@ -65,3 +67,16 @@ async def test_a_failure_is_logged_whether_or_not_something_was_resolved_before(
     await trio.sleep(60)
     fail(latest)
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
+
+
+async def test_the_end_of_a_failure_is_logged_once_also_if_the_result_is_the_one_before(
+    latest, autojump_clock, caplog, monkeypatch
+):
+    monkeypatch.setattr("trxds.resolver.latest_resolution.time_of_day", lambda now: f"{now:.0f} s")
+    caplog.set_level(logging.INFO)
+    latest.succeed("address")
+    fail(latest)
+    caplog.clear()
+    latest.succeed("address")
+    latest.succeed("address")
+    assert caplog.messages == ["target my:///cart is resolved again; it had failed since 0 s"]

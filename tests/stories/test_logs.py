@@ -8,6 +8,9 @@ import trio
 from support.logs import lines
 from support.mesh import PLANE, Mesh, ask
 from support.outliers import EJECTION, broken
+from support.plain import hosts_in_memory
+from support.resolvers import ROUND_ROBIN, Feed, settled
+from support.resolvers import TARGET as MY_TARGET
 
 import trxds
 from trxds import RpcError
@@ -200,3 +203,25 @@ class TestConfiguration:
             async with mesh.channel(target, bootstrap=None) as channel:
                 await ask(channel)
         assert lines(caplog, "resolver") == [f"{target}: 2 addresses in force: {', '.join(mesh.hosts)}"]
+
+    async def test_another_service_config_of_a_resolver_is_logged_once(self, caplog, autojump_clock):
+        feed = Feed()
+        async with hosts_in_memory(1) as mesh, mesh.channel(MY_TARGET, resolvers={"my": feed.resolve}) as channel:
+            for config in (None, ROUND_ROBIN, ROUND_ROBIN):
+                feed.push(*mesh.hosts, service_config=config)
+                await ask(channel)
+                await settled()
+        assert lines(caplog, "resolver")[1:] == [f"{MY_TARGET}: another service config is in force"]
+
+    async def test_a_resolver_that_works_again_is_logged_although_nothing_else_has_changed(
+        self, caplog, autojump_clock
+    ):
+        feed = Feed()
+        async with hosts_in_memory(1) as mesh, mesh.channel(MY_TARGET, resolvers={"my": feed.resolve}) as channel:
+            for step in (mesh.hosts[0], OSError("registry is down"), mesh.hosts[0]):
+                feed.push(step)
+                await ask(channel)
+                await trio.sleep(5)
+        assert "registry is down" in caplog.text
+        _, recovery = lines(caplog, "resolver")
+        assert recovery.startswith(f"target {MY_TARGET} is resolved again; it had failed since ")

@@ -51,6 +51,10 @@ class ConfigLog:
             names = shown(addresses) if addresses else note
             self._info("%s in force: %s", plural(len(addresses), "address", "addresses"), names)
 
+    def service_config_in_force(self) -> None:
+        """Log that a target has another service config: its resolver's, or the channel's again."""
+        self._info("another service config is in force")
+
     def _info(self, text: str, *args: object) -> None:
         self._lines.info(self._now(), f"%s: {text}", self._target, *args)
 

@@ -63,7 +63,7 @@ class DnsWatch:
     ) -> None:
         self.resolve_now = resolve_now
         self._name = name
-        self._latest = LatestResolution(queue, sender)
+        self._latest = LatestResolution(f'DNS name "{name}"', queue, sender)
         self._on_cancel = on_cancel
         self._scope = trio.CancelScope()
 

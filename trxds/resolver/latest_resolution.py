@@ -15,9 +15,10 @@ _log = logging.getLogger("trxds.resolver")
 
 
 class LatestResolution:
-    """A `LatestResolution` is put into `queue` each time it changes, until it is closed."""
+    """A `LatestResolution` is put into `queue` each time it changes, until it is closed. The log shows its `name`."""
 
-    def __init__(self, queue: ConflatingQueue[Any], sender: Hashable) -> None:
+    def __init__(self, name: str, queue: ConflatingQueue[Any], sender: Hashable) -> None:
+        self._name = name
         self._queue = queue
         self._sender = sender
         self._state = ResourceUpdate()
@@ -31,6 +32,8 @@ class LatestResolution:
 
     def succeed(self, value: object) -> None:
         """Publish what was resolved."""
+        if self._failing_since and not self.closed:
+            _log.info("%s is resolved again; it had failed since %s", self._name, self._failing_since)
         self._failing_since = ""
         self._publish(ResourceUpdate(value))
 

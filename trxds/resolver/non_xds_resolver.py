@@ -105,6 +105,7 @@ class NonXdsResolver:
         self._result_handler.log.addresses_in_force(first_addresses, resolution.note)
         if resolution.config is not self._config:
             self._config = resolution.config
+            self._result_handler.log.service_config_in_force()
             self._next_selector = self._make_selector(resolution.config)
             self._result_handler.apply_config(resolution.config.config)
         self._generation += 1

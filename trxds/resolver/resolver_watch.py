@@ -54,7 +54,7 @@ class ResolverWatch:
         self._resolver = resolver
         self._accept = accept
         self._backoff = backoff
-        self._latest = LatestResolution(queue, sender)
+        self._latest = LatestResolution(f"target {target.text}", queue, sender)
         self._scope = trio.CancelScope()
         self._problem = ""
 
