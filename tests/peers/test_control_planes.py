@@ -197,6 +197,22 @@ async def test_each_client_gets_the_routes_and_endpoints_that_it_asks_for(mode: 
         await shop.come_to(other)
 
 
+@in_modes("go-sotw")
+async def test_go_control_plane_in_ads_mode_forgets_a_client_that_wants_a_part_of_a_snapshot(mode: Mode) -> None:
+    """Up to v0.14.0 it holds an answer back and sends none of that type later (its pull request 1356)."""
+    async with world(mode) as shop:
+        one, other = shop.hosts
+        shop.resources["EDS"] = endpoints(other)
+        await shop.serve(**{"EDS next": xds.endpoints("next", xds.locality(one))})
+        await shop.serve()
+        await trio.sleep(SETTLED)
+        assert await shop.host() == one
+        shop.resources |= {"CDS next": xds.cluster("next"), "EDS next": xds.endpoints("next", xds.locality(other))}
+        await shop.serve(RDS=xds.routes("routes", xds.route({"cart": 1, "next": 1})))
+        await shop.come_to(other)
+        assert {await shop.host() for _ in range(20)} == {other}
+
+
 @in_both_protocols
 async def test_calls_go_on_without_the_control_plane_and_follow_it_when_it_is_back(mode: Mode) -> None:
     async with world(mode) as shop, shop.restarted():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 import trio
 from support import java_peers
-from support.peer_plane_world import SETTLED, Mode, World, endpoints, world
+from support.peer_plane_world import CLUSTER, REFUSED, SETTLED, Mode, World, endpoints, world
 
 from trxds.testing import resources as xds
 from trxds.testing.resources import Resource
@@ -102,6 +102,15 @@ async def test_a_cluster_that_comes_with_its_route_is_not_sent_before_it_changes
         await stays_on(shop, one)
         await shop.serve(**{"CDS next": xds.cluster("next", idle_timeout=30)})
         await shop.come_to(other)
+
+
+@modes("delta")
+async def test_a_cluster_for_envoy_that_nobody_asked_for_is_refused_and_the_others_are_in_force(mode: Mode) -> None:
+    async with world(mode) as shop:
+        shop.resources["CDS envoy"] = REFUSED | {"name": "envoy"}
+        await shop.serve(EDS=endpoints(shop.hosts[1]))
+        await shop.plane.wait_for_request(CLUSTER, refused=True)
+        await shop.come_to(shop.hosts[1])
 
 
 @pytest.mark.long

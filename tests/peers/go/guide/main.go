@@ -47,7 +47,8 @@ func main() {
 	flag.Parse()
 	hosts, draining := flag.Args(), map[string]bool{}
 
-	snapshots := cache.NewSnapshotCache(true, byCluster{}, nil)
+	// false: no ADS mode, which is for clients that ask for all of a snapshot. A gRPC client asks for its part.
+	snapshots := cache.NewSnapshotCache(false, byCluster{}, nil)
 	grpcServer := grpc.NewServer()
 	discoverypb.RegisterAggregatedDiscoveryServiceServer(
 		grpcServer, server.NewServer(context.Background(), snapshots, nil))
