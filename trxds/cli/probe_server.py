@@ -47,7 +47,7 @@ async def probe_server(
     context = server_context(parse_context(frozenset(bootstrap.certificate_providers), {}, HTTP_FILTERS), server)
     if server.files:
         return await run_in_thread(partial(read_files, server, context, listener))
-    progress = "no connection"
+    progress = f"no connection within {within:g} s"
     dialect = DeltaProtocol() if FEATURE in server.features else SotwProtocol()
     with trio.move_on_after(within):
         try:
@@ -55,7 +55,9 @@ async def probe_server(
             transport = await secure_network(network, server.credentials, server.address).connect(server.address)
         except OSError as error:
             return ProbeResult(False, f"no connection: {connect_error(error)}")
-        progress = "connected, but no answer"
+        # The snapshot caches of go-control-plane and java-control-plane answer nothing that they do not have.
+        missing = f'Listener "{listener}"' if listener else f'Listener for node "{bootstrap.node.id}"'
+        progress = f"connected, but no answer within {within:g} s; a server that has no {missing} may be silent"
         async with trio.open_nursery() as nursery:
             connection = Connection(transport, peer=server.address, options=WireOptions())
             nursery.start_soon(connection.run, name=f"check/{server.uri}")
@@ -64,7 +66,7 @@ async def probe_server(
             )
             nursery.cancel_scope.cancel()
         return answer if isinstance(answer, ProbeResult) else _read_response(dialect, answer, context, listener)
-    return ProbeResult(False, f"{progress} within {within:g} s")
+    return ProbeResult(False, progress)
 
 
 def read_files(server: ServerConfig, context: ParseContext, listener: str) -> ProbeResult:
