@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 import trio
@@ -15,9 +16,11 @@ from support.peer_plane_world import (
     Mode,
     World,
     endpoints,
+    host,
     open_channel,
     world,
 )
+from support.random_snapshots import RandomSnapshot
 
 from trxds import Metadata
 from trxds.filters import FilterContext, FilterType, PickArgs
@@ -167,6 +170,32 @@ async def test_the_last_of_many_snapshots_is_in_force(mode: Mode) -> None:
         await trio.sleep(SETTLED)
         assert {await shop.host() for _ in range(5)} == {shop.hosts[1]}
         assert not shop.plane.nacks()
+
+
+@pytest.mark.long
+@in_modes("go-sotw-answers-each-type-alone", "go-delta-answers-each-type-alone")
+@pytest.mark.parametrize("seed", range(3))
+async def test_no_call_fails_while_random_snapshots_follow_each_other(mode: Mode, seed: int) -> None:
+    random = Random(seed)
+    async with world(mode) as shop, host(shop.seen) as third, trio.open_nursery() as nursery:
+        snapshot = RandomSnapshot(random, [*shop.hosts, third])
+        nursery.start_soon(call_all_the_time, shop)
+        for _ in range(20):
+            for _ in range(random.randint(1, 6)):
+                snapshot.change()
+                await shop.plane.serve(*snapshot.resources())
+                await trio.sleep(random.choice((0, 0.001, 0.01, 0.05)))
+            with trio.fail_after(2 * AT_ONCE):
+                while {await shop.host() for _ in range(60)} != snapshot.reachable():
+                    pass
+        nursery.cancel_scope.cancel()
+        assert not shop.plane.nacks()
+
+
+async def call_all_the_time(shop: World) -> None:
+    while True:
+        assert await shop.fails() is None
+        await trio.sleep(0.002)
 
 
 @in_both_protocols

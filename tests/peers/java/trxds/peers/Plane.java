@@ -1,5 +1,6 @@
 package trxds.peers;
 
+import com.google.common.util.concurrent.MoreExecutors;
 import com.google.gson.Gson;
 import com.google.gson.JsonArray;
 import com.google.protobuf.Any;
@@ -10,7 +11,9 @@ import com.google.rpc.Status;
 import io.envoyproxy.controlplane.cache.v3.SimpleCache;
 import io.envoyproxy.controlplane.cache.v3.Snapshot;
 import io.envoyproxy.controlplane.server.DiscoveryServerCallbacks;
+import io.envoyproxy.controlplane.server.ExecutorGroup;
 import io.envoyproxy.controlplane.server.V3DiscoveryServer;
+import io.envoyproxy.controlplane.server.serializer.DefaultProtoResourcesSerializer;
 import io.envoyproxy.envoy.config.cluster.v3.Cluster;
 import io.envoyproxy.envoy.config.endpoint.v3.ClusterLoadAssignment;
 import io.envoyproxy.envoy.config.listener.v3.Listener;
@@ -32,6 +35,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.Executors;
 
 /**
  * Plane is a control plane made of Envoy's java-control-plane: its SimpleCache, and its server for both ADS protocols.
@@ -83,7 +87,11 @@ final class Plane implements DiscoveryServerCallbacks {
 
   private void run(InetSocketAddress address) throws Exception {
     var snapshots = new SimpleCache<String>(node -> EVERY_NODE);
-    var xds = new V3DiscoveryServer(this, snapshots);
+    // By default any thread sends, so a response that was made before another one may leave after it.
+    var threads = Executors.newCachedThreadPool();
+    ExecutorGroup oneForEachStream = () -> MoreExecutors.newSequentialExecutor(threads);
+    var xds =
+        new V3DiscoveryServer(List.of(this), snapshots, oneForEachStream, new DefaultProtoResourcesSerializer());
     var server = NettyServerBuilder.forAddress(address, InsecureServerCredentials.create())
         .addService(xds.getAggregatedDiscoveryServiceImpl()).build().start();
     tell(Map.of("listening", address.getHostString() + ":" + server.getPort()));
