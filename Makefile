@@ -172,7 +172,7 @@ $(JAVA_PEERS): tests/peers/java/pom.xml $(wildcard tests/peers/java/trxds/peers/
 	@mkdir -p $(@D)
 	@cp $< $(@D)
 	@if ! command -v mvn >/dev/null || ! command -v javac >/dev/null; then echo "Java is not installed: the tests with the Java peers are left out"; \
-		elif mvn -q -B -f $(@D)/pom.xml $(MAVEN_DEPENDENCIES) >$(@D)/build.log 2>&1 && \
+		elif fetch="mvn -q -B -f $(@D)/pom.xml $(MAVEN_DEPENDENCIES)"; { $$fetch || $$fetch; } >$(@D)/build.log 2>&1 && \
 			javac --release 17 -cp '$(@D)/lib/*' -d $(@D)/classes $(filter %.java,$^) 2>>$(@D)/build.log; then touch $@; \
 		else tail -n 5 $(@D)/build.log; echo "the Java peers cannot be built here: the tests with them are left out"; fi
 
