@@ -143,6 +143,12 @@ def test_a_grpc_message_is_printable_ascii_on_the_wire():
     assert encode_message("50 %\t\n\u20ac") == b"50 %25%09%0A%E2%82%AC"
 
 
+@pytest.mark.parametrize("message", ["  out of   stock ", " ", "\n "])
+def test_a_message_has_no_blanks_at_its_ends_which_http2_forbids(message: str) -> None:
+    encoded = encode_message(message)
+    assert encoded == encoded.strip() and decode_message(encoded) == message
+
+
 @given(st.binary())
 def test_decode_message_accepts_any_bytes(value):
     assert isinstance(decode_message(value), str)

@@ -228,12 +228,16 @@ def find(headers: Sequence[tuple[bytes, bytes]], key: bytes) -> bytes | None:
 # -- grpc-message: UTF-8, every byte outside printable ASCII and '%' itself percent-coded
 
 _PLAIN = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
+_OUTER_BLANKS = re.compile("^ +| +$")
 
 
 def encode_message(message: str) -> bytes:
     """Return the value of `grpc-message`."""
     # "replace": a lone surrogate has no UTF-8, and a message for people must not cause a second failure.
-    return quote(message, safe=_PLAIN, errors="replace").encode("ascii")
+    encoded = quote(message, safe=_PLAIN, errors="replace")
+    # HTTP/2 forbids blanks at the ends of a field (RFC 9113 §8.2.1): proxies on nghttp2 refuse them, h2 drops them.
+    encoded = _OUTER_BLANKS.sub(lambda blanks: "%20" * len(blanks[0]), encoded)
+    return encoded.encode("ascii")
 
 
 def decode_message(value: bytes) -> str:
