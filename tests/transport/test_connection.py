@@ -330,12 +330,28 @@ async def test_the_code_of_a_reset_decides_the_status(wire, request_, autojump_c
     assert stream.status.code is status and stream.refused is (code == 7)
 
 
-async def test_a_server_that_cancels_at_the_deadline_means_deadline_exceeded(wire, request_, autojump_clock) -> None:
+@pytest.mark.parametrize("code", [8, 2], ids=["the server itself", "nginx for its server"])
+async def test_a_reset_at_the_deadline_means_deadline_exceeded(wire, request_, autojump_clock, code) -> None:
     connection, server = await wire()
     stream = connection.open_stream(request_(deadline=trio.current_time() + 1))
     stream_id = await server.request()
     await trio.sleep(1)
-    server.h2.reset_stream(stream_id, 8)
+    server.h2.reset_stream(stream_id, code)
     await server.flush()
     assert await stream.receive() is None
     assert stream.status.code is StatusCode.DEADLINE_EXCEEDED
+
+
+async def test_a_proxys_bad_gateway_at_the_deadline_means_deadline_exceeded(wire, request_, autojump_clock) -> None:
+    connection, server = await wire()
+    early, late = (connection.open_stream(request_(deadline=trio.current_time() + seconds)) for seconds in (2, 1))
+    stream_ids = [await server.request(), await server.request()]
+    await trio.sleep(1)
+    for stream_id in stream_ids:
+        server.h2.send_headers(stream_id, [(":status", "502"), ("content-type", "text/html")])
+        server.h2.send_data(stream_id, b"<html>", end_stream=True)
+    await server.flush()
+    for stream in early, late:
+        assert await stream.receive() is None
+    assert early.status.code is StatusCode.UNAVAILABLE
+    assert late.status.code is StatusCode.DEADLINE_EXCEEDED and "HTTP status 502" in late.status.message

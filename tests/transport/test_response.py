@@ -29,6 +29,8 @@ PEER = "10.0.0.1:443"
 )
 def test_an_http_status_stands_in_for_a_missing_grpc_status(http: bytes, code: StatusCode) -> None:
     remedy = "check that a gRPC server listens there"
+    if http in (b"502", b"503", b"504"):
+        remedy += ", and that proxies before it reach it"
     expected = Status(code, f"10.0.0.1:443: the answer has HTTP status {http.decode()}; {remedy}")
     assert headers_error([(b":status", http), GRPC], PEER) == expected
     assert trailers_status([(b":status", http)], PEER) == expected

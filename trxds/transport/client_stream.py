@@ -19,7 +19,7 @@ from .incoming_messages import IncomingMessages
 from .inline_read import InlineReads
 from .outgoing_messages import OutgoingMessages
 from .request import Request
-from .response import ResponseHeaderParser, rst_stream_status
+from .response import ResponseHeaderParser, rst_stream_status, status_after_deadline
 from .waiter import Waiter
 
 
@@ -312,6 +312,7 @@ class ClientStream:
     def _accept_initial(self, headers: Headers) -> None:
         problem, self.initial_metadata, encoding = self._connection.response_parser.initial(headers)
         if problem is not None:
+            problem = status_after_deadline(problem) if _is_past_deadline(self.request) else problem
             return self.fail(problem, reset=ErrorCode.CANCEL)
         if encoding:
             (self._incoming or self._make_incoming()).deframer.encoding = encoding
@@ -349,9 +350,9 @@ class ClientStream:
 
     def was_reset(self, code: int) -> None:
         """End the call because the server reset the stream."""
-        deadline_passed = self.request.deadline <= trio.current_time()
+        is_past = _is_past_deadline(self.request)
         # grpc-java's server resets every stream after a GOAWAY that ends the connection, and the reason is there.
-        status = rst_stream_status(code, deadline_passed=deadline_passed, hint=self._connection.http2.loss_hint)
+        status = rst_stream_status(code, deadline_passed=is_past, hint=self._connection.http2.loss_hint)
         self.fail(status, refused=code == ErrorCode.REFUSED_STREAM)
 
     def fail(self, status: Status, *, refused: bool = False, reset: int | None = None) -> None:
@@ -431,6 +432,11 @@ async def listen(stream: ClientStream, request: bytes, on_reply: Callable[[bytes
         return stream.status
     finally:
         stream.cancel()
+
+
+def _is_past_deadline(request: Request) -> bool:
+    # The caller's own timer may not have fired yet.
+    return request.deadline <= trio.current_time()
 
 
 def _notify_sent(observer: AttemptObserver, message: bytes) -> None:

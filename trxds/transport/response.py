@@ -16,6 +16,7 @@ from .content_type import CONTENT_TYPE, content_subtype
 from .events import ErrorCode, code_name
 
 _NO_GRPC = "check that a gRPC server listens there"
+_NO_UPSTREAM = f"{_NO_GRPC}, and that proxies before it reach it"
 
 _STATUS_CODES = {b"%d" % code: code for code in StatusCode}
 
@@ -26,6 +27,12 @@ _STATUS_CODES_OF_RST_STREAM: dict[int, StatusCode] = {
     ErrorCode.ENHANCE_YOUR_CALM: StatusCode.RESOURCE_EXHAUSTED,
     ErrorCode.INADEQUATE_SECURITY: StatusCode.PERMISSION_DENIED,
 }
+
+# The codes of a server that gives up at the deadline: its own, and what nginx and nghttpx make of that.
+_CODES_AT_DEADLINE = frozenset({ErrorCode.CANCEL, ErrorCode.INTERNAL_ERROR})
+
+# The HTTP statuses of proxies that get no answer: Bad Gateway, Service Unavailable, Gateway Timeout.
+_STATUSES_OF_PROXIES = frozenset({b"502", b"503", b"504"})
 
 # RFC 9113 §8.2.1 forbids capitals, spaces, controls and non-ASCII. A colon is only for pseudo-header fields, of which a
 # response has one: `:status`, once and before all others (§8.3).
@@ -151,7 +158,8 @@ def _http_status(http: bytes | None, peer: str) -> Status:
     if http is None:
         return Status(StatusCode.INTERNAL, f"{peer}: the answer has no HTTP status")
     shown = f"HTTP status {http.decode()}" if _NUMBER.match(http) else "an HTTP status that is not a number"
-    return Status(_http_code(http), f"{peer}: the answer has {shown}; {_NO_GRPC}")
+    remedy = _NO_UPSTREAM if http in _STATUSES_OF_PROXIES else _NO_GRPC
+    return Status(_http_code(http), f"{peer}: the answer has {shown}; {remedy}")
 
 
 def _http_code(text: bytes) -> StatusCode:
@@ -166,8 +174,16 @@ def _decode_details(fields: Mapping[bytes, bytes]) -> bytes | None:
 
 def rst_stream_status(code: int, *, deadline_passed: bool, hint: str = "") -> Status:
     """Return the status of a call whose stream the server reset with this HTTP/2 error code; `hint` is the reason."""
-    if code == ErrorCode.CANCEL and deadline_passed:
+    if code in _CODES_AT_DEADLINE and deadline_passed:
         # The server's timer fired a little before the caller's, for the same deadline.
         return Status(StatusCode.DEADLINE_EXCEEDED, "the server gave up at the deadline")
     status = _STATUS_CODES_OF_RST_STREAM.get(code, StatusCode.INTERNAL)
     return Status(status, f"the server reset the stream: {code_name(code)}{hint}")
+
+
+def status_after_deadline(problem: Status) -> Status:
+    """Return the status of a call that an HTTP error ended when its deadline had passed."""
+    # nginx says 502 for a server that gave up at the deadline before its headers.
+    if problem.code is not StatusCode.UNAVAILABLE:
+        return problem
+    return Status(StatusCode.DEADLINE_EXCEEDED, f"the deadline has passed; {problem.message}")
