@@ -109,6 +109,15 @@ async def test_the_upload_of_a_refused_request_is_read_for_a_while_and_then_rese
     assert await goes_on(client)
 
 
+async def test_the_rest_of_an_upload_is_ignored_once_its_stream_is_reset(client: RawClient, autojump_clock) -> None:
+    """nginx fails a call whose answer it has, if another RST_STREAM follows that with NO_ERROR."""
+    await client.send(headers(1, pseudo_path="/s/Nothing"))
+    assert (await client.answer(1))["grpc-status"] == UNIMPLEMENTED
+    await client.send(data(1, bytes(16_384)), data(1, bytes(16_384)), data(1, b"", end=True))
+    assert await goes_on(client)
+    assert [payload for kind, _, stream, payload in client.frames if (kind, stream) == (3, 1)] == [bytes(4)]
+
+
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "post"])
 async def test_a_request_with_another_method_is_answered_405_with_a_grpc_status(
     client: RawClient, method: str, autojump_clock

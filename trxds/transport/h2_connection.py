@@ -15,6 +15,7 @@ import h2.events
 import h2.exceptions
 import h2.settings
 import h2.stream
+from hyperframe.frame import RstStreamFrame
 from msgspec import Struct
 
 from .events import ErrorCode, StreamFailed
@@ -181,6 +182,19 @@ class PatchedH2Connection(h2.connection.H2Connection):
         assert isinstance(stream, _Stream)
         stream.limits, stream.send_offset = self._limits, 0
         return stream
+
+    def _handle_data_on_closed_stream(
+        self, events: list[h2.events.Event], exc: h2.exceptions.StreamClosedError, frame: Any
+    ) -> Any:
+        # With events it is this frame for which the stream is reset, and not an earlier one.
+        closed_by = self._stream_closed_by(exc.stream_id)
+        was_reset = not exc._events and closed_by is h2.stream.StreamClosedBy.SEND_RST_STREAM
+        frames, events = super()._handle_data_on_closed_stream(events, exc, frame)
+        # RFC 9113 §5.1: what was on its way when we reset the stream is ignored. nginx fails a call whose answer it has
+        # if a second reset follows the first one's NO_ERROR.
+        if was_reset:
+            frames = [each for each in frames if not isinstance(each, RstStreamFrame)]
+        return frames, events
 
     def _receive_priority_frame(self, frame: Any) -> Any:
         # RFC 9113 §6.4: an idle stream cannot be reset, so the connection ends for it.

@@ -13,6 +13,7 @@ Some behaviour of h2 does not suit a gRPC connection and is changed (`h2_connect
   cost one stream (RFC 9113 §5.1.2, §8.1.1): `server/server_connection.py` refuses it. So do a content-length that
   does not fit, HEADERS and DATA out of order, and a stream that depends on itself (RFC 7540 §5.3.1), which h2 itself
   is made to reset.
+- It answers DATA for a stream that we have reset with another RST_STREAM.
 - It reads all that it is given, however long that takes.
 """
 
