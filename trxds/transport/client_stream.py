@@ -295,7 +295,7 @@ class ClientStream:
             self.refuse(problem)
         elif event.end:
             # PROTOCOL-HTTP2: a response ends with trailers, not with DATA.
-            self._finish(Status(StatusCode.UNKNOWN, "the server ended the call without a status"))
+            self._finish(_unless_past_deadline(self.request, NO_STATUS))
         elif self.request.one_reply and incoming.has_more_than_one:
             self.fail(SECOND_REPLY, reset=ErrorCode.CANCEL)
 
@@ -312,8 +312,7 @@ class ClientStream:
     def _accept_initial(self, headers: Headers) -> None:
         problem, self.initial_metadata, encoding = self._connection.response_parser.initial(headers)
         if problem is not None:
-            problem = status_after_deadline(problem) if _is_past_deadline(self.request) else problem
-            return self.fail(problem, reset=ErrorCode.CANCEL)
+            return self.fail(_unless_past_deadline(self.request, problem), reset=ErrorCode.CANCEL)
         if encoding:
             (self._incoming or self._make_incoming()).deframer.encoding = encoding
         # A6: headers commit the call. A Trailers-Only answer does not: a retry policy may still repeat the call.
@@ -442,6 +441,13 @@ def _is_past_deadline(request: Request) -> bool:
 def _notify_sent(observer: AttemptObserver, message: bytes) -> None:
     observer.sent(message.original_size if isinstance(message, Compressed) else len(message), len(message))
 
+
+def _unless_past_deadline(request: Request, problem: Status) -> Status:
+    # A server that gives up at the deadline is a 502 of nginx, or an end without a status of Caddy and HAProxy.
+    return status_after_deadline(problem) if _is_past_deadline(request) else problem
+
+
+NO_STATUS = Status(StatusCode.UNKNOWN, "the server ended the call without a status")
 
 # gRPC's statuscodes.md: for a wrong number of responses the client itself makes UNIMPLEMENTED.
 NO_REPLY = Status(StatusCode.UNIMPLEMENTED, "the server said OK, but sent no message")

@@ -182,8 +182,5 @@ def rst_stream_status(code: int, *, deadline_passed: bool, hint: str = "") -> St
 
 
 def status_after_deadline(problem: Status) -> Status:
-    """Return the status of a call that an HTTP error ended when its deadline had passed."""
-    # nginx says 502 for a server that gave up at the deadline before its headers.
-    if problem.code is not StatusCode.UNAVAILABLE:
-        return problem
+    """Return the status of a call whose deadline had passed when it ended without a status of the server."""
     return Status(StatusCode.DEADLINE_EXCEEDED, f"the deadline has passed; {problem.message}")
