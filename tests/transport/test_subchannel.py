@@ -225,19 +225,47 @@ async def test_the_new_state_is_posted_before_a_stream_is_refused(network, state
         assert letters == {("host", ADDRESS): states.host}
 
 
-async def test_a_goaway_that_comes_with_the_settings_backs_off(network, states, autojump_clock, nursery) -> None:
+SETTINGS_FRAME = b"\0\0\0\4\0\0\0\0\0"
+
+
+def goaway_frame(code: int) -> bytes:
+    return b"\0\0\x08\7\0\0\0\0\0" + bytes(4) + code.to_bytes(4)
+
+
+@pytest.mark.parametrize(("code", "connections"), [(0, 2), (11, 1)])
+async def test_a_goaway_that_comes_with_the_settings_again_and_again_backs_off(
+    network, states, autojump_clock, nursery, code, connections
+) -> None:
     accepted: list[float] = []
 
     async def unwilling(stream: trio.abc.Stream) -> None:
         accepted.append(trio.current_time())
-        await stream.send_all(b"\0\0\0\4\0\0\0\0\0" + b"\0\0\x08\7\0\0\0\0\0" + bytes(8))
+        await stream.send_all(SETTINGS_FRAME + goaway_frame(code))
 
     nursery.start_soon(trio.serve_listeners, unwilling, [network.listen(ADDRESS)])
     for _ in range(2):
         states.host.request_connection()
         await states.until(FAILURE)
         await states.until(IDLE)
-    assert accepted[1] - accepted[0] == pytest.approx(1)
+    begins = accepted[::connections]
+    assert len(accepted) == 2 * connections and begins[1] - begins[0] == pytest.approx(1)
+
+
+async def test_a_connection_that_a_server_had_accepted_before_it_shut_down_is_replaced_at_once(
+    network, states, autojump_clock, nursery
+) -> None:
+    """An old worker of nginx does that at a reload, while the new one listens already."""
+    accepted: list[float] = []
+
+    async def reloading(stream: trio.abc.Stream) -> None:
+        accepted.append(trio.current_time())
+        await stream.send_all(SETTINGS_FRAME + (goaway_frame(0) if len(accepted) == 1 else b""))
+        await trio.sleep_forever()
+
+    nursery.start_soon(trio.serve_listeners, reloading, [network.listen(ADDRESS)])
+    states.host.request_connection()
+    await wait_all_tasks_blocked()
+    assert states.host.state is READY and accepted[0] == accepted[1] == trio.current_time()
 
 
 async def no_metadata(host: object) -> list[tuple[bytes, bytes]]:

@@ -28,6 +28,7 @@ from .connection import Connection
 from .connection_age import ConnectionAge, close_after_grace
 from .connection_stats import ConnectionStats
 from .disconnect_reason import SHUTDOWN
+from .events import ErrorCode
 from .health_watch import HealthCheck, watch_health
 from .keepalive import Keepalive
 from .options import WireOptions
@@ -205,16 +206,23 @@ class Subchannel:
         with scope:
             if self._attempt.connect_at > trio.current_time():
                 await trio.sleep_until(self._attempt.connect_at)
-            try:
-                transport = await self._network.connect(self.address)
-            except OSError as error:
-                return unavailable(f"{self.address}: cannot connect: {connect_error(error)}")
-            timeout_text = f"{self.address}: connected, but no HTTP/2 SETTINGS came in time"
-            return await self._serve(transport)
+            for is_last in (False, True):
+                try:
+                    transport = await self._network.connect(self.address)
+                except OSError as error:
+                    return unavailable(f"{self.address}: cannot connect: {connect_error(error)}")
+                timeout_text = f"{self.address}: connected, but no HTTP/2 SETTINGS came in time"
+                never_ready = await self._serve(transport)
+                if never_ready is None:
+                    return None
+                # A server that shuts down gracefully sends GOAWAY with its SETTINGS on a connection that it had just
+                # accepted, as the old workers of nginx do at a reload. Its successor listens already.
+                if is_last or never_ready.goaway != ErrorCode.NO_ERROR:
+                    return never_ready.error
         return unavailable(timeout_text)
 
-    async def _serve(self, transport: trio.abc.Stream) -> Status | None:
-        """Run the connection's reader in this task."""
+    async def _serve(self, transport: trio.abc.Stream) -> Connection | None:
+        """Run the connection's reader in this task; return the connection if it has never been READY."""
         context, scope = self._context, self._attempt.scope
         connection = Connection(
             transport, peer=self.address, options=context.options, keepalive=context.keepalive, owner=self
@@ -229,10 +237,9 @@ class Subchannel:
         finally:
             context.connections.pop(connection, None)
             self.traffic.end(connection)
-        # A connection that was never READY is a failed attempt, so the next one waits for the backoff: also if
-        # SETTINGS came together with a GOAWAY.
+        # A connection that was never READY is a failed attempt, so the next one waits for the backoff.
         was_ready = self._attempt.scope is not scope or self._attempt.state is not Connectivity.CONNECTING
-        return None if was_ready else connection.error
+        return None if was_ready else connection
 
     async def _run_with_tasks(self, connection: Connection) -> None:
         async with trio.open_nursery() as nursery:
