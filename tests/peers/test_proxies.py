@@ -140,6 +140,28 @@ async def cancel_a_call(channel: trxds.Channel) -> None:
         await call.send(b"")
 
 
+@through("nginx", "haproxy", "nghttpx")
+async def test_an_answer_before_the_end_of_an_upload_comes_through(make: MakeCommand, tmp_path: Path) -> None:
+    """The server resets its stream behind the answer, and what is still on its way there has to do no harm."""
+
+    async def enough(call: Call) -> None:
+        await call.send(b"enough")
+
+    with trio.fail_after(PATIENCE):
+        async with (
+            serve({ECHO: enough}) as server,
+            running(make, tmp_path, server.address) as proxy,
+            trxds.open_channel(f"ipv4:{proxy.address}") as channel,
+        ):
+            for _ in range(20):
+                async with channel.method(ECHO, client_streaming=True).open() as call:
+                    for _ in range(50):
+                        if not await call.send(bytes(100_000)):
+                            break
+                    call.done_sending()
+                    assert await call.receive() == b"enough"
+
+
 @pytest.mark.parametrize(("make", "http"), [("nginx", 502), ("haproxy", 503), ("nghttpx", 502)], indirect=["make"])
 async def test_a_proxy_that_does_not_reach_its_server_is_named(make: MakeCommand, http: int, tmp_path: Path) -> None:
     with trio.fail_after(PATIENCE):
