@@ -82,6 +82,7 @@ class History:
         return [results[number] for number in range(len(self.clients))]
 
     async def apply(self) -> None:
+        self.world.note_lost_services()
         for name, host in self.hosts.items():
             await host.become(self.world.state_of(name))
         for plane in self.planes:
@@ -318,6 +319,8 @@ class History:
         unlike = {"RDS"} if self.world.listener_in_doubt and not peer.watches_routes_without_a_listener else set()
         if not peer.fails_without_a_cluster and any(map(self.world.lacks_a_part, PATHS)):
             unlike |= {"CDS", "EDS"}
+        if not peer.watches_clusters_without_routes and self.world.routes_in_doubt:
+            unlike |= {"RDS", "CDS", "EDS"}
         return {kind: each for kind, each in found.items() if kind not in unlike} if unlike else found
 
     def describe(self, found: Any) -> str:

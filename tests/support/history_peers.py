@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import go_peers
+from . import go_peers, java_peers
 from .driven import Driven, running
 
 BACKOFF = 0.12  # seconds, of all clients
@@ -35,6 +35,16 @@ class Peer:
     watches_routes_without_a_listener: bool
     sorts_context_parameters: bool
     """Whether it takes a cluster whose name has them in another order than the resource's own name."""
+    watches_clusters_without_routes: bool = True
+    """Whether it watches clusters and endpoints, and a listener's routes, while these are in error."""
+    is_lenient: bool = False
+    """Whether it accepts an address that stands twice, and any `lrs_server` of an aggregate."""
+    fails_without_endpoints: bool = True
+    """Whether RPCs to a cluster fail whose endpoints are gone while some were connected."""
+    leaves_out_weights_of_0: bool = True
+    """Whether it does not watch a cluster that a route gives no weight."""
+    has_localities_of_priorities: bool = True
+    """Whether a locality may stand in several priorities."""
 
 
 @asynccontextmanager
@@ -61,6 +71,11 @@ def _grpc_go(target: str, bootstrap: dict[str, Any], environ: dict[str, str]) ->
     return _running([str(go_peers.program("client"))], target, bootstrap, options, environ)
 
 
+def _grpc_java(target: str, bootstrap: dict[str, Any], environ: dict[str, str]) -> AbstractAsyncContextManager[Driven]:
+    options = {"backoff": BACKOFF, "resource_timeout": RESOURCE_TIMEOUT}
+    return _running(java_peers.command("Client"), target, bootstrap, options, {**java_peers.AS_WE_DO, **environ})
+
+
 GRPCIO = Peer(
     _grpcio,
     modes=("plain", "plain", "ignore deletions", "A88", "A88 fail"),
@@ -79,4 +94,18 @@ GRPC_GO = Peer(
     fails_without_a_cluster=False,
     watches_routes_without_a_listener=False,
     sorts_context_parameters=False,
+)
+GRPC_JAVA = Peer(
+    _grpc_java,
+    modes=("plain", "plain", "ignore deletions", "A88", "A88 fail"),
+    has_sessions=False,
+    checks_lengths=False,
+    fails_without_a_cluster=True,
+    watches_routes_without_a_listener=False,
+    sorts_context_parameters=False,
+    watches_clusters_without_routes=False,
+    is_lenient=True,
+    fails_without_endpoints=False,
+    leaves_out_weights_of_0=False,
+    has_localities_of_priorities=False,
 )

@@ -16,6 +16,7 @@ import trxds
 from trxds.testing import ManagementServer
 from trxds.testing import resources as xds
 
+from . import java_peers
 from .two_clients import Order, outcomes
 
 _PEERS = Path(__file__).parents[1] / "peers"
@@ -60,9 +61,19 @@ async def grpcio_outcomes(cases, bootstrap):
 
 
 async def grpc_go_outcomes(cases, bootstrap):
-    """The same by grpc-go, whose program plays orders."""
+    """The same by grpc-go."""
+    return await _outcomes_by_orders("grpc-go", cases, bootstrap)
+
+
+async def grpc_java_outcomes(cases, bootstrap):
+    """The same by grpc-java."""
+    return await _outcomes_by_orders("grpc-java", cases, bootstrap, **java_peers.AS_WE_DO)
+
+
+async def _outcomes_by_orders(client, cases, bootstrap, **environ):
+    """The same by a client whose program plays orders."""
     orders = [Order(f"xds:///{case.target}", [*_WARM_UP] * case.warm + _repeated(case)) for case in cases]
-    played = await outcomes("grpc-go", orders, GRPC_XDS_BOOTSTRAP_CONFIG=json.dumps(bootstrap))
+    played = await outcomes(client, orders, GRPC_XDS_BOOTSTRAP_CONFIG=json.dumps(bootstrap), **environ)
     found = []
     for case, of_case in zip(cases, played, strict=True):
         said = [_said(each) for each in of_case[len(_WARM_UP) * case.warm :]]

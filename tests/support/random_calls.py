@@ -1,6 +1,6 @@
 """Random answers of a server to calls of a peer's client and of ours, and where these make something else of them.
 
-The peer is "grpcio" or "grpc-go", and `random_scripts.py` says what is not drawn for each.
+The peer is "grpcio", "grpc-go" or "grpc-java", and `random_scripts.py` says what is not drawn for each.
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ from .two_clients import Order, outcomes
 
 # A connection that the script ends is followed by another one soon.
 RECONNECTS = {"grpc.initial_reconnect_backoff_ms": 100}
-_ENCODINGS = {"grpcio": (b"gzip", b"deflate"), "grpc-go": (b"gzip",)}  # grpc-go has no other one
+_ENCODINGS = {
+    "grpcio": (b"gzip", b"deflate"),
+    "grpc-go": (b"gzip",),
+    "grpc-java": (b"gzip",),
+}  # these have no other one
 
 
 def draw_calls(
@@ -34,9 +38,11 @@ def draw_calls(
         calls.append(call := random_scripts.call(draw, name))
         one_reply = call["kind"] in ("unary", "client_stream")
         script = [random_scripts.attempt(draw, one_reply=one_reply, is_throttled=is_throttled) for _ in range(6)]
-        server.scripts[name] = (
-            random_scripts.for_grpc_go(script, is_throttled=is_throttled) if peer == "grpc-go" else script
-        )
+        if peer == "grpc-go":
+            script = random_scripts.for_grpc_go(script, is_throttled=is_throttled)
+        elif peer == "grpc-java":
+            script = random_scripts.for_grpc_java(script, is_throttled=is_throttled)
+        server.scripts[name] = script
     return calls
 
 
@@ -62,7 +68,7 @@ async def retries_of_routes(seed: int, peer: str) -> list[Difference]:
             route = xds.route("c")
             route["route"]["retry_policy"] = random_scripts.route_retry_policy(draw, most)
             routes = xds.routes(f"r-{number}", route)
-            if draw.random() < 0.3:
+            if draw.random() < 0.3 and peer != "grpc-java":  # it does not read those of virtual hosts
                 routes["virtual_hosts"][0]["retry_policy"] = random_scripts.route_retry_policy(draw, most)
                 if draw.random() < 0.7:
                     del route["route"]["retry_policy"]
@@ -95,12 +101,15 @@ async def messages(seed: int, peer: str) -> list[Difference]:
             call = random_scripts.call_of_messages(draw, str(number))
             one_reply = call["kind"] in ("unary", "client_stream")
             most, most_sent = draw.choice([None, None, 100, 0, 1_000]), draw.choice([None, None, None, 100, 0])
+            encodings = _ENCODINGS[peer]
+            if peer == "grpc-java":  # where a call may never end, or ends CANCELLED
+                most_sent, encodings = None, encodings if most is None else ()
             if peer == "grpc-go" and most_sent is not None:
                 call["compression"] = 0  # its limit is for what it sends, and ours for the message
             # Which of two failures a client sees first, the server's end or its own, would be chance.
             early = most is most_sent is None and draw.random() < 0.5
             server.scripts[str(number)] = [
-                random_scripts.messages(draw, one_reply=one_reply, early=early, encodings=_ENCODINGS[peer])
+                random_scripts.messages(draw, one_reply=one_reply, early=early, encodings=encodings)
             ]
             options = {"grpc.max_receive_message_length": most, "grpc.max_send_message_length": most_sent}
             ours = {"max_receive_size": most, "max_send_size": most_sent}
@@ -127,6 +136,8 @@ async def metadata(seed: int, peer: str) -> list[Difference]:
                 sent = random_scripts.sent_metadata(draw)
                 if peer == "grpc-go":  # which leaves out what looks like a pseudo-header
                     sent = [pair for pair in sent if not pair[0].startswith(":")]
+                if peer == "grpc-java":  # which leaves out what has such characters
+                    sent = [pair for pair in sent if pair[1].isascii() and pair[1].isprintable()]
                 calls.append({"path": "/a/b", "metadata": [("x-script", name), *sent]})
                 server.scripts[name] = [random_scripts.answer_with_metadata(draw)]
             orders.append(Order(f"ipv4:{address}", calls))

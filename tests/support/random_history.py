@@ -89,6 +89,7 @@ class World:
         self.gone: set[Key] = set()
         self.long_gone: set[Key] = set()  # both clients know
         self.removed_clusters: set[str] = set()  # that have not come back whole
+        self.lost_services: set[str] = set()  # EDS resources that may be without endpoints still
         self.steps = 0
         self.failing: set[str] = set()  # hosts that fail each call
         self.topics = topics
@@ -187,7 +188,13 @@ class World:
 
     def is_incomparable(self, path: str) -> bool:
         """Whether the peer's RPCs there may do something else."""
-        was_removed = not self.removed_clusters.isdisjoint(self._known_clusters_of(path))
+        clusters = self._known_clusters_of(path)
+        services = {
+            cluster.service for cluster in map(self.clusters.__getitem__, clusters) if isinstance(cluster, Leaf)
+        }
+        if not (self.peer.fails_without_endpoints or self.lost_services.isdisjoint(services)):
+            return True
+        was_removed = not self.removed_clusters.isdisjoint(clusters)
         return not self.peer.fails_without_a_cluster and (was_removed or self.lacks_a_part(path))
 
     def lacks_a_part(self, path: str) -> bool:
@@ -199,6 +206,17 @@ class World:
     def _known_clusters_of(self, path: str) -> list[str]:
         """The clusters to which the clients may route; any, if they may not have the present routes."""
         return list(self.clusters) if self.routes_in_doubt or "first" not in self.planes_up else self.clusters_of(path)
+
+    def note_lost_services(self) -> None:
+        """Find the EDS resources of which the clients may know no endpoint."""
+        is_known = self.planes_up == set(self.planes)
+        doubtful = {name for kind, name in self.gone | self.bad.keys() if kind == "EDS"}
+        self.lost_services &= doubtful | (set() if is_known else self.lost_services)
+        self.lost_services |= {service for service in self.endpoints if not self._has_endpoints(service)}
+        self.lost_services |= doubtful if self.mode == "A88 fail" else set()
+
+    def _has_endpoints(self, service: str) -> bool:
+        return any(place.health in ("HEALTHY", "UNKNOWN") for place in self.endpoints[service].values())
 
     @property
     def routes_in_doubt(self) -> bool:
@@ -253,7 +271,8 @@ class World:
             if isinstance(action, str):
                 action = self.name("CDS", action)
             else:
-                action = {self.name("CDS", name): weight for name, weight in action.items()}
+                kept = {name: weight for name, weight in action.items() if weight or self.peer.leaves_out_weights_of_0}
+                action = {self.name("CDS", name): weight for name, weight in kept.items()}
             entry = xds.route(action, prefix=path) | copy.deepcopy(off if (table, path) in self.unfiltered else {})
             for topic in self.topics:
                 topic.route(table, path, entry)
@@ -284,7 +303,8 @@ class World:
         ranks = sorted({place.priority for place in places.values()})
         groups: dict[tuple[int, str], dict[str, str]] = {}
         for host, place in places.items():
-            groups.setdefault((ranks.index(place.priority), place.zone), {})[host] = place.health
+            zone = place.zone if self.peer.has_localities_of_priorities else f"{place.zone}{place.priority}"
+            groups.setdefault((ranks.index(place.priority), zone), {})[host] = place.health
         localities = []
         for (priority, zone), health in groups.items():
             states = {self.addresses[host]: state for host, state in health.items()}
@@ -317,7 +337,7 @@ class World:
                 resource["virtual_hosts"][0]["domains"] = ["other"]  # valid, but no virtual host for the target
             case "CDS", 0 if "cluster_type" not in resource:
                 resource["lb_policy"] = "MAGLEV"
-            case "CDS", 2:
+            case "CDS", mistake if mistake == 2 or ("cluster_type" in resource and self.peer.is_lenient):
                 resource["type"] = "STATIC"
                 resource.pop("cluster_type", None)
             case "CDS", _:
@@ -326,13 +346,18 @@ class World:
                 for each in resource["endpoints"]:
                     each["priority"] += 1
             # UNHEALTHY ones may stand there twice, but not for grpc-go.
-            case "EDS", 1 if resource["endpoints"] and any(map(_may_serve, resource["endpoints"][0]["lb_endpoints"])):
+            case "EDS", 1 if not self.peer.is_lenient and self._serves(resource):
                 resource["endpoints"][0]["lb_endpoints"] *= 2
             case _ if not self.peer.checks_lengths:
                 resource["endpoints"] = [*resource["endpoints"], xds.locality(self.addresses[HOSTS[0]], priority=9)]
             case _:
                 resource["policy"] = {"drop_overloads": [{"category": "", "drop_percentage": {"numerator": 1}}]}
         return resource
+
+    @staticmethod
+    def _serves(endpoints: dict[str, Any]) -> bool:
+        """Whether the first locality has an endpoint that may serve."""
+        return any(map(_may_serve, endpoints["endpoints"][0]["lb_endpoints"])) if endpoints["endpoints"] else False
 
 
 def _may_serve(endpoint: dict[str, Any]) -> bool:

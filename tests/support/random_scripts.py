@@ -123,6 +123,44 @@ def _for_grpc_go(kind: str, *what: Any, is_first: bool) -> Action:
     return kind, *what
 
 
+def for_grpc_java(script: list[list[Action]], *, is_throttled: bool = False) -> list[list[Action]]:
+    """The script without what grpc-java does otherwise, by `docs/grfc-map.md`."""
+    return [
+        [
+            each
+            for action in _without_headers(actions, is_throttled)
+            for each in _with_headers(_for_grpc_java(*action, is_first=not number), is_throttled)
+        ]
+        for number, actions in enumerate(script)
+    ]
+
+
+def _with_headers(action: Action, is_throttled: bool) -> list[Action]:
+    """OK with headers before, without which it returns no token."""
+    kind, *what = action
+    if is_throttled and kind == "end" and what[0][: len(RESPONSE) + 1] == [*RESPONSE, (b"grpc-status", b"0")]:
+        return [("headers", RESPONSE), (kind, what[0][len(RESPONSE) :])]
+    return [action]
+
+
+def _for_grpc_java(kind: str, *what: Any, is_first: bool) -> Action:
+    match kind, what:
+        case "goaway", (unprocessed, _):
+            return kind, unprocessed if is_first else 0, 0
+        case "reset", (0 | 13 | 99,):  # NO_ERROR, HTTP_1_1_REQUIRED, and one that is not known
+            return kind, 2
+        case "end_data", _:
+            return "end", [(b"grpc-status", b"2")]
+        case "end", (fields,) if fields[0][0] == b":status" and fields[0][1] != b"200":
+            return kind, [pair for pair in fields if pair[0] != b"grpc-status"]
+        case "end", (fields,):  # any status is retried there if it has a pushback
+            fields = [pair for pair in fields if pair[0] != b"grpc-retry-pushback-ms" or pair[1].startswith(b"-")]
+            return kind, [
+                (key, value.lstrip(b"0") or b"0" if key == b"grpc-status" else value) for key, value in fields
+            ]
+    return kind, *what
+
+
 def metadata(draw: Random) -> Fields:
     return [_field(draw) for _ in range(draw.choice([0, 0, 1, 2]))]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import trio
 
-from . import go_peers
+from . import go_peers, java_peers
 
 _PEERS = Path(__file__).parents[1] / "peers"
 
@@ -21,6 +21,8 @@ def _command(client: str) -> list[str]:
     match client:
         case "grpc-go":
             return [str(go_peers.program("client"))]
+        case "grpc-java":
+            return java_peers.command("Client")
         case "grpc-js":
             return ["node", str(_PEERS / "node" / "outcomes.js")]
     return [sys.executable, str(_PEERS / {"grpcio": "grpcio_outcomes.py", "ours": "trxds_outcomes.py"}[client])]
