@@ -1,6 +1,6 @@
 """Clients that obey the same commands: ours, and those of others in processes of their own.
 
-They are grpcio's (`peers/grpcio_driven.py`) and grpc-go's (`peers/go/client`).
+They are grpcio's (`peers/grpcio_driven.py`), grpc-go's (`peers/go/client`) and grpc-java's (`peers/java`).
 
 An outcome is a code, the reply or the details, and the values of `set-cookie`.
 """

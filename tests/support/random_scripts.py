@@ -147,7 +147,7 @@ def _for_grpc_java(kind: str, *what: Any, is_first: bool) -> Action:
     match kind, what:
         case "goaway", (unprocessed, _):
             return kind, unprocessed if is_first else 0, 0
-        case "reset", (0 | 13 | 99,):  # NO_ERROR, HTTP_1_1_REQUIRED, and one that is not known
+        case "reset", (0 | 13,):  # NO_ERROR and HTTP_1_1_REQUIRED
             return kind, 2
         case "end_data", _:
             return "end", [(b"grpc-status", b"2")]
