@@ -103,7 +103,7 @@ class History:
             await self.both("wait", f"soon {path}", path, DEADLINE)
         # At one host, so that both clients' streams are there, and where that counts in the same cluster.
         holds = any(topic.holds_streams for topic in self.world.topics)
-        streams = [path for path in PATHS if len(self._last[path][1]) == 1]
+        streams = [path for path in PATHS if self._has_one_host(path)]
         if holds:
             streams = [path for path in streams if self._is_one(path) and self._last[path][0] == {"OK"}]
         opened = {path: await self.both("open", path, path, 5) for path in streams}
@@ -141,7 +141,7 @@ class History:
     async def hold(self) -> None:
         """Open streams that stay open for some steps, where both clients count them for the same cluster."""
         for path in PATHS:
-            agreed = self._is_one(path) and len(self._last[path][0]) == 1
+            agreed = self._is_one(path) and len(self._last[path][0]) == 1 and not self.world.is_incomparable(path)
             for _ in range(self._probes.choice([0, 0, 1, 2]) if agreed else 0):
                 name = f"held {len(self._held)}"
                 ours, theirs = await self.both("open", name, path, 5)
@@ -164,6 +164,10 @@ class History:
         """Whether an RPC there would wait, and for the same cluster in both clients."""
         is_comparable = self._is_one(path) and not self.world.is_incomparable(path)
         return is_comparable and self._last[path][0] == {"UNAVAILABLE"}
+
+    def _has_one_host(self, path: str) -> bool:
+        """Whether RPCs there met one host, in both clients."""
+        return len(self._last[path][1]) == 1 and not self.world.is_incomparable(path)
 
     def _is_one(self, path: str) -> bool:
         """Whether there is no draw among clusters."""
