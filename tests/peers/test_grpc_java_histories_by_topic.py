@@ -8,7 +8,7 @@ import os
 import pytest
 from support.history import history
 from support.history_peers import GRPC_JAVA
-from support.history_topics import Authority, Faults, Limits, Outliers, Rings, SuccessRates
+from support.history_topics import Authority, Faults, Outliers, SuccessRates
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("java_programs")]
 
@@ -17,7 +17,7 @@ FIRST, _, LAST = os.environ.get("TRXDS_SEEDS", "0").partition("-")
 SEEDS = range(int(FIRST), int(LAST or FIRST) + 1)
 
 
-@pytest.mark.parametrize("topic", [Rings, Outliers, SuccessRates, Limits, Faults, Authority])
+@pytest.mark.parametrize("topic", [Outliers, SuccessRates, Faults, Authority])
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_both_do_the_same_after_each_change(topic, seed, monkeypatch):
     async with history(seed, monkeypatch, topic(), peer=GRPC_JAVA) as made:

@@ -132,7 +132,9 @@ def _edit_listener(world: World) -> str:
 
 
 def _draw_key(world: World) -> Key | None:
-    of_routes = [] if any(topic.keeps_routes for topic in world.topics) else ["LDS", "RDS"]
+    # What is let go while they are in error may not come back, if its server is down by then.
+    lets_go = len(world.planes) > 1 and not world.peer.watches_clusters_without_routes
+    of_routes = [] if lets_go or any(topic.keeps_routes for topic in world.topics) else ["LDS", "RDS"]
     of_clusters = [] if any(topic.keeps_clusters for topic in world.topics) else ["CDS", "CDS", "CDS"]
     kind = world.draw.choice([*of_routes, *of_clusters, "EDS", "EDS"])
     names = {"LDS": [SERVICE], "RDS": [world.table], "CDS": world.clusters_in_use, "EDS": world.services_in_use}[kind]

@@ -10,7 +10,7 @@ import trio
 from trxds.testing import ManagementServer, Server
 from trxds.testing import resources as xds
 
-from .history_topics import OTHER, SAME
+from .history_topics import OTHER, SAME, canonical
 from .random_history import HOSTS, SERVICE, Resources, World
 from .random_loads import summed
 
@@ -81,10 +81,11 @@ class Plane:
 
     @property
     def is_answered(self) -> bool:
-        """Whether the client has answered the last response of each kind; it may leave out the ones before."""
+        """Whether the client has answered the last response of each kind that it wants, if not those before."""
         responses, requests = self.management.responses, self.management.requests
         stream = max((each.stream for each in responses), default=0)
-        last = {each.kind: each.nonce for each in responses if each.stream == stream}
+        wanted = {each.kind: each.names for each in requests if each.stream == stream}
+        last = {each.kind: each.nonce for each in responses if each.stream == stream and wanted.get(each.kind)}
         return set(last.values()) <= {each.nonce for each in requests} or not self.management.streams
 
     @property
@@ -94,7 +95,8 @@ class Plane:
         return bool(self.management.streams) or self.role == "fallback" or not has_listener
 
     def subscriptions(self) -> Any:
-        """What the client subscribes to; of LDS, RDS and CDS also whether it has rejected the last response.
+        """What the client subscribes to; of LDS, RDS and CDS also whether it has rejected the last response, if one of
+        these resources has a mistake: another one may be let go before or after the response comes.
 
         Of a fallback server also whether it has a stream, which grpcio ends if it wants nothing from a server.
         """
@@ -105,7 +107,10 @@ class Plane:
         wanted = {each.kind: sorted(each.names) for each in requests}
         last = {each.kind: each.nonce for each in self.management.responses if each.kind != "EDS"}
         rejected = {each.kind for each in requests if each.error and last.get(each.kind) == each.nonce}
-        found = {kind: (names, kind in rejected) for kind, names in wanted.items() if names}
+        bad = {canonical(self._world.name(*key)) for key in self._world.bad}
+        found = {
+            kind: (names, kind in rejected and not bad.isdisjoint(names)) for kind, names in wanted.items() if names
+        }
         is_kept = "authority" in self._world.planes  # by ours, for an authority of which nothing is wanted any more
         return found if is_kept or "fallback" not in self._world.planes else (found, "has a stream")
 

@@ -205,15 +205,15 @@ class World:
 
     def _known_clusters_of(self, path: str) -> list[str]:
         """The clusters to which the clients may route; any, if they may not have the present routes."""
-        return list(self.clusters) if self.routes_in_doubt or "first" not in self.planes_up else self.clusters_of(path)
+        are_known = self.planes_up.issuperset({"first", "authority"}.intersection(self.planes))
+        return self.clusters_of(path) if are_known and not self.routes_in_doubt else list(self.clusters)
 
     def note_lost_services(self) -> None:
-        """Find the EDS resources of which the clients may know no endpoint."""
+        """Find the EDS resources of which the clients may know no endpoint; if one is in error, by those that begin."""
         is_known = self.planes_up == set(self.planes)
         doubtful = {name for kind, name in self.gone | self.bad.keys() if kind == "EDS"}
-        self.lost_services &= doubtful | (set() if is_known else self.lost_services)
+        self.lost_services = doubtful | (set() if is_known else self.lost_services)
         self.lost_services |= {service for service in self.endpoints if not self._has_endpoints(service)}
-        self.lost_services |= doubtful if self.mode == "A88 fail" else set()
 
     def _has_endpoints(self, service: str) -> bool:
         return any(place.health in ("HEALTHY", "UNKNOWN") for place in self.endpoints[service].values())
