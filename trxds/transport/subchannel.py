@@ -281,7 +281,9 @@ class Subchannel:
         attempt = self._attempt
         scope, nursery = attempt.scope, attempt.nursery
         attempt.nursery = None
-        if self.is_retired or scope is None:
+        # The time of an attempt may be over before its task reads the SETTINGS, if the process stood still. Such an
+        # attempt is cancelled already. Were it to count as ready, another one would begin before it has failed.
+        if self.is_retired or scope is None or scope.cancel_called:
             return
         # Only now the attempt has succeeded: a peer without SETTINGS may be anything that accepts connections.
         scope.deadline = math.inf
