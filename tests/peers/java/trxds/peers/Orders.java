@@ -38,7 +38,8 @@ import java.util.stream.Collectors;
 /** Orders are channels, and the calls that are made on each one after the other: Order of tests/support/two_clients.py. */
 final class Orders {
   private static final double PATIENCE = 8; // seconds for one call, connecting included
-  private static final Gson GSON = new GsonBuilder().setFieldNamingPolicy(FieldNamingPolicy.LOWER_CASE_WITH_UNDERSCORES).serializeNulls().create();
+  private static final Gson GSON =
+      new GsonBuilder().setFieldNamingPolicy(FieldNamingPolicy.LOWER_CASE_WITH_UNDERSCORES).serializeNulls().create();
 
   private static final Set<String> OWN_KEYS = Set.of("content-type", ":status", "grpc-previous-rpc-attempts");
 

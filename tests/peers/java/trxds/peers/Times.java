@@ -54,7 +54,8 @@ record Times(double backoff, double resourceTimeout) {
   }
 
   private XdsTransportFactory transports() throws ReflectiveOperationException {
-    var made = Class.forName("io.grpc.xds.GrpcXdsTransportFactory").getDeclaredConstructor(CallCredentials.class, ChannelConfigurator.class);
+    var made = Class.forName("io.grpc.xds.GrpcXdsTransportFactory")
+        .getDeclaredConstructor(CallCredentials.class, ChannelConfigurator.class);
     made.setAccessible(true);
     Object factory = made.newInstance(null, null);
     Method create = factory.getClass().getDeclaredMethod("createForTest", ManagedChannel.class);
