@@ -293,8 +293,8 @@ MUTANTS = (
     Mutant(
         "no file descriptors: only connections that a peer refuses fail",
         "transport/subchannel.py",
-        "            except OSError as error:\n                return unavailable",
-        "            except ConnectionError as error:\n                return unavailable",
+        "                except OSError as error:\n                    return unavailable",
+        "                except ConnectionError as error:\n                    return unavailable",
     ),
     Mutant(
         "a policy that raises now and then, which is logged",
