@@ -22,7 +22,7 @@ ENVOY_PEER := .peers/envoy/.ready
 GO_PEERS := .peers/go/.ready
 JAVA_PEERS := .peers/java/.ready
 ISTIO_PEER := .peers/istio/.ready
-PEERS := $(NODE_PEER) $(ENVOY_PEER) $(GO_PEERS) $(JAVA_PEERS)
+PEERS := $(NODE_PEER) $(ENVOY_PEER) $(GO_PEERS)
 FUZZ_READY := $(VENV)/.fuzz
 OLDEST_READY := .venv-oldest/.ready
 DOCS_READY := $(VENV)/.docs
@@ -58,7 +58,7 @@ test-oldest: $(OLDEST_READY)
 	.venv-oldest/bin/python -m pytest -q -rs -n auto --dist loadfile -m "not slow and not long" --ignore tests/peers
 
 # The programs that others wrote, and the tests with them that take too long for `make test`.
-peers: $(READY) $(PEERS)
+peers: $(READY) $(PEERS) $(JAVA_PEERS)
 	$(VENV)/bin/python -m pytest -q -rs -n auto --dist loadfile -m "long or not long" tests/peers
 
 # Istio's control plane and agent, and the tests with them. The build costs eight minutes of processor time, so nothing else needs it.

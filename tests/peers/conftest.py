@@ -11,10 +11,17 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests with other people's programs are slow: they begin processes."""
+    """All tests with other people's programs are slow, as they begin processes; one in Java takes a second to begin."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.slow)
+            if isinstance(item, pytest.Function) and _needs_java(item):
+                item.add_marker(pytest.mark.long)
+
+
+def _needs_java(item: pytest.Function) -> bool:
+    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    return "java_programs" in item.fixturenames or any("java" in str(each) for each in parameters)
 
 
 @pytest.fixture(scope="session")

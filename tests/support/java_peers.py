@@ -1,6 +1,6 @@
 """The peers in Java (tests/peers/java): programs of our own with grpc-java and Envoy's java-control-plane.
 
-`make peers` and `make test` build them.
+`make peers` builds them, and runs the tests with them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def command(name: str, *flags: str) -> list[str]:
     if not (FOLDER / "classes" / "trxds" / "peers" / f"{name}.class").exists():
         if shutil.which("javac") is None or shutil.which("mvn") is None:
             pytest.skip("Java or Maven is not installed")
-        missing = f"{name} is not in {FOLDER}; `make test` builds it"
+        missing = f"{name} is not in {FOLDER}; `make peers` builds it"
         pytest.fail(missing) if "CI" in os.environ else pytest.skip(missing)
     paths = f"{FOLDER / 'classes'}:{FOLDER / 'lib'}/*"
     return ["java", *OPTIONS, "-cp", paths, f"trxds.peers.{name}", *flags]
