@@ -166,8 +166,8 @@ $(GO_PEERS): tests/peers/go/go.mod tests/peers/go/go.sum tests/peers/go/client/g
 		elif go build -C tests/peers/go -buildvcs=false -o $(CURDIR)/$(@D)/ ./... $(GO_TOOLS) 2>$(@D)/build.log; then touch $@; \
 		else tail -n 5 $(@D)/build.log; echo "the Go peers cannot be built here: the tests with them are left out"; fi
 
-# Programs of our own in Java. Without Maven and a JDK of 17 or newer the tests with them are left out and say so; so they are where the
-# packages cannot be had, but with CI set they fail.
+# Programs of our own in Java. Without Maven or a JDK of 17 or newer the tests with them are left out and say so. Where the packages cannot
+# be had it is the same, but with CI set the tests fail. Maven is asked twice, because a registry may fail once.
 $(JAVA_PEERS): tests/peers/java/pom.xml $(wildcard tests/peers/java/trxds/peers/*.java)
 	@mkdir -p $(@D)
 	@cp $< $(@D)

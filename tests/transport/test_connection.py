@@ -364,3 +364,33 @@ async def test_what_a_proxy_makes_of_a_server_that_gave_up_at_the_deadline_means
         assert await stream.receive() is None
     assert early.status.code is code
     assert late.status.code is StatusCode.DEADLINE_EXCEEDED and text in late.status.message
+
+
+@pytest.mark.parametrize("http", ["504", "200"])
+async def test_headers_alone_without_a_grpc_status_mean_deadline_exceeded_at_the_deadline(
+    wire, request_, autojump_clock, http
+) -> None:
+    """As a proxy answers without a page."""
+    connection, server = await wire()
+    stream = connection.open_stream(request_(deadline=trio.current_time() + 1))
+    stream_id = await server.request()
+    await trio.sleep(1)
+    server.h2.send_headers(stream_id, [(":status", http), ("content-type", "application/grpc")], end_stream=True)
+    await server.flush()
+    assert await stream.receive() is None
+    assert stream.status.code is StatusCode.DEADLINE_EXCEEDED
+
+
+@pytest.mark.parametrize("end_stream", [True, False], ids=["headers alone", "headers and a page"])
+async def test_the_servers_own_status_beside_an_http_error_stands_at_the_deadline(
+    wire, request_, autojump_clock, end_stream
+) -> None:
+    connection, server = await wire()
+    stream = connection.open_stream(request_(deadline=trio.current_time() + 1))
+    stream_id = await server.request()
+    await trio.sleep(1)
+    headers = [(":status", "431"), ("content-type", "application/grpc"), ("grpc-status", "8")]
+    server.h2.send_headers(stream_id, headers, end_stream=end_stream)
+    await server.flush()
+    assert await stream.receive() is None
+    assert stream.status.code is StatusCode.RESOURCE_EXHAUSTED

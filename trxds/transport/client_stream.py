@@ -7,7 +7,7 @@ from typing import Protocol
 
 import trio
 
-from trxds.core.metadata import EMPTY, Headers, Metadata
+from trxds.core.metadata import EMPTY, Headers, Metadata, find
 from trxds.core.observe import AttemptObserver
 from trxds.core.status import CANCELLED, Status, StatusCode
 
@@ -312,7 +312,7 @@ class ClientStream:
     def _accept_initial(self, headers: Headers) -> None:
         problem, self.initial_metadata, encoding = self._connection.response_parser.initial(headers)
         if problem is not None:
-            return self.fail(_unless_past_deadline(self.request, problem), reset=ErrorCode.CANCEL)
+            return self.fail(_unless_past_deadline(self.request, problem, headers), reset=ErrorCode.CANCEL)
         if encoding:
             (self._incoming or self._make_incoming()).deframer.encoding = encoding
         # A6: headers commit the call. A Trailers-Only answer does not: a retry policy may still repeat the call.
@@ -324,9 +324,11 @@ class ClientStream:
     def _accept_trailers(self, trailers: Headers) -> None:
         incoming = self._incoming
         status, trailing = self._connection.response_parser.trailers(trailers)
-        if status.ok and incoming is not None and not incoming.deframer.between_messages:
+        if not status.ok:
+            status = _unless_past_deadline(self.request, status, trailers)
+        elif incoming is not None and not incoming.deframer.between_messages:
             status = Status(StatusCode.INTERNAL, "the server said OK in the middle of a message")
-        elif status.ok and self.request.one_reply and (incoming is None or not incoming.deframer.messages):
+        elif self.request.one_reply and (incoming is None or not incoming.deframer.messages):
             status = NO_REPLY
         self._finish(status, trailing)
 
@@ -442,9 +444,12 @@ def _notify_sent(observer: AttemptObserver, message: bytes) -> None:
     observer.sent(message.original_size if isinstance(message, Compressed) else len(message), len(message))
 
 
-def _unless_past_deadline(request: Request, problem: Status) -> Status:
-    # A server that gives up at the deadline is a 502 of nginx, or an end without a status of Caddy and HAProxy.
-    return status_after_deadline(problem) if _is_past_deadline(request) else problem
+def _unless_past_deadline(request: Request, problem: Status, headers: Sequence[tuple[bytes, bytes]] = ()) -> Status:
+    """Return the status of a call that ended with these headers, or with none."""
+    # A server that gives up at the deadline is a 502 of nginx, or an end without a status of Caddy and HAProxy. What a
+    # server says itself stands.
+    is_said = find(headers, b"grpc-status") is not None
+    return problem if is_said or not _is_past_deadline(request) else status_after_deadline(problem)
 
 
 NO_STATUS = Status(StatusCode.UNKNOWN, "the server ended the call without a status")
