@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import trio
+from dataclasses import replace
 
+import pytest
+import trio
+from support.mesh import ask
+
+from trxds import RpcError
 from trxds.filters import FilterCall, FilterStep, FilterType, Wait
 from trxds.testing import resources as xds
 
@@ -96,3 +101,10 @@ def keep_metadata(mesh):
     for server in mesh.servers.values():
         server.fallback = keep
     return seen
+
+
+async def failure(channel, **more):
+    """Return the status of a call that has to fail."""
+    with pytest.raises(RpcError) as caught:
+        await ask(channel, **{"timeout": 5} | more)
+    return replace(caught.value.status, note="")  # which names the resource of the route
