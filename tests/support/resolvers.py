@@ -2,9 +2,14 @@
 
 from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
+import pytest
 import trio
+from support.mesh import ask
+from support.plain import hosts_in_memory
 
+from trxds import RpcError
 from trxds.resolvers import ResolverArgs, ResolverUpdate
 
 TARGET = "my:///cart"
@@ -55,3 +60,21 @@ class Feed:
 async def settled():
     """Sleep long enough for any change to arrive, on a clock that jumps."""
     await trio.sleep(0.5)
+
+
+@asynccontextmanager
+async def resolved(feed, count=3, *, target=TARGET, **options):
+    options = {"service_config": ROUND_ROBIN} | options
+    resolvers = {"my": getattr(feed, "resolve", feed)}
+    async with hosts_in_memory(count) as mesh, mesh.channel(target, resolvers=resolvers, **options) as channel:
+        yield mesh, channel
+
+
+async def failure(channel, **more):
+    with pytest.raises(RpcError) as failed:
+        await ask(channel, **more)
+    return failed.value.status
+
+
+def warnings_of(channel):
+    return channel.admin_view().warnings
