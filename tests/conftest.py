@@ -12,6 +12,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from trio._core import _run  # hypothesis' integration sets the same two
 
+from trxds.transport import connection
+from trxds.transport.h2_engine import H2LibraryEngine
+
 # How fast the machine is says nothing about the code: with other work on it, both limits are exceeded by chance.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
@@ -41,3 +44,10 @@ def sigint() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(params=["the lean engine", "h2"])
+def either_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the test with the client's own engine, and once more with python-h2."""
+    if request.param == "h2":
+        monkeypatch.setattr(connection, "_engine", lambda options: H2LibraryEngine(client=True, options=options))

@@ -2,15 +2,12 @@
 
 import time
 
-import pytest
 import trio
 from support.channelz import ADMIN, Tool
 from support.mesh import Mesh, ask, bidi
 
 import trxds
 import trxds.admin
-from trxds.transport import connection
-from trxds.transport.h2_engine import H2LibraryEngine
 from trxds.transport.options import WireOptions
 
 
@@ -20,12 +17,6 @@ def at(data, field):
         return None
     stamp = getattr(data, field)
     return round(trio.current_time() - (time.time() - stamp.seconds - stamp.nanos / 1e9))
-
-
-@pytest.fixture(params=["the lean engine", "h2"])
-def either_engine(request, monkeypatch):
-    if request.param == "h2":
-        monkeypatch.setattr(connection, "_engine", lambda options: H2LibraryEngine(client=True, options=options))
 
 
 def watched(mesh, channel):
