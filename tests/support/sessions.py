@@ -89,3 +89,11 @@ def two_cookies(mesh, cart, orders):
     listen(mesh, session_filter(state=orders))
     cart_route = {**xds.route("cart", prefix="/shop.Cart/"), "typed_per_filter_config": override(cart)}
     mesh.route(cart_route, xds.route("orders"))
+
+
+def drain(mesh, host):
+    mesh.endpoints("cart", xds.locality(*mesh.hosts, health={host: "DRAINING"}))
+
+
+def remove(mesh, *hosts):
+    mesh.endpoints("cart", [host for host in mesh.hosts if host not in hosts])
