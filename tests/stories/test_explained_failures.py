@@ -16,6 +16,7 @@ from trxds import RpcError, StatusCode
 from trxds.testing import resources as xds
 
 pytestmark = pytest.mark.slow
+
 FAULT = "envoy.extensions.filters.http.fault.v3.HTTPFault"
 
 

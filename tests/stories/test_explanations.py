@@ -12,6 +12,7 @@ from support.sessions import b64, in_cookie, override
 from trxds.testing import resources as xds
 
 pytestmark = pytest.mark.slow
+
 PICK_FIRST = "envoy.extensions.load_balancing_policies.pick_first.v3.PickFirst"
 
 

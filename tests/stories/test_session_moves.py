@@ -1,22 +1,18 @@
-"""A program moves its session on purpose: it hands state over to a new host, or lets the next call choose."""
-
-from contextlib import asynccontextmanager
+"""A program moves its session on purpose: it hands state over to a new host."""
 
 import pytest
 import trio
 from support.custom_policies import NAME, Lowest, ToLowest, asks_for
-from support.mesh import METHOD, Mesh, ask, bidi, method, spread
-from support.plain import hosts_in_memory
+from support.mesh import Mesh, ask, bidi, spread
 from support.sessions import in_cookie, in_header, listen, session_filter
 from support.tasks import task_names
+from support.two_cookies import A, B, ask_orders, session_of_two_cookies
 from trio.testing import wait_all_tasks_blocked
 
 import trxds
-from trxds import CookieKey, RepinReason, RpcError, SessionMoved, SessionPinned, StatusCode
+from trxds import RepinReason, RpcError, SessionMoved, StatusCode
 from trxds.policies import EndpointList, PolicyType
 from trxds.testing import resources as xds
-
-A, B = CookieKey("a", "/shop.Cart"), CookieKey("b", "/shop.Orders")
 
 
 class TestMoving:
@@ -187,7 +183,7 @@ class TestMoving:
                 assert await ask(session) == new.host != host
 
     async def test_a_session_of_two_cookies_says_which_one_moves(self, autojump_clock):
-        async with two_cookies() as (_, session):
+        async with session_of_two_cookies() as (_, session):
             with pytest.raises(ValueError, match=r"say which one"):
                 async with session.moving():
                     pass
@@ -391,182 +387,3 @@ class TestMoving:
             with trio.move_on_after(1) as waited:
                 await anext(events)
             assert waited.cancelled_caught
-
-
-class TestSeams:
-    """A session that was imported, pooled, or has no control plane moves like any other."""
-
-    async def test_an_imported_session_moves_after_its_first_call(self, autojump_clock):
-        async with Mesh.run(3) as mesh, mesh.channel() as channel:
-            async with channel.session() as session:
-                host = await ask(session)
-                token = session.export()
-            async with channel.session(token) as session:
-                with pytest.raises(ValueError, match="not used the cookie since it was imported"):
-                    async with session.moving():
-                        pass
-                assert await ask(session) == host
-                async with session.moving() as (old, new):
-                    assert old.host == host
-                assert await ask(session) == new.host != host
-
-    async def test_a_moved_session_can_be_exported(self, autojump_clock):
-        async with Mesh.run(3) as mesh, mesh.channel() as channel:
-            async with channel.session() as session:
-                await ask(session)
-                async with session.moving() as (_, new):
-                    pass
-                token = session.export()
-            async with channel.session(token) as session:
-                assert session.host == await ask(session) == new.host
-
-    async def test_two_blocks_of_a_pooled_session_cannot_move_it_at_a_time(self, autojump_clock):
-        async with (
-            Mesh.run(3) as mesh,
-            mesh.channel() as channel,
-            channel.sessions(max=2) as pool,
-            pool.session("ann") as one,
-            pool.session("ann") as two,
-        ):
-            await ask(one)
-            async with one.moving():
-                with pytest.raises(RuntimeError, match="moving already"):
-                    async with two.moving():
-                        pass
-
-    async def test_the_events_of_a_pooled_session_go_on_after_a_block(self, autojump_clock):
-        async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.sessions(max=2) as pool:
-            async with pool.session("ann") as session:
-                await ask(session)
-                events = session.events()
-            async with pool.session("ann") as session, session.moving():
-                pass
-            assert isinstance(await anext(events), SessionMoved)
-
-    async def test_a_session_without_a_control_plane_moves_too(self, autojump_clock):
-        async with hosts_in_memory(3) as mesh:
-            target = f"ipv4:{','.join(mesh.hosts)}"
-            config = {"loadBalancingConfig": [{"round_robin": {}}]}
-            async with (
-                mesh.channel(target, affinity=trxds.CookieAffinity("cart"), service_config=config) as channel,
-                channel.session() as session,
-            ):
-                host = await ask(session)
-                async with session.moving() as (old, new):
-                    assert (await ask(old), await ask(new)) == (host, new.host)
-                assert await ask(session) == new.host != host
-
-
-class TestRelease:
-    async def test_the_next_call_chooses_anew(self, autojump_clock):
-        async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
-            seen = set()
-            for _ in range(20):
-                seen.add(await ask(session))
-                session.release()
-                assert session.host is None
-            assert len(seen) == 3
-
-    async def test_later_calls_stay_on_the_new_host(self, autojump_clock):
-        async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
-            await ask(session)
-            session.release()
-            assert len(await spread(session, 10)) == 1
-
-    async def test_calls_at_once_after_a_release_meet_one_host(self, autojump_clock):
-        async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
-            await ask(session)
-            session.release()
-            hosts = set()
-
-            async def call():
-                hosts.add(await ask(session))
-
-            async with trio.open_nursery() as nursery:
-                for _ in range(10):
-                    nursery.start_soon(call)
-            assert hosts == {session.host}
-
-    async def test_the_move_has_the_reason_released(self, autojump_clock):
-        async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
-            old = await ask(session)
-            events = session.events()
-            while await ask(session) == old:
-                session.release()
-            event = [await anext(events)]
-            while isinstance(event[-1], SessionPinned):
-                event.append(await anext(events))
-            assert (event[-1].old.host, event[-1].new.host) == (old, session.host)
-            assert event[-1].reason is RepinReason.RELEASED
-
-    async def test_the_same_host_again_is_no_move(self, autojump_clock):
-        async with Mesh.run(1) as mesh, mesh.channel() as channel, channel.session() as session:
-            await ask(session)
-            events = session.events()
-            session.release()
-            await ask(session)
-            assert isinstance(await anext(events), SessionPinned)
-
-    async def test_calls_under_way_stay_and_their_late_cookies_do_not_count(self, autojump_clock):
-        async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
-            host = await ask(session)
-            async with bidi(session).open() as call:
-                session.release()
-                await call.send(b"1")
-                assert await call.receive() == f"{host} 1".encode()
-            new = await ask(session)
-            assert session.host == new
-
-    async def test_in_the_block_of_a_move_it_makes_no_later_call_wait(self, autojump_clock):
-        async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session(first_within=60) as session:
-            await ask(session)
-            async with session.moving() as (_, new):
-                session.release()
-            async with bidi(session).open():
-                assert await ask(session, timeout=1) == new.host
-
-    async def test_a_session_without_a_host_is_left_as_it_is(self, autojump_clock):
-        async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
-            session.release()
-            assert len(await spread(session, 5)) == 1
-
-    async def test_a_session_without_a_host_has_none_by_a_named_cookie(self, autojump_clock):
-        async with Mesh.run(1) as mesh, mesh.channel() as channel, channel.session() as session:
-            with pytest.raises(ValueError, match="no host by the cookie"):
-                session.release(A)
-
-    async def test_only_the_named_cookie_is_given_up(self, autojump_clock):
-        async with two_cookies() as (_, session):
-            session.release(B)
-            assert list(session.hosts) == [A]
-
-    async def test_after_the_block_nothing_is_given_up(self, autojump_clock):
-        async with Mesh.run(2) as mesh, mesh.channel() as channel:
-            async with channel.session() as session:
-                host = await ask(session)
-            with pytest.raises(trio.ClosedResourceError):
-                session.release()
-            assert session.host == host
-
-    async def test_an_unknown_cookie_is_refused(self, autojump_clock):
-        async with two_cookies() as (_, session):
-            with pytest.raises(ValueError, match="no host by the cookie"):
-                session.release(CookieKey("c", "/"))
-
-
-@asynccontextmanager
-async def two_cookies():
-    async with Mesh.run(3) as mesh:
-        listen(mesh, *(session_filter(key.name, in_cookie(key.name, path=key.path)) for key in (A, B)))
-        async with mesh.channel() as channel, channel.session() as session:
-            await ask(session)
-            await ask_orders(session)
-            yield mesh, session
-
-
-async def ask_orders(caller):
-    return (await method(caller, "/shop.Orders/Get")(b"")).decode()
-
-
-def test_the_methods_of_two_cookies_differ():
-    assert METHOD.startswith(A.path) and not METHOD.startswith(B.path)
