@@ -9,6 +9,7 @@ import signal
 from collections.abc import Generator, Iterator
 
 import pytest
+import trustme
 from hypothesis import HealthCheck, settings
 from trio._core import _run  # hypothesis' integration sets the same two
 
@@ -51,3 +52,9 @@ def either_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     """Run the test with the client's own engine, and once more with python-h2."""
     if request.param == "h2":
         monkeypatch.setattr(connection, "_engine", lambda options: H2LibraryEngine(client=True, options=options))
+
+
+@pytest.fixture(scope="module")
+def ca() -> trustme.CA:
+    """Return a certificate authority, which the tests of a file share."""
+    return trustme.CA()

@@ -1,4 +1,4 @@
-"""A certificate authority, and its PEM files."""
+"""The PEM files of the certificate authority of `tests/conftest.py`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,6 @@ from pathlib import Path
 
 import pytest
 import trustme
-
-
-@pytest.fixture(scope="module")
-def ca() -> trustme.CA:
-    return trustme.CA()
 
 
 @pytest.fixture
