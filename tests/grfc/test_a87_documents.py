@@ -14,16 +14,6 @@ from trxds.transport.spiffe_bundles import parse_bundle_map
 CART = "spiffe://shop.example/cart"
 
 
-@pytest.fixture(scope="module")
-def shop() -> Authority:
-    return Authority("shop")
-
-
-@pytest.fixture(scope="module")
-def bank() -> Authority:
-    return Authority("bank")
-
-
 # -- SPIFFE IDs
 
 
