@@ -7,7 +7,8 @@ import os
 
 import pytest
 from support.meshes_compared import codes_and_hosts, differences, grpc_go_outcomes, met, named_servers
-from support.random_mesh import CLUSTERS, HOSTS, Draws, endpoints_case, for_grpc_go, routes_case
+from support.random_mesh import CLUSTERS, HOSTS, Draws, endpoints_case, routes_case
+from support.random_mesh_for_go import for_grpc_go
 
 from trxds.testing import resources as xds
 

@@ -8,7 +8,8 @@ import os
 
 import pytest
 from support.meshes_compared import codes_and_hosts, differences, met, named_servers
-from support.random_mesh import CLUSTERS, HOSTS, Case, Draws, endpoints_case, routes_case, sessions_case
+from support.random_mesh import CLUSTERS, HOSTS, Case, Draws, endpoints_case, routes_case
+from support.random_sessions import sessions_case
 
 from trxds.testing import resources as xds
 

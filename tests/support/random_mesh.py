@@ -8,8 +8,7 @@ wrr_locality: grpcio's never connects there, so its calls wait until they time o
 """
 
 import base64
-import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 
 from trxds.testing import resources as xds
@@ -47,77 +46,6 @@ class Case:
     def order(self):
         """As JSON for the program of the other client."""
         return {"target": f"xds:///{self.target}", "calls": self.calls, "times": self.times, "warm": self.warm}
-
-
-def for_grpc_go(case):
-    """The case without what grpc-go does otherwise, by `docs/grfc-map.md`."""
-    calls = [{**call, "metadata": [_pair_for_grpc_go(*pair) for pair in call["metadata"]]} for call in case.calls]
-    return replace(case, resources=_for_grpc_go(case.resources), calls=calls)
-
-
-def _pair_for_grpc_go(key, value):
-    """Empty values count as none there, and a number has no blanks."""
-    return key, value if key.endswith("-bin") else value.strip() or "0"
-
-
-_INSTEAD = {
-    # It has another engine for regular expressions, and does not compare with an empty text.
-    ("regex", "\\C"): ".",
-    **{(f"{kind}{ending}", ""): "1" for kind in ("prefix", "suffix", "contains") for ending in ("_match", "")},
-    # Matchers see binary headers, and not the content-type.
-    **{("name", header): "x-missing" for header in ("x-c-bin", "content-type")},
-    # It crashes for a cluster without a name, and looks at the rest of a route whose path no call can have.
-    ("cluster", ""): CLUSTERS[0],
-    **{(kind, path): "/x/y" for kind in ("path", "prefix") for path in ("x", "//", "a", "/a/b/c")},
-    # It accepts these, and a ring's size of 0 is none.
-    **{(key, ""): "x" for key in ("header_name", "name", "key")},
-    **{(key, "-1s"): "1s" for key in ("max_stream_duration", "grpc_timeout_header_max", "grpc_timeout_header_offset")},
-    ("category", ""): "a",
-    ("minimum_ring_size", 0): 1024,
-}
-
-
-def _for_grpc_go(made, within=""):
-    if isinstance(made, list):
-        return [_for_grpc_go(each, within) for each in made]
-    if not isinstance(made, dict):
-        return made
-    if "load_balancing_policy" in made:  # beside which the other fields are checked too
-        made = {key: value for key, value in made.items() if key not in ("lb_policy", "ring_hash_lb_config")}
-    if within == "endpoint" and not _is_at_an_address(made):
-        made = {"address": {"socket_address": {"address": "::1", "port_value": 1}}}
-    if within == "range_match" and made["start"] > made["end"]:
-        made = {"start": 1, "end": 1}
-    if within == "header" and made.get("regex_rewrite", {}).get("pattern") == {"regex": ""}:
-        made = {"header_name": made["header_name"]}
-    if within == "typed_per_filter_config":
-        made = {key: value for key, value in made.items() if key}
-    return {key: _value_for_grpc_go(key, value, within) for key, value in made.items()}
-
-
-def _value_for_grpc_go(key, value, within):
-    if key == "domains":  # a star may stand for nothing there, and capitals count
-        return [each for each in value if not _ODD_DOMAIN.fullmatch(each)] or ["other"]
-    if key == "policies":  # an empty one is left out there, and a wrr_locality below another one never serves
-        value = [each for each in value if each and not (within == "endpoint_picking_policy" and _is_wrr(each))]
-    if isinstance(value, dict | list):
-        return _for_grpc_go(value, key)
-    if key == "name" and within == "clusters":
-        return value or CLUSTERS[0]
-    may_be_empty = key == "prefix" and within == "match" and not value
-    return value if may_be_empty else _INSTEAD.get((key, value), value)
-
-
-def _is_wrr(policy):
-    return policy["typed_extension_config"]["typed_config"]["@type"].endswith(".WrrLocality")
-
-
-_ODD_DOMAIN = re.compile(r"\*case-\d+|case-\d+\*|.*[A-Z].*")
-
-
-def _is_at_an_address(endpoint):
-    where = endpoint.get("address", {}).get("socket_address", {}).get("address", "")
-    return where == "::1" or bool(re.fullmatch(r"127\.[\d.]+", where))
 
 
 class Draws(Random):
@@ -309,73 +237,6 @@ def _hash_policy(draw):
     cookie = {"cookie": {"name": draw.choice(["c", ""])}}
     state = {"filter_state": {"key": draw.choice(["io.grpc.channel_id", "other", ""])}}
     return draw.choice([{"header": header}, cookie, state, {"connection_properties": {"source_ip": True}}, {}])
-
-
-# -- sessions
-
-
-def sessions_case(draw, number, addresses):
-    """A listener with the session filter, up to three clusters of random hosts, and calls with random cookies."""
-    draw.is_wild = False
-    names = [f"c{number}-{each}" for each in range(draw.choice([1, 1, 2, 3]))]
-    rest = draw.sample(addresses, len(addresses))
-    resources, homes = [], {}
-    for name in names:
-        hosts, rest = rest[:3], rest[3:]
-        homes |= dict.fromkeys(hosts, name)
-        resources += _session_cluster(draw, name, hosts)
-    weights = {name: 0 for name in names} | {draw.choice(names): 1}
-    cookie = draw.choice(["session", "s", "a.b", "S"])
-    route = xds.route(weights if len(names) > 1 or draw.chance(0.5) else names[0])
-    if draw.chance(0.15):
-        override = f"{_TYPES}extensions.filters.http.stateful_session.v3.StatefulSessionPerRoute"
-        route |= xds.filter_overrides(stateful_session={"@type": override, "disabled": True})
-    made = xds.stateful_session(
-        cookie,
-        path=draw.choice(["", "/", "/a.B", "/a.B/", "/x", "/a.B/C"]),
-        ttl=draw.choice([None, 0, 1, 120, 0.5, 1.5]),
-    )
-    resources += [
-        xds.listener(f"case-{number}", routes=f"r-{number}", filters=[made]),
-        xds.routes(f"r-{number}", route),
-    ]
-    paths = ["/a.B/C", "/a.B/Cx", "/a.Bx/C", "/x/y", "/x.y/z"]
-    calls = [{"path": draw.choice(paths), "metadata": _cookies(draw, cookie, homes)} for _ in range(10)]
-    return Case(f"case-{number}", resources, calls, times=9, warm=True)
-
-
-def _session_cluster(draw, name, hosts):
-    """One host at least is HEALTHY. By round robin nine calls meet all that are, or one if there is no other."""
-    statuses = [None, ["HEALTHY", "UNKNOWN", "DRAINING"], ["DRAINING"], ["HEALTHY"], ["UNKNOWN"], [], ["UNHEALTHY"]]
-    states = ["HEALTHY"] * 5 + ["UNKNOWN", "DRAINING", "UNHEALTHY", "TIMEOUT", "DEGRADED"]
-    health = {host: draw.choice(states) for host in hosts} | {hosts[0]: "HEALTHY"}
-    localities = [xds.locality(*hosts, health=health)]
-    if draw.chance(0.3):
-        localities = [xds.locality(*hosts[:2], health=health), xds.locality(*hosts[2:], health=health, priority=1)]
-    return xds.cluster(name, override_statuses=draw.choice(statuses)), xds.endpoints(name, *localities)
-
-
-def _cookies(draw, cookie, homes):
-    if draw.chance(0.1):
-        return []
-    name = cookie if draw.chance(0.9) else draw.choice(["other", cookie.swapcase(), f"{cookie}x", f"${cookie}"])
-    value = _cookie_value(draw, homes)
-    form = draw.choice(["{}={}"] * 6 + ["a=b; {}={}", "{}={}; a=b", "x; {}={}", "a=b; {}={}; c"])
-    return [("cookie", form.format(name, value))]
-
-
-def _cookie_value(draw, homes):
-    host, other = draw.choice([*homes, DEAD]), draw.choice(list(homes))
-    home = homes.get(host, "gone")
-    text = draw.choice(
-        [
-            *[f"{host};{home}"] * 5,
-            *(f"{host};gone", f"{host};", f"{host},{other};{home}", f"{host},{other}", host, f"{host};{home};x"),
-            *(f";{home}", f"{host} ;{home}", f" {host};{home}", f"{host},;{home}", "nonsense", "[::1]:80;x", ""),
-        ]
-    )
-    value = base64.b64encode(text.encode()).decode()
-    return draw.choice([*[value] * 12, value.rstrip("="), host, "=", "!!!!", "//4="])
 
 
 # -- clusters and endpoints

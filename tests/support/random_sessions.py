@@ -1,0 +1,73 @@
+"""Random listeners with the session filter, and calls with random cookies, for two clients that must do the same."""
+
+import base64
+
+from trxds.testing import resources as xds
+
+from .random_mesh import DEAD, Case
+
+_TYPES = "type.googleapis.com/envoy."
+
+
+def sessions_case(draw, number, addresses):
+    """A listener with the session filter, up to three clusters of random hosts, and calls with random cookies."""
+    draw.is_wild = False
+    names = [f"c{number}-{each}" for each in range(draw.choice([1, 1, 2, 3]))]
+    rest = draw.sample(addresses, len(addresses))
+    resources, homes = [], {}
+    for name in names:
+        hosts, rest = rest[:3], rest[3:]
+        homes |= dict.fromkeys(hosts, name)
+        resources += _session_cluster(draw, name, hosts)
+    weights = {name: 0 for name in names} | {draw.choice(names): 1}
+    cookie = draw.choice(["session", "s", "a.b", "S"])
+    route = xds.route(weights if len(names) > 1 or draw.chance(0.5) else names[0])
+    if draw.chance(0.15):
+        override = f"{_TYPES}extensions.filters.http.stateful_session.v3.StatefulSessionPerRoute"
+        route |= xds.filter_overrides(stateful_session={"@type": override, "disabled": True})
+    made = xds.stateful_session(
+        cookie,
+        path=draw.choice(["", "/", "/a.B", "/a.B/", "/x", "/a.B/C"]),
+        ttl=draw.choice([None, 0, 1, 120, 0.5, 1.5]),
+    )
+    resources += [
+        xds.listener(f"case-{number}", routes=f"r-{number}", filters=[made]),
+        xds.routes(f"r-{number}", route),
+    ]
+    paths = ["/a.B/C", "/a.B/Cx", "/a.Bx/C", "/x/y", "/x.y/z"]
+    calls = [{"path": draw.choice(paths), "metadata": _cookies(draw, cookie, homes)} for _ in range(10)]
+    return Case(f"case-{number}", resources, calls, times=9, warm=True)
+
+
+def _session_cluster(draw, name, hosts):
+    """One host at least is HEALTHY. By round robin nine calls meet all that are, or one if there is no other."""
+    statuses = [None, ["HEALTHY", "UNKNOWN", "DRAINING"], ["DRAINING"], ["HEALTHY"], ["UNKNOWN"], [], ["UNHEALTHY"]]
+    states = ["HEALTHY"] * 5 + ["UNKNOWN", "DRAINING", "UNHEALTHY", "TIMEOUT", "DEGRADED"]
+    health = {host: draw.choice(states) for host in hosts} | {hosts[0]: "HEALTHY"}
+    localities = [xds.locality(*hosts, health=health)]
+    if draw.chance(0.3):
+        localities = [xds.locality(*hosts[:2], health=health), xds.locality(*hosts[2:], health=health, priority=1)]
+    return xds.cluster(name, override_statuses=draw.choice(statuses)), xds.endpoints(name, *localities)
+
+
+def _cookies(draw, cookie, homes):
+    if draw.chance(0.1):
+        return []
+    name = cookie if draw.chance(0.9) else draw.choice(["other", cookie.swapcase(), f"{cookie}x", f"${cookie}"])
+    value = _cookie_value(draw, homes)
+    form = draw.choice(["{}={}"] * 6 + ["a=b; {}={}", "{}={}; a=b", "x; {}={}", "a=b; {}={}; c"])
+    return [("cookie", form.format(name, value))]
+
+
+def _cookie_value(draw, homes):
+    host, other = draw.choice([*homes, DEAD]), draw.choice(list(homes))
+    home = homes.get(host, "gone")
+    text = draw.choice(
+        [
+            *[f"{host};{home}"] * 5,
+            *(f"{host};gone", f"{host};", f"{host},{other};{home}", f"{host},{other}", host, f"{host};{home};x"),
+            *(f";{home}", f"{host} ;{home}", f" {host};{home}", f"{host},;{home}", "nonsense", "[::1]:80;x", ""),
+        ]
+    )
+    value = base64.b64encode(text.encode()).decode()
+    return draw.choice([*[value] * 12, value.rstrip("="), host, "=", "!!!!", "//4="])
