@@ -7,8 +7,11 @@ import os
 
 import pytest
 from support.history import history
+from support.history_authorities import Authority
+from support.history_faults import Faults
+from support.history_outliers import Outliers
 from support.history_peers import GRPC_GO
-from support.history_topics import Authority, Faults, Limits, Names, Outliers, Silence
+from support.history_topics import Limits, Names, Silence
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("go_programs")]
 

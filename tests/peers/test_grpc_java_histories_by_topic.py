@@ -7,8 +7,10 @@ import os
 
 import pytest
 from support.history import history
+from support.history_authorities import Authority
+from support.history_faults import Faults
+from support.history_outliers import Outliers, SuccessRates
 from support.history_peers import GRPC_JAVA
-from support.history_topics import Authority, Faults, Outliers, SuccessRates
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("java_programs")]
 

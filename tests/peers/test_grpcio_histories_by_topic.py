@@ -7,18 +7,10 @@ import os
 
 import pytest
 from support.history import history
-from support.history_topics import (
-    Authority,
-    Fallback,
-    Faults,
-    Limits,
-    Loads,
-    Names,
-    Outliers,
-    Rings,
-    Silence,
-    SuccessRates,
-)
+from support.history_authorities import Authority
+from support.history_faults import Faults
+from support.history_outliers import Outliers, SuccessRates
+from support.history_topics import Fallback, Limits, Loads, Names, Rings, Silence
 
 pytestmark = pytest.mark.long
 

@@ -24,11 +24,13 @@ from trxds.testing import Call, ManagementServer, Server
 from trxds.xds import xds_client
 
 from .driven import Driven, OurClient, Outcome
+from .history_authorities import OTHER
 from .history_changes import change, change_more
 from .history_hosts import Host
+from .history_outliers import Outliers
 from .history_peers import BACKOFF, CONNECT_TIMEOUT, GRPCIO, RESOURCE_TIMEOUT, Peer
 from .history_planes import Plane, bootstrap
-from .history_topics import OTHER, Outliers, Topic
+from .history_topics import Topic
 from .random_history import ALL_HOSTS, HOSTS, PATHS, SERVICE, TOPS, World
 
 PATIENCE = 20.0  # longer than the 15 s that grpcio waits for a resource, for which it has no option

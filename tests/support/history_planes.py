@@ -10,7 +10,7 @@ import trio
 from trxds.testing import ManagementServer, Server
 from trxds.testing import resources as xds
 
-from .history_topics import OTHER, SAME, canonical
+from .history_authorities import OTHER, SAME, canonical
 from .random_history import HOSTS, SERVICE, Resources, World
 from .random_loads import summed
 

@@ -1,7 +1,7 @@
 """What a random history may draw beside endpoints, clusters and routes (`random_history.py`).
 
 A `Topic` changes the resources that a `World` makes, has changes of its own, and says with which metadata calls are
-made.
+made. The larger topics are in `history_outliers.py`, `history_faults.py` and `history_authorities.py`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from typing import Any, ClassVar, TypeAlias
 
 Change: TypeAlias = Callable[[Any], str]
 Metadata: TypeAlias = list[tuple[str, str]]
-
-_FAULT = "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault"
 
 
 class Topic:
@@ -148,116 +146,6 @@ class Rings(Topic):
                     each["load_balancing_weight"] = weight
 
 
-def _ejection_times(draw: Random) -> dict[str, str]:
-    time = draw.choice(["300s", "300s", "0.05s"])
-    return {"interval": draw.choice(["0.2s", "0.3s"]), "base_ejection_time": time, "max_ejection_time": time}
-
-
-class Outliers(Topic):
-    """Hosts that fail calls, and outlier detection that ejects them and takes them back (A50)."""
-
-    settling = 0.7
-    keeps_routes = True  # while they are in error grpcio's policies are gone, and with them what was ejected
-
-    def __init__(self) -> None:
-        self._rules: dict[str, dict[str, Any] | None] = {}
-
-    def begin(self, world: Any) -> None:
-        for name in world.clusters:
-            self._rules[name] = self._draw_rules(world.draw)
-
-    @staticmethod
-    def _draw_rules(draw: Random) -> dict[str, Any] | None:
-        if draw.random() < 0.25:
-            return None
-        return {
-            **_ejection_times(draw),
-            "max_ejection_percent": 100,
-            "enforcing_success_rate": 0,
-            "enforcing_failure_percentage": draw.choice([100, 100, 100, 0]),
-            "failure_percentage_threshold": 60,
-            "failure_percentage_minimum_hosts": draw.choice([1, 1, 2, 3]),
-            # More than the streams of the history, which end CANCELLED.
-            "failure_percentage_request_volume": 4,
-        }
-
-    def changes(self) -> Sequence[Change]:
-        return [*[self._edit_rules] * 8, *[self._edit_failing] * 12]
-
-    def _edit_rules(self, world: Any) -> str:
-        name = world.draw.choice(world.clusters_in_use)
-        self._rules[name] = self._draw_rules(world.draw)
-        return f"outliers of {name}: {self._rules[name]}"
-
-    def _edit_failing(self, world: Any) -> str:
-        host = world.draw.choice(sorted(world.addresses))
-        world.failing ^= {host}
-        return f"{host} {'fails' if host in world.failing else 'answers'}"
-
-    def cluster(self, name: str, made: dict[str, Any]) -> None:
-        if rules := self._rules.get(name):
-            made["outlier_detection"] = rules
-
-
-class SuccessRates(Outliers):
-    """Ejection by success rate, and of some hosts at most (A50).
-
-    One host fails at a time, so its rate is below the threshold or not whenever it began to fail, and hosts are ejected
-    in the order of the history. In a step either a host changes or rules do, which clusters get at once: a client may
-    judge the calls before by the rules after.
-    """
-
-    keeps_clusters = True
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._edited = 0, ""  # the last step that changed one of them, and which
-
-    def begin(self, world: Any) -> None:
-        super().begin(world)
-        # So that several hosts in turn are outliers.
-        for places in world.endpoints.values():
-            places |= {host: world.draw_place() for host in world.draw.sample(sorted(world.addresses)[:8], 4)}
-            for host, place in places.items():
-                places[host] = place._replace(priority=0, health="HEALTHY")
-
-    def changes(self) -> Sequence[Change]:
-        return [*[self._edit_rules] * 6, *[self._edit_failing] * 30]
-
-    def _may_edit(self, world: Any, what: str) -> bool:
-        step, before = self._edited
-        if "first" not in world.planes_up or (step == world.steps and "hosts" in (what, before)):
-            return False
-        self._edited = world.steps, what
-        return True
-
-    def _edit_rules(self, world: Any) -> str:
-        return super()._edit_rules(world) if self._may_edit(world, "rules") else ""
-
-    @staticmethod
-    def _draw_rules(draw: Random) -> dict[str, Any] | None:
-        if draw.random() < 0.15:
-            return None
-        return {
-            **_ejection_times(draw),
-            "max_ejection_percent": draw.choice([100, 100, 67, 50, 34, 10]),
-            "enforcing_success_rate": draw.choice([100, 100, 100, 0]),
-            "success_rate_minimum_hosts": draw.choice([1, 2, 3]),
-            "success_rate_request_volume": 4,
-            # One host that fails beside others is 1, 1.41 or 1.73 standard deviations below their mean.
-            "success_rate_stdev_factor": draw.choice([100, 500, 900, 1_200, 1_600, 1_900]),
-        }
-
-    def _edit_failing(self, world: Any) -> str:
-        if not self._may_edit(world, "hosts"):
-            return ""
-        names = sorted({host for name in world.clusters_in_use for host in world.hosts_of(name)} - world.failing)
-        host = world.draw.choice([*names, *names, ""])
-        world.failing.clear()
-        world.failing |= {host} if host else set()
-        return f"{host or 'no host'} fails alone"
-
-
 class Silence(Topic):
     """Hosts that accept connections and say nothing, so that attempts to connect end by their timeout."""
 
@@ -316,95 +204,6 @@ class Limits(Topic):
         if service in self._drops:
             share = {"numerator": self._drops[service]}
             made["policy"] = {"drop_overloads": [{"category": "a", "drop_percentage": share}]}
-
-
-class Faults(Topic):
-    """Fault injection, retry policies and limits of routes (A33, A44, A31); hosts fail as many attempts as told."""
-
-    def __init__(self) -> None:
-        self._filter: dict[str, Any] | None = {}
-        self._is_first = True
-        self._overrides: dict[tuple[str, str], dict[str, Any]] = {}
-        self._retries: dict[tuple[str, str], dict[str, Any] | None] = {}
-        self._limits: dict[tuple[str, str], dict[str, str]] = {}
-
-    def begin(self, world: Any) -> None:
-        for table in world.tables:
-            for path in world.tables[table]:
-                self._retries[table, path] = self._retry(world.draw)
-
-    @staticmethod
-    def _fault(draw: Random) -> dict[str, Any]:
-        made: dict[str, Any] = {}
-        if draw.random() < 0.4:
-            status = {"grpc_status": draw.choice([5, 10, 16])}
-            made["abort"] = {
-                **draw.choice([status, {"http_status": 503}, {"header_abort": {}}]),
-                "percentage": {"numerator": draw.choice([0, 100, 100])},
-            }
-        if draw.random() < 0.2:
-            made["delay"] = {"fixed_delay": "0.001s", "percentage": {"numerator": 100}}
-        return made
-
-    @staticmethod
-    def _retry(draw: Random) -> dict[str, Any] | None:
-        if draw.random() < 0.3:
-            return None
-        return {
-            "retry_on": draw.choice(["unavailable", "unavailable,internal", "internal", "cancelled", "5xx", ""]),
-            "num_retries": draw.choice([1, 2, 3]),
-            "retry_back_off": {"base_interval": "0.01s", "max_interval": "0.01s"},
-        }
-
-    def changes(self) -> Sequence[Change]:
-        return [*[self._edit_filter] * 4, *[self._edit_override] * 4, *[self._edit_retry] * 6, *[self._edit_limit] * 2]
-
-    def _edit_filter(self, world: Any) -> str:
-        self._filter = world.draw.choice([None, *[self._fault(world.draw)] * 3])
-        self._is_first = world.draw.random() < 0.5
-        return f"fault filter: {self._filter}, {self._is_first = }"
-
-    @staticmethod
-    def _draw_route(world: Any) -> tuple[str, str]:
-        return world.table, world.draw.choice(sorted(world.tables[world.table]) or ["none"])
-
-    def _edit_override(self, world: Any) -> str:
-        route = self._draw_route(world)
-        self._overrides.pop(route, None)
-        if world.draw.random() < 0.7:
-            self._overrides[route] = self._fault(world.draw)
-        return f"fault of {route}: {self._overrides.get(route)}"
-
-    def _edit_retry(self, world: Any) -> str:
-        route = self._draw_route(world)
-        self._retries[route] = self._retry(world.draw)
-        return f"retries of {route}: {self._retries[route]}"
-
-    def _edit_limit(self, world: Any) -> str:
-        route = self._draw_route(world)
-        self._limits[route] = world.draw.choice([{}, {"max_stream_duration": "0s"}, {"max_stream_duration": "60s"}])
-        return f"limits of {route}: {self._limits[route]}"
-
-    def calls(self, draw: Random) -> Sequence[Metadata]:
-        failing: Metadata = [
-            ("x-fail", str(draw.choice([1, 2, 3]))),
-            ("x-code", draw.choice(["UNAVAILABLE", "INTERNAL"])),
-        ]
-        return [failing, [("x-envoy-fault-abort-grpc-request", "9")]]
-
-    def listener(self, made: dict[str, Any]) -> None:
-        if self._filter is not None:
-            filters = made["api_listener"]["api_listener"]["http_filters"]
-            made_filter = {"name": "fault", "typed_config": {"@type": _FAULT, **self._filter}}
-            filters.insert(0 if self._is_first else len(filters) - 1, made_filter)
-
-    def route(self, table: str, path: str, made: dict[str, Any]) -> None:
-        if override := self._overrides.get((table, path)):
-            made.setdefault("typed_per_filter_config", {})["fault"] = {"@type": _FAULT, **override}
-        if retry := self._retries.get((table, path)):
-            made["route"]["retry_policy"] = retry
-        if limits := self._limits.get((table, path)):
-            made["route"]["max_stream_duration"] = limits
 
 
 class Loads(Topic):
@@ -490,51 +289,6 @@ class Names(Topic):
         if "load_assignment" in made and (dns_name := self._names.get(name)):
             (endpoint,) = made["load_assignment"]["endpoints"][0]["lb_endpoints"]
             endpoint["endpoint"]["address"]["socket_address"]["address"] = dns_name
-
-
-OTHER, SAME = "other", "same"
-_TYPES = {
-    "LDS": "envoy.config.listener.v3.Listener",
-    "RDS": "envoy.config.route.v3.RouteConfiguration",
-    "CDS": "envoy.config.cluster.v3.Cluster",
-    "EDS": "envoy.config.endpoint.v3.ClusterLoadAssignment",
-}
-
-
-class Authority(Topic):
-    """Names of an authority that has a server of its own, and of one that has not (A47)."""
-
-    planes = ("authority",)
-
-    def __init__(self) -> None:
-        self._authorities: dict[tuple[str, str], str] = {}
-        self._query: dict[tuple[str, str], str] = {}
-
-    def begin(self, world: Any) -> None:
-        share = world.draw.choice([0.3, 0.5, 1])
-        names = [("LDS", "shop"), *(("RDS", table) for table in world.tables)]
-        names += [("CDS", name) for name in world.clusters] + [("EDS", service) for service in world.endpoints]
-        for name in names:
-            if world.draw.random() < share:
-                self._authorities[name] = world.draw.choice([OTHER, OTHER, SAME]) if name[0] != "LDS" else OTHER
-                several = "?b=2&a=1" if world.peer.sorts_context_parameters else "?a=1&b=2"
-                self._query[name] = world.draw.choice(["", "", "?a=1", several]) if name[0] != "LDS" else ""
-        # At one server, because grpcio does not take its subscription of the routes before back at another one.
-        if authority := self._authorities.get(("RDS", "r0")):
-            self._authorities["RDS", "r1"], self._query["RDS", "r1"] = authority, ""
-        else:
-            self._authorities.pop(("RDS", "r1"), None)
-
-    def name(self, kind: str, name: str) -> str:
-        if authority := self._authorities.get((kind, name)):
-            return f"xdstp://{authority}/{_TYPES[kind]}/{name}{self._query[kind, name]}"
-        return name
-
-
-def canonical(name: str) -> str:
-    """The name as it is the resource's own, and subscribed to: context parameters are in order."""
-    path, question, query = name.partition("?")
-    return path + question + "&".join(sorted(query.split("&")))
 
 
 class Fallback(Topic):

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from trxds.testing import resources as xds
 
+from .history_authorities import OTHER, canonical
 from .history_peers import GRPCIO, Peer
-from .history_topics import OTHER, Topic, canonical
+from .history_topics import Topic
 
 Key: TypeAlias = tuple[str, str]  # kind and name
 Resources: TypeAlias = dict[Key, dict[str, Any]]
