@@ -180,9 +180,7 @@ async def test_a_slow_browser_has_few_unshown_messages_in_flight(autojump_clock)
         await states.until(lambda: states.taken == MAX_UNSHOWN + 1)
 
 
-async def test_a_slow_browser_gets_a_new_snapshot_and_no_call_waits_for_it(autojump_clock, monkeypatch):
-    # The stream looks less often where a look costs much, as on a busy machine; here it costs nothing.
-    monkeypatch.setattr("trxds.admin.state_stream.stream.thread_time", lambda: 0.0)
+async def test_a_slow_browser_gets_a_new_snapshot_and_no_call_waits_for_it(looks_that_cost_nothing, autojump_clock):
     async with (
         Mesh.run(1) as mesh,
         mesh.channel() as channel,
