@@ -1,14 +1,25 @@
 """When things happened, as channelz tells it: creations, calls, messages; and the windows of a connection (A14)."""
 
 import time
+from random import Random
 
+import pytest
 import trio
 from support.channelz import ADMIN, Tool
 from support.mesh import Mesh, ask, bidi
 
 import trxds
 import trxds.admin
+from trxds.core.determinism import SOURCES, Sources
 from trxds.transport.options import WireOptions
+
+
+@pytest.fixture(autouse=True)
+def time_of_day():
+    """Let the time of day be Trio's clock, so that the machine's speed does not matter."""
+    token = SOURCES.set(Sources(Random, trio.current_time, time.perf_counter))
+    yield
+    SOURCES.reset(token)
 
 
 def at(data, field):
@@ -16,7 +27,7 @@ def at(data, field):
     if not data.HasField(field):
         return None
     stamp = getattr(data, field)
-    return round(trio.current_time() - (time.time() - stamp.seconds - stamp.nanos / 1e9))
+    return round(stamp.seconds + stamp.nanos / 1e9)
 
 
 def watched(mesh, channel):

@@ -57,7 +57,7 @@ async def changed(channel):
 
 
 async def within(use, used):
-    with trio.fail_after(1):  # a wait there would be for ever
+    with trio.fail_after(20):  # a wait there would be for ever
         await use(used)
 
 
