@@ -221,6 +221,8 @@ async def test_udpas_typed_struct_configures_a_custom_policy_too(autojump_clock)
         mesh.plane.put(cluster)
         async with mesh.channel(policies={NAME: PolicyType(ToLowest)}) as channel:
             await ask(channel)
+            await wait_all_tasks_blocked()
+            assert await spread(channel, 4) == {mesh.hosts[0]: 4}
 
 
 async def test_random_subsetting_may_have_a_custom_policy_as_child(autojump_clock):
