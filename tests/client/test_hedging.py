@@ -3,7 +3,7 @@
 import pytest
 import trio
 import trio.testing
-from support.hedged import HEDGING, PATH, THROTTLE, Hedged, Host, queued_hedge
+from support.hedged import HEDGING, PATH, THROTTLE, Host
 from support.mesh import bidi, method
 from support.tasks import task_names
 
@@ -13,11 +13,6 @@ from trxds.core.connectivity import Connectivity
 from trxds.core.status import Status
 from trxds.lb.pick import QUEUE_PICKER, transient_failure_picker
 from trxds.testing import resources as xds
-
-
-@pytest.fixture
-def hedged(monkeypatch):
-    return lambda **more: Hedged(monkeypatch, **more)
 
 
 async def test_a_response_within_the_hedging_delay_is_the_only_attempt(hedged, autojump_clock):
@@ -154,100 +149,6 @@ async def test_the_deadline_of_a_hedged_call_covers_all_attempts(hedged, autojum
         status = await world.failure(timeout=2.5)
         assert status.code is StatusCode.DEADLINE_EXCEEDED and "one of its attempts" in status.message
         assert host.times == [0, 1, 2]
-
-
-async def test_a_hedged_stream_sends_all_messages_on_every_attempt_and_goes_on_with_the_chosen(hedged, autojump_clock):
-    async with hedged() as world:
-        host = world.serve(Host(100, 0.5))
-        async with bidi(world.channel, PATH).open() as call:
-            await call.send(b"one")
-            await trio.sleep(1.2)
-            await call.send(b"two")
-            assert await call.receive() == b"1"
-            await call.send(b"three")
-            call.done_sending()
-            with pytest.raises(trio.ClosedResourceError):
-                await call.send(b"four")
-            assert await call.receive() is None
-            await trio.testing.wait_all_tasks_blocked()
-        assert host.said == [[b"one", b"two"], [b"one", b"two", b"three"]]
-
-
-async def test_a_hedged_stream_over_the_replay_buffer_commits_to_one_attempt(hedged, autojump_clock):
-    async with hedged() as world:
-        host = world.serve(Host(10))
-        async with bidi(world.channel, PATH).open() as call:
-            for _ in range(5):
-                await call.send(bytes(100_000))
-            assert call.peer == world.mesh.hosts[0]
-            call.done_sending()
-            assert await call.receive() == b"0"
-        assert host.times == [0] and [len(each) for each in host.said[0]] == [100_000] * 5
-
-
-async def test_leaving_a_hedged_stream_cancels_all_attempts(hedged, autojump_clock):
-    async with hedged() as world:
-        host = world.serve(Host(100))
-        async with bidi(world.channel, PATH).open(b"one"):
-            await trio.sleep(1.5)
-        await trio.testing.wait_all_tasks_blocked()
-        assert sorted(host.over) == [0, 1]
-        assert not [name for name in task_names() if name.startswith("hedge")]
-        assert world.channel._state.calls.open == {}
-
-
-async def test_the_callers_own_exception_leaves_a_hedged_stream_as_it_is(hedged, autojump_clock):
-    async with hedged() as world:
-        world.serve(Host(100))
-        with pytest.raises(KeyError, match="mine"):
-            async with bidi(world.channel, PATH).open():
-                raise KeyError("mine")
-
-
-async def test_a_message_over_max_send_size_ends_a_hedged_call(hedged, autojump_clock):
-    async with hedged() as world:
-        world.channel._state.defaults = world.channel._state.defaults.__class__(max_send_size=10)
-        world.serve(Host(100))
-        async with bidi(world.channel, PATH).open() as call:
-            for step in (lambda: call.send(bytes(11)), call.receive):
-                with pytest.raises(RpcError, match="larger than the limit of 10"):
-                    await step()
-
-
-@pytest.mark.parametrize("kind", [method, bidi])
-async def test_a_hedged_call_ends_with_its_channel(kind, hedged, nursery, autojump_clock):
-    ended = []
-
-    async def call(channel):
-        with pytest.raises(RpcError) as caught:
-            async with kind(channel, PATH).open(b"x") as opened:
-                await opened.receive()
-        ended.append(caught.value.status)
-
-    async with hedged() as world:
-        world.serve(Host(100))
-        nursery.start_soon(call, world.channel)
-        await trio.sleep(1.5)
-        world.channel._state.close()
-        await trio.testing.wait_all_tasks_blocked()
-        assert ended == [Status(StatusCode.CANCELLED, "channel closed")]
-
-
-async def test_the_attempts_of_a_hedged_stream_end_with_its_session(hedged, autojump_clock):
-    async with hedged() as world, trio.open_nursery() as nursery:
-        host = world.serve(Host(100))
-
-        async def hold(session, task_status):
-            with pytest.raises(RpcError, match="session closed"):
-                async with bidi(session, PATH).open(b"one") as call:
-                    task_status.started()
-                    await trio.sleep(50)
-                    assert host.over == [0]
-                    await call.receive()
-
-        async with world.channel.session() as session:
-            await nursery.start(hold, session)
-            await trio.testing.wait_all_tasks_blocked()
 
 
 async def test_a_hedged_unary_call_ends_with_its_channel(hedged, nursery, autojump_clock):
@@ -442,11 +343,3 @@ async def test_a_refused_hedge_without_another_host_fails_with_that_reason(hedge
         for server in world.mesh.servers.values():
             server.handlers[PATH] = refuse
         assert await world.failure() == Status(StatusCode.UNAVAILABLE, "no host is left")
-
-
-async def test_a_message_sent_in_the_step_in_which_a_queued_hedge_opens_is_sent_once(monkeypatch, autojump_clock):
-    async with queued_hedge(monkeypatch, lambda call: call._rpc.hedging.send(b"two")) as (call, host):
-        assert await call.receive() == b"1"
-        call.done_sending()
-        assert await call.receive() is None
-        assert host.said[1] == [b"one", b"two"]

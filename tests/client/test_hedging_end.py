@@ -5,18 +5,13 @@ from functools import partial
 import pytest
 import trio
 import trio.testing
-from support.hedged import HEDGING, PATH, THROTTLE, Hedged, Host, queued_hedge
+from support.hedged import HEDGING, PATH, THROTTLE, Host, queued_hedge
 from support.mesh import Mesh, bidi
 from support.method_config import configured, for_all
 from support.watching import Watcher
 
 from trxds import RpcError, StatusCode
 from trxds.core.status import Status
-
-
-@pytest.fixture
-def hedged(monkeypatch):
-    return lambda **more: Hedged(monkeypatch, **more)
 
 
 async def test_the_trackers_of_a_hedge_that_failed_are_told_of_its_end(hedged, monkeypatch, autojump_clock):
