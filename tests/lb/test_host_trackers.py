@@ -2,7 +2,7 @@
 
 import pytest
 from support.policies import CONNECTING, READY, channel_control, endpoint_set, hosts
-from support.tree import Tree, Wants
+from support.tree import Wants
 
 from trxds.lb.circuit_breakers import CallCounter
 from trxds.lb.custom_policy import make_checked_factory
@@ -16,11 +16,6 @@ from trxds.resources.endpoint import Endpoint
 from trxds.resources.lb_policy import CustomPolicy
 from trxds.resources.leaf_policy import ClientSideWeightedRoundRobin as Rules
 from trxds.resources.leaf_policy import LeastRequest as LeastRequestConfig
-
-
-@pytest.fixture
-def tree(nursery, mock_clock):
-    return Tree(nursery)
 
 
 class TestNodes:

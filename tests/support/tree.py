@@ -171,3 +171,7 @@ class Tree:
     @property
     def generations(self):
         return [report.generation for report in self.reports]
+
+
+def parent(text="root", deactivate=(), **children):
+    return Wants(text, children, frozenset(deactivate))
