@@ -1,232 +1,25 @@
-"""Client-side weighted_round_robin, its weights and its scheduler are tested by values (A58)."""
+"""Client-side weighted_round_robin is tested by values (A58)."""
 
 import math
 from collections import Counter
 from dataclasses import replace
-from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.policies import CONNECTING, FAILURE, READY, channel_control, endpoint_set, hosts
-from xds.data.orca.v3.orca_load_report_pb2 import OrcaLoadReport
+from support.weight_reports import trailers
 
-from trxds.core.metadata import EMPTY, Metadata
 from trxds.core.observe import Observer, WrrUpdate
 from trxds.core.observers import Observers
 from trxds.core.status import OK
 from trxds.lb.pick import QUEUE, PickArgs
 from trxds.lb.policy import PolicyInputs
-from trxds.lb.weighted_round_robin.edf_scheduler import EdfScheduler, fill_unknown_weights
+from trxds.lb.weighted_round_robin.edf_scheduler import fill_unknown_weights
 from trxds.lb.weighted_round_robin.endpoint_weight import EndpointWeight
 from trxds.lb.weighted_round_robin.policy import WeightedRoundRobin
 from trxds.resources.leaf_policy import ClientSideWeightedRoundRobin as Rules
-from trxds.resources.orca import LoadReport, load_report
-
-
-def trailers(**fields):
-    return Metadata([("endpoint-load-metrics-bin", OrcaLoadReport(**fields).SerializeToString())])
-
-
-class TestReports:
-    def test_application_utilization_counts_before_cpu_utilization(self):
-        value = OrcaLoadReport(cpu_utilization=0.5, rps_fractional=100, eps=2)
-        assert load_report(value.SerializeToString()) == LoadReport(0.5, 100, 2)
-        value.application_utilization = 0.7
-        assert load_report(value.SerializeToString()) == LoadReport(0.7, 100, 2)
-
-    @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, -0.5])
-    def test_an_impossible_number_counts_as_not_reported(self, number):
-        def read(**fields):
-            return load_report(OrcaLoadReport(**fields).SerializeToString())
-
-        assert read(application_utilization=number, cpu_utilization=0.5) == LoadReport(0.5)
-        assert read(application_utilization=0.5, cpu_utilization=number) == LoadReport(0.5)
-        assert read(rps_fractional=number, eps=number, cpu_utilization=0.5) == LoadReport(0.5)
-
-    def test_bytes_that_are_no_load_report_are_ignored(self):
-        assert load_report(b"\xff\xff") is None
-
-    @pytest.mark.parametrize("trailing", [EMPTY, Metadata([("endpoint-load-metrics-bin", b"\xff")])])
-    def test_trailers_without_a_load_report_keep_the_weight(self, trailing):
-        weight = EndpointWeight(Rules(blackout=0))
-        weight.ended(OK, trailing, 1.0)
-        assert weight.at(1.0) == 0
-
-
-class TestWeights:
-    @pytest.mark.parametrize(
-        ("fields", "penalty", "expected"),
-        [
-            ({"cpu_utilization": 0.5, "rps_fractional": 100}, 1, 200),
-            ({"cpu_utilization": 0.5, "rps_fractional": 100, "eps": 50}, 1, 100),
-            ({"cpu_utilization": 0.5, "rps_fractional": 100, "eps": 50}, 0, 200),
-            ({"cpu_utilization": 0.5, "rps_fractional": 100, "eps": -50}, 1, 200),
-            ({"cpu_utilization": 0.5, "rps_fractional": 100, "eps": math.nan}, 1, 200),
-            ({"cpu_utilization": 0.5, "rps_fractional": 1e-300, "eps": 1e300}, 0, 2e-300),
-            ({"cpu_utilization": 0.5}, 1, 0),
-            ({"rps_fractional": 100}, 1, 0),
-            ({"rps_fractional": 100, "eps": 50}, 1, 0),
-        ],
-    )
-    def test_a_weight_is_queries_by_utilization_and_errors(self, fields, penalty, expected):
-        weight = EndpointWeight(Rules(blackout=0, error_penalty=penalty))
-        weight.ended(OK, trailers(**fields), 1.0)
-        assert weight.at(1.0) == expected
-
-    @pytest.mark.parametrize(
-        "report",
-        [
-            LoadReport(5e-324, 1e308),
-            LoadReport(1e308, 5e-324),
-            LoadReport(0.5, 5e-324, 1e308),
-            LoadReport(math.nan, 1.0),
-            LoadReport(0.5, 100, -50.0),
-        ],
-    )
-    def test_a_report_without_a_weight_keeps_the_last_one(self, report):
-        weight = self.reported(1, blackout=0)
-        weight.record_report(report, 170.0)
-        assert weight.at(170.0) == 200
-        assert weight.at(181.0) == 0, "it was no report"
-
-    def test_reports_after_a_gap_begin_a_blackout_without_a_pick_in_between(self):
-        # Sessions report without a pick of the policy's that would read the weight.
-        weight = self.reported(5, 14)
-        weight.record_report(LoadReport(0.5, 100), 300)
-        assert weight.at(309) == 0
-        assert weight.at(310) == 200
-
-    def reported(self, *times, **rules):
-        weight = EndpointWeight(Rules(**rules))
-        for time in times:
-            weight.record_report(LoadReport(0.5, 100), time)
-        return weight
-
-    def test_a_weight_counts_after_the_blackout_period(self):
-        weight = self.reported(5, 14)
-        assert weight.at(14.9) == 0
-        assert weight.at(15) == 200
-
-    def test_a_weight_expires_and_then_begins_another_blackout_period(self):
-        weight = self.reported(5)
-        assert weight.at(184.9) == 200
-        assert weight.at(185) == 0
-        weight.record_report(LoadReport(0.5, 100), 190)
-        assert weight.at(199) == 0
-        assert weight.at(200) == 200
-
-    def test_a_new_connection_begins_a_blackout_period(self):
-        weight = self.reported(5)
-        weight.restart_blackout()
-        weight.record_report(LoadReport(0.5, 100), 20)
-        assert weight.at(29) == 0
-        assert weight.at(30) == 200
-
-    def test_a_weight_is_stale_if_there_was_one_and_it_has_expired(self):
-        assert not self.reported().is_stale(200)
-        assert not self.reported(5).is_stale(184)
-        assert self.reported(5).is_stale(185)
-
-    def test_a_new_connection_without_a_blackout_period_has_the_last_weight(self):
-        weight = self.reported(5, blackout=0)
-        weight.restart_blackout()
-        assert weight.at(6) == 200
-
-
-class TestSchedule:
-    def turns(self, *weights, times=1000):
-        schedule = EdfScheduler(lambda now: list(weights), 1.0, Random(1))
-        return [schedule.next(0.0) for _ in range(times)]
-
-    def test_the_edf_scheduler_gives_turns_by_weight(self):
-        counted = Counter(self.turns(3, 1, times=400))
-        assert abs(counted[0] - 300) <= 1
-
-    def test_the_edf_scheduler_spreads_the_turns_of_a_host(self):
-        gaps = "".join(map(str, self.turns(3, 1))).split("1")
-        assert {len(gap) for gap in gaps[1:-1]} <= {2, 3, 4}
-
-    def test_the_edf_scheduler_gives_equal_weights_equal_turns(self):
-        turns = self.turns(2, 2, 2, times=30)
-        assert turns == turns[:3] * 10
-
-    def test_the_edf_scheduler_gives_each_host_its_first_turn_before_any_has_a_second(self):
-        turns = self.turns(*[1] * 20, times=20)
-        assert sorted(turns) == list(range(20)) != turns
-
-    def test_weights_that_stay_leave_the_turns_as_they_are(self):
-        schedule = EdfScheduler(lambda now: [2.0, 2.0, 2.0], 1.0, Random(1))
-        turns = [schedule.next(float(now)) for now in range(30)]
-        assert turns == turns[:3] * 10
-
-    def test_clients_begin_with_different_hosts(self):
-        first = {EdfScheduler(lambda now: [1.0] * 3, 1.0, Random(seed)).next(0.0) for seed in range(20)}
-        assert first == {0, 1, 2}
-
-    def test_each_update_is_told_with_the_weights_that_are_known(self):
-        told = []
-        schedule = EdfScheduler(lambda now: [4.0, 0.0, 2.0], 1.0, Random(1), lambda *update: told.append(update))
-        for now in (0.0, 0.5, 1.0):
-            schedule.next(now)
-        schedule.copy(lambda random: random).next(5.0)
-        assert told == [([4.0, 0.0, 2.0], 0.0), ([4.0, 0.0, 2.0], 1.0)]
-
-    @pytest.mark.parametrize("copied", [False, True])
-    def test_a_host_in_slow_start_counts_by_its_share(self, copied):
-        schedule = EdfScheduler(lambda now: [10.0, 20.0], 1.0, Random(1), shares=lambda now: [1.0, 0.5 * now])
-        if copied:
-            schedule = schedule.copy(lambda random: random)
-        assert abs(Counter(schedule.next(1.0) for _ in range(100))[1] - 50) <= 1
-        assert abs(Counter(schedule.next(2.0) for _ in range(90))[1] - 60) <= 1
-
-    def test_weights_are_read_once_in_an_update_period(self):
-        asked = []
-        schedule = EdfScheduler(lambda now: asked.append(now) or [1.0, 2.0], 1.0, Random(1))
-        for now in (0.0, 0.5, 0.99, 1.0, 1.5, 7.0):
-            schedule.next(now)
-        assert asked == [0.0, 1.0, 7.0]
-
-    @pytest.mark.parametrize(
-        ("weights", "used"),
-        [
-            ([4.0, 0.0, 2.0], [4.0, 3.0, 2.0]),
-            ([4.0, 0.0, 0.0], [1.0, 1.0, 1.0]),
-            ([0.0, 0.0], [1.0, 1.0]),
-            ([5.0], [1.0]),
-            ([4.0, math.nan, math.inf, -1.0, 2.0], [4.0, 3.0, 3.0, 3.0, 2.0]),
-            ([1.5e308, 1.5e308], [1.5e308, 1.5e308]),
-        ],
-    )
-    def test_an_unknown_weight_is_the_mean_if_two_are_known(self, weights, used):
-        assert fill_unknown_weights(weights) == used
-
-    def test_a_weight_is_bounded_by_a_hundredth_and_ten_times_the_mean(self):
-        used = fill_unknown_weights([1e-9, 1.0] + [1.0] * 98)
-        assert used[0] == pytest.approx(0.01 * 0.99)
-        used = fill_unknown_weights([1e9] + [1.0] * 99)
-        assert used[0] == pytest.approx(10 * (1e9 + 99) / 100)
-
-    @given(weights=st.lists(st.floats(), min_size=1, max_size=8), seed=st.integers(0, 99))
-    @settings(deadline=None)
-    def test_all_hosts_get_turns_in_the_ratio_of_any_weights(self, weights, seed):
-        schedule = EdfScheduler(lambda now: weights, 1.0, Random(seed))
-        lightest = min(fill_unknown_weights(weights))
-        shares = [share / lightest for share in fill_unknown_weights(weights)]
-        turns = 3 * math.ceil(sum(shares))
-        counted = Counter(schedule.next(0.0) for _ in range(turns))
-        for position, share in enumerate(shares):
-            assert abs(counted[position] - turns * share / sum(shares)) <= len(weights)
-            assert counted[position] >= 1, "it starves"
-
-    @given(
-        weights=st.lists(st.floats(1.0, 50.0), min_size=2, max_size=8),
-        invalid=st.sampled_from([math.nan, math.inf, -math.inf, -1.0, 0.0]),
-    )
-    def test_an_invalid_weight_keeps_the_ratio_of_valid_ones(self, weights, invalid):
-        shares = fill_unknown_weights([*weights, invalid])
-        assert shares[:-1] == weights
-        assert shares[-1] == pytest.approx(sum(weights) / len(weights))
+from trxds.resources.orca import LoadReport
 
 
 class TestPolicy:
