@@ -1,4 +1,7 @@
-"""The server's end of a connection, which a test controls frame by frame, by h2 itself and not by our engine."""
+"""Fixtures of several files, most of all a connection whose server's end a test controls frame by frame.
+
+That end is h2 itself and not our engine.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,17 @@ import h2.settings
 import pytest
 import trio
 from msgspec import structs
+from support.fast_engine import FIXED, OPTIONS
 from support.lone_calls import asked
 from trio.testing import wait_all_tasks_blocked
 
 from trxds.testing.network import memory_stream_pair
 from trxds.testing.simulation.links import Link, SimulatedStream, Wire
 from trxds.testing.simulation.timeline import Timeline
+from trxds.transport import frames
 from trxds.transport.connection import Connection
+from trxds.transport.events import SettingsReceived
+from trxds.transport.fast_http2 import FastHttp2Engine
 from trxds.transport.options import WireOptions
 from trxds.transport.request import Request
 
@@ -178,3 +185,13 @@ def delegated(wire, request_, nursery):
         return connection, server
 
     return make
+
+
+@pytest.fixture
+def engine() -> FastHttp2Engine:
+    """Return an engine with one stream, 1, after both prefaces."""
+    made = FastHttp2Engine(OPTIONS)
+    assert made.receive(frames.settings({})) == [SettingsReceived()]
+    assert made.open_stream(FIXED, [], []) == 1
+    made.outgoing.take()
+    return made
