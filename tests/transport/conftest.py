@@ -17,6 +17,7 @@ import h2.settings
 import pytest
 import trio
 from msgspec import structs
+from support.attacked_server import on_stage
 from support.fast_engine import FIXED, OPTIONS
 from support.lone_calls import asked
 from trio.testing import wait_all_tasks_blocked
@@ -195,3 +196,10 @@ def engine() -> FastHttp2Engine:
     assert made.open_stream(FIXED, [], []) == 1
     made.outgoing.take()
     return made
+
+
+@pytest.fixture
+async def stage():
+    """Yield a server that good clients and hostile ones call."""
+    async with on_stage() as stage:
+        yield stage
