@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hpack
 import trio
-from support.hostile.peer import END_HEADERS, END_STREAM, HEADERS, PREFACE, RST_STREAM, SETTINGS, frame
+from support.hostile.peer import END_HEADERS, END_STREAM, HEADERS, PREFACE, RST_STREAM, SETTINGS, frame, message
 
 REQUEST = {
     ":method": "POST",
@@ -100,3 +100,9 @@ def block(stream: int, fields: list[tuple[str, str]], *, end: bool = False) -> b
 
 def data(stream: int, content: bytes, *, end: bool = False) -> bytes:
     return frame(DATA, END_STREAM if end else 0, stream, content)
+
+
+async def goes_on(client: RawClient, stream: int = 99) -> bool:
+    """Return whether a good call on the same connection is served."""
+    await client.send(headers(stream), data(stream, message(b"x"), end=True))
+    return (await client.answer(stream))["grpc-status"] == "0" and not client.ended

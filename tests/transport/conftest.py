@@ -20,8 +20,10 @@ from msgspec import structs
 from support.attacked_server import on_stage
 from support.fast_engine import FIXED, OPTIONS
 from support.lone_calls import asked
+from support.raw_client import RawClient
 from trio.testing import wait_all_tasks_blocked
 
+from trxds.testing import Call, MemoryNetwork, Server, serve, server_streaming, unary
 from trxds.testing.network import memory_stream_pair
 from trxds.testing.simulation.links import Link, SimulatedStream, Wire
 from trxds.testing.simulation.timeline import Timeline
@@ -203,3 +205,33 @@ async def stage():
     """Yield a server that good clients and hostile ones call."""
     async with on_stage() as stage:
         yield stage
+
+
+@pytest.fixture
+def network() -> MemoryNetwork:
+    """Return a network of the test's own."""
+    return MemoryNetwork()
+
+
+@pytest.fixture
+async def server(network: MemoryNetwork):
+    """Yield a server that `client` sends its frames to."""
+
+    async def echo(request: bytes, call: Call) -> bytes:
+        return request
+
+    async def letters(request: bytes, call: Call):
+        for letter in request.decode():
+            yield letter.encode()
+
+    handlers = {"/s/M": unary(echo), "/s/Letters": server_streaming(letters)}
+    async with serve(handlers, network=network, address="s:1") as server:
+        yield server
+
+
+@pytest.fixture
+async def client(network: MemoryNetwork, server: Server) -> RawClient:
+    """Return a client that a test controls frame by frame."""
+    client = RawClient(await network.connect("s:1"))
+    await client.greet()
+    return client

@@ -69,11 +69,6 @@ class Leased:
             await self.queue.next()
 
 
-@pytest.fixture
-def network() -> MemoryNetwork:
-    return MemoryNetwork()
-
-
 async def test_a_second_request_for_a_connection_makes_no_second_attempt(network, nursery, autojump_clock) -> None:
     network.black_hole(ADDRESS)
     leased = Leased(network, nursery)

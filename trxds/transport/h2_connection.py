@@ -1,7 +1,7 @@
 """h2's connection with the changes whose reasons are in `h2_engine.py`, its only user.
 
-It depends on internals of h2: `test_engines_agree.py` and `test_server_requests.py` in `tests/transport` would show if
-those changed.
+It depends on internals of h2: `test_engines_agree.py` and `test_malformed_requests.py` in `tests/transport` would show
+if those changed.
 """
 
 from __future__ import annotations
