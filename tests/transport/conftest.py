@@ -21,6 +21,7 @@ from support.attacked_server import on_stage
 from support.fast_engine import FIXED, OPTIONS
 from support.lone_calls import asked
 from support.raw_client import RawClient
+from support.subchannel_states import Middle, States
 from trio.testing import wait_all_tasks_blocked
 
 from trxds.testing import Call, MemoryNetwork, Server, serve, server_streaming, unary
@@ -32,6 +33,7 @@ from trxds.transport.connection import Connection
 from trxds.transport.events import SettingsReceived
 from trxds.transport.fast_http2 import FastHttp2Engine
 from trxds.transport.options import WireOptions
+from trxds.transport.pool import SubchannelPool
 from trxds.transport.request import Request
 
 E = TypeVar("E", bound=h2.events.Event)
@@ -235,3 +237,18 @@ async def client(network: MemoryNetwork, server: Server) -> RawClient:
     client = RawClient(await network.connect("s:1"))
     await client.greet()
     return client
+
+
+@pytest.fixture
+async def pool(network: MemoryNetwork, nursery: trio.Nursery) -> SubchannelPool:
+    """Return a pool that runs."""
+    pool = SubchannelPool(network, WireOptions(), Middle())
+    nursery.start_soon(pool.run)
+    await wait_all_tasks_blocked()
+    return pool
+
+
+@pytest.fixture
+def states(pool: SubchannelPool) -> States:
+    """Return the states of one subchannel of the pool."""
+    return States(pool)

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator
-from random import Random
 from typing import Any
 
 import pytest
 import trio
+from support.subchannel_states import ADDRESS, CONNECTING, FAILURE, IDLE, READY, Middle
 from support.tasks import task_names
 from support.watching import Watcher
 from trio.testing import wait_all_tasks_blocked
@@ -27,21 +27,6 @@ from trxds.transport.options import WireOptions
 from trxds.transport.pool import SubchannelPool
 from trxds.transport.request import Request
 from trxds.transport.subchannel import Subchannel
-
-ADDRESS = "10.0.0.1:443"
-IDLE, CONNECTING, READY, FAILURE = (
-    Connectivity.IDLE,
-    Connectivity.CONNECTING,
-    Connectivity.READY,
-    Connectivity.TRANSIENT_FAILURE,
-)
-
-
-class Middle(Random):
-    """A random source without jitter."""
-
-    def uniform(self, a: float, b: float) -> float:
-        return (a + b) / 2
 
 
 class Leased:
