@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ import h2.events
 import h2.settings
 import pytest
 import trio
+import trustme
 from msgspec import structs
 from support.attacked_server import on_stage
 from support.fast_engine import FIXED, OPTIONS
@@ -29,6 +31,7 @@ from trxds.testing.network import memory_stream_pair
 from trxds.testing.simulation.links import Link, SimulatedStream, Wire
 from trxds.testing.simulation.timeline import Timeline
 from trxds.transport import frames
+from trxds.transport.certificates import CertificateFiles
 from trxds.transport.connection import Connection
 from trxds.transport.events import SettingsReceived
 from trxds.transport.fast_http2 import FastHttp2Engine
@@ -252,3 +255,12 @@ async def pool(network: MemoryNetwork, nursery: trio.Nursery) -> SubchannelPool:
 def states(pool: SubchannelPool) -> States:
     """Return the states of one subchannel of the pool."""
     return States(pool)
+
+
+@pytest.fixture
+def files(ca: trustme.CA, tmp_path: Path) -> CertificateFiles:
+    """Write the files of a client and of what it trusts."""
+    ca.cert_pem.write_to_path(str(tmp_path / "roots.pem"))
+    leaf = ca.issue_cert("client.example")
+    leaf.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "client.pem"))
+    return CertificateFiles(str(tmp_path / "roots.pem"), str(tmp_path / "client.pem"), str(tmp_path / "client.pem"))

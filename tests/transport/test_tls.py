@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import ssl
-from pathlib import Path
 from random import Random
 
 import pytest
 import trio
 import trio.testing
 import trustme
-from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
-    Encoding,
-    PrivateFormat,
-    load_pem_private_key,
-)
 from support.pki import NO_TEXT, Authority
+from support.tls_peers import server_context, wants_certificates
 
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.connectivity import Connectivity
-from trxds.testing import Call, MemoryNetwork, serve, unary
-from trxds.transport.certificates import CertificateFiles, FreshContext, client_context
+from trxds.testing import Call, serve, unary
+from trxds.transport.certificates import CertificateFiles, client_context
 from trxds.transport.connect import Network, TcpNetwork
 from trxds.transport.connection import Connection
 from trxds.transport.file_content import FileContent
@@ -40,26 +34,9 @@ async def scheme(request: bytes, call: Call) -> bytes:
 HANDLERS = {"/s/Echo": unary(scheme)}
 
 
-@pytest.fixture(scope="module")
-def authority() -> trustme.CA:
-    return trustme.CA()
-
-
-@pytest.fixture
-def network() -> MemoryNetwork:
-    return MemoryNetwork()
-
-
-def server_context(authority: trustme.CA, *names: str, alpn: str = "h2") -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert(*names).configure_cert(context)
-    context.set_alpn_protocols([alpn])
-    return context
-
-
-def trusting(authority: trustme.CA) -> ssl.SSLContext:
+def trusting(ca: trustme.CA) -> ssl.SSLContext:
     context = client_context(CertificateFiles())
-    authority.configure_trust(context)
+    ca.configure_trust(context)
     return context
 
 
@@ -85,24 +62,22 @@ async def refusal(network: Network, address: str = ADDRESS) -> str:
     return str(caught.value)
 
 
-async def test_a_call_over_tls_in_memory(authority, network, nursery, autojump_clock) -> None:
-    async with serve(
-        HANDLERS, address=ADDRESS, network=network, tls=server_context(authority, "cart.example")
-    ) as server:
-        assert await echo_over(over(network, trusting(authority)), ADDRESS, nursery) == b"hello"
+async def test_a_call_over_tls_in_memory(ca, network, nursery, autojump_clock) -> None:
+    async with serve(HANDLERS, address=ADDRESS, network=network, tls=server_context(ca, "cart.example")) as server:
+        assert await echo_over(over(network, trusting(ca)), ADDRESS, nursery) == b"hello"
         assert server.calls[0].scheme == "https"
 
 
-async def test_a_call_over_tls_and_tcp(authority, nursery) -> None:
-    async with serve(HANDLERS, tls=server_context(authority, "127.0.0.1")) as server:
-        network = over(TcpNetwork(), trusting(authority), "127.0.0.1")
+async def test_a_call_over_tls_and_tcp(ca, nursery) -> None:
+    async with serve(HANDLERS, tls=server_context(ca, "127.0.0.1")) as server:
+        network = over(TcpNetwork(), trusting(ca), "127.0.0.1")
         assert await echo_over(network, server.address, nursery) == b"hello"
         assert server.connections[0].peer.startswith("127.0.0.1:")
 
 
-async def test_a_large_message_over_tls_and_tcp(authority, nursery) -> None:
-    async with serve(HANDLERS, tls=server_context(authority, "cart.example")) as server:
-        connection = Connection(await over(TcpNetwork(), trusting(authority)).connect(server.address), peer="cart")
+async def test_a_large_message_over_tls_and_tcp(ca, nursery) -> None:
+    async with serve(HANDLERS, tls=server_context(ca, "cart.example")) as server:
+        connection = Connection(await over(TcpNetwork(), trusting(ca)).connect(server.address), peer="cart")
         nursery.start_soon(connection.run)
         stream = connection.open_stream(Request("/s/Echo", "s", one_reply=True))
         assert stream is not None
@@ -111,21 +86,21 @@ async def test_a_large_message_over_tls_and_tcp(authority, nursery) -> None:
 
 
 async def test_the_dot_at_the_end_of_a_complete_name_is_not_sent_nor_has_to_be_proved(
-    authority, network, nursery, autojump_clock
+    ca, network, nursery, autojump_clock
 ) -> None:
     """RFC 6066 §3; `cart.example.` saves a look-up in the search domains, as in Kubernetes."""
     seen: list[str | None] = []
-    context = server_context(authority, "cart.example")
+    context = server_context(ca, "cart.example")
     context.sni_callback = lambda _socket, name, _context: seen.append(name)
     async with serve(HANDLERS, address=ADDRESS, network=network, tls=context):
-        peer = over(network, trusting(authority), "cart.example.")
+        peer = over(network, trusting(ca), "cart.example.")
         assert await echo_over(peer, ADDRESS, nursery) == b"hello"
     assert seen == ["cart.example"]
 
 
-async def test_a_peer_of_another_name_is_refused(authority, network, autojump_clock) -> None:
-    async with serve(address=ADDRESS, network=network, tls=server_context(authority, "other.example")):
-        assert await refusal(over(network, trusting(authority))) == (
+async def test_a_peer_of_another_name_is_refused(ca, network, autojump_clock) -> None:
+    async with serve(address=ADDRESS, network=network, tls=server_context(ca, "other.example")):
+        assert await refusal(over(network, trusting(ca))) == (
             "TLS with 10.0.0.1:443 as 'cart.example': certificate verify failed: "
             "Hostname mismatch, certificate is not valid for 'cart.example'"
             "; its subjectAltName needs that name, and its common name does not count"
@@ -152,16 +127,16 @@ async def test_a_root_may_be_an_authority_that_another_one_signed(network, tmp_p
         assert await echo_over(TlsNetwork(network, source, "cart.example"), ADDRESS, nursery) == b"hello"
 
 
-async def test_a_peer_that_nobody_trusts_is_refused(authority, network, autojump_clock) -> None:
+async def test_a_peer_that_nobody_trusts_is_refused(ca, network, autojump_clock) -> None:
     async with serve(address=ADDRESS, network=network, tls=server_context(trustme.CA(), "cart.example")):
-        text = await refusal(over(network, trusting(authority)))
+        text = await refusal(over(network, trusting(ca)))
     assert "TLS with 10.0.0.1:443 as 'cart.example': certificate verify failed: " in text
 
 
-async def test_a_peer_that_does_not_speak_http2_is_refused(authority, network, autojump_clock) -> None:
-    tls = server_context(authority, "cart.example", alpn="http/1.1")
+async def test_a_peer_that_does_not_speak_http2_is_refused(ca, network, autojump_clock) -> None:
+    tls = server_context(ca, "cart.example", alpn="http/1.1")
     async with serve(address=ADDRESS, network=network, tls=tls):
-        assert (await refusal(over(network, trusting(authority)))).endswith(
+        assert (await refusal(over(network, trusting(ca)))).endswith(
             "the peer did not agree on HTTP/2; its ALPN protocols must include h2"
         )
 
@@ -173,15 +148,15 @@ def test_the_alert_of_a_peer_without_our_alpn_protocol_says_what_to_offer() -> N
     assert tls_cause(error) == "the peer did not agree on HTTP/2; its ALPN protocols must include h2"
 
 
-async def test_a_peer_that_speaks_no_tls_is_refused(authority, network, autojump_clock) -> None:
+async def test_a_peer_that_speaks_no_tls_is_refused(ca, network, autojump_clock) -> None:
     async with serve(address=ADDRESS, network=network):
-        text = await refusal(over(network, trusting(authority)))
+        text = await refusal(over(network, trusting(ca)))
     assert text.startswith("TLS with 10.0.0.1:443 as 'cart.example': ") and "speak TLS" in text
 
 
-async def test_a_certificate_may_be_refused_by_the_approval_function(authority, network, autojump_clock) -> None:
-    async with serve(address=ADDRESS, network=network, tls=server_context(authority, "cart.example")):
-        text = await refusal(over(network, trusting(authority), approve=lambda found: f"{found['subjectAltName']}"))
+async def test_a_certificate_may_be_refused_by_the_approval_function(ca, network, autojump_clock) -> None:
+    async with serve(address=ADDRESS, network=network, tls=server_context(ca, "cart.example")):
+        text = await refusal(over(network, trusting(ca), approve=lambda found: f"{found['subjectAltName']}"))
     assert text == "TLS with 10.0.0.1:443 as 'cart.example': (('DNS', 'cart.example'),)"
 
 
@@ -197,26 +172,26 @@ async def test_a_peer_with_a_name_that_is_no_text_is_refused(network, tmp_path, 
 
 @pytest.mark.parametrize("name", [".example", "", "a\0b", "\u00df" * 60, "a" * 300])
 async def test_a_name_that_no_host_can_have_is_an_error_and_leaves_no_connection(
-    authority, network, autojump_clock, name
+    ca, network, autojump_clock, name
 ) -> None:
-    async with serve(address=ADDRESS, network=network, tls=server_context(authority, "cart.example")) as server:
-        text = await refusal(over(network, trusting(authority), name))
+    async with serve(address=ADDRESS, network=network, tls=server_context(ca, "cart.example")) as server:
+        text = await refusal(over(network, trusting(ca), name))
         await trio.testing.wait_all_tasks_blocked()
         assert server.connections == []
     assert text.startswith(f"TLS with 10.0.0.1:443: no peer can have the name {name[:100]!r}; correct")
 
 
-async def test_a_refused_peer_is_left_without_a_connection(authority, network, autojump_clock) -> None:
-    async with serve(address=ADDRESS, network=network, tls=server_context(authority, "other.example")) as server:
-        await refusal(over(network, trusting(authority)))
+async def test_a_refused_peer_is_left_without_a_connection(ca, network, autojump_clock) -> None:
+    async with serve(address=ADDRESS, network=network, tls=server_context(ca, "other.example")) as server:
+        await refusal(over(network, trusting(ca)))
         await trio.testing.wait_all_tasks_blocked()
         assert server.connections == []
 
 
-async def test_a_cancelled_handshake_closes_the_transport(authority, network, autojump_clock) -> None:
+async def test_a_cancelled_handshake_closes_the_transport(ca, network, autojump_clock) -> None:
     listener = network.listen(ADDRESS)
     with trio.move_on_after(1):
-        await over(network, trusting(authority)).connect(ADDRESS)
+        await over(network, trusting(ca)).connect(ADDRESS)
     theirs = await listener.accept()
     while await theirs.receive_some():
         pass  # the hello, then the end
@@ -237,55 +212,40 @@ async def lost_reason(network: Network) -> str:
     return host.error.message
 
 
-async def test_a_subchannel_tells_why_tls_failed(authority, network, autojump_clock) -> None:
-    async with serve(address=ADDRESS, network=network, tls=server_context(authority, "other.example")):
-        assert await lost_reason(over(network, trusting(authority))) == (
+async def test_a_subchannel_tells_why_tls_failed(ca, network, autojump_clock) -> None:
+    async with serve(address=ADDRESS, network=network, tls=server_context(ca, "other.example")):
+        assert await lost_reason(over(network, trusting(ca))) == (
             "10.0.0.1:443: cannot connect: TLS with 10.0.0.1:443 as 'cart.example': certificate verify failed: "
             "Hostname mismatch, certificate is not valid for 'cart.example'"
             "; its subjectAltName needs that name, and its common name does not count"
         )
 
 
-@pytest.fixture
-def files(authority, tmp_path: Path) -> CertificateFiles:
-    authority.cert_pem.write_to_path(str(tmp_path / "roots.pem"))
-    leaf = authority.issue_cert("client.example")
-    leaf.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "client.pem"))
-    return CertificateFiles(str(tmp_path / "roots.pem"), str(tmp_path / "client.pem"), str(tmp_path / "client.pem"))
-
-
-def wants_certificates(authority: trustme.CA) -> ssl.SSLContext:
-    context = server_context(authority, "cart.example")
-    authority.configure_trust(context)
-    context.verify_mode = ssl.CERT_REQUIRED
-    return context
-
-
-async def test_mutual_tls_proves_both_sides(authority, network, nursery, files, autojump_clock) -> None:
-    async with serve(HANDLERS, address=ADDRESS, network=network, tls=wants_certificates(authority)):
+async def test_mutual_tls_proves_both_sides(ca, network, nursery, files, autojump_clock) -> None:
+    async with serve(HANDLERS, address=ADDRESS, network=network, tls=wants_certificates(ca)):
         assert await echo_over(over(network, client_context(files)), ADDRESS, nursery) == b"hello"
 
 
-async def test_a_missing_client_certificate_is_a_possible_reason(authority, network, autojump_clock) -> None:
-    context = trusting(authority)
+async def test_a_missing_client_certificate_is_a_possible_reason(ca, network, autojump_clock) -> None:
+    context = trusting(ca)
     context.maximum_version = ssl.TLSVersion.TLSv1_2
-    async with serve(HANDLERS, address=ADDRESS, network=network, tls=wants_certificates(authority)):
+    async with serve(HANDLERS, address=ADDRESS, network=network, tls=wants_certificates(ca)):
         assert (await lost_reason(over(network, context))).endswith(
             "the peer closed the connection during the handshake; does it speak TLS, or want a certificate from us?"
         )
 
 
-async def test_a_client_certificate_that_is_missed_late_is_a_failed_attempt(authority, network, autojump_clock) -> None:
-    async with serve(HANDLERS, address=ADDRESS, network=network, tls=wants_certificates(authority)):
+async def test_a_client_certificate_that_is_missed_late_is_a_failed_attempt(ca, network, autojump_clock) -> None:
+    async with serve(HANDLERS, address=ADDRESS, network=network, tls=wants_certificates(ca)):
         # In TLS 1.3 the server says so only after the client's handshake is over.
-        text = await lost_reason(over(network, trusting(authority)))
+        text = await lost_reason(over(network, trusting(ca)))
     assert text.startswith("10.0.0.1:443: connection ") and text.endswith("does it want a certificate from us?")
 
 
 async def test_a_client_certificate_that_the_server_refuses_is_a_failed_attempt(
-    authority, network, files, autojump_clock
+    ca, network, files, autojump_clock
 ) -> None:
-    tls = wants_certificates(authority)
+    tls = wants_certificates(ca)
     other = trustme.CA().issue_cert("client.example")
     other.private_key_and_cert_chain_pem.write_to_path(files.certificate)
     async with serve(HANDLERS, address=ADDRESS, network=network, tls=tls):
@@ -293,136 +253,10 @@ async def test_a_client_certificate_that_the_server_refuses_is_a_failed_attempt(
     assert text.endswith("before HTTP/2 began; does it accept our certificate?")
 
 
-async def test_a_server_of_tls_that_is_spoken_to_in_plain_text_is_suspected(authority, network, autojump_clock) -> None:
-    async with serve(HANDLERS, address=ADDRESS, network=network, tls=server_context(authority, "cart.example")):
+async def test_a_server_of_tls_that_is_spoken_to_in_plain_text_is_suspected(ca, network, autojump_clock) -> None:
+    async with serve(HANDLERS, address=ADDRESS, network=network, tls=server_context(ca, "cart.example")):
         assert (await lost_reason(network)).endswith(" before HTTP/2 began; does it speak TLS?")
 
 
 def test_the_zone_of_an_ipv6_address_is_no_part_of_the_name_that_it_has_to_prove() -> None:
     assert server_name_of("[fe80::1%eth0]:443") == "fe80::1"
-
-
-# -- files
-
-
-def test_an_invalid_certificate_path_is_named() -> None:
-    """A bootstrap may have any text as a path."""
-    with pytest.raises(OSError, match=r"^cannot read 'the roots of /a\\x00b': embedded null"):
-        client_context(CertificateFiles(roots="/a\0b"))
-
-
-def test_a_missing_certificate_file_is_named() -> None:
-    with pytest.raises(OSError, match=r"^cannot read the roots of /none\.pem: No such file or directory$"):
-        client_context(CertificateFiles(roots="/none.pem"))
-
-
-def test_a_file_that_holds_no_certificate_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "roots.pem"
-    path.write_text("hello")
-    with pytest.raises(OSError, match=rf"^cannot use the roots of {path}: "):
-        client_context(CertificateFiles(roots=str(path)))
-
-
-def test_a_key_of_another_certificate_is_named(authority, files, tmp_path: Path) -> None:
-    other = tmp_path / "other.pem"
-    authority.issue_cert("x").private_key_pem.write_to_path(str(other))
-    with pytest.raises(OSError, match=r"cannot use the certificate of .*client\.pem with the key of .*other\.pem: "):
-        client_context(CertificateFiles(files.roots, files.certificate, str(other)))
-
-
-def test_an_encrypted_key_is_said_to_be_encrypted(authority, files, tmp_path: Path) -> None:
-    whole = load_pem_private_key(authority.issue_cert("x").private_key_pem.bytes(), None)
-    encrypted = whole.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
-    path = tmp_path / "key.pem"
-    path.write_bytes(encrypted)
-    with pytest.raises(OSError, match="or the key is encrypted; write both in PEM, the key without a password"):
-        client_context(CertificateFiles(files.roots, files.certificate, str(path)))
-
-
-def test_half_a_root_is_said_to_be_no_pem(files) -> None:
-    path = Path(files.roots)
-    path.write_bytes(path.read_bytes() + path.read_bytes()[:200])
-    with pytest.raises(OSError, match=r"roots\.pem: a certificate in it is no valid PEM; write it anew$"):
-        client_context(files)
-
-
-def test_certificate_files_are_read_again_after_the_interval(files) -> None:
-    fresh = FreshContext(files)
-    assert fresh.current(0) is None
-    first = fresh.take(fresh.read(), 0)
-    assert fresh.current(599) is first
-    assert fresh.current(600) is None
-
-
-def test_unusable_certificate_files_leave_the_last_good_ones_in_force(files, caplog) -> None:
-    fresh = FreshContext(files)
-    first = fresh.take(fresh.read(), 0)
-    whole = Path(files.roots).read_bytes()
-    Path(files.roots).write_bytes(b"")
-    for now in (600, 601):
-        assert fresh.current(now) is None
-        assert fresh.take(fresh.read(), now) is first
-    assert len(caplog.records) == 1 and "the files read before stay in use" in caplog.text
-    Path(files.roots).write_bytes(whole)
-    assert fresh.take(fresh.read(), 602) is not first
-
-
-def write_comment(files: CertificateFiles, comment: str) -> None:
-    path = Path(files.roots)
-    path.write_text(f"{comment}\n{path.read_text()}", "utf-8")
-
-
-def renew_certificate_and_delete_roots(authority: trustme.CA, files: CertificateFiles) -> None:
-    authority.issue_cert("renewed.example").private_key_and_cert_chain_pem.write_to_path(str(files.certificate))
-    Path(files.roots).unlink()
-
-
-async def client_certificate(authority: trustme.CA, context: ssl.SSLContext) -> str:
-    """Return the name in the certificate that a client with this context shows."""
-    here, there = trio.testing.memory_stream_pair()
-    server = trio.SSLStream(there, wants_certificates(authority), server_side=True)
-    client = trio.SSLStream(here, context, server_hostname="cart.example")
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(client.do_handshake)
-        await server.do_handshake()
-    return str(server.getpeercert()["subjectAltName"][0][1])
-
-
-@pytest.mark.parametrize("comment", ["", "# autorité"])
-async def test_deleted_roots_do_not_hold_up_a_new_certificate_of_the_client(authority, files, caplog, comment) -> None:
-    write_comment(files, comment)
-    fresh = FreshContext(files)
-    fresh.take(fresh.read(), 0)
-    renew_certificate_and_delete_roots(authority, files)
-    context = fresh.take(fresh.read(), 600)
-    assert await client_certificate(authority, context) == "renewed.example"
-    assert "cannot read the roots" in caplog.text
-
-
-def test_a_certificate_that_is_no_good_does_not_hold_up_new_roots(authority, files) -> None:
-    fresh = FreshContext(files)
-    fresh.take(fresh.read(), 0)
-    Path(files.certificate).write_text("spoilt")
-    trustme.CA().cert_pem.write_to_path(files.roots, append=True)
-    assert fresh.take(fresh.read(), 600).cert_store_stats()["x509_ca"] == 2
-
-
-def test_files_that_are_good_only_in_part_are_read_again_for_the_next_connection(authority, files, caplog) -> None:
-    fresh = FreshContext(files)
-    fresh.take(fresh.read(), 0)
-    whole = Path(files.roots).read_bytes()
-    renew_certificate_and_delete_roots(authority, files)
-    context = fresh.take(fresh.read(), 600)
-    assert fresh.current(600) is None
-    assert fresh.take(fresh.read(), 601) is context
-    assert len(caplog.records) == 1
-    Path(files.roots).write_bytes(whole)
-    assert fresh.take(fresh.read(), 602) is not context
-    assert fresh.current(603) is not None
-
-
-def test_certificate_files_that_were_never_usable_are_an_error_each_time() -> None:
-    fresh = FreshContext(CertificateFiles(roots="/none.pem"))
-    for now in (0, 1):
-        with pytest.raises(OSError, match="cannot read the roots"):
-            fresh.take(fresh.read(), now)
