@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.fallback_mesh import Mesh
 from support.world import World
 
 from trxds.xds.delta import FEATURE
@@ -13,3 +14,9 @@ def protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     """Every server of a `World` speaks this one."""
     monkeypatch.setattr(World, "features", frozenset({FEATURE} if request.param == "delta" else ()))
     return str(request.param)
+
+
+@pytest.fixture
+def mesh() -> Mesh:
+    """Return an authority with three servers, as values."""
+    return Mesh()
