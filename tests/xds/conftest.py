@@ -1,4 +1,4 @@
-"""Both protocols of ADS, for the tests of what is the same in both."""
+"""Both protocols of ADS, for the tests of what is the same in both; and the servers of an authority, as values."""
 
 from __future__ import annotations
 
