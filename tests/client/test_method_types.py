@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from support.mesh import Mesh
+from support.pyright import run_pyright
 
 import trxds
 from trxds.testing import bidi_streaming, client_streaming, server_streaming, unary
@@ -190,18 +191,6 @@ def test_pyright_accepts_and_rejects_the_same_lines(tmp_path):
     errors = [each for each in json.loads(done.stdout)["generalDiagnostics"] if each["severity"] == "error"]
     found = sorted({each["range"]["start"]["line"] + 1 for each in errors})
     assert found == wrong_lines(), done.stdout
-
-
-def run_pyright(*arguments):
-    # The package from PyPI brings a small part; node has to be there, and fetches the rest the first time.
-    return subprocess.run(
-        [sys.executable, "-m", "pyright", *arguments],
-        check=False,
-        env=os.environ | {"PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
 
 
 @pytest.mark.parametrize("function", [trxds.Method.__call__, trxds.Method.open])

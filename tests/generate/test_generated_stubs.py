@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.pyright import run_pyright
 
 pytestmark = pytest.mark.slow
 
@@ -235,18 +236,6 @@ def test_mypy_has_nothing_against_relative_imports(package, tmp_path):
         timeout=100,
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
-
-
-def run_pyright(*arguments):
-    # The package from PyPI brings a small part; node has to be there, and fetches the rest the first time.
-    return subprocess.run(
-        [sys.executable, "-m", "pyright", *arguments],
-        check=False,
-        env=os.environ | {"PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
 
 
 @pytest.mark.long

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
-from support.mesh import Mesh, ask, bidi, method, spread
+from support.mesh import Mesh, ask, bidi, method, settled, spread
 from support.picture import assignment
 
 from trxds import RpcError, StatusCode
@@ -38,11 +38,6 @@ JUDGED = {
     "failure_percentage_minimum_hosts": 1,
     "failure_percentage_request_volume": 3,
 }
-
-
-async def settled():
-    """Sleep long enough for any change to arrive, on a clock that jumps."""
-    await trio.sleep(1)
 
 
 def cookie(host, cluster="cart"):

@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
-from support.mesh import Mesh, ask, bidi, method, spread
+from support.aggregates import fail, restore
+from support.mesh import Mesh, ask, bidi, method, settled, spread
 from support.tasks import task_names
 
 from trxds import RpcError, StatusCode
@@ -15,11 +16,6 @@ from trxds.session_affinity.cookie import encode
 from trxds.testing import resources as xds
 
 FOREVER = 20 * 60  # seconds; longer than anything is kept warm
-
-
-async def settled():
-    """Sleep long enough for any change to arrive, on a clock that jumps."""
-    await trio.sleep(1)
 
 
 @asynccontextmanager
@@ -34,17 +30,6 @@ async def two_leaves(each=1):
         mesh.route("both")
         async with mesh.channel() as channel:
             yield mesh, channel, xs, ys
-
-
-def fail(mesh, hosts):
-    for host in hosts:
-        mesh.network.refuse(host)
-        mesh.network.cut(host)
-
-
-def restore(mesh, hosts):
-    for host in hosts:
-        mesh.network.restore(host)
 
 
 # -- failover

@@ -2,7 +2,7 @@
 
 import pytest
 import trio
-from support.mesh import Mesh, ask, bidi
+from support.mesh import Mesh, ask, bidi, settled
 from support.plain import hosts_in_memory
 from support.tasks import task_names
 
@@ -12,10 +12,6 @@ from trxds.testing import resources as xds
 IDLE, CONNECTING = Connectivity.IDLE, Connectivity.CONNECTING
 READY, FAILURE = Connectivity.READY, Connectivity.TRANSIENT_FAILURE
 HALF_AN_HOUR = 30 * 60.0
-
-
-async def settled():
-    await trio.sleep(1)
 
 
 def watch(channel, nursery):

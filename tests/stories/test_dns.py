@@ -4,7 +4,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
-from support.mesh import Mesh, ask, spread
+from support.mesh import Mesh, ask, settled, spread
 from support.tasks import task_names
 
 from trxds import RpcError, StatusCode
@@ -13,11 +13,6 @@ from trxds.testing import resources as xds
 NAME = "cart.example"
 POLICIES = "type.googleapis.com/envoy.extensions.load_balancing_policies."
 FOREVER = 20 * 60  # seconds; longer than anything is kept warm
-
-
-async def settled():
-    """Sleep long enough for any change to arrive, on a clock that jumps."""
-    await trio.sleep(1)
 
 
 def points_to(mesh, *hosts):

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 import trio
-from support.mesh import METHOD, ask, method, spread
+from support.mesh import METHOD, ask, method, settled, spread
 from support.plain import BY_NAME, hosts_in_memory
 from support.tasks import task_names
 
@@ -13,11 +13,6 @@ import trxds
 from trxds import Connectivity, RpcError, StatusCode
 
 ROUND_ROBIN = {"loadBalancingConfig": [{"round_robin": {}}]}
-
-
-async def settled():
-    """Sleep long enough for any change to arrive, on a clock that jumps."""
-    await trio.sleep(1)
 
 
 def addresses(hosts):

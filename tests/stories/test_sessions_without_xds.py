@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import click
 import pytest
 import trio
-from support.mesh import METHOD, ask, bidi, spread
+from support.mesh import METHOD, ask, bidi, settled, spread
 from support.plain import BY_NAME, hosts_in_memory
 from support.sessions import answer
 
@@ -35,11 +35,6 @@ def by(policy, **settings):
 
 
 ROUND_ROBIN = by("round_robin")
-
-
-async def settled():
-    """Sleep long enough for any change to arrive, on a clock that jumps."""
-    await trio.sleep(1)
 
 
 @asynccontextmanager

@@ -2,15 +2,10 @@
 
 import pytest
 import trio
-from support.mesh import Mesh, ask, bidi, method, spread
+from support.mesh import Mesh, ask, bidi, method, settled, spread
 
 from trxds import RpcError, StatusCode
 from trxds.testing import resources as xds
-
-
-async def settled():
-    """Sleep long enough for any change to arrive, on a clock that jumps."""
-    await trio.sleep(1)
 
 
 async def test_a_removed_host_gets_no_more_rpcs(autojump_clock):

@@ -3,7 +3,7 @@
 from contextlib import asynccontextmanager
 
 import trio
-from support.mesh import Mesh, ask
+from support.mesh import Mesh, ask, settled
 from support.tasks import task_names
 
 from trxds.testing import resources as xds
@@ -36,11 +36,6 @@ def fail(mesh, hosts):
 def restore(mesh, hosts):
     for host in hosts:
         mesh.network.restore(host)
-
-
-async def settled():
-    """Sleep long enough for any change to arrive, on a clock that jumps."""
-    await trio.sleep(1)
 
 
 async def fail_over(mesh, caller, hosts):

@@ -111,3 +111,8 @@ async def ask(caller, **more):
 async def spread(caller, times, **more):
     """Which hosts answer how many of so many RPCs."""
     return Counter([await ask(caller, **more) for _ in range(times)])
+
+
+async def settled():
+    """Sleep long enough for any change to arrive, on a clock that jumps."""
+    await trio.sleep(1)
