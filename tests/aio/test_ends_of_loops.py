@@ -190,7 +190,7 @@ def test_a_channel_outlives_its_loop_and_ends_when_nobody_has_it(world):
 def test_a_result_for_a_closed_loop_harms_nobody(world):
     async def receive(channel):
         await channel.method("/shop.Cart/Echo")(b"")  # so that the next is quick
-        blocks.append(channel.method("/shop.Cart/Hang").open(b"", timeout=0.3))
+        blocks.append(channel.method("/shop.Cart/Hang").open(b"", timeout=1))
         call = await blocks[0].__aenter__()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
