@@ -33,7 +33,8 @@ LEFT_OUT = re.compile(
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 PATH = re.compile(r"`((?:trxds|tests|examples|docs)/[\w./]+\.\w+)(?:::\w+)?`")
 RUN_BY = re.compile(r"^<!-- run by (tests/[\w/.]+) -->$", re.MULTILINE)
-TEST = re.compile(r"`(tests/[\w./]+\.py)::(\w+)`")
+TEST = re.compile(r"`(tests/[\w./]+\.py)::([\w:]+)`")
+DEFINED = re.compile(r"^ *(?:async def|def|class) (\w+)", re.MULTILINE)
 
 
 def name_of(document: Path) -> str:
@@ -194,8 +195,9 @@ def test_what_a_document_names_is_there(document: Path) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_a_test_that_a_document_names_is_there(document: Path) -> None:
-    named = TEST.findall(document.read_text("utf-8"))
-    assert [name for path, name in named if f"def {name}(" not in (ROOT / path).read_text("utf-8")] == []
+    named = [(path, name) for path, names in TEST.findall(document.read_text("utf-8")) for name in names.split("::")]
+    there = {path: DEFINED.findall((ROOT / path).read_text("utf-8")) for path, _ in named}
+    assert [name for path, name in named if name not in there[path]] == []
 
 
 def test_the_newest_dated_section_of_the_changelog_is_of_this_version() -> None:
