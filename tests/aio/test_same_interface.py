@@ -96,10 +96,8 @@ def test_a_facade_passes_the_arguments_of_a_block_on(facade, of, name, monkeypat
     def bridge(hand_over, opening):
         raise Opened(opening)
 
-    copy, original = object.__new__(getattr(facade, of)), SimpleNamespace(**{name: lambda **options: None})
+    copy = getattr(facade, of)(SimpleNamespace(), SimpleNamespace(**{name: lambda **options: None}))
     monkeypatch.setattr(facade.channel if of == "Channel" else facade.session, "ContextBridge", bridge)
-    copy._hand_over = SimpleNamespace(channel=original)
-    copy._channel = copy._session = copy._pool = original
     _, *takes = inspect.signature(getattr(getattr(trxds, of), name)).parameters.values()
     args = tuple(object() for each in takes if each.kind is not each.KEYWORD_ONLY)
     options = {each.name: object() for each in takes if each.kind is each.KEYWORD_ONLY}

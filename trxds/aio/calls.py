@@ -21,16 +21,14 @@ Req = TypeVar("Req")
 Res = TypeVar("Res")
 
 
-class Call(CallView, trxds.CallProtocol[Req, Res]):
+class Call(CallView[HandOver], trxds.CallProtocol[Req, Res]):
     """An open call; see `trxds.Call`. One task may send while another receives, in the loop that opened the call.
 
     A task that is cancelled in `receive` loses no message: the next `receive` returns it.
     """
 
     def __init__(self, hand_over: HandOver, call: trxds.Call[Req, Res]) -> None:
-        super().__init__(call)
-        self._hand_over = hand_over
-        self._call = call
+        super().__init__(hand_over, call)
         self._received: ReceiveBuffer[Res] = ReceiveBuffer(call)
         self._quick_receives = MAX_MESSAGES  # that may follow before other tasks have to run
         self._outgoing: SendBuffer[Req] | None = send_buffer(call)
@@ -44,7 +42,7 @@ class Call(CallView, trxds.CallProtocol[Req, Res]):
         """
         outgoing = self._outgoing
         if outgoing is None:
-            return await self._hand_over.wait(partial(self._call.send, request, compress=compress))
+            return await self._hand_over.wait(partial(self._wrapped.send, request, compress=compress))
         self._hand_over.check_can_wait()
         # In this task, because the caller may change the message after this.
         serialized = outgoing.serialize(request)
@@ -56,7 +54,7 @@ class Call(CallView, trxds.CallProtocol[Req, Res]):
     def done_sending(self) -> None:
         """Close this side of the call: no more messages follow."""
         if self._outgoing is None:
-            return self._hand_over.call_soon(self._call.done_sending)
+            return self._hand_over.call_soon(self._wrapped.done_sending)
         self._hand_over.check_can_wait()
         self._outgoing.end()
         self._outgoing.call(self._hand_over.start_task)
@@ -82,36 +80,34 @@ class Call(CallView, trxds.CallProtocol[Req, Res]):
 
     async def wait_initial_metadata(self) -> trxds.Metadata:
         """Wait for the server's initial metadata; empty for a trailers-only response."""
-        return await self._hand_over.wait(self._call.wait_initial_metadata)
+        return await self._hand_over.wait(self._wrapped.wait_initial_metadata)
 
     def cancel(self) -> bool:
         """End the call with CANCELLED; return False, and change nothing, if it has a `status` already.
 
         A status that Trio's thread receives at the same moment may still come before it. See `trxds.Call.cancel`.
         """
-        if self._is_cancelled or self._call.status is not None:
+        if self._is_cancelled or self._wrapped.status is not None:
             return False
         self._is_cancelled = True
         self._received.cancel()
-        self._hand_over.call_soon(self._call.cancel)
+        self._hand_over.call_soon(self._wrapped.cancel)
         return True
 
     @property
     def status(self) -> trxds.Status | None:
         """Return the call's status; None until `receive` has returned None or the only reply, or it has failed."""
-        return self._call.status or (CANCELLED if self._is_cancelled else None)
+        return self._wrapped.status or (CANCELLED if self._is_cancelled else None)
 
 
-class Method(View[trxds.Method[Req, Res]]):
+class Method(View[HandOver, trxds.Method[Req, Res]]):
     """One method of a service: `trxds.Method` for asyncio."""
 
     def __init__(self, hand_over: HandOver, method: trxds.Method[Req, Res]) -> None:
-        super().__init__(method)
+        super().__init__(hand_over, method)
         self.path = method.path
         self.client_streaming = method.client_streaming
         self.server_streaming = method.server_streaming
-        self._hand_over = hand_over
-        self._method = method
 
     async def __call__(self, request: Req | Iterable[Req] | AsyncIterable[Req], **options: Unpack[CallOptions]) -> Res:
         """Make the call and return its one reply; see `trxds.Method`.
@@ -121,7 +117,7 @@ class Method(View[trxds.Method[Req, Res]]):
         if self.client_streaming:
             reply, _ = await self.with_call(request, **options)
             return reply
-        return await self._hand_over.wait(partial(self._method, request, **options))
+        return await self._hand_over.wait(partial(self._wrapped, request, **options))
 
     async def with_call(
         self, request: Req | Iterable[Req] | AsyncIterable[Req], **options: Unpack[CallOptions]
@@ -130,9 +126,9 @@ class Method(View[trxds.Method[Req, Res]]):
         if self.server_streaming:
             raise streams_replies_error(self.path)
         if not self.client_streaming:
-            return await self._hand_over.wait(partial(self._method.with_call, request, **options))
+            return await self._hand_over.wait(partial(self._wrapped.with_call, request, **options))
         check_requests(self.path, request)
-        async with ContextBridge(self._hand_over, partial(self._method.open, **options)) as call:
+        async with ContextBridge(self._hand_over, partial(self._wrapped.open, **options)) as call:
             requests = cast("Iterable[Req] | AsyncIterable[Req]", request)
             send = partial(send_all, Call(self._hand_over, call), requests)
             receive = partial(self._hand_over.wait, partial(receive_only_reply, call))
@@ -144,29 +140,25 @@ class Method(View[trxds.Method[Req, Res]]):
 
     def on(self, host: trxds.Host) -> Method[Req, Res]:
         """Return the method for calls that go to this host; see `trxds.Method.on`."""
-        return Method(self._hand_over, self._method.on(host))
+        return Method(self._hand_over, self._wrapped.on(host))
 
     @asynccontextmanager
     async def open(
         self, request: Req | None = None, **options: Unpack[CallOptions]
     ) -> AsyncIterator[trxds.Call[Req, Res]]:
         """Open a call of any kind; see `trxds.Method.open`."""
-        async with ContextBridge(self._hand_over, partial(self._method.open, request, **options)) as call:
+        async with ContextBridge(self._hand_over, partial(self._wrapped.open, request, **options)) as call:
             opened = Call(self._hand_over, call)
             # It has all public methods of a `trxds.Call`.
             yield cast(trxds.Call[Req, Res], opened)
             await opened._wait_sent()
 
 
-class MethodFactory(trxds.MethodFactory):
+class MethodFactory(trxds.MethodFactory, View[HandOver, trxds.MethodFactory]):
     """A `MethodFactory` makes methods that asyncio tasks can call: it is a channel, or a session of one.
 
     Stubs that `trxds generate` writes for Trio take it too.
     """
-
-    def __init__(self, hand_over: HandOver, caller: trxds.MethodFactory) -> None:
-        self._hand_over = hand_over
-        self._caller = caller
 
     def _method(
         self,
@@ -177,6 +169,6 @@ class MethodFactory(trxds.MethodFactory):
         server_streaming: bool = False,
     ) -> trxds.Method[Any, Any]:
         streaming = {"client_streaming": client_streaming, "server_streaming": server_streaming}
-        method = Method(self._hand_over, self._caller.method(path, request_type, response_type, **streaming))
+        method = Method(self._hand_over, self._wrapped.method(path, request_type, response_type, **streaming))
         # It has all public methods of a `trxds.Method`, and so type checkers know its types as they do in Trio.
         return cast(trxds.Method[Any, Any], method)

@@ -22,31 +22,26 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class Channel(MethodFactory, ChannelView):
+class Channel(ChannelView[HandOver], MethodFactory):
     """A channel makes calls to one target, in any event loop, while the block of its `open_channel` lasts."""
-
-    def __init__(self, hand_over: HandOver) -> None:
-        MethodFactory.__init__(self, hand_over, hand_over.trio.channel)
-        ChannelView.__init__(self, hand_over.trio.channel)
-        self._channel = hand_over.trio.channel
 
     async def wait_for_state_change(self, last: trxds.Connectivity | None) -> trxds.Connectivity | None:
         """Wait until the state is not `last`, and return it; see `trxds.Channel.wait_for_state_change`."""
-        return await self._hand_over.wait_while_open(partial(self._channel.wait_for_state_change, last))
+        return await self._hand_over.wait_while_open(partial(self._wrapped.wait_for_state_change, last))
 
     def states(self) -> AsyncIterator[trxds.Connectivity]:
         """Return an async iterator of the present state and each later one; see `trxds.Channel.states`."""
-        return Steps(self._hand_over, partial(anext, self._channel.states(), None))
+        return Steps(self._hand_over, partial(anext, self._wrapped.states(), None))
 
     def hosts(self, *, watch: bool = False) -> AsyncIterator[trxds.Host]:
         """Return an async iterator of the present hosts, and with `watch` of changes; see `trxds.Channel.hosts`."""
-        return Steps(self._hand_over, partial(anext, self._channel.hosts(watch=watch), None), watch=watch)
+        return Steps(self._hand_over, partial(anext, self._wrapped.hosts(watch=watch), None), watch=watch)
 
     async def try_to_connect(self) -> None:
         """Make the channel connect without a call, if it is IDLE."""
 
         async def connect() -> None:
-            self._channel.try_to_connect()
+            self._wrapped.try_to_connect()
 
         await self._hand_over.wait(connect)
 
@@ -64,7 +59,7 @@ class Channel(MethodFactory, ChannelView):
         bridge = ContextBridge(
             self._hand_over,
             partial(
-                self._channel.session,
+                self._wrapped.session,
                 token,
                 key=key,
                 wait_for_first=wait_for_first,
@@ -89,7 +84,7 @@ class Channel(MethodFactory, ChannelView):
     ) -> AsyncIterator[SessionPool]:
         """Open a pool of sessions, one for each user; see `trxds.Channel.sessions`."""
         opening = partial(
-            self._channel.sessions,
+            self._wrapped.sessions,
             max=max,
             idle=idle,
             when_full=when_full,
@@ -106,14 +101,14 @@ class Channel(MethodFactory, ChannelView):
     ) -> AsyncIterator[None]:
         """Release idle sessions of hosts with more than their fair share; see `trxds.Channel.rebalance_sessions`."""
         opening = partial(
-            self._channel.rebalance_sessions, per_second=per_second, idle_for=idle_for, tolerance=tolerance
+            self._wrapped.rebalance_sessions, per_second=per_second, idle_for=idle_for, tolerance=tolerance
         )
         async with ContextBridge(self._hand_over, opening):
             yield
 
     async def explain(self, method: str, metadata: Pairs = (), timeout: float | None = None) -> trxds.Explanation:
         """Explain where a call of `method` would go now; see `trxds.Channel.explain`."""
-        return await self._hand_over.wait(partial(self._channel.explain, method, metadata, timeout))
+        return await self._hand_over.wait(partial(self._wrapped.explain, method, metadata, timeout))
 
     async def submit(self, function: Callable[..., Awaitable[T]], *args: Any) -> T:
         """Run `await function(channel, *args)` in Trio's thread, with the `trxds.Channel` there; return its result.
@@ -121,7 +116,7 @@ class Channel(MethodFactory, ChannelView):
         Use it for many calls or messages at once that need nothing of asyncio: they change threads only once.
         Cancelling the task cancels the function, and so does closing the channel.
         """
-        return await self._hand_over.wait(partial(function, self._channel, *args))
+        return await self._hand_over.wait(partial(function, self._wrapped, *args))
 
 
 def _for_asyncio(
@@ -133,7 +128,7 @@ def _for_asyncio(
         thread = channel_thread(portal.HandOver, opening, *args, **kwargs)
         hand_over = await start(thread)
         try:
-            yield Channel(hand_over)
+            yield Channel(hand_over, hand_over.trio.channel)
         finally:
             await stop(thread)
 

@@ -21,13 +21,11 @@ Req = TypeVar("Req")
 Res = TypeVar("Res")
 
 
-class ResponseStream(CallView, Generic[Res]):
+class ResponseStream(CallView[HandOver], Generic[Res]):
     """The receiving side of an open call; see `trxds.Call`. Every method raises `RpcError` when the call has failed."""
 
     def __init__(self, hand_over: HandOver, call: trxds.Call[Any, Res]) -> None:
-        super().__init__(call)
-        self._hand_over = hand_over
-        self._call = call
+        super().__init__(hand_over, call)
         self._received: ReceiveBuffer[Res] = ReceiveBuffer(call)
 
     def receive(self) -> Res | None:
@@ -40,14 +38,14 @@ class ResponseStream(CallView, Generic[Res]):
 
     def wait_initial_metadata(self) -> trxds.Metadata:
         """Wait for the server's initial metadata; empty for a trailers-only response."""
-        return self._hand_over.wait(self._call.wait_initial_metadata)
+        return self._hand_over.wait(self._wrapped.wait_initial_metadata)
 
     def cancel(self) -> bool:
         """End the call with CANCELLED, also for threads that wait for it; see `trxds.Call.cancel`."""
 
         # In Trio's thread, because a call is not safe for threads.
         async def cancel() -> bool:
-            is_cancelled = self._call.cancel()
+            is_cancelled = self._wrapped.cancel()
             if is_cancelled:  # a call that has ended keeps the messages that came before its end
                 self._received.cancel()
             return is_cancelled
@@ -80,7 +78,7 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         """
         outgoing = self._outgoing
         if outgoing is None:
-            return self._hand_over.wait(partial(self._call.send, request, compress=compress))
+            return self._hand_over.wait(partial(self._wrapped.send, request, compress=compress))
         self._hand_over.check_can_wait()
         # In this thread, because the caller may change the message after this.
         serialized = outgoing.serialize(request)
@@ -94,7 +92,7 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         self._hand_over.check_can_wait()
         if self._outgoing is None:
             # In Trio's thread, because a call is not safe for threads.
-            return self._hand_over.call_soon(self._call.done_sending)
+            return self._hand_over.call_soon(self._wrapped.done_sending)
         self._outgoing.end()
         self._outgoing.call(self._hand_over.start_task)
 
@@ -105,26 +103,24 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
                 self._hand_over.wait(self._outgoing.wait_taken)
 
     def _receive_only_reply(self) -> tuple[Res, trxds.CompletedCall]:
-        return self._hand_over.wait(partial(receive_only_reply, self._call))
+        return self._hand_over.wait(partial(receive_only_reply, self._wrapped))
 
 
-class Method(View[trxds.Method[Req, Res]]):
+class Method(View[HandOver, trxds.Method[Req, Res]]):
     """One method of a service: `trxds.Method` without the `await`."""
 
     def __init__(self, hand_over: HandOver, method: trxds.Method[Req, Res]) -> None:
-        super().__init__(method)
+        super().__init__(hand_over, method)
         self.path = method.path
         self.client_streaming = method.client_streaming
         self.server_streaming = method.server_streaming
-        self._hand_over = hand_over
-        self._method = method
 
     def __call__(self, request: Req | Iterable[Req], **options: Unpack[CallOptions]) -> Res:
         """Make the call and return its one reply. Streamed requests are taken from their iterable in this thread."""
         self._check_one_reply()
         if self.client_streaming:
             return self._collect(cast("Iterable[Req]", request), options)[0]
-        return self._hand_over.wait(partial(self._method, request, **options))
+        return self._hand_over.wait(partial(self._wrapped, request, **options))
 
     def with_call(
         self, request: Req | Iterable[Req], **options: Unpack[CallOptions]
@@ -133,7 +129,7 @@ class Method(View[trxds.Method[Req, Res]]):
         self._check_one_reply()
         if self.client_streaming:
             return self._collect(cast("Iterable[Req]", request), options)
-        return self._hand_over.wait(partial(self._method.with_call, request, **options))
+        return self._hand_over.wait(partial(self._wrapped.with_call, request, **options))
 
     def future(self, request: Req, **options: Unpack[CallOptions]) -> Future[Res]:
         """Start a unary call and return the future of its reply; cancelling the future cancels the call."""
@@ -142,17 +138,17 @@ class Method(View[trxds.Method[Req, Res]]):
         if self.client_streaming:
             raise TypeError(f"{self.path} streams requests, and its iterable needs a thread; call it in one")
         future: Future[Res] = Future()
-        self._hand_over.start(future, partial(self._method, request, **options))
+        self._hand_over.start(future, partial(self._wrapped, request, **options))
         return future
 
     def on(self, host: trxds.Host) -> Method[Req, Res]:
         """Return the method for calls that go to this host; see `trxds.Method.on`."""
-        return Method(self._hand_over, self._method.on(host))
+        return Method(self._hand_over, self._wrapped.on(host))
 
     @contextmanager
     def open(self, request: Req | None = None, **options: Unpack[CallOptions]) -> Iterator[Call[Req, Res]]:
         """Open a call of any kind; see `trxds.Method.open`."""
-        with ContextBridge(self._hand_over, partial(self._method.open, request, **options)) as call:
+        with ContextBridge(self._hand_over, partial(self._wrapped.open, request, **options)) as call:
             opened: Call[Req, Res] = Call(self._hand_over, call)
             yield opened
             opened._wait_sent()

@@ -22,26 +22,22 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class Channel(MethodFactory, ChannelView):
+class Channel(ChannelView[HandOver], MethodFactory):
     """A channel makes calls to one target, in any thread, while the block of its `open_channel` lasts."""
-
-    def __init__(self, hand_over: HandOver) -> None:
-        MethodFactory.__init__(self, hand_over, hand_over.channel)
-        ChannelView.__init__(self, hand_over.channel)
 
     def wait_for_state_change(self, last: trxds.Connectivity | None) -> trxds.Connectivity | None:
         """Wait until the state is not `last`, and return it; see `trxds.Channel.wait_for_state_change`."""
-        return self._hand_over.wait_while_open(partial(self._hand_over.channel.wait_for_state_change, last))
+        return self._hand_over.wait_while_open(partial(self._wrapped.wait_for_state_change, last))
 
     def hosts(self, *, watch: bool = False) -> Iterator[trxds.Host]:
         """Return an iterator of the present hosts, and with `watch` of changes; see `trxds.Channel.hosts`."""
-        return Steps(self._hand_over, self._hand_over.channel.hosts(watch=watch), watch=watch)
+        return Steps(self._hand_over, self._wrapped.hosts(watch=watch), watch=watch)
 
     def try_to_connect(self) -> None:
         """Make the channel connect without a call, if it is IDLE."""
 
         async def ask() -> None:
-            self._hand_over.channel.try_to_connect()
+            self._wrapped.try_to_connect()
 
         self._hand_over.wait(ask)
 
@@ -59,7 +55,7 @@ class Channel(MethodFactory, ChannelView):
         bridge = ContextBridge(
             self._hand_over,
             partial(
-                self._hand_over.channel.session,
+                self._wrapped.session,
                 token,
                 key=key,
                 wait_for_first=wait_for_first,
@@ -84,7 +80,7 @@ class Channel(MethodFactory, ChannelView):
     ) -> Iterator[SessionPool]:
         """Open a pool of sessions, one for each user; see `trxds.Channel.sessions`."""
         opening = partial(
-            self._hand_over.channel.sessions,
+            self._wrapped.sessions,
             max=max,
             idle=idle,
             when_full=when_full,
@@ -99,14 +95,14 @@ class Channel(MethodFactory, ChannelView):
     def rebalance_sessions(self, *, per_second: float, idle_for: float, tolerance: float = 0.1) -> Iterator[None]:
         """Release idle sessions of hosts with more than their fair share; see `trxds.Channel.rebalance_sessions`."""
         opening = partial(
-            self._hand_over.channel.rebalance_sessions, per_second=per_second, idle_for=idle_for, tolerance=tolerance
+            self._wrapped.rebalance_sessions, per_second=per_second, idle_for=idle_for, tolerance=tolerance
         )
         with ContextBridge(self._hand_over, opening):
             yield
 
     def explain(self, method: str, metadata: Pairs = (), timeout: float | None = None) -> trxds.Explanation:
         """Explain where a call of `method` would go now; see `trxds.Channel.explain`."""
-        return self._hand_over.wait(partial(self._hand_over.channel.explain, method, metadata, timeout))
+        return self._hand_over.wait(partial(self._wrapped.explain, method, metadata, timeout))
 
     def submit(self, function: Callable[..., Awaitable[T]], *args: Any) -> Future[T]:
         """Run `await function(channel, *args)` in Trio's thread, with the `trxds.Channel` there; return its future.
@@ -115,7 +111,7 @@ class Channel(MethodFactory, ChannelView):
         Cancelling the future cancels the function, and so does closing the channel.
         """
         future: Future[T] = Future()
-        self._hand_over.start(future, partial(function, self._hand_over.channel, *args))
+        self._hand_over.start(future, partial(function, self._wrapped, *args))
         return future
 
 
@@ -128,7 +124,7 @@ def _for_threads(
         thread = channel_thread(HandOver, opening, *args, **kwargs)
         hand_over = thread.start()
         try:
-            yield Channel(hand_over)
+            yield Channel(hand_over, hand_over.channel)
         finally:
             thread.stop()
 

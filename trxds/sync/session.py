@@ -15,41 +15,32 @@ from .hand_over import ContextBridge, HandOver, Steps
 from .stub import MethodFactory
 
 
-class SessionEvents(Steps[trxds.SessionEvent], View[trxds.SessionEvents]):
+class SessionEvents(Steps[trxds.SessionEvent], View[HandOver, trxds.SessionEvents]):
     """The iterator of `Session.events`; each step waits for the next event. See `trxds.SessionEvents`."""
 
     def __init__(self, hand_over: HandOver, events: trxds.SessionEvents) -> None:
         Steps.__init__(self, hand_over, events)
-        View.__init__(self, events)
+        View.__init__(self, hand_over, events)
 
 
-class BoundCalls(MethodFactory, BoundCallsView):
+class BoundCalls(BoundCallsView[HandOver], MethodFactory):
     """Calls that go to one host of a session and to no other; see `trxds.BoundCalls`."""
 
-    def __init__(self, hand_over: HandOver, calls: trxds.BoundCalls) -> None:
-        MethodFactory.__init__(self, hand_over, calls)
-        BoundCallsView.__init__(self, calls)
 
-
-class Session(MethodFactory, SessionView):
+class Session(SessionView[HandOver], MethodFactory):
     """The calls of one session, from any thread; see `trxds.Session`."""
-
-    def __init__(self, hand_over: HandOver, session: trxds.Session) -> None:
-        MethodFactory.__init__(self, hand_over, session)
-        SessionView.__init__(self, session)
-        self._session = session
 
     def events(self) -> SessionEvents:
         """Return an iterator of the session's events from now on; see `trxds.Session.events`."""
 
         async def subscribe() -> trxds.SessionEvents:
-            return self._session.events()
+            return self._wrapped.events()
 
         return SessionEvents(self._hand_over, self._hand_over.wait(subscribe))
 
     def wait_draining(self) -> trxds.SessionDraining:
         """Wait until the session's host is declared DRAINING; see `trxds.Session.wait_draining`."""
-        event = self._hand_over.wait_while_open(self._session.wait_draining)
+        event = self._hand_over.wait_while_open(self._wrapped.wait_draining)
         if event is None:
             raise self._hand_over.closed_error()
         return event
@@ -57,34 +48,29 @@ class Session(MethodFactory, SessionView):
     @contextmanager
     def moving(self, cookie: trxds.CookieKey | None = None) -> Iterator[tuple[BoundCalls, BoundCalls]]:
         """Move the session to another host, with a block to hand state over; see `trxds.Session.moving`."""
-        with ContextBridge(self._hand_over, partial(self._session.moving, cookie)) as (old, new):
+        with ContextBridge(self._hand_over, partial(self._wrapped.moving, cookie)) as (old, new):
             yield BoundCalls(self._hand_over, old), BoundCalls(self._hand_over, new)
 
     def release(self, cookie: trxds.CookieKey | None = None) -> None:
         """Give up the session's host, so that the next call chooses anew; see `trxds.Session.release`."""
 
         async def release() -> None:
-            self._session.release(cookie)
+            self._wrapped.release(cookie)
 
         self._hand_over.wait(release)
 
     def explain(self, method: str, metadata: Pairs = (), timeout: float | None = None) -> trxds.Explanation:
         """Explain where a call of the session would go now; see `trxds.Session.explain`."""
-        return self._hand_over.wait(partial(self._session.explain, method, metadata, timeout))
+        return self._hand_over.wait(partial(self._wrapped.explain, method, metadata, timeout))
 
 
-class SessionPool(SessionPoolView):
+class SessionPool(SessionPoolView[HandOver]):
     """A session for each user, from any thread; see `trxds.SessionPool`."""
-
-    def __init__(self, hand_over: HandOver, pool: trxds.SessionPool) -> None:
-        super().__init__(pool)
-        self._hand_over = hand_over
-        self._pool = pool
 
     @contextmanager
     def session(self, user: Hashable, /, token: str | None = None, *, key: Key | None = None) -> Iterator[Session]:
         """Open the session of a user, for a block of calls; see `trxds.SessionPool.session`."""
-        bridge = ContextBridge(self._hand_over, partial(self._pool.session, user, token, key=key))
+        bridge = ContextBridge(self._hand_over, partial(self._wrapped.session, user, token, key=key))
         del user, token, key  # they may be credentials: no traceback of what follows has them
         with bridge as session:
             yield Session(self._hand_over, session)

@@ -8,6 +8,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 
 import trxds
 from trxds.client.stub import FromBytes, M, ToBytes
+from trxds.portal.views import View
 
 from .calls import Method, StreamStream, StreamUnary, UnaryStream, UnaryUnary
 from .hand_over import HandOver
@@ -16,16 +17,12 @@ Req = TypeVar("Req")
 Res = TypeVar("Res")
 
 
-class MethodFactory:
+class MethodFactory(View[HandOver, trxds.MethodFactory]):
     """A `MethodFactory` makes methods that any thread can call: it is a channel, or a session of one."""
-
-    def __init__(self, hand_over: HandOver, caller: trxds.MethodFactory) -> None:
-        self._hand_over = hand_over
-        self._caller = caller
 
     def stub(self, service: ServiceDescriptor) -> Any:
         """Return the methods of a service, as attributes; `TypeError` for anything but its protobuf descriptor."""
-        stub = self._caller.stub(service)
+        stub = self._wrapped.stub(service)
         # The values are replaced during the iteration, which a dict allows, because its keys stay.
         for name, method in vars(stub).items():
             if isinstance(method, trxds.Method):
@@ -83,7 +80,7 @@ class MethodFactory:
     ) -> Method[Any, Any]:
         """Return one method by its path, `/package.Service/Method`; see `trxds.Channel.method`."""
         streaming = {"client_streaming": client_streaming, "server_streaming": server_streaming}
-        return Method(self._hand_over, self._caller.method(path, request_type, response_type, **streaming))
+        return Method(self._hand_over, self._wrapped.method(path, request_type, response_type, **streaming))
 
     @overload
     def unary_unary(self, path: str, request_type: type[M], response_type: FromBytes[Res]) -> UnaryUnary[M, Res]: ...
