@@ -188,7 +188,6 @@ def test_only_what_is_for_threads_knows_threads() -> None:
     assert [path.as_posix() for path in FILES if imports(path, "threading", "concurrent", "anyio")] == [
         "aio/hand_over.py",
         "client/lifecycle.py",  # its thread tells a Trio run
-        "portal/hand_over.py",
         "portal/trio_thread.py",
         "sync/calls.py",
         "sync/channel.py",

@@ -8,9 +8,9 @@ from anyio.from_thread import BlockingPortal
 from trxds.portal.trio_thread import TrioThread
 
 
-async def serve(leaving, *, task_status):
+async def serve(thread, *, task_status):
     task_status.started("serves")
-    await leaving.wait()
+    await thread.leaving.wait()
 
 
 def trio_threads():

@@ -152,10 +152,10 @@ class HandOver:
     Tasks of any number of event loops may use it. When nothing refers to it any more, its thread ends.
     """
 
-    def __init__(self, thread: TrioThread[hand_over.HandOver], trio: hand_over.HandOver) -> None:
+    def __init__(self, trio: hand_over.HandOver) -> None:
         self.trio = trio
         self._bridges: dict[asyncio.AbstractEventLoop, LoopBridge] = {}
-        weakref.finalize(self, thread.ask_to_stop).atexit = False
+        weakref.finalize(self, trio.thread.ask_to_stop).atexit = False
 
     async def wait(self, function: Callable[[], Awaitable[T]]) -> T:
         """Run `function` in Trio, in this task's context, and return its result; cancelling the task cancels it."""
@@ -253,7 +253,7 @@ class NextValue(Generic[T]):
 
     def cancel(self) -> None:
         """Cancel the function that a task has left, because nobody will take its value. From any thread."""
-        if self._left is not None and not self._hand_over.trio.is_forked:
+        if self._left is not None and not self._hand_over.trio.thread.is_forked:
             self._left.cancel()
 
 
@@ -302,7 +302,7 @@ class ContextBridge(AbstractAsyncContextManager[T], Generic[T]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
-        if self._hand_over.trio.is_unreachable:
+        if self._hand_over.trio.thread.is_unreachable:
             return False
         self._held.throw(error)
         is_cancelled = isinstance(error, asyncio.CancelledError)
@@ -365,7 +365,7 @@ async def start(thread: TrioThread[hand_over.HandOver]) -> HandOver:
     starting = _in_thread(thread.start)
     try:
         # A start cannot be cancelled; it takes milliseconds, because it waits for nobody.
-        return HandOver(thread, await finish(partial(asyncio.shield, starting), lambda: None))
+        return HandOver(await finish(partial(asyncio.shield, starting), lambda: None))
     except asyncio.CancelledError:
         if starting.exception() is None:
             await stop(thread)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
@@ -55,42 +53,26 @@ class HandOver:
     `concurrent.futures.Future`, and wakes the caller in the middle of Trio's turn (docs/measuring.md, "From threads").
     """
 
-    def __init__(self, channel: trxds.Channel, nursery: trio.Nursery) -> None:
+    def __init__(self, thread: TrioThread[Any], channel: trxds.Channel, nursery: trio.Nursery) -> None:
+        self.thread = thread
         self.channel = channel
         self.nursery = nursery
         self.closed = False
         self._entry_queue = EntryQueue()
         nursery.start_soon(self._entry_queue.run, name="portal/entry_queue")
         self._workers = WorkerTasks(nursery, name="portal/call")
-        self._thread = threading.current_thread()  # not its number, which another one gets when it has ended
-        self._process = os.getpid()
         self._before_io_wait: _BeforeIoWait | None = None
-
-    @property
-    def is_forked(self) -> bool:
-        """Return whether this process is a fork of the one that has the thread."""
-        return os.getpid() != self._process
-
-    @property
-    def is_unreachable(self) -> bool:
-        """Return whether blocks in Trio's thread can be left no more: in a fork, and at the end of the process."""
-        return self.is_forked or is_ending()
-
-    @property
-    def is_in_own_thread(self) -> bool:
-        """Return whether this is Trio's thread."""
-        return threading.current_thread() is self._thread
 
     def check_can_wait(self) -> None:
         """Raise if a wait for Trio's thread would never end: in a fork, at the process's end, in Trio's own thread."""
-        if self.is_forked:
+        if self.thread.is_forked:
             raise RuntimeError(
-                f"{self.channel!r} was opened in process {self._process}, and this process is a fork of it: "
+                f"{self.channel!r} was opened in process {self.thread.process}, and this process is a fork of it: "
                 "its thread and its connections stayed there; open a channel after the fork"
             )
         if is_ending():
             raise self.closed_error()
-        if self.is_in_own_thread:
+        if self.thread.is_current:
             raise RuntimeError(
                 f"{self.channel!r} is called in the thread that runs it, which would wait for itself; "
                 "in there, use the channel that `submit` gives its function"
@@ -106,7 +88,7 @@ class HandOver:
     def run_sync_soon(self, function: Callable[[], object]) -> None:
         """Call a synchronous function that does not raise in Trio's thread; do nothing in a fork or after its end."""
         # In a fork the queue's socket is the parent's.
-        if not self.is_forked:
+        if not self.thread.is_forked:
             with suppress(trio.RunFinishedError):
                 self._entry_queue.run_sync_soon(function)
 
@@ -176,7 +158,7 @@ def _set_outcome(outcome: Outcome, result: Any = None, error: BaseException | No
 
 
 def channel_thread(
-    make: Callable[[trxds.Channel, trio.Nursery], H],
+    make: Callable[[TrioThread[Any], trxds.Channel, trio.Nursery], H],
     opening: Callable[P, AbstractAsyncContextManager[trxds.Channel]],
     *args: P.args,
     **kwargs: P.kwargs,
@@ -191,16 +173,16 @@ def channel_thread(
 
 async def _serve(
     opening: Callable[[], AbstractAsyncContextManager[trxds.Channel]],
-    make: Callable[[trxds.Channel, trio.Nursery], H],
-    leaving: trio.Event,
+    make: Callable[[TrioThread[Any], trxds.Channel, trio.Nursery], H],
+    thread: TrioThread[Any],
     *,
     task_status: trio.TaskStatus[H],
 ) -> None:
     async with opening() as channel, trio.open_nursery() as nursery:
-        hand_over = make(channel, nursery)
+        hand_over = make(thread, channel, nursery)
         task_status.started(hand_over)
         try:
-            await leaving.wait()
+            await thread.leaving.wait()
         finally:
             # The functions end before the channel, with the error of calls whose channel closes.
             hand_over.close()

@@ -29,9 +29,9 @@ EXIT_TIMEOUT = 5.0  # seconds that the end of the process waits for all Trio thr
 
 
 class Serve(Protocol[T_co]):
-    """An async function that calls `task_status.started` with a value, and returns after `leaving` is set."""
+    """An async function that calls `task_status.started` with a value, and returns after `thread.leaving` is set."""
 
-    async def __call__(self, leaving: trio.Event, *, task_status: trio.TaskStatus[T_co]) -> None: ...
+    async def __call__(self, thread: TrioThread[Any], *, task_status: trio.TaskStatus[T_co]) -> None: ...
 
 
 class TrioThread(Generic[T]):
@@ -39,14 +39,24 @@ class TrioThread(Generic[T]):
 
     def __init__(self, serve: Serve[T]) -> None:
         self._serve = serve
-        self._process = os.getpid()
+        self.process = os.getpid()
+        self.leaving = trio.Event()
         self._portal = start_blocking_portal("trio", name="trxds-trio")
-        self._leaving = trio.Event()
 
     @property
     def is_forked(self) -> bool:
         """Return whether this process is a fork of the one that has the thread."""
-        return os.getpid() != self._process
+        return os.getpid() != self.process
+
+    @property
+    def is_unreachable(self) -> bool:
+        """Return whether the thread completes no more functions: in a fork, and at the end of the process."""
+        return self.is_forked or is_ending()
+
+    @property
+    def is_current(self) -> bool:
+        """Return whether the caller runs in this thread."""
+        return threading.current_thread() is self._thread
 
     def start(self) -> T:
         """Start the thread; return the value that `serve` started with, or raise its exception."""
@@ -69,10 +79,10 @@ class TrioThread(Generic[T]):
 
     def stop(self) -> None:
         """Stop the thread and wait for its end; raises the exception of `serve`, if any."""
-        if self.is_forked or _ending.is_set():
+        if self.is_unreachable:
             return
         self.ask_to_stop()
-        if threading.current_thread() is self._thread:
+        if self.is_current:
             return  # the garbage collector leaves an abandoned block in this very thread, which cannot wait for itself
         try:
             # It ends by itself: `_main` stops the portal. Asked for a task at that moment, the portal would make a
@@ -86,19 +96,19 @@ class TrioThread(Generic[T]):
     def ask_to_stop(self) -> None:
         """Ask `serve` to return. Synchronous, from any thread."""
         with suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(self._leaving.set)
+            self._token.run_sync_soon(self.leaving.set)
 
     def join(self, timeout: float) -> None:
         """Wait until the thread has ended, at most `timeout` seconds."""
         self._thread.join(timeout)
 
     async def _main(self, portal: BlockingPortal, *, task_status: trio.TaskStatus[T]) -> None:
-        self._thread = threading.current_thread()
+        self._thread = threading.current_thread()  # not its number, which another one gets when it has ended
         self._token = trio.lowlevel.current_trio_token()
         # This task refers to `self`, and so to the portal's block, which therefore outlives the thread.
         _running.add(self)
         try:
-            await self._serve(self._leaving, task_status=task_status)
+            await self._serve(self, task_status=task_status)
         finally:
             await portal.stop()  # no checkpoint: it sets an event, so it does so in a cancelled task too
 

@@ -125,11 +125,11 @@ class ContextBridge(AbstractContextManager[T], Generic[T]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
         try:
-            if self._hand_over.is_unreachable:
+            if self._hand_over.thread.is_unreachable:
                 return False
             self._held.throw(error)
             self._hand_over.run_sync_soon(self._held.leave)
-            if self._hand_over.is_in_own_thread:
+            if self._hand_over.thread.is_current:
                 return False  # the garbage collector leaves an abandoned block there, which cannot wait for itself
             self._ended.wait()
         except BaseException:  # Ctrl-C may come at any step, also before the block is told that it is left
