@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import TypeAlias
 
-from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, ServiceDescriptorProto
 
-# The way to a thing in a file's descriptor, by field numbers and indices.
-Path: TypeAlias = tuple[int, ...]
-SERVICE = FileDescriptorProto.SERVICE_FIELD_NUMBER
-METHOD = 2  # of a ServiceDescriptorProto
+from .names import full_name
+
+_SERVICE = FileDescriptorProto.SERVICE_FIELD_NUMBER
+_METHOD = ServiceDescriptorProto.METHOD_FIELD_NUMBER
 
 _THREE_QUOTES = re.compile(r'"(?="")')  # of three the first is escaped, and never a line's last
 
 
-def comments_of(file: FileDescriptorProto) -> Mapping[Path, str]:
-    """Return the comment of each service and method by its path: the leading one, or else the trailing one."""
-    found = {}
-    for location in file.source_code_info.location:
-        text = _decoded(location.leading_comments or location.trailing_comments)
-        if text.strip():
-            found[tuple(location.path)] = text
-    return found
+class Comments:
+    """The comments of a file's services and methods; each is the leading one, or else the trailing one."""
+
+    def __init__(self, file: FileDescriptorProto) -> None:
+        self._file = file
+        self._texts: dict[tuple[int, ...], str] = {}  # by path: field numbers and indices in the file's descriptor
+        for location in file.source_code_info.location:
+            text = _decoded(location.leading_comments or location.trailing_comments)
+            if text.strip():
+                self._texts[tuple(location.path)] = text
+
+    def of_service(self, index: int) -> str:
+        """Return the docstring of a service's class, which it has without a comment too."""
+        service = self._file.service[index]
+        text = self._texts.get((_SERVICE, index)) or f"The methods of {full_name(self._file, service)}."
+        return docstring(_with_deprecation(text, service.options.deprecated), "    ")
+
+    def of_method(self, service: int, index: int) -> str:
+        """Return the docstring of a service's method; empty if it has no comment."""
+        method = self._file.service[service].method[index]
+        text = self._texts.get((_SERVICE, service, _METHOD, index), "")
+        return docstring(_with_deprecation(text, method.options.deprecated), "        ")
 
 
 def _decoded(text: str | bytes) -> str:
@@ -43,7 +55,7 @@ def docstring(text: str, indent: str) -> str:
     return f'{indent}"""{lines[0]}\n{rest}{indent}"""\n'
 
 
-def with_deprecation(text: str, deprecated: bool) -> str:
+def _with_deprecation(text: str, deprecated: bool) -> str:
     """Return a comment that says so, if what it is about is deprecated."""
     return f"{text.rstrip()}\n\nDeprecated." if deprecated else text
 
