@@ -10,9 +10,9 @@ from support.raw import call
 import trxds
 from trxds.cli.call.reflection import ReflectionSchema
 from trxds.cli.call.schema import find_symbol
+from trxds.server.handlers import handlers_of
 from trxds.server.protos import REFLECTION_PATHS, ReflectionRequest, ReflectionResponse
 from trxds.server.reflection_service import with_reflection
-from trxds.server.service import handlers_of
 from trxds.testing import MemoryNetwork, serve
 
 HOST = "10.0.0.1:50051"

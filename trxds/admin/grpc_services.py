@@ -9,7 +9,8 @@ from typing import Any
 
 from trxds.core.clock import Clock
 from trxds.core.status import StatusCode
-from trxds.server.server_call import Call, Handler, bidi_streaming, unary
+from trxds.server.handlers import bidi_streaming, unary
+from trxds.server.server_call import Call, Handler
 from trxds.transport.run_in_thread import run_in_thread
 from trxds.xds.xds_channel import XdsChannel
 from trxds.xds.xds_client import XdsClient

@@ -12,7 +12,8 @@ import trio
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 
 from trxds.core.status import StatusCode
-from trxds.server.server_call import Call, Handler, server_streaming, unary
+from trxds.server.handlers import server_streaming, unary
+from trxds.server.server_call import Call, Handler
 
 SERVICE = "/grpc.health.v1.Health"
 

@@ -11,9 +11,9 @@ from trxds.admin.channel_source import Source
 from trxds.admin.channelz.protos import POOL as CHANNELZ_POOL
 from trxds.admin.grpc_services import grpc_handlers
 from trxds.core.status import StatusCode
+from trxds.server.handlers import handlers_of
 from trxds.server.reflection_service import with_reflection
 from trxds.server.server_call import Call, Handler
-from trxds.server.service import handlers_of
 
 from .protos import CONFIGURE_SERVICE, POOL, STATS_SERVICE, ClientConfigureResponse
 from .rpc_config import RpcConfig, read_request

@@ -10,8 +10,9 @@ from google.protobuf.descriptor_pool import DescriptorPool
 
 from trxds.core.status import StatusCode
 
+from .handlers import bidi_streaming
 from .protos import REFLECTION_PATHS, REFLECTION_POOL, ReflectionRequest, ReflectionResponse
-from .server_call import Call, Handler, bidi_streaming
+from .server_call import Call, Handler
 
 FindFile: TypeAlias = Callable[[DescriptorPool, str], FileDescriptor]
 

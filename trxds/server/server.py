@@ -29,13 +29,13 @@ from trxds.transport.events import ErrorCode
 from trxds.transport.options import WireOptions
 from trxds.transport.request import MAX_RECEIVE_SIZE
 
+from .handlers import handlers_of
 from .pending_connections import PendingConnection, PendingConnections
 from .reply_type import ReplyTypeError
 from .server_arguments import check_handlers, check_limits, check_options
 from .server_call import Call, Handler
 from .server_connection import ServerConnection
 from .server_limits import ServerLimits
-from .service import handlers_of
 from .unix import unix_listener
 
 MAX_CONCURRENT_STREAMS = 100

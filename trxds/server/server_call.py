@@ -1,4 +1,4 @@
-"""One call as a server's handler sees it, and handlers made from simpler functions.
+"""One call as a server's handler sees it.
 
 A handler is `async def handler(call: Call) -> None`: it iterates over the call for requests, sends replies, and returns
 for OK. It is cancelled when the client cancels, its deadline passes or the connection is lost.
@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import aclosing, nullcontext
-from typing import Any, NoReturn, TypeAlias
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import NoReturn, TypeAlias
 
 import trio
 
@@ -41,7 +40,7 @@ from trxds.transport.grpc_timeout import decode_timeout
 from trxds.transport.incoming_messages import IncomingMessages
 from trxds.transport.outgoing_messages import OutgoingMessages
 
-from .reply_type import ReplyTypeError, check_async_iterator, check_awaitable, reply_bytes
+from .reply_type import ReplyTypeError, reply_bytes
 from .stream_owner import StreamOwner
 
 Handler: TypeAlias = Callable[["Call"], Awaitable[None]]
@@ -299,97 +298,3 @@ _RESPONSE_HEADERS: Headers = [
     (b"content-type", b"application/grpc"),
     (b"grpc-accept-encoding", ACCEPTED),
 ]
-
-
-# -- handlers from functions; `parse` and `serialize` turn bytes into messages and back
-
-Parse: TypeAlias = Callable[[bytes], Any]
-Serialize: TypeAlias = Callable[[Any], bytes]
-
-
-def _unchanged(message: bytes) -> bytes:
-    return message
-
-
-def unary(
-    function: Callable[[Any, Call], Awaitable[Any]],
-    parse: Parse = bytes,
-    serialize: Serialize = _unchanged,
-) -> Handler:
-    """Return a handler from `async def function(request, call) -> reply`."""
-
-    async def handler(call: Call) -> None:
-        returned = function(await _receive_single(call, parse), call)
-        await call.send(serialize(await check_awaitable(call.path, returned)))
-
-    return handler
-
-
-def server_streaming(
-    function: Callable[[Any, Call], AsyncIterator[Any]], parse: Parse = bytes, serialize: Serialize = _unchanged
-) -> Handler:
-    """Return a handler from `async def function(request, call)`, which yields replies."""
-
-    async def handler(call: Call) -> None:
-        await _send_all(call, function(await _receive_single(call, parse), call), serialize)
-
-    return handler
-
-
-def client_streaming(
-    function: Callable[[AsyncIterator[Any], Call], Awaitable[Any]],
-    parse: Parse = bytes,
-    serialize: Serialize = _unchanged,
-) -> Handler:
-    """Return a handler from `async def function(requests, call) -> reply`."""
-
-    async def handler(call: Call) -> None:
-        async with aclosing(_parsed(message, parse) async for message in call) as requests:
-            reply = await check_awaitable(call.path, function(requests, call))
-        await call.send(serialize(reply))
-
-    return handler
-
-
-def bidi_streaming(
-    function: Callable[[AsyncIterator[Any], Call], AsyncIterator[Any]],
-    parse: Parse = bytes,
-    serialize: Serialize = _unchanged,
-) -> Handler:
-    """Return a handler from `async def function(requests, call)`, which yields replies."""
-
-    async def handler(call: Call) -> None:
-        async with aclosing(_parsed(message, parse) async for message in call) as requests:
-            await _send_all(call, function(requests, call), serialize)
-
-    return handler
-
-
-async def _receive_single(call: Call, parse: Parse) -> Any:
-    message = await call.receive()
-    # statuscodes.md, "request cardinality violation".
-    if message is None:
-        call.abort(StatusCode.UNIMPLEMENTED, "the client sent no message where the method has one")
-    # A second message is as wrong. The end of the client's half, which mostly has come, excludes it.
-    if not call.has_all:
-        if await call.receive() is not None:
-            call.abort(StatusCode.UNIMPLEMENTED, "the client sent a second message where the method has one")
-        await trio.lowlevel.checkpoint_if_cancelled()  # a call that was reset must not reach the handler's function
-    return _parsed(message, parse)
-
-
-async def _send_all(call: Call, returned: AsyncIterator[Any], serialize: Serialize) -> None:
-    replies = check_async_iterator(call.path, returned)
-    # Closes a cancelled generator here, not in the garbage collector; other iterators have nothing to close.
-    async with aclosing(replies) if isinstance(replies, AsyncGenerator) else nullcontext():
-        async for reply in replies:
-            await call.send(serialize(reply))
-
-
-def _parsed(message: bytes, parse: Parse) -> Any:
-    try:
-        return parse(message)
-    except Exception as error:
-        # statuscodes.md: a request that cannot be parsed is INTERNAL. It is the client's error, so it is not logged.
-        text = f"the request cannot be parsed: {type(error).__name__}: {error}"
-        raise Abort(Status(StatusCode.INTERNAL, text)) from None

@@ -14,8 +14,9 @@ MockClock. `Simulation` is a whole mesh whose every step a seed decides. `trxds.
 fixtures for pytest.
 """
 
+from trxds.server.handlers import bidi_streaming, client_streaming, server_streaming, unary
 from trxds.server.server import Server, serve
-from trxds.server.server_call import Call, Handler, bidi_streaming, client_streaming, server_streaming, unary
+from trxds.server.server_call import Call, Handler
 from trxds.server.server_limits import ServerLimits
 
 from .management import ManagementServer

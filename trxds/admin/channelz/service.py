@@ -8,7 +8,8 @@ from typing import Any, NoReturn
 from trxds.core.clock import Clock
 from trxds.core.id_allocator import IdAllocator
 from trxds.core.status import StatusCode
-from trxds.server.server_call import Call, Handler, unary
+from trxds.server.handlers import unary
+from trxds.server.server_call import Call, Handler
 from trxds.transport.connection import Connection
 from trxds.transport.subchannel import Subchannel
 from trxds.xds.xds_channel import XdsChannel
