@@ -15,10 +15,9 @@ from urllib.parse import quote, unquote_to_bytes
 Value: TypeAlias = str | bytes
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 
-# `\Z` and not `$`, which also matches before a line end at the end of the text.
-_KEY = re.compile(r"[0-9a-z_.\-]+\Z")
+_NOT_IN_KEY = re.compile(r"[^0-9a-z_.\-]")
 # PROTOCOL-HTTP2's ASCII-Value, which is narrower than what HTTP allows.
-_VALUE = re.compile(r"[\x20-\x7e]*\Z")
+_NOT_IN_VALUE = re.compile(r"[^\x20-\x7e]")
 # PROTOCOL-HTTP2 reserves all of "grpc-", but tracers and interceptors do set such names (grpc-trace-bin). So only those
 # are rejected that the transport itself sends, here and in `_checked`.
 # RFC 9113 §8.2.2: connection-specific fields must not be sent; the peer resets the stream for one.
@@ -65,12 +64,12 @@ EMPTY = Metadata()
 
 def is_key(name: str) -> bool:
     """Return whether a lower-case name is a valid metadata key."""
-    return _KEY.match(name) is not None
+    return name != "" and _NOT_IN_KEY.search(name) is None
 
 
 def is_value(text: str) -> bool:
     """Return whether a text is a valid value of metadata whose key does not end in `-bin`."""
-    return _VALUE.match(text) is not None
+    return _NOT_IN_VALUE.search(text) is None
 
 
 def describe_flaw(text: str) -> str:
@@ -78,9 +77,7 @@ def describe_flaw(text: str) -> str:
 
     The text itself is not shown, because it may be a secret.
     """
-    good = re.match(r"[\x20-\x7e]*", text)
-    assert good is not None
-    return f"{_kind(text[good.end()])} at position {good.end()}" if good.end() < len(text) else ""
+    return _describe_first(_NOT_IN_VALUE, text)
 
 
 def check(pairs: Iterable[tuple[str, Value]], *, is_sent: bool = True) -> Metadata:
@@ -104,9 +101,10 @@ def _checked(index: int, pair: Any, reserved: frozenset[str]) -> tuple[str, Valu
         raise TypeError(f"metadata[{index}] is of type {kind}; write a pair of key and value, such as ('user', '7')")
     key, value = pair
     name = key.lower()
-    if not _KEY.match(name):
+    if not name or _NOT_IN_KEY.search(name):
         # The key is not shown either: it is the secret if the caller swapped key and value.
-        raise ValueError(f"metadata[{index}]: its key {_key_flaw(name)}; use letters, digits, '_', '.' and '-' only")
+        flaw = f"has {_describe_first(_NOT_IN_KEY, name)}" if name else "is empty"
+        raise ValueError(f"metadata[{index}]: its key {flaw}; use letters, digits, '_', '.' and '-' only")
     if name in reserved or name.startswith(("grpc-status", "grpc-message", "grpc-encoding", "grpc-accept-encoding")):
         raise ValueError(f"metadata key {key!r} belongs to the protocol; choose another name")
     if name.endswith("-bin"):
@@ -127,10 +125,10 @@ def _remedy(value: str) -> str:
     return "a value is printable ASCII; for bytes end the key in -bin"
 
 
-def _key_flaw(name: str) -> str:
-    good = re.match(r"[0-9a-z_.\-]*", name)
-    assert good is not None
-    return f"has {_kind(name[good.end()])} at position {good.end()}" if name else "is empty"
+def _describe_first(bad: re.Pattern[str], text: str) -> str:
+    """Return the kind and position of the first bad character; empty if there is none."""
+    found = bad.search(text)
+    return f"{_kind(found[0])} at position {found.start()}" if found else ""
 
 
 def _kind(character: str) -> str:
