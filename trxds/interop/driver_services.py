@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from google.protobuf import descriptor_pool
 
@@ -16,18 +16,13 @@ from trxds.server.reflection_service import with_reflection
 from trxds.server.server_call import Call, Handler
 
 from .protos import CONFIGURE_SERVICE, POOL, STATS_SERVICE, ClientConfigureResponse
-from .rpc_config import RpcConfig, read_request
+from .rpc_config import read_request
+from .rpc_sender import RpcSender
 from .rpc_stats import RpcStats
 
 
-class Configurable(Protocol):
-    """What a driver configures. `configs` are the RPCs to send from now on."""
-
-    configs: tuple[RpcConfig, ...]
-
-
 def driver_handlers(
-    stats: RpcStats, client: Configurable, default_timeout: float, channels: Sequence[Source]
+    stats: RpcStats, sender: RpcSender, default_timeout: float, channels: Sequence[Source]
 ) -> Mapping[str, Handler]:
     """Return the handlers by path: the two services, CSDS, channelz and health of these channels, and reflection.
 
@@ -35,7 +30,7 @@ def driver_handlers(
     """
     handlers = {
         **handlers_of(STATS_SERVICE, LoadBalancerStatsService(stats)),
-        **handlers_of(CONFIGURE_SERVICE, XdsUpdateClientConfigureService(client, default_timeout)),
+        **handlers_of(CONFIGURE_SERVICE, XdsUpdateClientConfigureService(sender, default_timeout)),
         **grpc_handlers(channels),
     }
     # The default pool has CSDS, which is among the generated modules that trxds imports.
@@ -60,13 +55,13 @@ class LoadBalancerStatsService:
 class XdsUpdateClientConfigureService:
     """The configuration of the client. It holds from the next RPC on."""
 
-    def __init__(self, client: Configurable, default_timeout: float) -> None:
-        self._client = client
+    def __init__(self, sender: RpcSender, default_timeout: float) -> None:
+        self._sender = sender
         self._default_timeout = default_timeout
 
     async def Configure(self, request: Any, call: Call) -> Any:
         try:
-            self._client.configs = read_request(request, self._default_timeout)
+            self._sender.configs = read_request(request, self._default_timeout)
         except ValueError as error:
             call.abort(StatusCode.INVALID_ARGUMENT, str(error))
         return ClientConfigureResponse()
