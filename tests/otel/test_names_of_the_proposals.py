@@ -70,7 +70,7 @@ def read(optional):
         for each in INSTRUMENTS
         if each.kind is Kind.GAUGE
     }
-    meters = Meters(meter, enabled_instruments(["grpc"], (), optional), reads)
+    meters = Meters(meter, enabled_instruments(["grpc"], ()), optional, reads)
     for each in INSTRUMENTS:
         if each.kind is not Kind.GAUGE:
             meters.record(each, 1, every)

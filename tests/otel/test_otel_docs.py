@@ -29,10 +29,8 @@ def test_every_instrument_has_its_row_and_no_other_one_has():
 
 def test_the_recipe_for_prometheus_has_all_that_its_questions_ask_for():
     recipe, _, questions = DOCUMENT.read_text("utf-8").partition("## Prometheus")[2].partition("| question | query |")
-    enabled = enabled_instruments(
-        re.findall(r'"([^"]+)"', recipe.partition("enable=[")[2].partition("]")[0]), (), frozenset()
-    )
-    served = {instrument.name.replace(".", "_") for instrument in enabled.instruments}
+    enabled = enabled_instruments(re.findall(r'"([^"]+)"', recipe.partition("enable=[")[2].partition("]")[0]), ())
+    served = {instrument.name.replace(".", "_") for instrument in enabled}
     asked = re.findall(r"\b(?:grpc|trxds)_\w+(?=[\[{)])", questions.partition("\n## ")[0])
     names = {re.sub(r"(_seconds)?_(bucket|count|total)$", "", each) for each in asked} - LABELS
     assert len(names) >= 4

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from msgspec import Struct
 from opentelemetry.context import Context, set_value
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
@@ -24,14 +23,7 @@ Read: TypeAlias = Callable[[], Iterable[tuple[int, Labels]]]
 NO_CONTEXT = set_value("trxds.no_context", True, Context())
 
 
-class EnabledInstruments(Struct, frozen=True):
-    """The instruments and optional labels that a telemetry records."""
-
-    instruments: frozenset[Instrument]
-    labels: frozenset[str]
-
-
-def enabled_instruments(enable: Iterable[str], disable: Iterable[str], labels: frozenset[str]) -> EnabledInstruments:
+def enabled_instruments(enable: Iterable[str], disable: Iterable[str]) -> set[Instrument]:
     """Return the instruments that are on by default, with those of `enable` and without those of `disable`.
 
     A name stands for all instruments that begin with it: `grpc.xds_client` is all of those.
@@ -43,7 +35,7 @@ def enabled_instruments(enable: Iterable[str], disable: Iterable[str], labels: f
     for name in disable:
         # After `enable`, so that a group can be added without one of its members.
         chosen -= instruments_named(name)
-    return EnabledInstruments(frozenset(chosen), labels)
+    return chosen
 
 
 def instruments_named(name: str) -> set[Instrument]:
@@ -54,13 +46,18 @@ def instruments_named(name: str) -> set[Instrument]:
 
 
 class Meters:
-    """The instruments of one meter. Gauges call the functions in `read`, in the thread in which the SDK collects."""
+    """The instruments of one meter; `labels` are the optional ones that they have.
 
-    def __init__(self, meter: Meter, enabled: EnabledInstruments, read: Mapping[Instrument, Read]) -> None:
-        self._labels = enabled.labels
+    Gauges call the functions in `read`, in the thread in which the SDK collects.
+    """
+
+    def __init__(
+        self, meter: Meter, instruments: Iterable[Instrument], labels: frozenset[str], read: Mapping[Instrument, Read]
+    ) -> None:
+        self._labels = labels
         self._entries: dict[str, _Entry] = {}
-        for each in enabled.instruments:
-            optional = tuple(label for label in each.optional if label in enabled.labels)
+        for each in instruments:
+            optional = tuple(label for label in each.optional if label in labels)
             self._entries[each.name] = _Entry(_make(meter, each, read), each.labels, optional)
 
     def has(self, *instruments: Instrument) -> bool:

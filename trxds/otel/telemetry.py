@@ -19,7 +19,7 @@ from trxds.core.observe import CallStarted, Locate, Observer, Telemetry
 from . import instruments as of
 from .calls import CallMetrics, CallsOfChannel
 from .channel import ChannelMetrics
-from .meters import NO_CONTEXT, EnabledInstruments, Labels, Meters, enabled_instruments
+from .meters import NO_CONTEXT, Labels, Meters, enabled_instruments
 from .spans import CallSpan, Tracing
 
 _LIBRARY = "trxds"
@@ -83,10 +83,10 @@ def telemetry(
     if unknown := labels - of.OPTIONAL_LABELS:
         known = ", ".join(sorted(of.OPTIONAL_LABELS))
         raise ValueError(f"{', '.join(sorted(unknown))}: no optional label; there are {known}")
-    enabled = enabled_instruments([*enable, *([of.RPC_DURATION.name] if semconv else [])], disable, labels)
+    instruments = enabled_instruments([*enable, *([of.RPC_DURATION.name] if semconv else [])], disable)
     made: list[Telemetry] = []
     if meter_provider is not None:
-        made.append(Metrics(meter_provider, enabled, methods, custom_label))
+        made.append(Metrics(meter_provider, instruments, labels, methods, custom_label))
     if tracer_provider is not None:
         made.append(Spans(tracer_provider, propagator or TraceContextTextMapPropagator(), semconv, own_events))
     return tuple(made)
@@ -101,13 +101,15 @@ class Metrics:
     def __init__(
         self,
         provider: MeterProvider,
-        enabled: EnabledInstruments,
+        instruments: Iterable[of.Instrument],
+        labels: frozenset[str],
         methods: Callable[[str], bool] | None,
         custom_label: Callable[[CallStarted], str | None],
     ) -> None:
         self.provider = provider
         meter = provider.get_meter(_LIBRARY, trxds.__version__)
-        self._meters = Meters(meter, enabled, {of.CONNECTED: self._servers, of.RESOURCES: self._resources})
+        read = {of.CONNECTED: self._servers, of.RESOURCES: self._resources}
+        self._meters = Meters(meter, instruments, labels, read)
         self._methods = methods
         # The function is the program's, and is not called for each call if nothing shows its result.
         self._custom_label = custom_label if self._meters.has_label(of.CUSTOM) else None
