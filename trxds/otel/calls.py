@@ -1,6 +1,11 @@
-"""Metrics of calls and their attempts (A66, A89, A96, A108), and of their sessions."""
+"""Metrics of calls and their attempts (A66, A89, A96, A108), and of their sessions.
+
+Instruments with their labels are series, which are made once and not for each call.
+"""
 
 from __future__ import annotations
+
+from typing import TypeAlias
 
 import trio
 from msgspec import Struct
@@ -14,14 +19,60 @@ from trxds.core.observe import (
     SessionHostChanged,
     SessionPick,
 )
-from trxds.core.status import Status
+from trxds.core.status import Status, StatusCode
 
 from . import instruments as of
-from .call_series import MethodSeries
 from .measurement_buffer import MeasurementBuffer
-from .meters import Meters
+from .meters import Meters, Series
+from .semconv import call_labels, status_labels
+
+# None where the instrument is not enabled.
+AttemptSeries: TypeAlias = tuple[Series | None, Series | None, Series | None]
+"""The duration of attempts, and the bytes that they sent and received."""
+CallSeries: TypeAlias = tuple[Series | None, Series | None]
+"""The duration of calls by gRPC's name, and by OpenTelemetry's."""
 
 _MAX_CACHED_METHODS = 1000
+_MAX_CACHED_ATTEMPTS = 1000
+
+
+class MethodSeries:
+    """The series of a channel's calls of one method; `labels` are those that all its instruments have."""
+
+    __slots__ = ("_attempts", "_calls", "_meters", "labels", "started")
+
+    def __init__(self, meters: Meters, target: str, method: str, custom: str) -> None:
+        self.labels = {of.METHOD: method, of.TARGET: target, of.CUSTOM: custom}
+        self.started = meters.series(of.ATTEMPT_STARTED, self.labels)
+        self._meters = meters
+        self._calls: dict[StatusCode, CallSeries] = {}
+        self._attempts: dict[tuple[StatusCode, str, str], AttemptSeries] = {}
+
+    def call(self, code: StatusCode) -> CallSeries:
+        """Return the series of calls that end with that status."""
+        series = self._calls.get(code)
+        if series is None:
+            labels = {**call_labels(self.labels[of.METHOD], self.labels[of.TARGET]), **status_labels(code.name)}
+            series = (
+                self._meters.series(of.CALL_DURATION, {**self.labels, of.STATUS: code.name}),
+                self._meters.series(of.RPC_DURATION, labels),
+            )
+            self._calls[code] = series
+        return series
+
+    def attempt(self, code: StatusCode, backend: str, locality: str) -> AttemptSeries:
+        """Return the series of attempts at such a host that end with that status."""
+        key = code, backend, locality
+        series = self._attempts.get(key)
+        if series is None:
+            # Clusters come and go while a channel lives.
+            if len(self._attempts) >= _MAX_CACHED_ATTEMPTS:
+                self._attempts.clear()
+            labels = {**self.labels, of.STATUS: code.name, of.BACKEND: backend, of.LOCALITY: locality}
+            make = self._meters.series
+            series = make(of.ATTEMPT_DURATION, labels), make(of.SENT, labels), make(of.RECEIVED, labels)
+            self._attempts[key] = series
+        return series
 
 
 class CallsOfChannel:

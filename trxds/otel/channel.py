@@ -28,19 +28,23 @@ _CLUSTER = re.compile(r"\{cluster=(.*), child_number=\d+\}")
 _LOCALITY = re.compile(r'\{region="[^"]*", zone="[^"]*", sub_zone="[^"]*"\}')
 
 
-class XdsMetrics(Observer):
-    """This observer records the metrics of one xDS client, and keeps its state for gauges.
+class ChannelMetrics(Observer):
+    """This observer records all metrics of one channel that are not about calls, and keeps the state for its gauges.
 
     The SDK reads gauges in a thread of its own. So a value that it reads is never changed: each change makes a new
     dict, or the read begins with a copy.
     """
 
-    def __init__(self, meters: Meters, target: str) -> None:
+    def __init__(self, meters: Meters, target: str, locate: Locate) -> None:
         self._meters = meters
         self._target = target
+        self._locate = locate
         self._healthy: dict[str, bool] = {}  # by server
         self._states: dict[tuple[str, str], tuple[str, str, str]] = {}  # by type and name
         self._resources: Counter[tuple[str, str, str]] = Counter()  # by authority, state and type
+        self._open: defaultdict[tuple[str, str], deque[Labels]] = defaultdict(deque)  # by address and security
+
+    # -- the xDS client (A78)
 
     def xds_connected(self, server: str) -> None:
         # A78: a stream makes a server healthy the first time only. One that failed has to answer first.
@@ -90,17 +94,7 @@ class XdsMetrics(Observer):
             labels = {of.AUTHORITY: authority, of.CACHE_STATE: state, of.RESOURCE_TYPE: type}
             yield number, {of.TARGET: self._target, **labels}
 
-
-class ChannelMetrics(XdsMetrics):
-    """This observer records all metrics of one channel that are not about calls.
-
-    A connection that closes is taken back with the labels of its opening (A94).
-    """
-
-    def __init__(self, meters: Meters, target: str, locate: Locate) -> None:
-        super().__init__(meters, target)
-        self._locate = locate
-        self._open: defaultdict[tuple[str, str], deque[Labels]] = defaultdict(deque)
+    # -- sessions, and copies of calls
 
     def session_opened(self, number: int) -> None:
         self._meters.record(of.SESSIONS_ACTIVE, 1, {of.TARGET: self._target})
