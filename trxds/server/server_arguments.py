@@ -26,15 +26,22 @@ def check_handlers(handlers: Mapping[Any, Any], fallback: Any) -> None:
 
 def _check_handler(name: str, handler: Any) -> None:
     check_callable(name, handler, "a function of the call")
-    try:
-        signature = inspect.signature(handler)
-    except ValueError:
-        return  # a callable that does not say what it takes
-    try:
-        signature.bind("call")
-    except TypeError:
+    if not takes_arguments(handler, 1):
         kinds = "unary, server_streaming, client_streaming or bidi_streaming"
-        raise TypeError(f"{name} takes other arguments than the call; wrap the function in {kinds}") from None
+        raise TypeError(f"{name} takes other arguments than the call; wrap the function in {kinds}")
+
+
+def takes_arguments(function: Any, number: int) -> bool:
+    """Return whether a function can be called with so many arguments; True if that cannot be known."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return True
+    try:
+        signature.bind(*[None] * number)
+    except TypeError:
+        return False
+    return True
 
 
 def check_options(handlers: object, address: object, network: object, tls: object) -> None:

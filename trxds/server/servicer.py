@@ -16,6 +16,8 @@ from typing import Any, Protocol
 
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 
+from .server_arguments import takes_arguments
+
 _FUNCTIONS = (FunctionType, MethodType, classmethod, staticmethod, partial)
 
 
@@ -93,7 +95,7 @@ def _unknown_handlers(servicer: object, names: frozenset[str]) -> Iterator[str]:
         static = inspect.getattr_static(servicer, name, None)
         if name not in names and not name.startswith("_") and isinstance(static, _FUNCTIONS):
             function = getattr(servicer, name)
-            if _is_async(function) and _takes_two(function):
+            if _is_async(function) and takes_arguments(function, 2):
                 yield name
 
 
@@ -104,7 +106,7 @@ def _check_function(method: MethodDescriptor, function: Any, servicer: object) -
     name = f"{_name(servicer)}.{method.name}"
     if not callable(function):
         raise TypeError(f"{name} is {type(function).__name__}, not a function")
-    if not _takes_two(function):
+    if not takes_arguments(function, 2):
         if isinstance(servicer, type):
             raise TypeError(f"{_name(servicer)} is a class; pass an object of it")
         first = "an iterator of requests" if method.client_streaming else "a request"
@@ -118,19 +120,6 @@ def _check_function(method: MethodDescriptor, function: Any, servicer: object) -
 
 def _is_async(function: Any) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
-
-
-def _takes_two(function: Any) -> bool:
-    """Return whether a function can be called with a request and the call; True if that cannot be known."""
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return True
-    try:
-        signature.bind(None, None)
-    except TypeError:
-        return False
-    return True
 
 
 def _name(servicer: object) -> str:
