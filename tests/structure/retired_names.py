@@ -98,7 +98,6 @@ KEPT = frozenset(
         ("lb/policy.py", "ejected"),
         ("lb/policy_node_snapshot.py", "warm"),  # a field of the state stream
         ("client/call_credentials.py", "headers"),
-        ("sync/channel.py", "ask"),
         ("transport/incoming_messages.py", "wait"),
         ("transport/waiter.py", "wait"),
         ("transport/waiter.py", "_Woken"),

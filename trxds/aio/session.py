@@ -8,6 +8,7 @@ from functools import partial
 
 import trxds
 from trxds.client.call_protocol import Pairs
+from trxds.portal.hand_over import run_sync
 from trxds.portal.views import BoundCallsView, SessionPoolView, SessionView
 from trxds.session_affinity.session_token import Key
 
@@ -78,11 +79,7 @@ class Session(SessionView[HandOver], MethodFactory):
 
     async def release(self, cookie: trxds.CookieKey | None = None) -> None:
         """Give up the session's host, so that the next call chooses anew; see `trxds.Session.release`."""
-
-        async def release() -> None:
-            self._wrapped.release(cookie)
-
-        await self._hand_over.wait(release)
+        await self._hand_over.wait(partial(run_sync, self._wrapped.release, cookie))
 
     async def explain(self, method: str, metadata: Pairs = (), timeout: float | None = None) -> trxds.Explanation:
         """Explain where a call of the session would go now; see `trxds.Session.explain`."""

@@ -26,7 +26,7 @@ class Comments:
                 self._texts[tuple(location.path)] = text
 
     def of_service(self, index: int) -> str:
-        """Return the docstring of a service's class, which it has without a comment too."""
+        """Return the docstring of a service's class; without a comment it names the service."""
         service = self._file.service[index]
         text = self._texts.get((_SERVICE, index)) or f"The methods of {full_name(self._file, service)}."
         return docstring(_with_deprecation(text, service.options.deprecated), "    ")

@@ -157,6 +157,11 @@ def _set_outcome(outcome: Outcome, result: Any = None, error: BaseException | No
         outcome.set_result(result)
 
 
+async def run_sync(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return what a synchronous function returns: a `HandOver` waits for async functions only."""
+    return function(*args, **kwargs)
+
+
 def channel_thread(
     make: Callable[[TrioThread[Any], trxds.Channel, trio.Nursery], H],
     opening: Callable[P, AbstractAsyncContextManager[trxds.Channel]],

@@ -10,7 +10,7 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 import trxds
 from trxds.client.call_protocol import Pairs
-from trxds.portal.hand_over import channel_thread
+from trxds.portal.hand_over import channel_thread, run_sync
 from trxds.portal.views import ChannelView
 from trxds.session_affinity.session_token import Key
 
@@ -35,11 +35,7 @@ class Channel(ChannelView[HandOver], MethodFactory):
 
     def try_to_connect(self) -> None:
         """Make the channel connect without a call, if it is IDLE."""
-
-        async def ask() -> None:
-            self._wrapped.try_to_connect()
-
-        self._hand_over.wait(ask)
+        self._hand_over.wait(partial(run_sync, self._wrapped.try_to_connect))
 
     @contextmanager
     def session(

@@ -8,6 +8,7 @@ from functools import partial
 
 import trxds
 from trxds.client.call_protocol import Pairs
+from trxds.portal.hand_over import run_sync
 from trxds.portal.views import BoundCallsView, SessionPoolView, SessionView, View
 from trxds.session_affinity.session_token import Key
 
@@ -32,11 +33,7 @@ class Session(SessionView[HandOver], MethodFactory):
 
     def events(self) -> SessionEvents:
         """Return an iterator of the session's events from now on; see `trxds.Session.events`."""
-
-        async def subscribe() -> trxds.SessionEvents:
-            return self._wrapped.events()
-
-        return SessionEvents(self._hand_over, self._hand_over.wait(subscribe))
+        return SessionEvents(self._hand_over, self._hand_over.wait(partial(run_sync, self._wrapped.events)))
 
     def wait_draining(self) -> trxds.SessionDraining:
         """Wait until the session's host is declared DRAINING; see `trxds.Session.wait_draining`."""
@@ -53,11 +50,7 @@ class Session(SessionView[HandOver], MethodFactory):
 
     def release(self, cookie: trxds.CookieKey | None = None) -> None:
         """Give up the session's host, so that the next call chooses anew; see `trxds.Session.release`."""
-
-        async def release() -> None:
-            self._wrapped.release(cookie)
-
-        self._hand_over.wait(release)
+        self._hand_over.wait(partial(run_sync, self._wrapped.release, cookie))
 
     def explain(self, method: str, metadata: Pairs = (), timeout: float | None = None) -> trxds.Explanation:
         """Explain where a call of the session would go now; see `trxds.Session.explain`."""
