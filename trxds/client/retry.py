@@ -64,8 +64,8 @@ class RetryState:
     def _new_backoff(self) -> Backoff:
         policy = self._policy
         first = min(policy.base_interval, policy.max_interval)  # A6 allows an initialBackoff above maxBackoff
-        # A6: the jitter of plus or minus 0.2 may take a delay beyond the maximum.
-        return Backoff(self._random, first, policy.multiplier, 0.2, policy.max_interval)
+        # A6: the jitter may take a delay beyond the maximum.
+        return Backoff(self._random, first, policy.multiplier, policy.max_interval)
 
 
 def pushback(trailing: Metadata) -> float | None:

@@ -7,27 +7,21 @@ from __future__ import annotations
 
 from random import Random
 
+_JITTER = 0.2  # of the delay itself, up or down: of connections, and of retries (A6)
+
 
 class Backoff:
-    """A `Backoff` yields delays in seconds: `base`, then times `multiplier` up to `maximum`, each ± `jitter` of itself.
+    """A `Backoff` yields delays in seconds: `base`, then times `multiplier` up to `maximum`, each with a jitter.
 
     The jitter is applied last, so a delay at the maximum still varies and clients do not retry in step.
     """
 
-    __slots__ = ("_base", "_jitter", "_maximum", "_multiplier", "_next", "_random")
+    __slots__ = ("_base", "_maximum", "_multiplier", "_next", "_random")
 
-    def __init__(
-        self,
-        random: Random,
-        base: float = 1.0,
-        multiplier: float = 1.6,
-        jitter: float = 0.2,
-        maximum: float = 120.0,
-    ) -> None:
+    def __init__(self, random: Random, base: float = 1.0, multiplier: float = 1.6, maximum: float = 120.0) -> None:
         self._random = random
         self._base = base
         self._multiplier = multiplier
-        self._jitter = jitter
         self._maximum = maximum
         self._next = base
 
@@ -36,7 +30,7 @@ class Backoff:
         # connection-backoff.md: the delay grows before the jitter, so the jitter does not add up.
         delay = self._next
         self._next = min(delay * self._multiplier, self._maximum)
-        return delay * self._random.uniform(1 - self._jitter, 1 + self._jitter)
+        return delay * self._random.uniform(1 - _JITTER, 1 + _JITTER)
 
     def reset(self) -> None:
         """Begin again with the first delay, after a success."""
