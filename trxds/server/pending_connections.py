@@ -40,7 +40,7 @@ class PendingConnection(Struct, eq=False):
         self.scope.deadline = trio.current_time() + self._pending.limits.preface_timeout
 
     def on_preface(self) -> None:
-        """End the time limit, because the preface has come."""
+        """End the time limit, because the preface has come. Idempotent."""
         self.scope.deadline = math.inf
         self._pending.on_preface(self)
 

@@ -258,9 +258,9 @@ class Server:
                 limits=self._pending.limits,
                 max_receive_size=self.max_receive_size,
                 start=start,
+                on_preface=pending.on_preface,
+                on_request=pending.on_request,
             )
-            connection.on_preface = pending.on_preface
-            connection.on_request = pending.on_request
             # Listed while it runs, so that `stop` and `goaway` find it.
             self.connections.append(connection)
             try:

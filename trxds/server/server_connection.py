@@ -81,8 +81,8 @@ class HandlerSlots:
 class ServerConnection:
     """The connection of one client. `start` starts a call's handler, and calls `handlers.ended` when that has returned.
 
-    `on_preface` is called once, when the client's SETTINGS have come; `on_request` with the headers of each request,
-    until it returns true.
+    `on_preface` is called when the client's SETTINGS have come; `on_request` with the headers of each request, until it
+    returns true.
     """
 
     def __init__(
@@ -94,6 +94,8 @@ class ServerConnection:
         limits: ServerLimits,
         max_receive_size: int,
         start: Callable[[Call], None],
+        on_preface: Callable[[], None],
+        on_request: Callable[[Headers], bool],
     ) -> None:
         self._engine = H2LibraryEngine(client=False, options=options)
         self.streams: dict[int, ServerStream] = {}
@@ -102,8 +104,8 @@ class ServerConnection:
         )
         self.max_receive_size = max_receive_size
         self.is_draining = False
-        self.on_preface: Callable[[], None] | None = None
-        self.on_request: Callable[[Headers], bool] | None = None
+        self._on_preface = on_preface
+        self._on_request: Callable[[Headers], bool] | None = on_request
         self.handlers = HandlerSlots(options.max_concurrent_streams, start)
         self._max_streams = options.max_concurrent_streams
         self._resets = ResetBudget(limits.max_resets, limits.resets_per_second, self.http2.counts.now())
@@ -180,9 +182,7 @@ class ServerConnection:
                     self.http2.handle(event)
                     self.count_reset()
                 case SettingsReceived():
-                    if self.on_preface is not None:
-                        on_preface, self.on_preface = self.on_preface, None
-                        on_preface()
+                    self._on_preface()
                     self.http2.handle(event)
                 case GoAwayReceived():
                     pass  # a server opens no streams, so a client's GOAWAY changes nothing
@@ -212,8 +212,8 @@ class ServerConnection:
             self._begin_request(event)
 
     def _begin_request(self, event: HeadersReceived) -> None:
-        if self.on_request is not None and self.on_request(event.headers):
-            self.on_request = None
+        if self._on_request is not None and self._on_request(event.headers):
+            self._on_request = None
         refusal = http_refusal(event.headers)
         if refusal is not None:
             answer = self.streams[event.stream_id] = PlainAnswer(self, event.stream_id, is_receiving=not event.end)
