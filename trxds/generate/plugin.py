@@ -12,7 +12,7 @@ from google.protobuf.descriptor_pb2 import Edition
 
 from .stubs import Options, stubs_of
 
-_OPTIONS = ("relative", "sync", "servicers")
+_OPTIONS = Options.__struct_fields__
 
 
 def main() -> None:
