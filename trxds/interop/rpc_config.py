@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from trxds.core.metadata import EMPTY, Metadata, Value, check
+from trxds.core.metadata import EMPTY, Metadata, check
 
-Pairs: TypeAlias = Sequence[tuple[str, Value]]
+Pairs: TypeAlias = Sequence[tuple[str, str]]
 
 
 class RpcType(IntEnum):
@@ -44,14 +44,10 @@ def make_configs(types: Iterable[RpcType], metadata: Mapping[RpcType, Pairs], ti
 
 def _make_config(type: RpcType, pairs: Pairs, timeout: float) -> RpcConfig:
     # A header's name and value are both text in flags and requests. gRPC sends the value of a -bin key as base64.
-    checked = check([(key, _as_bytes(value) if key.lower().endswith("-bin") else value) for key, value in pairs])
+    checked = check([(key, value.encode() if key.lower().endswith("-bin") else value) for key, value in pairs])
     # The test server keeps such a call open for ever, and the tests of circuit breakers count those that are open.
     is_kept_open = ("rpc-behavior", "keep-open") in checked
     return RpcConfig(type, checked, None if is_kept_open else timeout)
-
-
-def _as_bytes(value: Value) -> bytes:
-    return value.encode() if isinstance(value, str) else value
 
 
 def parse_types(text: str) -> tuple[RpcType, ...]:
@@ -70,7 +66,7 @@ def parse_metadata(text: str) -> Mapping[RpcType, Pairs]:
 
     The value is not shown, because it may be a secret.
     """
-    pairs: dict[RpcType, list[tuple[str, Value]]] = {}
+    pairs: dict[RpcType, list[tuple[str, str]]] = {}
     for number, entry in enumerate(filter(None, text.split(",")), 1):
         parts = entry.split(":")
         if len(parts) != 3:
@@ -89,7 +85,7 @@ def read_request(request: Any, default_timeout: float) -> tuple[RpcConfig, ...]:
     unknown = {*request.types, *(each.type for each in request.metadata)} - set(RpcType)
     if unknown:
         raise ValueError(f"there is no RpcType {min(unknown)}; 0 is EMPTY_CALL, 1 is UNARY_CALL")
-    pairs: dict[RpcType, list[tuple[str, Value]]] = {}
+    pairs: dict[RpcType, list[tuple[str, str]]] = {}
     for each in request.metadata:
         pairs.setdefault(RpcType(each.type), []).append((each.key, each.value))
     return make_configs(map(RpcType, request.types), pairs, float(request.timeout_sec or default_timeout))
