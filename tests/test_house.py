@@ -54,6 +54,7 @@ SHELLS = frozenset(
         "resolver/resolve_now.py",
         "resolver/resolver_watch.py",
         "resolver/xds_resolver.py",
+        "core/background_nursery.py",
         "core/conflating_queue.py",
         "core/clock.py",
         "core/event_loop.py",

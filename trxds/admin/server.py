@@ -24,6 +24,7 @@ import h11
 import trio
 
 from trxds.core.authority import join_address
+from trxds.core.background_nursery import open_background_nursery
 from trxds.core.metadata import Headers, find
 from trxds.server.server import Server, ServerListener
 from trxds.server.server_call import Handler
@@ -72,21 +73,14 @@ async def serve(
         admin.tls.set_alpn_protocols(["http/1.1", "h2"])
     listener, found = await _listen(admin, network)
     channels = {each.key: each.source for each in channel_sources(sources)}
-    failure: Exception | None = None
     async with listener, open_state_stream(*channels.values(), metadata=admin.metadata) as states:
         access = AccessPolicy(admin)
         handlers = guarded_handlers(grpc_handlers(sources), access)
         connections = AdminConnections(access, handlers, HttpService(access, states, channels))
-        async with trio.open_nursery() as nursery:
+        async with open_background_nursery("the admin surface is closed") as nursery:
             serving = partial(trio.serve_listeners, connections.serve, [listener])
             nursery.start_soon(serving, name=f"admin/{found}")
-            try:
-                yield found
-            except Exception as error:
-                failure = error
-            nursery.cancel_scope.cancel(reason="the admin surface is closed")
-    if failure is not None:
-        raise failure
+            yield found
 
 
 def page_url(address: str, token: str = "", *, tls: bool = False) -> str:

@@ -20,6 +20,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from msgspec import structs
 
 from trxds.core.authority import join_address
+from trxds.core.background_nursery import open_background_nursery
 from trxds.core.error_text import error_in, leaves
 from trxds.core.event_loop import check_in_trio
 from trxds.core.metadata import Headers
@@ -362,17 +363,13 @@ async def serve(
         tls=tls,
         remember_calls=remember_calls,
     )
-    # It is raised outside the nursery, which would put it into a group.
     failure: Exception | None = None
     try:
-        async with trio.open_nursery() as nursery:
-            try:
-                await nursery.start(server.run)
-                yield server
-            except Exception as error:
-                failure = error
-            # The block is over, and `run` would serve for ever.
-            nursery.cancel_scope.cancel()
+        async with open_background_nursery("the block of the server is left") as nursery:
+            await nursery.start(server.run)
+            yield server
+    except Exception as error:
+        failure = error
     except BaseException as error:
         # A test that ends by a timeout must not pass with a wrong reply either.
         if server.reply_error is None or not _is_cancellation(error):

@@ -13,6 +13,7 @@ from time import thread_time
 
 import trio
 
+from trxds.core.background_nursery import open_background_nursery
 from trxds.core.observe import Observer
 from trxds.core.observers import Observers
 
@@ -160,15 +161,9 @@ async def open(*channels: Source, metadata: bool = False) -> AsyncIterator[State
     `metadata` lets viewers see the values of calls' metadata; without it they see the keys alone. An exception of the
     block is raised as it is, not in a group.
     """
-    failure: Exception | None = None
-    async with trio.open_nursery() as nursery:
+    async with open_background_nursery("the state stream is closed") as nursery:
         stream = StateStream(channel_sources(channels), nursery, metadata)
         try:
             yield stream
-        except Exception as error:
-            failure = error
         finally:
             stream.close()
-        nursery.cancel_scope.cancel(reason="the state stream is closed")
-    if failure is not None:
-        raise failure

@@ -22,6 +22,7 @@ import trio
 
 from trxds.client.channel import Channel
 from trxds.client.open_channel import open_channel
+from trxds.core.background_nursery import open_background_nursery
 from trxds.core.determinism import SOURCES, Sources
 from trxds.server.server import Server
 from trxds.server.server_call import Handler
@@ -113,28 +114,18 @@ class Simulation:
             SOURCES.reset(token)
 
     async def _run(self, scenario: Callable[[Simulation], Awaitable[T]]) -> T:
-        result: list[T] = []
-        failure: Exception | None = None
         self.hosts.clear()
         self._epoch = START
         self._timeline = Timeline()
         self.network = SimulatedNetwork(self._timeline, self.random("network"), self._latency)
-        async with trio.open_nursery() as self._nursery:
+        async with open_background_nursery("the scenario has ended") as self._nursery:
             self._nursery.start_soon(self._timeline.run, name="simulation/timeline")
             self.plane = ManagementServer()
             self.plane_server = await self.serve(PLANE_ADDRESS, self.plane.handlers, remember_calls=False)
-            try:
-                with trio.move_on_after(self._max_time) as limit:
-                    result.append(await scenario(self))
-                if limit.cancelled_caught:
-                    text = f"the scenario has not ended within {self._max_time:g} s on its clock, which is max_time"
-                    raise trio.TooSlowError(text)
-            except Exception as error:
-                failure = error  # raised outside of the nursery, which would put it into a group
-            self._nursery.cancel_scope.cancel()
-        if failure is not None:
-            raise failure
-        return result[0]
+            with trio.move_on_after(self._max_time):
+                return await scenario(self)
+            text = f"the scenario has not ended within {self._max_time:g} s on its clock, which is max_time"
+            raise trio.TooSlowError(text)
 
     # -- the mesh
 
