@@ -21,10 +21,11 @@ from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost, endpoin
 
 from trxds.lb.cds import AggregateErrorPicker, UnroutedPicker
 from trxds.lb.circuit_breakers import CallCounter
-from trxds.lb.cluster_impl import ClusterImplPicker, LoadReportingPicker
+from trxds.lb.cluster_impl import ClusterImplPicker
 from trxds.lb.cluster_manager import ClusterManager, ClusterManagerPicker
 from trxds.lb.configs import ClusterManagerConfig
 from trxds.lb.least_request import LeastRequest
+from trxds.lb.load_report.load_store import LoadStore
 from trxds.lb.outlier_detection.policy import OutlierDetectionPicker
 from trxds.lb.pick import QUEUE, Drop, Explainable, Override, PickArgs, Trace
 from trxds.lb.pick_first import PickFirst
@@ -106,11 +107,10 @@ def test_an_explanation_changes_nothing_and_the_next_pick_does_what_it_said(deci
 
 
 def test_an_explained_drop_is_not_counted():
-    counted = []
-    share = DropShare("lb", 1_000_000)
-    picker = ClusterImplPicker((share,), 1, CallCounter(), None, Random(1), counted.append)
+    share, loads = DropShare("lb", 1_000_000), LoadStore()
+    picker = ClusterImplPicker((share,), 1, CallCounter(), None, Random(1), loads.of("server", "cart", ""))
     assert isinstance(picker.pick(PickArgs("/s/m", trace=Trace())), Drop)
-    assert counted == []
+    assert loads.take("server") == ()
 
 
 def test_an_explained_turn_does_not_read_the_weights_again():
@@ -132,7 +132,6 @@ class Opaque:
 ABOVE = {
     "cluster manager": lambda child: ClusterManagerPicker({"": child}, {"": READY}),
     "cluster impl": lambda child: ClusterImplPicker((), 1, CallCounter(), child, Random(1)),
-    "load reporting": lambda child: LoadReportingPicker({}, child),
     "outlier detection": lambda child: OutlierDetectionPicker(child, {}),
     "weighted target": lambda child: WeightedTargetPicker(("a",), (child,), (1,), Random(1)),
     "aggregate": lambda child: AggregateErrorPicker(child, "note"),

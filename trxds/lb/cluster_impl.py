@@ -6,7 +6,7 @@ they protect an overloaded cluster.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from random import Random
 from typing import ClassVar
@@ -25,7 +25,7 @@ from .configs import ClusterImplConfig
 from .endpoint_set import Endpoints, Hostnames
 from .load_report.load_store import ClusterCounts, RpcCount
 from .pick import Complete, Drop, Fail, PickArgs, Picker, PickResult, WrapperPicker
-from .policy import CONNECTING, ChannelControl, Decision, PolicyInputs, SubtreeSettings
+from .policy import CONNECTING, NO_SETTINGS, ChannelControl, Decision, PolicyInputs, SubtreeSettings
 from .proxies import Proxies
 from .security import NO_HOSTNAMES, Security
 
@@ -47,32 +47,35 @@ class ClusterImpl:
         self._random = channel_control.random
         self._circuit_breakers = channel_control.circuit_breakers
         self._loads = channel_control.loads
-        self._counter_key = ("", "")
-        self._counter: CallCounter | None = None
+        self._config: ClusterImplConfig | None = None
+        self._last_endpoints: Endpoints | None = None
+        # All that follows is made from these two.
+        self._in_flight = CallCounter()
+        self._counts: ClusterCounts | None = None  # None if load is not reported
+        self._load_trackers: Mapping[str, RpcCount] = {}  # by address
+        self._hostnames: Hostnames | None = None
         self._security: Security | None = None
-        self._load_trackers: ClusterLoadTrackers | None = None
-        self._hostnames = NO_HOSTNAMES
         self._proxies: Proxies | None = None
+        self._subtree = NO_SETTINGS
         self.reads_endpoints = True
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         config: ClusterImplConfig = inputs.config
-        self.reads_endpoints = config.lrs is not None or config.has_hostnames or config.http_connect
+        # Once for each update, not for each report of the child.
+        if config is not self._config or inputs.endpoints is not self._last_endpoints:
+            self._apply_update(config, inputs.endpoints)
         report = inputs.children.get(_CHILD, CONNECTING)
-        reported = self._update_load_trackers(config, inputs.endpoints)
-        child = LoadReportingPicker(reported.trackers, report.picker) if reported else report.picker
-        note_drop = reported.counts.drop if reported else _ignore
-        hostnames = self._update_hostnames(config, inputs.endpoints)
         picker = ClusterImplPicker(
             config.drops,
             config.max_requests,
-            self._call_counter(config),
-            child,
+            self._in_flight,
+            report.picker,
             self._random,
-            note_drop,
+            self._counts,
+            self._load_trackers,
             config.dropped_by,
             config.limited_by,
-            hostnames,
+            self._hostnames,
         )
         # A cluster that drops everything needs no host to answer: if it failed, `priority` would send RPCs elsewhere.
         drops_all = any(share.per_million >= _MILLION for share in config.drops)
@@ -80,28 +83,33 @@ class ClusterImpl:
             Connectivity.READY if drops_all else report.state,
             picker,
             children={_CHILD: config.child},
-            subtree=SubtreeSettings(
-                security=self._update_security(config, hostnames),
-                proxies=self._update_proxies(config, inputs.endpoints),
-                # A105: also if it is unset, and then the service config has no say.
-                max_connections=config.max_connections or 1,
-            ),
+            subtree=self._subtree,
         )
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
         config: ClusterImplConfig = inputs.config
         shares = [f"{share.category} {share.per_million / 10_000:g}%" for share in config.drops]
-        in_flight = self._call_counter(config).rpcs
         limit = f", at most {plural(config.max_connections, 'connection')} to a host" if config.max_connections else ""
-        text = f"{in_flight} of {config.max_requests} RPCs in flight, drops: {', '.join(shares) or 'none'}{limit}"
+        in_flight = f"{self._in_flight.rpcs} of {config.max_requests} RPCs in flight"
+        text = f"{in_flight}, drops: {', '.join(shares) or 'none'}{limit}"
         return f"{text}, {proxied}" if (proxied := str(self._proxies or "")) else text
 
-    def _update_hostnames(self, config: ClusterImplConfig, endpoints: Endpoints) -> Hostnames | None:
-        if not config.has_hostnames:
-            return None
-        if not self._hostnames.is_made_from(endpoints):
-            self._hostnames = Hostnames(endpoints)
-        return self._hostnames
+    def _apply_update(self, config: ClusterImplConfig, endpoints: Endpoints) -> None:
+        self._config, self._last_endpoints = config, endpoints
+        self.reads_endpoints = config.lrs is not None or config.has_hostnames or config.http_connect
+        self._in_flight = self._circuit_breakers.call_counter((config.cluster, config.service))
+        self._hostnames = Hostnames(endpoints) if config.has_hostnames else None
+        self._proxies = (self._proxies or Proxies()).updated(endpoints) if config.http_connect else None
+        self._counts, self._load_trackers = None, {}
+        if config.lrs is not None:
+            self._counts = self._loads.of(config.lrs.server, config.cluster, config.service)
+            self._load_trackers = _trackers_by_address(self._counts, config.lrs, endpoints.localities)
+        self._subtree = SubtreeSettings(
+            security=self._update_security(config, self._hostnames),
+            proxies=self._proxies,
+            # A105: also if it is unset, and then the service config has no say.
+            max_connections=config.max_connections or 1,
+        )
 
     def _update_security(self, config: ClusterImplConfig, hostnames: Hostnames | None) -> Security | None:
         """Return the cluster's security: the same object while its TLS settings are equal, or all would reconnect."""
@@ -114,71 +122,21 @@ class ClusterImpl:
             self._security.hostnames = hostnames or NO_HOSTNAMES
         return self._security
 
-    def _update_proxies(self, config: ClusterImplConfig, endpoints: Endpoints) -> Proxies | None:
-        self._proxies = (self._proxies or Proxies()).updated(endpoints) if config.http_connect else None
-        return self._proxies
 
-    def _call_counter(self, config: ClusterImplConfig) -> CallCounter:
-        key = (config.cluster, config.service)
-        if self._counter is None or self._counter_key != key:
-            self._counter_key, self._counter = key, self._circuit_breakers.call_counter(key)
-        return self._counter
-
-    def _update_load_trackers(self, config: ClusterImplConfig, endpoints: Endpoints) -> ClusterLoadTrackers | None:
-        """Return the cluster's load trackers, if load is reported; a change of localities or rules replaces them."""
-        if config.lrs is None:
-            self._load_trackers = None
-        elif self._load_trackers is None or not self._load_trackers.is_made_from(config, endpoints.localities):
-            counts = self._loads.of(config.lrs.server, config.cluster, config.service)
-            self._load_trackers = ClusterLoadTrackers(config.lrs, config.service, endpoints.localities, counts)
-        return self._load_trackers
-
-
-def _ignore(category: str) -> None:
-    """Ignore a drop: the cluster's load is not reported."""
-
-
-class ClusterLoadTrackers:
-    """The counts of a cluster, and a tracker for each of its addresses.
-
-    A picker finds a tracker by the host's address, whether the child or a cookie chose the host.
-    """
-
-    def __init__(
-        self, rules: LoadReporting, service: str, localities: Sequence[Locality], counts: ClusterCounts
-    ) -> None:
-        self._rules = rules
-        self._service = service
-        self._localities = localities
-        self.counts = counts
-        self.trackers: dict[str, RpcCount] = {}
-        for locality in localities:
-            tracker = counts.tracker(locality.id, rules.metrics)
-            for endpoint in locality.endpoints:
-                self.trackers.update(dict.fromkeys(endpoint.addresses, tracker))
-
-    def is_made_from(self, config: ClusterImplConfig, localities: Sequence[Locality]) -> bool:
-        """Return whether the trackers were made from these rules and localities, and count for the same service."""
-        # The localities of two services may be equal.
-        is_same_service = self._service == config.service
-        return is_same_service and self._rules == config.lrs and self._localities == localities
-
-
-class LoadReportingPicker(WrapperPicker, Struct, frozen=True):
-    """A picker that adds the tracker of the chosen host's locality to each pick (LRS; A85)."""
-
-    trackers: Mapping[str, RpcCount]
-    child: Picker
-
-    def pick(self, call: PickArgs) -> PickResult:
-        result = self.child.pick(call) if call.trace is None else call.trace.pick(self.child, call)
-        if type(result) is Complete and (tracker := self.trackers.get(result.host.address)) is not None:
-            return result.with_tracker(tracker)
-        return result
+def _trackers_by_address(
+    counts: ClusterCounts, rules: LoadReporting, localities: Iterable[Locality]
+) -> dict[str, RpcCount]:
+    """Return the tracker of each host's locality: picks find it whether the child or a cookie chose the host."""
+    trackers: dict[str, RpcCount] = {}
+    for locality in localities:
+        tracker = counts.tracker(locality.id, rules.metrics)
+        for endpoint in locality.endpoints:
+            trackers.update(dict.fromkeys(endpoint.addresses, tracker))
+    return trackers
 
 
 class ClusterImplPicker(WrapperPicker, Struct, frozen=True):
-    """A picker that drops RPCs by share and above the limit, and counts the others as in flight.
+    """A picker that drops RPCs by share and above the limit, and counts the others as in flight and for LRS.
 
     If their route asks for it, their `:authority` is the picked host's name among `hostnames` (A81).
     """
@@ -188,7 +146,8 @@ class ClusterImplPicker(WrapperPicker, Struct, frozen=True):
     in_flight: CallCounter
     child: Picker
     random: Random
-    note_drop: Callable[[str], None] = _ignore  # by category; "" is circuit breaking
+    counts: ClusterCounts | None = None  # of drops, if load is reported
+    load_trackers: Mapping[str, RpcCount] = {}  # by the host's address (LRS; A85)
     dropped_by: ResourceStatus | None = None
     limited_by: ResourceStatus | None = None
     hostnames: Hostnames | None = None
@@ -206,6 +165,8 @@ class ClusterImplPicker(WrapperPicker, Struct, frozen=True):
             call.trace.note("neither a drop nor the circuit breaker applies")
             result = call.trace.pick(self.child, call)
         if type(result) is Complete:
+            if self.load_trackers and (tracker := self.load_trackers.get(result.host.address)) is not None:
+                result = result.with_tracker(tracker)
             if self.hostnames is not None and call.route is not None and call.route.auto_host_rewrite:
                 # Above override_host, so a session's host decides too, and each attempt's own (A81).
                 authority = self.hostnames.of(result.host.address) or result.authority
@@ -236,8 +197,8 @@ class ClusterImplPicker(WrapperPicker, Struct, frozen=True):
 
     def _drop(self, call: PickArgs, category: str, status: Status, why: str) -> PickResult:
         call.backend = self.in_flight.cluster
-        if call.trace is None:
-            self.note_drop(category)
-        else:
+        if call.trace is not None:
             call.trace.note(why)
+        elif self.counts is not None:
+            self.counts.drop(category)  # an empty category is circuit breaking
         return Drop(status)

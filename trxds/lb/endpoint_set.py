@@ -84,7 +84,3 @@ class Hostnames:
         if self._by_address is None:
             self._by_address = {each: one.hostname for one in self._endpoints for each in one.addresses if one.hostname}
         return self._by_address.get(address, "")
-
-    def is_made_from(self, endpoints: Endpoints) -> bool:
-        """Return whether these are the names of those endpoints."""
-        return endpoints is self._endpoints

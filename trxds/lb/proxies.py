@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from trxds.core.plural import plural
 
-from .endpoint_set import NO_ENDPOINTS, Endpoints
+from .endpoint_set import Endpoints
 
 
 class Proxies:
@@ -16,19 +16,16 @@ class Proxies:
     connections then.
     """
 
-    __slots__ = ("_by_address", "_endpoints")
+    __slots__ = ("_by_address",)
 
     def __init__(self) -> None:
         self._by_address: Mapping[str, str] = {}
-        self._endpoints = NO_ENDPOINTS
 
     def of(self, address: str) -> str:
         return self._by_address.get(address, "")
 
     def updated(self, endpoints: Endpoints) -> Proxies:
         """Return the proxies of these endpoints: a new object only if a host that stays has another one."""
-        if endpoints is self._endpoints:
-            return self
         # A86: the endpoint's own goes before its locality's.
         found = {
             address: endpoint.proxy or locality.proxy
@@ -40,7 +37,7 @@ class Proxies:
         # In place otherwise: a host that comes or goes must not disturb the others.
         changed = any(before.get(address, proxy) != proxy for address, proxy in found.items())
         proxies = Proxies() if changed else self
-        proxies._by_address, proxies._endpoints = found, endpoints
+        proxies._by_address = found
         return proxies
 
     def __str__(self) -> str:
