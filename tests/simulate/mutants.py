@@ -54,8 +54,8 @@ MUTANTS = (
     Mutant(
         "a stale entry: a cluster's new endpoints are not sent to the tree",
         "resolver/xds_resolver.py",
-        "if sent is not None and sent.same_as(cluster, deleted) else",
-        "if sent is not None and sent.deleted is deleted else",
+        "if sent is not None and sent.cluster is cluster and sent.deleted is deleted:",
+        "if sent is not None and sent.deleted is deleted:",
     ),
     Mutant(
         "an unreleased hold: a call without a response keeps its cluster",

@@ -101,10 +101,6 @@ class ClusterEntry(Struct, frozen=True, gc=False):
     cluster: ClusterResult
     deleted: bool = False
 
-    def same_as(self, cluster: ClusterResult, deleted: bool) -> bool:
-        # By identity: an unchanged cluster is the same object, and to compare ten thousand endpoints takes long.
-        return self.cluster is cluster and self.deleted is deleted
-
 
 class ClusterEntries(Struct, frozen=True):
     """The entries of several clusters by name; only a cluster's own policy reads its entry (A74)."""

@@ -8,7 +8,8 @@ the hosts do. The policies decide what an entry means (A74).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+import logging
+from collections.abc import Hashable, Iterable, Mapping
 from random import Random
 from typing import Any, TypeAlias, assert_never
 
@@ -16,13 +17,48 @@ import trio
 from msgspec import Struct
 
 from trxds.core.conflating_queue import ConflatingQueue
+from trxds.core.status import Status
 
 from .clusters import Clusters
+from .config_selector import ConfigSelector, ErrorSelector, Selector
 from .dependency_manager import DependencyManager, Source
 from .dns_resolver import DnsResolver, Resolve
 from .resolver_result_handler import ResolverResultHandler, RootReport
-from .routing import Routing, RoutingFactory
+from .routes import BoundRoutes
 from .snapshot import ClusterEntry, ClusterResult, ConfigError, XdsConfig, can_serve
+
+_log = logging.getLogger("trxds.resolver")
+
+
+class Routing(Struct, frozen=True):
+    """One version of the routes. It holds their clusters until it is released (A31, A60)."""
+
+    config: XdsConfig | ConfigError
+    selector: Selector
+
+    def has_routes_of(self, config: XdsConfig | ConfigError) -> bool:
+        """Return whether a selector made from `config` would do the same."""
+        mine = self.config
+        if isinstance(mine, XdsConfig) and isinstance(config, XdsConfig):
+            # Only `where` counts: a resource may come anew with this virtual host unchanged.
+            return (
+                mine.listener == config.listener
+                and mine.virtual_host == config.virtual_host
+                and mine.routes_standing.where == config.routes_standing.where
+            )
+        return isinstance(mine, ConfigError) and isinstance(config, ConfigError) and mine.status == config.status
+
+    def clusters_among(self, alive: Iterable[str]) -> frozenset[str]:
+        """Return the clusters that a route may name.
+
+        Without routes that is all of them: nobody can say which are unused.
+        """
+        return self.selector.table.clusters if isinstance(self.selector, ConfigSelector) else frozenset(alive)
+
+    def release(self) -> None:
+        """Release the clusters that nothing else holds."""
+        if isinstance(self.selector, ConfigSelector):
+            self.selector.table.lifetime.initial_hold.release()
 
 
 class Waiting(Struct, frozen=True):
@@ -96,13 +132,7 @@ class XdsResolver:
                     self._clusters.alive,
                     self._result_handler.bind_mirrors is not None,
                 )
-                self._routings = RoutingFactory(
-                    self._result_handler,
-                    self._clusters,
-                    self._random,
-                    self._random.getrandbits(64),
-                    dependencies.error,
-                )
+                self._channel_id = self._random.getrandbits(64)
                 while True:
                     deadline = dependencies.update(trio.current_time())
                     # In every round: a report may have ended the generation that a newer configuration waited for.
@@ -182,7 +212,7 @@ class XdsResolver:
             return
         if isinstance(stage, Serving) and stage.config is newest:
             return  # only the tree has changed
-        routing = self._routings.make(newest, stage.in_force)
+        routing = self._make_routing(newest, stage.in_force)
         entries = self._entries(newest, routing, stage.in_force)
         if isinstance(stage, Waiting) or entries != self._sent:
             self._sent = entries
@@ -201,6 +231,28 @@ class XdsResolver:
             # The recursion ends there: the routes are those in force by now.
             self._start_generation(newest)  # a cluster that only the old routes named may be `deleted` now
 
+    def _make_routing(self, config: XdsConfig | ConfigError, in_force: Routing | None) -> Routing:
+        """Return the routing in force if it does what `config` says, otherwise one with a route table of its own."""
+        if in_force is not None and in_force.has_routes_of(config):
+            return in_force
+        if isinstance(config, ConfigError):
+            _log.warning("no routes: %s", config.status.message)
+            return Routing(config, ErrorSelector(self._no_routes_error))
+        handler, host = self._result_handler, config.virtual_host
+        routes = BoundRoutes(config.listener, host, handler.make_chain, handler.limits, config.routes_standing)
+        # RPCs are made in spite of such a mistake, so without this log nobody would notice it.
+        _log_warnings(routes, in_force)
+        mirrored = routes.mirror_clusters if handler.bind_mirrors is not None else frozenset()
+        # The new table holds its clusters before the old one is released, so those that are in both live on.
+        table = self._clusters.route_table(sorted(routes.clusters | mirrored))
+        if handler.bind_mirrors is not None:
+            routes.mirror(handler.bind_mirrors, table.find_cluster)
+        return Routing(config, ConfigSelector(routes, table, self._random, self._channel_id))
+
+    def _no_routes_error(self) -> Status:
+        assert self._dependencies is not None  # a routing is made in `run` only
+        return self._dependencies.error()
+
     def _entries(
         self, config: XdsConfig | ConfigError, routing: Routing, in_force: Routing | None
     ) -> Mapping[str, ClusterEntry]:
@@ -209,13 +261,22 @@ class XdsResolver:
         # RPCs use the old routes until the new ones are in force.
         routed = routing.clusters_among(alive) | (in_force.clusters_among(alive) if in_force else frozenset())
         # A60: a cookie may name any cluster of a table that an RPC holds, so all held clusters stay in the tree.
-        clusters = {name: config.clusters[name] for name in alive}
-        return {
-            name: self._entry(name, cluster, name not in routed and not can_serve(cluster))
-            for name, cluster in clusters.items()
-        }
+        return {name: self._entry(name, config.clusters[name], name in routed) for name in alive}
 
-    def _entry(self, name: str, cluster: ClusterResult, deleted: bool) -> ClusterEntry:
+    def _entry(self, name: str, cluster: ClusterResult, is_routed: bool) -> ClusterEntry:
         """Return the cluster's entry, the same object while it is equal: entries are compared by identity."""
+        deleted = not is_routed and not can_serve(cluster)
         sent = self._sent.get(name)
-        return sent if sent is not None and sent.same_as(cluster, deleted) else ClusterEntry(cluster, deleted)
+        # By identity: an unchanged cluster is the same object, and to compare ten thousand endpoints takes long.
+        if sent is not None and sent.cluster is cluster and sent.deleted is deleted:
+            return sent
+        return ClusterEntry(cluster, deleted)
+
+
+def _log_warnings(routes: BoundRoutes, in_force: Routing | None) -> None:
+    """Log the mistakes that the routes in force did not have, so that unchanged ones are not logged again."""
+    selector = in_force.selector if in_force is not None else None
+    before = selector.routes.mistakes if isinstance(selector, ConfigSelector) else ()
+    for each, warning in zip(routes.mistakes, routes.warnings, strict=True):
+        if each not in before:
+            _log.warning("%s", warning)
