@@ -29,8 +29,8 @@ from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.least_request import LeastRequest
 from trxds.lb.outlier_detection.policy import OutlierDetection
 from trxds.lb.pick import Drop, Fail, Override, PickArgs, Trace, TraceNote
-from trxds.lb.pick_explanation import Describes
 from trxds.lb.pick_first import PickFirst
+from trxds.lb.policy import Describes
 from trxds.lb.priority import Priority
 from trxds.lb.random_subsetting import RandomSubsetting
 from trxds.lb.round_robin import RoundRobin

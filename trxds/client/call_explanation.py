@@ -14,8 +14,9 @@ from msgspec import structs
 from trxds.core import metadata as md
 from trxds.core.metadata import Metadata
 from trxds.core.random_copies import RandomCopies
+from trxds.lb.child_policy import TreeNode
 from trxds.lb.pick import PickArgs, Trace
-from trxds.lb.pick_explanation import TreeNode, explain_pick
+from trxds.lb.pick_explanation import explain_pick
 from trxds.resolver.config_selector import Selector
 from trxds.resolver.route_explanation import Explanation
 

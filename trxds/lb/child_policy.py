@@ -17,8 +17,9 @@ from trxds.core.connectivity import Connectivity
 
 from .endpoint_set import NO_ENDPOINTS
 from .interfaces import SubchannelPoolInterface
-from .pick_explanation import TreeNode
+from .pick import Picker, TraceNote
 from .policy import CHILD_RETENTION, Decision, LbConfig, PolicyState
+from .policy_node_snapshot import NodeSnapshot
 
 _MIN_CHILDREN_TO_COMPARE = 8  # fewer are visited sooner than they are copied and compared
 
@@ -33,8 +34,28 @@ class Configure(Struct, frozen=True, gc=False):
     endpoints: Any = NO_ENDPOINTS
 
 
-class ChildNode(TreeNode, Protocol):
-    """A node as its parent and its children see it."""
+class TreeNode(Protocol):
+    """A node of the policy tree, as its parent, its children and an explanation see it."""
+
+    path: str
+    policy_name: str
+
+    @property
+    def picker(self) -> Picker | None:
+        """The picker that the node reported last."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Return whether no message is on its way through the subtree, so that parents and children agree."""
+
+    def describe(self, now: float) -> str:
+        """Return what the node's policy sees, in words."""
+
+    def handed_on(self) -> TraceNote | None:
+        """Return the reason why the node's picker is a child's; None if it is its own."""
+
+    def child(self, name: str) -> TreeNode | None:
+        """Return the child that picks under `name`, or the only child if it is empty; None before it has decided."""
 
     def pass_on(self, update: Configure | None = None) -> bool:
         """Pass on, in the caller's step, what changes nothing for the policy; return whether that could be done.
@@ -42,6 +63,10 @@ class ChildNode(TreeNode, Protocol):
         It is the `update` of the endpoints, down, or the children's answer, up.
         """
         ...
+
+    def exit_idle(self) -> None: ...
+
+    def snapshot(self, path: str, parent: str | None = None, warm: bool = False) -> Iterator[NodeSnapshot]: ...
 
 
 class Child:
@@ -93,7 +118,7 @@ class Child:
         self.endpoints: Any = None
         self.awaited: int | None = None  # the generation of that, until the child has decided by it
         self.report: PolicyState | None = None
-        self.node: ChildNode | None = None  # None until its task runs
+        self.node: TreeNode | None = None  # None until its task runs
         self.is_deactivated = False  # A56: it keeps its connections, is sent nothing and not waited for
 
     def begin(self, scope: trio.CancelScope) -> None:
@@ -203,7 +228,7 @@ class Children:
     __slots__ = ("_last_wanted", "by_name", "endpoints", "hosts", "may_be_switching", "node", "num_awaited", "queue")
 
     def __init__(
-        self, hosts: SubchannelPoolInterface, queue: ConflatingQueue[Any], node: ChildNode | None = None
+        self, hosts: SubchannelPoolInterface, queue: ConflatingQueue[Any], node: TreeNode | None = None
     ) -> None:
         self.node = node  # whose children they are
         self.hosts = hosts

@@ -12,8 +12,7 @@ from trxds.core.connectivity import Connectivity
 from .configs import Target, WeightedTargetConfig
 from .endpoint_set import Endpoints
 from .pick import TraceNote
-from .pick_explanation import Describes
-from .policy import NO_SETTINGS, Decision, ExitIdle, PolicyFactory, PolicyInputs
+from .policy import NO_SETTINGS, Decision, Describes, ExitIdle, PolicyFactory, PolicyInputs
 
 _MIN_WAKE_INTERVAL = 0.01  # seconds
 _TRACKER_METHODS = ("began", "ended")

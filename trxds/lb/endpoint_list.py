@@ -7,6 +7,7 @@ addresses as those of one endpoint.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from operator import attrgetter
@@ -20,7 +21,6 @@ from trxds.resources.endpoint import Endpoint
 from .endpoint_set import Endpoints
 from .interfaces import SubchannelInterface
 from .pick import QUEUE, Complete, FixedPicker, Picker, transient_failure_picker
-from .pick_explanation import count_states
 from .policy import EMPTY_SET, Decision, PolicyInputs
 from .state import aggregate
 
@@ -331,6 +331,15 @@ class EndpointList:
         if state is Connectivity.CONNECTING:
             return _CONNECTING
         return unreachable_picker(self._states.values())
+
+
+def count_states(states: Iterable[Connectivity]) -> str:
+    """Return the numbers of endpoints by state, as `2 of 3 endpoints READY, 1 CONNECTING`."""
+    counts = Counter(states)
+    total = sum(counts.values())
+    ready = counts.pop(Connectivity.READY, 0)
+    others = [f"{count} {state.name}" for state, count in counts.items()]
+    return ", ".join([f"{ready} of {total} endpoints READY", *others])
 
 
 def no_endpoints_picker(endpoints: Endpoints) -> Picker:

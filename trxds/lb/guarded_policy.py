@@ -11,8 +11,7 @@ from trxds.core.connectivity import Connectivity
 from trxds.core.status import Status, StatusCode
 
 from .pick import QUEUE_PICKER, TraceNote, transient_failure_picker
-from .pick_explanation import Describes
-from .policy import Decision, ExitIdle, Policy, PolicyInputs
+from .policy import Decision, Describes, ExitIdle, Policy, PolicyInputs
 
 _log = logging.getLogger("trxds.lb")
 

@@ -7,11 +7,10 @@ on its child's: the pick does not pass it, and its decision has the reason.
 from __future__ import annotations
 
 import logging
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator
-from typing import Protocol, assert_never, runtime_checkable
+from collections import deque
+from collections.abc import Iterator
+from typing import assert_never
 
-from trxds.core.connectivity import Connectivity
 from trxds.resolver.pick_outcomes import (
     Outcome,
     PickDropped,
@@ -22,49 +21,12 @@ from trxds.resolver.pick_outcomes import (
     Unknown,
 )
 
-from .pick import QUEUE, Complete, Drop, Fail, PickArgs, Picker, PickResult, Queue, Trace, TraceNote
-from .policy import PolicyInputs
-from .policy_node_snapshot import NodeSnapshot
+from .child_policy import TreeNode
+from .pick import QUEUE, Complete, Drop, Fail, PickArgs, PickResult, Queue, Trace, TraceNote
 
 _log = logging.getLogger("trxds.lb")
 
 _UNEXPLAINED = TraceNote("it does not explain itself")
-
-
-@runtime_checkable
-class Describes(Protocol):
-    """A policy that describes what it sees, for `trxds lb` and explanations."""
-
-    def describe(self, inputs: PolicyInputs, now: float) -> str:
-        """Return in a few words what the policy sees, such as `2 of 3 endpoints READY`. It changes nothing."""
-
-
-class TreeNode(Protocol):
-    """A node of the policy tree, as its parent and an explanation see it."""
-
-    path: str
-    policy_name: str
-
-    @property
-    def picker(self) -> Picker | None:
-        """The picker that the node reported last."""
-
-    @property
-    def is_settled(self) -> bool:
-        """Return whether no message is on its way through the subtree, so that parents and children agree."""
-
-    def describe(self, now: float) -> str:
-        """Return what the node's policy sees, in words."""
-
-    def handed_on(self) -> TraceNote | None:
-        """Return the reason why the node's picker is a child's; None if it is its own."""
-
-    def child(self, name: str) -> TreeNode | None:
-        """Return the child that picks under `name`, or the only child if it is empty; None before it has decided."""
-
-    def exit_idle(self) -> None: ...
-
-    def snapshot(self, path: str, parent: str | None = None, warm: bool = False) -> Iterator[NodeSnapshot]: ...
 
 
 def explain_pick(root: TreeNode, call: PickArgs) -> Iterator[TraceStep]:
@@ -119,12 +81,3 @@ def _describe_result(result: PickResult, note: TraceNote) -> tuple[str, Outcome]
             return "to drop it", PickDropped(status)
         case _ as never:
             assert_never(never)
-
-
-def count_states(states: Iterable[Connectivity]) -> str:
-    """Return the numbers of endpoints by state, as `2 of 3 endpoints READY, 1 CONNECTING`."""
-    counts = Counter(states)
-    total = sum(counts.values())
-    ready = counts.pop(Connectivity.READY, 0)
-    others = [f"{count} {state.name}" for state, count in counts.items()]
-    return ", ".join([f"{ready} of {total} endpoints READY", *others])

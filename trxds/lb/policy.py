@@ -180,6 +180,14 @@ class ExitIdle(Protocol):
         """Connect at the next decision, as if an RPC had come."""
 
 
+@runtime_checkable
+class Describes(Protocol):
+    """A policy that describes what it sees, for `trxds lb` and explanations."""
+
+    def describe(self, inputs: PolicyInputs, now: float) -> str:
+        """Return in a few words what the policy sees, such as `2 of 3 endpoints READY`. It changes nothing."""
+
+
 PolicyFactory = Callable[[ChannelControl], Policy]
 CONNECTING = PolicyState(Connectivity.CONNECTING, QUEUE_PICKER)
 """The report of a child that has none yet: RPCs wait."""

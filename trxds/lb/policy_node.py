@@ -24,14 +24,13 @@ from trxds.core.policy_names import short_policy_name
 from trxds.core.status import Status
 from trxds.resources.cooperative_parse import Slices
 
-from .child_policy import Child, Children, Configure
+from .child_policy import Child, Children, Configure, TreeNode
 from .circuit_breakers import CircuitBreakers
 from .guarded_policy import GuardedPolicy
 from .host_trackers import HostTrackers
 from .interfaces import SubchannelPoolInterface
 from .load_report.load_store import LoadStore
 from .pick import Drop, Fail, FixedPicker, Picker, TraceNote
-from .pick_explanation import TreeNode
 from .policy import EMPTY_SET, ChannelControl, Decision, Policy, PolicyInputs, PolicyState
 from .policy_node_snapshot import NodeSnapshot
 from .policy_node_tasks import NodeTasks

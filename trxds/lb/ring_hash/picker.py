@@ -15,9 +15,8 @@ from trxds.core.connectivity import Connectivity
 from trxds.resources.endpoint import Endpoint
 from trxds.resources.matchers import header_value
 
-from ..endpoint_list import EndpointState, Key, last_error
+from ..endpoint_list import EndpointState, Key, count_states, last_error
 from ..pick import QUEUE, Explainable, Fail, PickArgs, PickResult, Trace
-from ..pick_explanation import count_states
 from .ring import Ring
 
 
