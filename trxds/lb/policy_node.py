@@ -53,6 +53,12 @@ _DELAY_PER_HOST = 20e-6
 _MAX_DELAY = 0.05
 
 
+class _PickEvent(Struct, frozen=True):
+    """The sender of a message that a pick has passed `value` to the policy."""
+
+    value: Hashable
+
+
 class PolicyContext(Struct, frozen=True):
     """The values that all nodes of one channel share.
 
@@ -114,8 +120,9 @@ class Node:
         self._children = Children(context.hosts, queue, self)
         self._leases = Leases(context.hosts, queue, self._subtree.ejections)
         self._tasks: NodeTasks | None = None  # while there are tasks to start, or of the policy: most nodes have none
-        self._pick_events: set[Hashable] | None = None
-        self._hosts_with_news: frozenset[str] = EMPTY_SET  # in the last messages
+        # In the last messages:
+        self._pick_events: frozenset[Hashable] = EMPTY_SET
+        self._hosts_with_news: frozenset[str] = EMPTY_SET
         self._last_report: PolicyState | None = None
         self._last_step_at = -math.inf
 
@@ -181,7 +188,7 @@ class Node:
         delay = min(_DELAY_PER_HOST * len(self._leases.of_decision), _MAX_DELAY)
         until = min(self._policy.wake_at, self._last_step_at + delay)
         # Only news of hosts wait: a configuration, a child's report or a pick's event ends the gathering at once.
-        while trio.current_time() < until and all(map(_is_of_host, messages)):
+        while trio.current_time() < until and all(isinstance(sender, tuple) for sender in messages):
             messages |= await self._queue.next(until)
         return messages
 
@@ -218,8 +225,7 @@ class Node:
         now = self._last_step_at = trio.current_time()
         if self._children.may_be_switching:
             self._children.finish_switches()
-        pick_events, self._pick_events = frozenset(self._pick_events) if self._pick_events else EMPTY_SET, None
-        decision = self._policy.decide(self._make_inputs(pick_events), now)
+        decision = self._policy.decide(self._make_inputs(), now)
         # A decision cannot see the state of the hosts that it leases, so another one follows. That may lease more, past
         # a host that says NOT_SERVING, say, which a session had connected (A17, A61).
         for _ in range(_MAX_DECISIONS):
@@ -230,7 +236,7 @@ class Node:
             if len(self._leases.of_decision) >= _MIN_HOSTS_TO_COALESCE:
                 yield
                 now = trio.current_time()
-            decision = self._policy.decide(self._make_inputs(pick_events), now)
+            decision = self._policy.decide(self._make_inputs(), now)
         self._subtree.apply(decision)
         # The subtree comes first: the children lease from its hosts.
         update, children = self._update, self._children
@@ -251,7 +257,7 @@ class Node:
 
     def _read_messages(self, messages: Mapping[Hashable, Any]) -> bool:
         """Record the messages; return whether the policy has to decide. Without a message its `wake_at` has come."""
-        news, hosts = not messages, []
+        news, hosts, pick_events = not messages, [], []
         for sender, message in messages.items():
             if isinstance(sender, Child):
                 news |= sender.is_news(message)
@@ -263,11 +269,15 @@ class Node:
                 news |= reads or (message.config is not before.config and message.config != before.config)
             else:
                 news = True
-                if isinstance(sender, tuple):
+                if isinstance(sender, tuple):  # ("host", address)
                     hosts.append(sender[1])
+                elif isinstance(sender, _PickEvent):
+                    pick_events.append(sender.value)
         self._hosts_with_news = frozenset(hosts) if hosts else EMPTY_SET
-        if self._context.request_re_resolution is not None and any(map(_is_connection_loss, messages.items())):
-            self._context.request_re_resolution()
+        self._pick_events = frozenset(pick_events) if pick_events else EMPTY_SET
+        re_resolve = self._context.request_re_resolution
+        if re_resolve is not None and any(messages["host", each].state in _LOST_STATES for each in hosts):
+            re_resolve()
         return news
 
     def _make_policy(self) -> Policy:
@@ -286,17 +296,18 @@ class Node:
         return context.registry.make(self.policy_name, channel_control)
 
     def _notify_policy(self, event: Hashable) -> None:
-        if self._pick_events is None:
-            self._pick_events = set()
-        self._pick_events.add(event)
-        # One message for any number of events, because RPCs by the thousand may raise them.
-        self._queue.put("pick event", None)
+        # One message for each value, however many of the RPCs raise it.
+        self._queue.put(_PickEvent(event), None)
 
-    def _make_inputs(self, pick_events: frozenset[Hashable]) -> PolicyInputs:
-        reports, hosts = self._children.reports() if self._children.by_name else {}, self._leases.hosts
-        update, news = self._update, self._hosts_with_news
+    def _make_inputs(self) -> PolicyInputs:
         return PolicyInputs(
-            update.config, reports, hosts, pick_events, self._subtree.ejections.ejected, update.endpoints, news
+            self._update.config,
+            self._children.reports() if self._children.by_name else {},
+            self._leases.hosts,
+            self._pick_events,
+            self._subtree.ejections.ejected,
+            self._update.endpoints,
+            self._hosts_with_news,
         )
 
     def _publish(self, decision: Decision) -> None:
@@ -362,7 +373,7 @@ class Node:
     def describe(self, now: float) -> str:
         """Describe what the policy sees; if it has no description, the state that it reported."""
         outside = f"itself {self._last_report.state.name}" if self._last_report is not None else "nothing yet"
-        return self._policy.describe(self._make_inputs(EMPTY_SET), now) or outside
+        return self._policy.describe(self._make_inputs(), now) or outside
 
     def handed_on(self) -> TraceNote | None:
         """Return the reason why its picker is a child's; None if it is the policy's own."""
@@ -402,12 +413,3 @@ def _find_fixed_failure(last: PolicyState | None) -> Status | None:
         case PolicyState(picker=FixedPicker(Fail(status) | Drop(status))):
             return status
     return None
-
-
-def _is_of_host(sender: Hashable) -> bool:
-    return isinstance(sender, tuple)  # ("host", address)
-
-
-def _is_connection_loss(message: tuple[Hashable, Any]) -> bool:
-    sender, host = message
-    return _is_of_host(sender) and host.state in _LOST_STATES
