@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 from support.policies import READY
-from support.tree import FakeHosts
+from support.tree import BusyNode, FakeHosts
 
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.lb.child_policy import Child, Children
@@ -21,7 +21,7 @@ class Family:
     """Children, and for each the generation of what it was sent last, as it read it from its queue."""
 
     def __init__(self, random: Random) -> None:
-        self.children = Children(FakeHosts(), ConflatingQueue())
+        self.children = Children(FakeHosts(), ConflatingQueue(), BusyNode())
         self.generation = 0
         self._random = random
         self._all: list[Child] = []
@@ -33,10 +33,14 @@ class Family:
         wanted = {name: self._random.choice(CONFIGS) for name in NAMES if self._random.random() < 0.7}
         decision = Decision(READY, QUEUE_PICKER, children=wanted, deactivate=frozenset(NAMES[:2]) - wanted.keys())
         endpoints = Endpoints(note=self._random.choice("ab"))
-        self.children.reconcile(decision, endpoints, self.generation, 0.0, self._all.append)
+        self.children.reconcile(decision, endpoints, self.generation, 0.0, self._start)
         for child in self._all:
             for message in (await child.queue.next(deadline=0)).values():
                 self._sent[child] = message.generation
+
+    def _start(self, child: Child) -> BusyNode:
+        self._all.append(child)
+        return BusyNode()
 
     def report(self) -> None:
         """Have any child decide by any generation from its last one to that which it was sent last."""

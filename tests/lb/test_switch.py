@@ -3,7 +3,7 @@
 import pytest
 import trio
 from support.policies import CONNECTING, FAILURE, READY, report
-from support.tree import FakeHosts
+from support.tree import BusyNode, FakeHosts
 
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.lb.child_policy import Child, Children
@@ -14,8 +14,16 @@ from trxds.lb.subtree import Ejections
 from trxds.resources.leaf_policy import LeastRequest, PickFirst, RoundRobin
 
 
+def children_of(hosts=None):
+    return Children(hosts or FakeHosts(), ConflatingQueue(), BusyNode())
+
+
+def start(child):
+    return BusyNode()
+
+
 def child_of(hosts):
-    return Child("p0", "round_robin", hosts, Children(hosts, ConflatingQueue()))
+    return Child("p0", "round_robin", hosts, children_of(hosts), None)
 
 
 def switching(old, new):
@@ -73,19 +81,19 @@ def test_a_child_whose_time_has_run_out_is_not_reactivated():
 
 
 def test_a_child_whose_own_endpoints_are_taken_away_is_sent_its_part_of_the_policys():
-    children, config = Children(FakeHosts(), ConflatingQueue()), RoundRobin()
+    children, config = children_of(), RoundRobin()
     endpoints, own = Endpoints(), Endpoints(note="own")
     for given in ({"p0": own}, None):
         decision = Decision(READY, QUEUE_PICKER, children={"p0": config}, endpoints=given)
-        children.reconcile(decision, endpoints, 1, 0.0, lambda child: None)
-    assert children.get("p0").endpoints is endpoints
+        children.reconcile(decision, endpoints, 1, 0.0, start)
+    assert children.by_name["p0"].endpoints is endpoints
 
 
 class Switches:
     """The children of a policy that has one, each with a scope for its task."""
 
     def __init__(self):
-        self.children = Children(FakeHosts(), ConflatingQueue())
+        self.children = children_of()
         self.scopes = []
 
     def decide(self, policy=None, deactivate=()):
@@ -96,9 +104,10 @@ class Switches:
     def _start(self, child):
         self.scopes.append(trio.CancelScope())
         child.begin(self.scopes[-1])
+        return BusyNode()
 
     def reports(self, state):
-        self.children.get("p0").record_report(PolicyState(state, QUEUE_PICKER, 1))
+        self.children.by_name["p0"].record_report(PolicyState(state, QUEUE_PICKER, 1))
 
     @property
     def ended(self):
@@ -142,39 +151,39 @@ def many(policy):
 
 
 def test_many_children_get_a_configuration_that_comes_with_the_same_endpoints():
-    children, endpoints = Children(FakeHosts(), ConflatingQueue()), Endpoints()
+    children, endpoints = children_of(), Endpoints()
     for number in (2, 3):
-        children.reconcile(many(LeastRequest(number)), endpoints, number, 0.0, lambda child: None)
+        children.reconcile(many(LeastRequest(number)), endpoints, number, 0.0, start)
     assert {child.config.choice_count for child in children.by_name.values()} == {3}
 
 
 def test_many_children_get_endpoints_that_come_with_the_same_configuration():
-    children, endpoints = Children(FakeHosts(), ConflatingQueue()), Endpoints(note="new")
+    children, endpoints = children_of(), Endpoints(note="new")
     for each in (Endpoints(note="old"), endpoints):
-        children.reconcile(many(LeastRequest(2)), each, 1, 0.0, lambda child: None)
+        children.reconcile(many(LeastRequest(2)), each, 1, 0.0, start)
     assert all(child.endpoints is endpoints for child in children.by_name.values())
 
 
 def test_a_switch_of_one_child_leaves_the_others_alone():
-    children, endpoints = Children(FakeHosts(), ConflatingQueue()), Endpoints()
+    children, endpoints = children_of(), Endpoints()
     for policy in (LeastRequest(2), RoundRobin()):
         decision = Decision(READY, QUEUE_PICKER, children={"p0": policy, "p1": LeastRequest(2)})
-        children.reconcile(decision, endpoints, 1, 0.0, lambda child: None)
-        children.get("p0").record_report(PolicyState(READY, QUEUE_PICKER, 1))
+        children.reconcile(decision, endpoints, 1, 0.0, start)
+        children.by_name["p0"].record_report(PolicyState(READY, QUEUE_PICKER, 1))
     children.finish_switches()
     assert not children.may_be_switching
     assert list(children.by_name) == ["p0", "p1"]
 
 
 def test_a_child_that_has_ended_is_forgotten_unless_another_has_its_name():
-    children = Children(FakeHosts(), ConflatingQueue())
+    children = children_of()
     decision = Decision(READY, QUEUE_PICKER, children={"p0": RoundRobin()})
-    children.reconcile(decision, Endpoints(), 1, 0.0, lambda child: None)
-    child = children.get("p0")
+    children.reconcile(decision, Endpoints(), 1, 0.0, start)
+    child = children.by_name["p0"]
     children.forget(child_of(FakeHosts()))
-    assert children.get("p0") is child
+    assert children.by_name["p0"] is child
     children.forget(child)
-    assert children.get("p0") is None
+    assert not children.by_name
 
 
 async def test_a_node_that_leases_an_ejected_address_gets_a_message(autojump_clock):

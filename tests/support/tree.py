@@ -55,6 +55,13 @@ class Texts:
         raise AssertionError("nobody picks here")
 
 
+class BusyNode:
+    """A node in the middle of a step: it passes nothing on, and reads its queue later."""
+
+    def pass_on(self, update=None):
+        return False
+
+
 class Scripted:
     def __init__(self, channel_control):
         self.channel_control = channel_control

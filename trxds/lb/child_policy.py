@@ -1,7 +1,4 @@
-"""The children of one node are started, configured and ended as the policy's decision says.
-
-Nothing here is asynchronous: the node starts the children's tasks.
-"""
+"""The children of one node are started, configured and ended as the policy's decision says."""
 
 from __future__ import annotations
 
@@ -95,13 +92,10 @@ class Child:
         "report",
     )
 
+    node: TreeNode
+
     def __init__(
-        self,
-        name: str,
-        policy: str,
-        hosts: SubchannelPoolInterface,
-        parent: Children,
-        current: Child | None = None,
+        self, name: str, policy: str, hosts: SubchannelPoolInterface, parent: Children, current: Child | None
     ) -> None:
         self.name = name
         self.policy = policy
@@ -118,7 +112,6 @@ class Child:
         self.endpoints: Any = None
         self.awaited: int | None = None  # the generation of that, until the child has decided by it
         self.report: PolicyState | None = None
-        self.node: TreeNode | None = None  # None until its task runs
         self.is_deactivated = False  # A56: it keeps its connections, is sent nothing and not waited for
 
     def begin(self, scope: trio.CancelScope) -> None:
@@ -147,7 +140,7 @@ class Child:
             self.parent.num_awaited += self.awaited is None
             self.awaited = generation
         update = Configure(config, generation, endpoints)
-        if self.node is None or not self.node.pass_on(update):
+        if not self.node.pass_on(update):
             self.queue.put("config", update)
 
     def stop_awaiting(self) -> None:
@@ -161,7 +154,7 @@ class Child:
         parent = self.parent
         if not self.is_news(report):
             self.record_report(report)
-            if parent.node is not None and parent.node.pass_on():
+            if parent.node.pass_on():
                 return
         parent.queue.put(self, report)
 
@@ -225,11 +218,20 @@ class Child:
 class Children:
     """All children of a node by name, deactivated ones too. New children lease from `hosts`."""
 
-    __slots__ = ("_last_wanted", "by_name", "endpoints", "hosts", "may_be_switching", "node", "num_awaited", "queue")
+    __slots__ = (
+        "_last_wanted",
+        "by_name",
+        "endpoints",
+        "hosts",
+        "may_be_switching",
+        "node",
+        "num_awaited",
+        "nursery",
+        "queue",
+    )
+    nursery: trio.Nursery  # of their tasks
 
-    def __init__(
-        self, hosts: SubchannelPoolInterface, queue: ConflatingQueue[Any], node: TreeNode | None = None
-    ) -> None:
+    def __init__(self, hosts: SubchannelPoolInterface, queue: ConflatingQueue[Any], node: TreeNode) -> None:
         self.node = node  # whose children they are
         self.hosts = hosts
         self.queue = queue  # for the reports of the children
@@ -242,42 +244,32 @@ class Children:
         # each report of one of a thousand children asks for it.
         self.num_awaited = 0
 
-    def get(self, name: str) -> Child | None:
-        return self.by_name.get(name)
-
     @property
     def only_child(self) -> Child | None:
         """The one child of a policy that never has more, if it exists."""
         return next(iter(self.by_name.values()), None)
 
     def active_nodes(self) -> Iterator[TreeNode]:
-        """Yield the nodes of the children that run and are not deactivated."""
-        for child in self.by_name.values():
-            if child.node is not None and not child.is_deactivated:
-                yield child.node
+        """Yield the nodes of the children that are not deactivated."""
+        return (child.node for child in self.by_name.values() if not child.is_deactivated)
 
     def connect_idle(self) -> None:
         """Have the children that are IDLE connect without an RPC."""
         for child in self.by_name.values():
-            picks = child.current or child
-            node, report = picks.node, picks.report
-            is_idle = report is not None and report.state is Connectivity.IDLE
-            if is_idle and node is not None and not child.is_deactivated:
-                node.exit_idle()
+            report = child.active.report
+            if report is not None and report.state is Connectivity.IDLE and not child.is_deactivated:
+                child.active.node.exit_idle()
 
     def all_children(self) -> Iterator[tuple[TreeNode, bool, str]]:
         """Yield each child's node, whether it is deactivated, and " (before)" for one that is being replaced."""
         for child in tuple(self.by_name.values()):
-            if child.node is not None:
-                yield child.node, child.is_deactivated, ""
-            before = child.current
-            if before is not None and before.node is not None:
-                yield before.node, False, " (before)"
+            yield child.node, child.is_deactivated, ""
+            if child.current is not None:
+                yield child.current.node, False, " (before)"
 
     @property
     def are_settled(self) -> bool:
-        running = (child for child in self.by_name.values() if not child.is_deactivated)
-        return all(child.node is not None and child.node.is_settled for child in running)
+        return all(node.is_settled for node in self.active_nodes())
 
     def reports(self) -> dict[str, PolicyState]:
         """Return the states that a decision sees, by the children's names."""
@@ -289,10 +281,11 @@ class Children:
         return reports
 
     def reconcile(
-        self, decision: Decision, endpoints: Any, generation: int, now: float, start: Callable[[Child], object]
+        self, decision: Decision, endpoints: Any, generation: int, now: float, start: Callable[[Child], TreeNode]
     ) -> None:
         """Start, configure, deactivate and end children until they are those of the decision.
 
+        `start` starts the task of a new child, and returns its node.
         Each child gets its part of the policy's `endpoints`, unless the decision names other endpoints for it.
         """
         wanted = None
@@ -342,13 +335,13 @@ class Children:
 
     # -- one child
 
-    def _create(self, name: str, policy: str, start: Callable[[Child], object]) -> Child:
+    def _create(self, name: str, policy: str, start: Callable[[Child], TreeNode]) -> Child:
         before = self._keep_picking_child(self.by_name.get(name))
         if before is not None:
             before.stop_awaiting()
         child = self.by_name[name] = Child(name, policy, self.hosts, self, before)
         self.may_be_switching |= before is not None
-        start(child)
+        child.node = start(child)
         return child
 
     def _keep_picking_child(self, child: Child | None) -> Child | None:

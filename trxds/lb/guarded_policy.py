@@ -39,15 +39,14 @@ class GuardedPolicy:
         self.connects_idle_children = False
         self.wake_at = math.inf  # when it has to decide even if nothing happens
         self._path = path
-        self._make: Callable[[], Policy] | None = make  # until it is made
-        self._policy: Policy | None = None
+        self._make = make
+        self._policy: Policy | None = None  # until the first decision
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         """Return the policy's decision. If it raises, return one that fails all RPCs."""
         try:
-            if self._make is not None:
-                self._policy, self._make = self._make(), None
-            assert self._policy is not None
+            if self._policy is None:
+                self._policy = self._make()
             decision = self._policy.decide(inputs, now)
             self.must_decide, self.decision, self.wake_at = False, decision, decision.wake_at
             self.reads_endpoints = getattr(self._policy, "reads_endpoints", True)

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from random import Random
 from typing import Any
 
@@ -21,7 +20,6 @@ from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.connectivity import Connectivity
 from trxds.core.observers import Observers
 from trxds.core.policy_names import short_policy_name
-from trxds.core.status import Status
 from trxds.resources.cooperative_parse import Slices
 
 from .child_policy import Child, Children, Configure, TreeNode
@@ -33,7 +31,7 @@ from .load_report.load_store import LoadStore
 from .pick import Drop, Fail, FixedPicker, Picker, TraceNote
 from .policy import EMPTY_SET, ChannelControl, Decision, Policy, PolicyInputs, PolicyState
 from .policy_node_snapshot import NodeSnapshot
-from .policy_node_tasks import NodeTasks
+from .policy_node_tasks import NO_TASKS, reconcile_tasks
 from .registry import Registry
 from .subchannel_leases import Leases
 from .subtree import Ejections, Subtree
@@ -119,7 +117,7 @@ class Node:
         self._subtree = Subtree(context.hosts, ejections, trackers)
         self._children = Children(context.hosts, queue, self)
         self._leases = Leases(context.hosts, queue, self._subtree.ejections)
-        self._tasks: NodeTasks | None = None  # while there are tasks to start, or of the policy: most nodes have none
+        self._tasks = NO_TASKS  # the policy's
         # In the last messages:
         self._pick_events: frozenset[Hashable] = EMPTY_SET
         self._hosts_with_news: frozenset[str] = EMPTY_SET
@@ -148,6 +146,7 @@ class Node:
         """
         try:
             async with trio.open_nursery() as nursery:
+                self._children.nursery = nursery
                 if child is not None:
                     child.begin(nursery.cancel_scope)
                 while True:
@@ -161,11 +160,6 @@ class Node:
                             await trio.lowlevel.checkpoint()
                     else:
                         self._pass_on()
-                    # Tasks start only between steps: a child must not run before the step that made it is over.
-                    if self._tasks is not None:
-                        self._tasks.start(nursery)
-                        if not self._tasks.running:
-                            self._tasks = None
         finally:
             # No await below: it would raise Cancelled, and the leases would stay.
             self._queue.close()
@@ -245,8 +239,8 @@ class Node:
             children.reconcile(decision, update.endpoints, update.generation, now, self._start)
             if self._policy.connects_idle_children:
                 children.connect_idle()
-        if decision.tasks or self._tasks is not None:
-            self._own_tasks().reconcile(decision.tasks)
+        if decision.tasks or self._tasks:
+            self._tasks = reconcile_tasks(self._tasks, decision.tasks, children.nursery, self.path)
         if decision.re_resolve:
             self._context.re_resolve(decision.re_resolve)
         if self._context.log_decision is not None:
@@ -330,27 +324,19 @@ class Node:
             self._last_report = PolicyState(state, picker, generation, decision.in_first_pass)
             self._report(self._last_report)
 
-    def _own_tasks(self) -> NodeTasks:
-        if self._tasks is None:
-            self._tasks = NodeTasks(self.path)
-        return self._tasks
-
     # -- children
 
-    def _start(self, child: Child) -> None:
-        self._own_tasks().add(f"/{self._label(child)}", partial(self._run_child, child))
-
-    def _label(self, child: Child) -> str:
-        """Return the child's name in paths: its policy's, where the policy above has one child and no name for it."""
-        return short_policy_name(child.policy) if child.name == self._policy.only_child else child.name
-
-    def _run_child(self, child: Child) -> Awaitable[None]:
+    def _start(self, child: Child) -> TreeNode:
+        """Start the task of a child, and return its node."""
+        # Its name in paths is its policy's, where the policy above has one child and no name for it.
+        label = short_policy_name(child.policy) if child.name == self._policy.only_child else child.name
         # Hosts with other security are another pool, for the whole subtree below.
         same = child.hosts is self._context.hosts
         context = self._context if same else structs.replace(self._context, hosts=child.hosts)
-        path, below = f"{self.path}/{self._label(child)}", (self._subtree.ejections_below, self._subtree.trackers_below)
-        node = child.node = Node(path, child.policy, context, child.queue, child.post_report, *below)
-        return node.run(child)
+        path, below = f"{self.path}/{label}", (self._subtree.ejections_below, self._subtree.trackers_below)
+        node = Node(path, child.policy, context, child.queue, child.post_report, *below)
+        self._children.nursery.start_soon(node.run, child, name=f"lb/{path}")
+        return node
 
     def exit_idle(self) -> None:
         """Have the IDLE policies of this subtree connect without an RPC. Does not block."""
@@ -386,14 +372,15 @@ class Node:
 
     def child(self, name: str) -> TreeNode | None:
         """Return the child that picks under `name`, or the only child if it is empty; None before it has decided."""
-        child = self._children.get(name) if name else self._children.only_child
+        child = self._children.by_name.get(name) if name else self._children.only_child
         return child.active.node if child is not None and child.active.report is not None else None
 
     def snapshot(self, path: str, parent: str | None = None, warm: bool = False) -> Iterator[NodeSnapshot]:
         """Yield a snapshot of this node under `path`, then of all nodes below it."""
-        says, problem = self.describe(trio.current_time()), _find_fixed_failure(self._last_report)
-        if problem is not None and problem.message not in says:
-            says = f"{says}; {problem.message}"
+        says = self.describe(trio.current_time())
+        match self.picker:
+            case FixedPicker(Fail(status) | Drop(status)) if status.message not in says:
+                says = f"{says}; {status.message}"
         ejected = self._subtree.ejections_below.ejected
         update, hosts = self._update, self._leases.all_hosts()
         yield NodeSnapshot(
@@ -406,10 +393,3 @@ class Node:
     def __repr__(self) -> str:
         state = self._last_report.state.name if self._last_report else "undecided"
         return f"<Node {self.path} {state}, {len(self._children.by_name)} children>"
-
-
-def _find_fixed_failure(last: PolicyState | None) -> Status | None:
-    match last:
-        case PolicyState(picker=FixedPicker(Fail(status) | Drop(status))):
-            return status
-    return None

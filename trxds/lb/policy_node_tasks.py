@@ -1,10 +1,10 @@
-"""The tasks in a node's nursery are its children and the tasks that its policy names."""
+"""The tasks that a policy names in its decisions run in the nursery of its node."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from types import MappingProxyType
 from typing import TypeAlias
 
 import trio
@@ -14,39 +14,27 @@ from trxds.core.failed_cleanup import log_errors
 _log = logging.getLogger("trxds.lb")
 
 Task: TypeAlias = Callable[[], Awaitable[None]]
+Tasks: TypeAlias = Mapping[str, tuple[Task, trio.CancelScope]]
+"""Running tasks, by the policy's names for them."""
+
+NO_TASKS: Tasks = MappingProxyType({})
 
 
-class NodeTasks:
-    """Tasks that a synchronous step of the node adds, and that the node starts in its nursery after the step."""
+def reconcile_tasks(running: Tasks, wanted: Mapping[str, Task], nursery: trio.Nursery, path: str) -> Tasks:
+    """Run the tasks of a decision and cancel the others; another function under a name replaces its task.
 
-    __slots__ = ("_path", "pending", "running")
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self.pending: dict[str, Task] = {}  # by the task's name in the nursery
-        self.running: dict[str, tuple[Task, trio.CancelScope]] = {}  # by the policy's name for it
-
-    def add(self, name: str, task: Task) -> None:
-        self.pending[f"lb/{self._path}{name}"] = task
-
-    def start(self, nursery: trio.Nursery) -> None:
-        begun, self.pending = self.pending, {}
-        for name, task in begun.items():
-            nursery.start_soon(task, name=name)
-
-    def reconcile(self, wanted: Mapping[str, Task]) -> None:
-        """Run the tasks of the decision and cancel the others; another function under a name replaces its task."""
-        for name in [name for name in self.running if name not in wanted]:
-            self.running.pop(name)[1].cancel(reason="the policy does not want it any more")
-        for name, task in wanted.items():
-            # Not by identity: `self.watch` is another object each time that a policy writes it.
-            if name in self.running and self.running[name][0] == task:
-                continue
-            if name in self.running:
-                self.running[name][1].cancel(reason="replaced")
-            scope = trio.CancelScope()
-            self.running[name] = task, scope
-            self.add(f" {name}", partial(_run, task, scope, f"{self._path} {name}"))
+    Return the tasks that run from now on. `path` is that of the policy.
+    """
+    # Not by identity: `self.watch` is another object each time that a policy writes it.
+    tasks = {name: each for name, each in running.items() if name in wanted and each[0] == wanted[name]}
+    for name, (_, scope) in running.items():
+        if name not in tasks:
+            scope.cancel(reason="replaced" if name in wanted else "the policy does not want it any more")
+    for name, task in wanted.items():
+        if name not in tasks:
+            tasks[name] = task, trio.CancelScope()
+            nursery.start_soon(_run, *tasks[name], f"{path} {name}", name=f"lb/{path} {name}")
+    return tasks
 
 
 async def _run(task: Task, scope: trio.CancelScope, name: str) -> None:
