@@ -95,9 +95,10 @@ class ClusterImpl:
         return f"{text}, {proxied}" if (proxied := str(self._proxies or "")) else text
 
     def _apply_update(self, config: ClusterImplConfig, endpoints: Endpoints) -> None:
+        if config is not self._config:
+            self._in_flight = self._circuit_breakers.call_counter((config.cluster, config.service))
         self._config, self._last_endpoints = config, endpoints
         self.reads_endpoints = config.lrs is not None or config.has_hostnames or config.http_connect
-        self._in_flight = self._circuit_breakers.call_counter((config.cluster, config.service))
         self._hostnames = Hostnames(endpoints) if config.has_hostnames else None
         self._proxies = (self._proxies or Proxies()).updated(endpoints) if config.http_connect else None
         self._counts, self._load_trackers = None, {}
