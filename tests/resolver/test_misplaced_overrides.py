@@ -5,7 +5,7 @@ from random import Random
 from trxds.core.metadata import EMPTY
 from trxds.core.resource_status import ResourceStatus
 from trxds.resolver.config_selector import ConfigSelector
-from trxds.resolver.misplaced_overrides import MisplacedOverride, find_misplaced_overrides
+from trxds.resolver.filter_mistakes import find_filter_mistakes
 from trxds.resolver.routes import BoundRoutes
 from trxds.resources.fault import Abort, FaultConfig
 from trxds.resources.filters import HttpFilter, RouterConfig
@@ -55,11 +55,9 @@ def test_a_misplaced_override_does_not_switch_a_disabled_filter_on():
 
 
 def test_the_warning_of_a_misplaced_override_has_its_places_key_and_both_types():
-    found = find_misplaced_overrides(LISTENER, host({"s": FAULT}, {"s": FAULT}, {"s": FAULT}))
+    found = find_filter_mistakes(LISTENER, host({"s": FAULT}, {"s": FAULT}, {"s": FAULT}))
     v = 'virtual host "v"'
-    assert found == (
-        MisplacedOverride("s", OVERRIDE, FILTER, (v, f"route 0 of {v}", f'cluster "a" of route 0 of {v}')),
-    )
+    assert [each.places for each in found] == [(v, f"route 0 of {v}", f'cluster "a" of route 0 of {v}')]
     assert str(found[0]) == (
         'virtual host "v", route 0 of virtual host "v", cluster "a" of route 0 of virtual host "v": '
         f'typed_per_filter_config["s"] has the type {OVERRIDE}, and the listener\'s filter of that name the type '
@@ -73,13 +71,13 @@ def test_the_warning_of_a_misplaced_override_has_its_places_key_and_both_types()
 
 def test_the_warning_of_a_misplaced_override_shows_a_few_of_many_places():
     routes = host(route={"s": FAULT}).routes * 1000
-    [found] = find_misplaced_overrides(LISTENER, VirtualHost("v", ("*",), routes))
+    [found] = find_filter_mistakes(LISTENER, VirtualHost("v", ("*",), routes))
     assert str(found).startswith('route 0 of virtual host "v", route 1 of')
     assert 'route 4 of virtual host "v" and 995 more: ' in str(found)
 
 
 def test_an_override_of_a_key_that_the_listener_does_not_have_is_not_misplaced():
-    assert find_misplaced_overrides(LISTENER, host(route={"other": FAULT, "s": session("route")})) == ()
+    assert find_filter_mistakes(LISTENER, host(route={"other": FAULT, "s": session("route")})) == ()
 
 
 def test_the_warning_begins_with_the_resource_that_has_the_routes():

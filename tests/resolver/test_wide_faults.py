@@ -3,8 +3,8 @@
 from msgspec import structs
 
 from trxds.core.resource_status import ResourceStatus
+from trxds.resolver.filter_mistakes import find_filter_mistakes
 from trxds.resolver.routes import BoundRoutes
-from trxds.resolver.wide_faults import WideFault, find_wide_faults
 from trxds.resources.fault import Abort, Delay, FaultConfig
 from trxds.resources.filters import HttpFilter, RouterConfig
 from trxds.resources.listener import Listener
@@ -29,7 +29,7 @@ def host(override=None, *, routes=1):
 
 
 def places(listener, host):
-    return [each.places for each in find_wide_faults(listener, host)]
+    return [each.places for each in find_filter_mistakes(listener, host)]
 
 
 def test_a_fault_without_envoys_limits_is_no_mistake():
@@ -53,13 +53,19 @@ def test_a_limited_delay_is_a_mistake():
 
 
 def test_an_override_of_a_filter_that_the_listener_does_not_have_is_no_mistake():
-    assert places(Listener("shop", http_filters=(HttpFilter("f", StatefulSessionConfig()),)), host(LIMITED)) == []
+    assert places(Listener("shop", http_filters=(HttpFilter("other", UNLIMITED),)), host(LIMITED)) == []
+
+
+def test_a_limited_fault_that_overrides_another_type_of_filter_is_a_misplaced_override_only():
+    sessions = Listener("shop", http_filters=(HttpFilter("f", StatefulSessionConfig()),))
+    [found] = find_filter_mistakes(sessions, host(LIMITED))
+    assert "the override is left out" in found.text and "is limited by" not in found.text
 
 
 def test_the_warning_names_the_places_the_filter_its_limits_and_the_remedy():
     limits = ("upstream_cluster", "headers")
-    [found] = find_wide_faults(listener(), host(structs.replace(LIMITED, unread_limits=limits), routes=7))
-    assert found == WideFault("f", limits, False, tuple(f"route {number} of {V}" for number in range(7)))
+    [found] = find_filter_mistakes(listener(), host(structs.replace(LIMITED, unread_limits=limits), routes=7))
+    assert found.places == tuple(f"route {number} of {V}" for number in range(7)) and not found.in_listener
     assert str(found) == (
         f"route 0 of {V}, route 1 of {V}, route 2 of {V}, route 3 of {V}, route 4 of {V} and 2 more: the fault filter "
         '"f" is limited by upstream_cluster, headers, which only Envoy reads, so any call can have the fault; give the '

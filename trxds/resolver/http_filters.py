@@ -17,7 +17,7 @@ from trxds.resources.listener import Listener
 from trxds.resources.route import Route, VirtualHost
 from trxds.resources.route_action import WeightedCluster
 
-from .misplaced_overrides import has_type_of
+from .filter_mistakes import has_type_of
 
 # The client makes it from a route's merged configurations; it is opaque here.
 FilterChain: TypeAlias = Any

@@ -24,12 +24,11 @@ from trxds.resources.request_mirror import MirrorPolicies
 from trxds.resources.route import Route, VirtualHost
 from trxds.resources.route_action import RouteAction
 
+from .filter_mistakes import find_filter_mistakes
 from .http_filters import EffectiveFilter, FilterChain, FilterChains, MakeChain
 from .index import RouteIndex
 from .method_config import NO_METHOD_CONFIG, MethodConfig, RouteMirrors
-from .misplaced_overrides import MisplacedOverride, find_misplaced_overrides
 from .route_timeout import NO_LIMIT, RouteTimeout, TimeoutRule, max_stream_duration
-from .wide_faults import WideFault, find_wide_faults
 
 FindCluster: TypeAlias = Callable[[str], Lifetime | None]
 BindMirrors: TypeAlias = Callable[[MirrorPolicies, FindCluster], RouteMirrors]
@@ -96,10 +95,7 @@ class BoundRoutes:
         self._listener_limit = listener.max_stream_duration
         self._limits = limits
         self.standing = standing
-        self.mistakes: tuple[MisplacedOverride | WideFault, ...] = (
-            *find_misplaced_overrides(listener, host),
-            *find_wide_faults(listener, host),
-        )
+        self.mistakes = find_filter_mistakes(listener, host)
         self._chains = FilterChains(listener, host, make_chain)
         self._bound: dict[int, BoundRoute] = {}
         self._mirror: Callable[[MirrorPolicies], RouteMirrors] | None = None
