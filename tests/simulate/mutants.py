@@ -299,9 +299,9 @@ MUTANTS = (
     Mutant(
         "a policy that raises now and then, which is logged",
         "lb/least_request.py",
-        "        decision = self._endpoints.decide(inputs, now)",
+        "        return replace(self._slow_start.decide(",
         "        if len(inputs.endpoints) > 2:\n            raise RuntimeError\n"
-        "        decision = self._endpoints.decide(inputs, now)",
+        "        return replace(self._slow_start.decide(",
     ),
     Mutant(
         "a leak in a channel: each call stays in a list until the end",

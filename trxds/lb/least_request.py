@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from random import Random
 
 from msgspec import Struct
 
 from trxds.resources.leaf_policy import LeastRequest as LeastRequestConfig
-from trxds.resources.slow_start import SlowStart
 
 from .circuit_breakers import CallCounter
 from .endpoint_list import EndpointList, EndpointState, Key, index_by_address, key_of
 from .endpoint_set import Endpoints
 from .pick import Complete, Explainable, PickArgs, Picker, PickResult
 from .policy import ChannelControl, Decision, PolicyInputs
-from .slow_start import WarmingHosts, WeightedDraw, update_period
+from .slow_start import ChoiceByShares, WeightedDraw
 
 _WHY = "the fewest RPCs in flight of those drawn"
 
@@ -36,26 +34,17 @@ class LeastRequest:
         self._last_endpoints: Endpoints | None = None
         self._counts: dict[Key, CallCounter] = {}
         self._trackers: dict[str, CallCounter] = {}  # the same by address
-        self._warming = WarmingHosts()  # used if slow start is configured
-        self._now = 0.0  # of the decision under way
-        self._draw: tuple[tuple[Key, ...], WeightedDraw] | None = None  # of these READY endpoints, in slow start
+        self._slow_start = ChoiceByShares(WeightedDraw)
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         if inputs.config is not self._config or inputs.endpoints is not self._last_endpoints:
             self._apply_update(inputs.config, inputs.endpoints)
-        self._now = now
-        decision = self._endpoints.decide(inputs, now)
-        rules = inputs.config.slow_start
-        if rules is None:
-            return replace(decision, trackers=self._trackers)
-        return replace(decision, trackers=self._trackers, wake_at=self._warming.wake_at(decision, rules, now))
+        return replace(self._slow_start.decide(self._endpoints, inputs, now), trackers=self._trackers)
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
-        return self._endpoints.describe() + self._warming.describe(inputs.config.slow_start, now)
+        return self._endpoints.describe() + self._slow_start.describe(now)
 
     def _apply_update(self, config: LeastRequestConfig, endpoints: Endpoints) -> None:
-        if self._config is not None and config.slow_start != self._config.slow_start:
-            self._draw = None
         self._config, self._last_endpoints = config, endpoints
         old = self._counts
         # An endpoint that stays keeps its count: its RPCs in flight go on.
@@ -66,23 +55,10 @@ class LeastRequest:
         assert self._config is not None
         counts = tuple(self._counts[key] for key in ready)
         hosts = tuple(Complete(each.host, (count,)) for each, count in zip(ready.values(), counts, strict=True))
-        draw = self._weighted_draw(tuple(ready), self._config.slow_start)
+        draw = self._slow_start.among(ready)
         if draw is not None:
             return SlowStartLeastRequestPicker(hosts, counts, self._config.choice_count, self._random, draw)
         return LeastRequestPicker(hosts, counts, self._config.choice_count, self._random)
-
-    def _weighted_draw(self, ready: tuple[Key, ...], rules: SlowStart | None) -> WeightedDraw | None:
-        """Return the draw by shares while a host starts slowly, and None otherwise."""
-        if rules is None:
-            return None
-        self._warming.update(ready, self._now)
-        if self._warming.end(rules) <= self._now:
-            self._draw = None
-            return None
-        if self._draw is None or self._draw[0] != ready:
-            draw = WeightedDraw(partial(self._warming.shares, ready, rules), update_period(rules))
-            self._draw = ready, draw
-        return self._draw[1]
 
 
 class LeastRequestPicker(Explainable, Struct, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import count
 from operator import attrgetter
 
@@ -11,9 +12,11 @@ from msgspec import Struct
 from .endpoint_list import EndpointList, EndpointState, Key, is_ready
 from .pick import Complete, Explainable, PickArgs, Picker, PickResult
 from .policy import ChannelControl, Decision, PolicyInputs
-from .slow_start import SlowStartTurns
+from .slow_start import ChoiceByShares
+from .weighted_round_robin.edf_scheduler import EdfPicker, EdfScheduler
 
 _COMPLETE = attrgetter("complete")
+_WHY_IN_SLOW_START = "it is its turn, with a share of {:.2g} in slow start"
 
 
 class RoundRobin:
@@ -26,16 +29,14 @@ class RoundRobin:
         self._turn: Iterator[int] = count()
         self._picker: RoundRobinPicker | None = None
         self._has_ready_news = True
-        self._slow_start: SlowStartTurns | None = None  # only if it is configured
+        self._slow_start: ChoiceByShares[EdfScheduler] | None = None  # once it is configured
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         self._has_ready_news = any(map(is_ready, map(inputs.hosts.get, inputs.news)))
-        rules = inputs.config.slow_start
-        if rules is None:
-            self._slow_start = None
+        if self._slow_start is None and inputs.config.slow_start is not None:
+            self._slow_start = ChoiceByShares(partial(EdfScheduler, random=self._random))
+        if self._slow_start is None:
             return self._endpoints.decide(inputs, now)
-        if self._slow_start is None or self._slow_start.rules != rules:
-            self._slow_start = SlowStartTurns(rules, self._random, self._slow_start)
         return self._slow_start.decide(self._endpoints, inputs, now)
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
@@ -43,8 +44,8 @@ class RoundRobin:
         return self._endpoints.describe() + in_slow_start
 
     def _make_picker(self, ready: Mapping[Key, EndpointState]) -> Picker:
-        if self._slow_start is not None and (picker := self._slow_start.picker(ready)) is not None:
-            return picker
+        if self._slow_start is not None and (schedule := self._slow_start.among(ready)) is not None:
+            return EdfPicker(tuple(map(_COMPLETE, ready.values())), schedule, _WHY_IN_SLOW_START)
         keys = tuple(ready)
         if keys != self._ready:
             # A random start, or every client of a restarted fleet would begin at the same host.

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import math
 from bisect import bisect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from random import Random
+from typing import Generic, TypeVar
 
 from trxds.core.connectivity import Connectivity
 from trxds.resources.slow_start import SlowStart
 
-from .endpoint_list import EndpointList, EndpointState, Key
-from .pick import Picker
+from .endpoint_list import EndpointList, Key
 from .policy import Decision, PolicyInputs
-from .weighted_round_robin.edf_scheduler import EdfPicker, EdfScheduler
+
+T = TypeVar("T")
 
 _STEPS = 20  # updates of the shares within a window
 _MIN_PERIOD, _MAX_PERIOD = 0.1, 1.0  # seconds between two updates
-_WHY = "it is its turn, with a share of {:.2g} in slow start"
 
 
 def update_period(rules: SlowStart) -> float:
@@ -65,40 +65,48 @@ class WarmingHosts:
         return f", {number} in slow start" if number else ""
 
 
-class SlowStartTurns:
-    """The turns of round_robin while a host starts slowly: by shares, since the policy has no weights of its own."""
+class ChoiceByShares(Generic[T]):
+    """The choice that takes the place of a policy's own while a host starts slowly.
 
-    def __init__(self, rules: SlowStart, random: Random, before: SlowStartTurns | None) -> None:
-        self.rules = rules
-        self._random = random
-        # New rules hold for hosts that start slowly already.
-        self._warming: WarmingHosts = before._warming if before is not None else WarmingHosts()
+    `make` makes it of `shares(now)`, for endpoints in their order, and of the period after which they change.
+    """
+
+    def __init__(self, make: Callable[[Callable[[float], list[float]], float], T]) -> None:
+        self._make = make
+        self._warming = WarmingHosts()
+        self._rules: SlowStart | None = None
         self._now = 0.0  # of the decision under way
         self._ready: tuple[Key, ...] = ()
-        self._schedule: EdfScheduler | None = None
+        self._choice: T | None = None  # among these
 
     def decide(self, endpoints: EndpointList, inputs: PolicyInputs, now: float) -> Decision:
-        """Return the decision of the endpoints, which calls `picker`; it is made again when all have started."""
+        """Return the decision of the endpoints, which calls `among`; it is made again when all have started."""
+        rules: SlowStart | None = inputs.config.slow_start
+        if rules != self._rules:
+            # New rules hold for hosts that start slowly already.
+            self._rules, self._choice = rules, None
         self._now = now
         decision = endpoints.decide(inputs, now)
-        return replace(decision, wake_at=self._warming.wake_at(decision, self.rules, now))
+        if rules is None:
+            return decision
+        return replace(decision, wake_at=self._warming.wake_at(decision, rules, now))
 
-    def picker(self, ready: Mapping[Key, EndpointState]) -> Picker | None:
-        """Return the picker while a host starts slowly, and None otherwise."""
-        self._warming.update(ready, self._now)
-        if self._warming.end(self.rules) <= self._now:
-            self._schedule, self._ready = None, ()
+    def among(self, ready: Iterable[Key]) -> T | None:
+        """Return the choice while one of these endpoints starts slowly, and None otherwise."""
+        if self._rules is None:
             return None
         keys = tuple(ready)
-        if self._schedule is None or keys != self._ready:
-            self._ready = keys
-            period = update_period(self.rules)
-            self._schedule = EdfScheduler(partial(self._warming.shares, keys, self.rules), period, self._random)
-        return EdfPicker(tuple(each.complete for each in ready.values()), self._schedule, _WHY)
+        self._warming.update(keys, self._now)
+        if self._warming.end(self._rules) <= self._now:
+            self._choice = None
+        elif self._choice is None or keys != self._ready:
+            self._choice = self._make(partial(self._warming.shares, keys, self._rules), update_period(self._rules))
+        self._ready = keys
+        return self._choice
 
     def describe(self, now: float) -> str:
-        """Return how many endpoints start slowly."""
-        return self._warming.describe(self.rules, now)
+        """Return how many endpoints start slowly, as the end of a description; empty for none."""
+        return self._warming.describe(self._rules, now)
 
 
 class WeightedDraw:
