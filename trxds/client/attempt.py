@@ -18,10 +18,20 @@ from msgspec import Struct
 from trxds.core import metadata as md
 from trxds.core.metadata import EMPTY, Metadata
 from trxds.core.status import OK, Status, StatusCode, rewrite_illegal_status
-from trxds.lb.call_trackers import notify_began, notify_ended
 from trxds.lb.circuit_breakers import count_in_flight
 from trxds.lb.first_pass import FirstPass
-from trxds.lb.pick import Complete, Drop, Fail, PickArgs, Picker, PickResult, Queue, Tracker
+from trxds.lb.pick import (
+    Complete,
+    Drop,
+    Fail,
+    PickArgs,
+    Picker,
+    PickResult,
+    Queue,
+    Tracker,
+    notify_began,
+    notify_ended,
+)
 from trxds.transport.client_stream import NO_REPLY, ClientStream
 from trxds.transport.request import Request
 

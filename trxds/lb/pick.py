@@ -6,8 +6,9 @@ itself: with a `Trace`, the same functions note what they choose and why, and ch
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
@@ -20,6 +21,8 @@ from trxds.resolver.routes import BoundRoute
 
 from .first_pass import FirstPass
 from .interfaces import SubchannelInterface
+
+_log = logging.getLogger("trxds.lb")
 
 
 @dataclass(slots=True)
@@ -79,6 +82,24 @@ class Tracker(Protocol):
 
         `trailing` are the server's trailers, perhaps with its load report (A51).
         """
+
+
+def notify_began(trackers: Iterable[Tracker], path: str) -> None:
+    """Call the trackers of an attempt whose stream is open; exceptions are logged, for one may be the user's own."""
+    for tracker in trackers:
+        try:
+            tracker.began()
+        except Exception:
+            _log.exception("tracker %r raised at the start of the RPC to %s", tracker, path)
+
+
+def notify_ended(trackers: Iterable[Tracker], path: str, status: Status, trailing: Metadata, now: float) -> None:
+    """Call the trackers of an attempt whose stream has ended, as `notify_began` does."""
+    for tracker in trackers:
+        try:
+            tracker.ended(status, trailing, now)
+        except Exception:
+            _log.exception("tracker %r raised at the end of the RPC to %s", tracker, path)
 
 
 @dataclass(slots=True)  # not frozen: some are made for each RPC, and freezing costs more than the rest of it
