@@ -19,7 +19,7 @@ import trxds.resources.protos  # registers the messages
 from trxds.core import observe
 from trxds.core.json_reader import JsonNode
 from trxds.lb.balancing_config import _LEAF_PARSERS, _PARENT_PARSERS, make_parser
-from trxds.resolver.service_config import examine as examine_service_config
+from trxds.resolver.service_config import parse_service_config
 from trxds.xds.bootstrap import FEATURES, examine
 
 ROOT = Path(__file__).parent.parent
@@ -156,9 +156,9 @@ def test_the_page_of_the_service_config_has_the_fields_that_are_read(read: set[s
     )
     for policy in policies:
         config = example_of("service-config.md") | {"loadBalancingConfig": [policy]}
-        assert examine_service_config(config, make_parser({}))[1] == []
+        parse_service_config(config, make_parser({}))  # without a problem
     older = {"loadBalancingPolicy": "round_robin"}
-    assert examine_service_config(older, make_parser({}))[1] == []
+    parse_service_config(older, make_parser({}))
     assert read - terms_of("service-config.md") == set()
     assert members(example_of("service-config.md")) - read == {"round_robin"}
 

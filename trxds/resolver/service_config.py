@@ -82,21 +82,15 @@ def parse_service_config(
     `read_lb_policy` reads its load balancing policy. `ValueError` lists every problem, each as
     `place: what is wrong; what to write`.
     """
-    repeated: list[Problem] = []
-    if isinstance(document, str):
-        document = _json(document)
-        # Only of a text: a mapping has no member twice, and may be of any depth.
-        JsonNode(document, repeated).report_repeated()
-    config, problems = examine(document, read_lb_policy)
-    if repeated or problems:
-        raise ValueError("\n".join(f"service config: {problem}" for problem in (*repeated, *problems)))
-    return config
-
-
-def examine(document: Any, read_lb_policy: ReadLbPolicy) -> tuple[ServiceConfig, list[Problem]]:
-    """Return the service config as far as it can be read, and all its problems."""
     problems: list[Problem] = []
-    return _service_config(JsonNode(document, problems), read_lb_policy), problems
+    top = JsonNode(_json(document) if isinstance(document, str) else document, problems)
+    if isinstance(document, str):
+        # Only of a text: a mapping has no member twice, and may be of any depth.
+        top.report_repeated()
+    config = _service_config(top, read_lb_policy)
+    if problems:
+        raise ValueError("\n".join(f"service config: {problem}" for problem in problems))
+    return config
 
 
 def _json(text: str) -> Any:
