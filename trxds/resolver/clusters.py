@@ -6,7 +6,7 @@ cluster manager has a child for it. Route tables and uncommitted RPCs hold it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any
 
@@ -36,16 +36,12 @@ class Clusters:
             return lifetime.hold()
         # A lifetime that ended is gone from `alive` and cannot be held again, so the cluster gets a new one.
         lifetime = Lifetime(name, self.alive)
-        self._nursery.start_soon(self._run_cluster, lifetime, name=f"cluster/{name}")
+        self._nursery.start_soon(_run, lifetime, self._on_cluster_end, name=f"cluster/{name}")
         return lifetime.initial_hold
 
-    async def _run_cluster(self, lifetime: Lifetime) -> None:
-        try:
-            with lifetime.scope:
-                await trio.sleep_forever()
-        finally:
-            # A31's second step: nothing holds it any more, so the next configuration leaves it out.
-            self._queue.put("clusters", None)
+    def _on_cluster_end(self) -> None:
+        # A31's second step: nothing holds it any more, so the next configuration leaves it out.
+        self._queue.put("clusters", None)
 
 
 class RouteTable:
@@ -59,18 +55,23 @@ class RouteTable:
         self._holds = {name: clusters.hold(name) for name in names}
         self.lifetimes = {name: clusters.alive[name] for name in self._holds}
         self.clusters = frozenset(self._holds)
-        nursery.start_soon(self._run_table, name=f"route table/{number}")
+        nursery.start_soon(_run, self.lifetime, self._release_clusters, name=f"route table/{number}")
 
     def find_cluster(self, name: str) -> Lifetime | None:
         """Return the cluster's lifetime, if the table has it and it has not ended: for a copy of an RPC to hold."""
         lifetime = self.lifetimes.get(name)
         return lifetime if lifetime is not None and not lifetime.ended else None
 
-    async def _run_table(self) -> None:
-        try:
-            with self.lifetime.scope:
-                await trio.sleep_forever()
-        finally:
-            # A31: with its last RPC, not with the next table: until then a cookie may name any of these (A60).
-            for hold in self._holds.values():
-                hold.release()
+    def _release_clusters(self) -> None:
+        # A31: with its last RPC, not with the next table: until then a cookie may name any of these (A60).
+        for hold in self._holds.values():
+            hold.release()
+
+
+async def _run(lifetime: Lifetime, on_end: Callable[[], None]) -> None:
+    """Run until the last hold of the lifetime is released."""
+    try:
+        with lifetime.scope:
+            await trio.sleep_forever()
+    finally:
+        on_end()
