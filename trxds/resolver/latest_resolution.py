@@ -1,4 +1,4 @@
-"""`LatestResolution` is what a task has resolved last, for one name or target, or why it has resolved nothing."""
+"""`LatestResolution` has what a task has resolved last, for one name or target, or why it has resolved nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _log = logging.getLogger("trxds.resolver")
 
 
 class LatestResolution:
-    """A `LatestResolution` is put into `queue` each time it changes, until it is closed. The log shows its `name`."""
+    """The state of one name or target, which is put into `queue` each time it changes. The log shows its `name`."""
 
     def __init__(self, name: str, queue: ConflatingQueue[Any], sender: Hashable) -> None:
         self._name = name
@@ -23,7 +23,7 @@ class LatestResolution:
         self._sender = sender
         self._state = ResourceUpdate()
         self._failing_since = ""
-        self.closed = False
+        self._is_closed = False
 
     @property
     def value(self) -> Any:
@@ -32,7 +32,7 @@ class LatestResolution:
 
     def succeed(self, value: object) -> None:
         """Publish what was resolved."""
-        if self._failing_since and not self.closed:
+        if self._failing_since and not self._is_closed:
             _log.info("%s is resolved again; it had failed since %s", self._name, self._failing_since)
         self._failing_since = ""
         self._publish(ResourceUpdate(value))
@@ -47,7 +47,7 @@ class LatestResolution:
         self._publish(ResourceUpdate(error=status) if value is None else ResourceUpdate(value, ambient=status))
 
     def _publish(self, state: ResourceUpdate) -> None:
-        if state == self._state or self.closed:
+        if state == self._state or self._is_closed:
             return
         problem = state.error or state.ambient
         if problem is not None:
@@ -57,5 +57,5 @@ class LatestResolution:
 
     def close(self) -> None:
         """Take an unread result back; none follows."""
-        self.closed = True
+        self._is_closed = True
         self._queue.discard(self._sender)

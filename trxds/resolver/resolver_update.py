@@ -86,8 +86,7 @@ def _checked_endpoint(endpoint: Endpoint | str) -> Endpoint:
     if not isinstance(endpoint, Endpoint):
         raise TypeError(f"an endpoint is a trxds.resolvers.Endpoint, or an address as text, not {endpoint!r}")
     addresses = _checked_addresses(endpoint.addresses)
-    _check_fields(addresses[0], endpoint.health, endpoint.weight)
-    _check_more_fields(addresses[0], endpoint)
+    _check_fields(addresses[0], endpoint)
     return endpoint if addresses == endpoint.addresses else replace(endpoint, addresses=addresses)
 
 
@@ -98,14 +97,12 @@ def _checked_addresses(addresses: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(_checked_address, addresses)))
 
 
-def _check_fields(address: str, health: object, weight: object) -> None:
-    if not isinstance(health, HealthStatus):
-        raise TypeError(f"endpoint {address}: health is a HealthStatus, not {health!r}")
+def _check_fields(address: str, endpoint: Any) -> None:
+    if not isinstance(endpoint.health, HealthStatus):
+        raise TypeError(f"endpoint {address}: health is a HealthStatus, not {endpoint.health!r}")
+    weight = endpoint.weight
     if isinstance(weight, bool) or not isinstance(weight, int) or not 1 <= weight <= UINT32_MAX:
         raise ValueError(f"endpoint {address}: weight is a whole number from 1, not {weight!r}")
-
-
-def _check_more_fields(address: str, endpoint: Endpoint) -> None:
     for name in ("hostname", "hash_key"):
         value = getattr(endpoint, name)
         if not isinstance(value, str):
