@@ -87,7 +87,7 @@ class Subtree:
     )
 
     def __init__(
-        self, hosts: SubchannelPoolInterface, ejections: Ejections | None = None, trackers: HostTrackers | None = None
+        self, hosts: SubchannelPoolInterface, ejections: Ejections | None, trackers: HostTrackers | None
     ) -> None:
         self.hosts = hosts  # to be leased below
         self._all_hosts = hosts

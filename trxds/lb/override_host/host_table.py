@@ -49,7 +49,7 @@ class HostTable:
         acquire: Callable[[str], SubchannelInterface],
         release: Callable[[str], None],
         lookup: Callable[[str], SubchannelInterface | None],
-        trackers: HostTrackers | None = None,
+        trackers: HostTrackers,
     ) -> None:
         self.sweep_at = math.inf  # seconds on Trio's clock; never, while no host is leased
         self._endpoints: Mapping[str, Endpoint] = {}
@@ -57,7 +57,7 @@ class HostTable:
         self._acquire = acquire
         self._release = release
         self._lookup = lookup
-        self.trackers = trackers or HostTrackers()  # those that policies below have attached to hosts
+        self.trackers = trackers  # those that policies below have attached to hosts
         self._idle_timeout = math.inf
 
     def get(self, address: str) -> Entry | None:
