@@ -66,12 +66,10 @@ def assemble(
     names = set(held)
     optional = names & (mirrors or frozenset())
     if isinstance(routing, _Routing):
-        actions = [route.action for route in routing.host.routes if route.action]
-        routed = {cluster.name for action in actions for cluster in action.clusters}
         if mirrors is not None:
-            optional.update(each.cluster for action in actions for each in action.mirrors if each.cluster)
-        optional -= routed
-        names |= routed
+            optional |= routing.host.mirror_clusters
+        optional -= routing.host.clusters
+        names |= routing.host.clusters
     # Sorted, so that resources are requested in the same order in each run.
     for name in sorted(names - optional):
         walk.cluster(name)

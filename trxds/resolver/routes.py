@@ -79,7 +79,10 @@ class BoundRoute(Struct, frozen=True):
 
 
 class BoundRoutes:
-    """The routes of one version of a virtual host; `standing` is the status of the resource that has it."""
+    """The routes of one version of a virtual host; `standing` is the status of the resource that has it.
+
+    `mirror` returns the copies of a route's RPCs; None if the channel copies no calls.
+    """
 
     def __init__(
         self,
@@ -88,9 +91,11 @@ class BoundRoutes:
         make_chain: MakeChain,
         limits: TimeoutRule = max_stream_duration,
         standing: ResourceStatus | None = None,
+        mirror: Callable[[MirrorPolicies], RouteMirrors] | None = None,
     ) -> None:
         self.virtual_host = host.name
         self.routes = host.routes
+        self.clusters = host.clusters
         self.candidates = RouteIndex(route.match for route in host.routes).candidates
         self._listener_limit = listener.max_stream_duration
         self._limits = limits
@@ -98,30 +103,13 @@ class BoundRoutes:
         self.mistakes = find_filter_mistakes(listener, host)
         self._chains = FilterChains(listener, host, make_chain)
         self._bound: dict[int, BoundRoute] = {}
-        self._mirror: Callable[[MirrorPolicies], RouteMirrors] | None = None
+        self._mirror = mirror
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Describe the parts of the routes that are probably mistakes."""
         standing = f"{self.standing}: " if self.standing else ""
         return tuple(str(each) if each.in_listener else f"{standing}{each}" for each in self.mistakes)
-
-    @property
-    def clusters(self) -> frozenset[str]:
-        """Return every cluster that a route names."""
-        return frozenset(
-            cluster.name for route in self.routes if route.action is not None for cluster in route.action.clusters
-        )
-
-    @property
-    def mirror_clusters(self) -> frozenset[str]:
-        """Return every cluster that a route's RPCs are copied to."""
-        actions = (route.action for route in self.routes if route.action is not None)
-        return frozenset(each.cluster for action in actions for each in action.mirrors if each.cluster)
-
-    def mirror(self, bind: BindMirrors, find_cluster: FindCluster) -> None:
-        """Copy RPCs, as the routes say; `find_cluster` returns a cluster to hold. Before the first RPC."""
-        self._mirror = lambda policies: bind(policies, find_cluster)
 
     def route_at(self, position: int) -> BoundRoute:
         found = self._bound.get(position)

@@ -239,14 +239,15 @@ class XdsResolver:
             _log.warning("no routes: %s", config.status.message)
             return Routing(config, ErrorSelector(self._no_routes_error))
         handler, host = self._result_handler, config.virtual_host
-        routes = BoundRoutes(config.listener, host, handler.make_chain, handler.limits, config.routes_standing)
+        names, bind = host.clusters, handler.bind_mirrors
+        if bind is not None:
+            names |= host.mirror_clusters
+        # The new table holds its clusters before the old one is released, so those that are in both live on.
+        table = self._clusters.route_table(sorted(names))
+        mirror = (lambda policies: bind(policies, table.find_cluster)) if bind is not None else None
+        routes = BoundRoutes(config.listener, host, handler.make_chain, handler.limits, config.routes_standing, mirror)
         # RPCs are made in spite of such a mistake, so without this log nobody would notice it.
         _log_warnings(routes, in_force)
-        mirrored = routes.mirror_clusters if handler.bind_mirrors is not None else frozenset()
-        # The new table holds its clusters before the old one is released, so those that are in both live on.
-        table = self._clusters.route_table(sorted(routes.clusters | mirrored))
-        if handler.bind_mirrors is not None:
-            routes.mirror(handler.bind_mirrors, table.find_cluster)
         return Routing(config, ConfigSelector(routes, table, self._random, self._channel_id))
 
     def _no_routes_error(self) -> Status:

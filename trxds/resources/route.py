@@ -38,6 +38,18 @@ class VirtualHost(Struct, frozen=True, gc=False):
     routes: tuple[Route, ...] = ()
     filter_overrides: Mapping[str, FilterConfig] = field(default_factory=dict)
 
+    @property
+    def clusters(self) -> frozenset[str]:
+        """Return every cluster that a route names."""
+        actions = (route.action for route in self.routes if route.action is not None)
+        return frozenset(cluster.name for action in actions for cluster in action.clusters)
+
+    @property
+    def mirror_clusters(self) -> frozenset[str]:
+        """Return every cluster that a route's RPCs are copied to."""
+        actions = (route.action for route in self.routes if route.action is not None)
+        return frozenset(each.cluster for action in actions for each in action.mirrors if each.cluster)
+
 
 class DomainKind(enum.IntEnum):
     """The kinds of domain patterns, the preferred first (A28; the rules are Envoy's)."""
