@@ -229,6 +229,7 @@ class Children:
         "nursery",
         "queue",
     )
+
     nursery: trio.Nursery  # of their tasks
 
     def __init__(self, hosts: SubchannelPoolInterface, queue: ConflatingQueue[Any], node: TreeNode) -> None:
@@ -285,8 +286,8 @@ class Children:
     ) -> None:
         """Start, configure, deactivate and end children until they are those of the decision.
 
-        `start` starts the task of a new child, and returns its node.
-        Each child gets its part of the policy's `endpoints`, unless the decision names other endpoints for it.
+        Each child gets its part of the policy's `endpoints`, unless the decision names other endpoints for it. `start`
+        starts the task of a new child, and returns its node.
         """
         wanted = None
         if len(decision.children) >= _MIN_CHILDREN_TO_COMPARE:

@@ -257,7 +257,9 @@ def last_error(endpoints: Iterable[EndpointState]) -> Status:
 
 def earliest_wake_up(endpoints: Iterable[EndpointState], hosts: Mapping[str, SubchannelInterface], now: float) -> float:
     """Return the time at which the first of the endpoints has to be updated again, in seconds on Trio's clock."""
-    return min((endpoint.wake_at(hosts, now) for endpoint in endpoints), default=math.inf)
+    # Only of those that may have another address to try: for ten thousand READY ones the list is empty.
+    may_wake = [each for each in endpoints if each.ready is None and len(each.addresses) > 1]
+    return min([each.wake_at(hosts, now) for each in may_wake], default=math.inf)
 
 
 class EndpointList:
@@ -292,10 +294,7 @@ class EndpointList:
             self._picker_for(state),
             hosts=tuple(chain.from_iterable(map(_WANTED, states))),
             connect=tuple(chain.from_iterable(map(_CONNECT, states))),
-            # Only endpoints that may have another address to try: for ten thousand READY ones the list is empty.
-            wake_at=earliest_wake_up(
-                [each for each in states if each.ready is None and len(each.addresses) > 1], inputs.hosts, now
-            ),
+            wake_at=earliest_wake_up(states, inputs.hosts, now),
             in_first_pass=self._first_pass is not None and self._update_first_pass(self._first_pass, state),
         )
 
