@@ -109,22 +109,20 @@ class HostTable:
 
     def use(self, entry: Entry, now: float) -> SubchannelInterface:
         """Lease a host for a session's RPC that uses it, once."""
-        entry.is_spare = entry.is_awaited = False
-        return self._lease(entry, now)
-
-    def wait_for(self, entry: Entry, now: float, *, spare: bool = False) -> SubchannelInterface:
-        """Lease a host for a session's RPC that waits for it, once; a `spare` is needed only if another one fails."""
-        # Without a cached pick the next one goes through `use`, which takes both marks away.
-        entry.is_spare, entry.is_awaited, entry.cached_pick = spare, True, None
-        return self._lease(entry, now)
-
-    def _lease(self, entry: Entry, now: float) -> SubchannelInterface:
         entry.last_used = now
+        entry.is_spare = entry.is_awaited = False
         if entry.host is None:
             self._entries[entry.address] = entry
             entry.host = self._acquire(entry.address)
             self.sweep_at = min(self.sweep_at, now + max(self._idle_timeout, MIN_SWEEP_INTERVAL))
         return entry.host
+
+    def wait_for(self, entry: Entry, now: float, *, spare: bool = False) -> SubchannelInterface:
+        """Lease a host for a session's RPC that waits for it, once; a `spare` is needed only if another one fails."""
+        host = self.use(entry, now)
+        # Without a cached pick the next one goes through `use`, which takes both marks away.
+        entry.is_spare, entry.is_awaited, entry.cached_pick = spare, True, None
+        return host
 
     def pick(self, entry: Entry, now: float) -> Complete:
         """Lease the host and return it as a pick's result, with the trackers that policies below have attached."""
