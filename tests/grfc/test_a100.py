@@ -164,6 +164,16 @@ def test_rules_that_go_end_slow_start(name):
     assert balanced.share_of("c", 1001.0) == pytest.approx(1.0, abs=0.1)
 
 
+def test_a_host_that_was_ready_without_rules_does_not_start_slowly_when_they_return(name):
+    with_rules, without = Balanced(name).config, BY_NAME[name][1]()
+    balanced = Balanced(name).decide(0.0, a=READY)
+    balanced.config = without
+    balanced.decide(1000.0, a=READY, b=READY)
+    balanced.config = with_rules
+    balanced.decide(5000.0, a=READY, b=READY)
+    assert balanced.share_of("b", 5001.0) == pytest.approx(1.0, abs=0.1)
+
+
 # -- its configuration
 
 

@@ -85,6 +85,9 @@ class ChoiceByShares(Generic[T]):
         if rules != self._rules:
             # New rules hold for hosts that start slowly already.
             self._rules, self._choice = rules, None
+            if rules is None:
+                # Nobody notes meanwhile which hosts are READY, and none of them may pass for a new one later.
+                self._warming.update((), now)
         self._now = now
         decision = endpoints.decide(inputs, now)
         if rules is None:
