@@ -51,14 +51,6 @@ class WarmingHosts:
         """Return when the last of them has started, on Trio's clock."""
         return max(self._since.values(), default=-math.inf) + rules.window
 
-    def wake_at(self, decision: Decision, rules: SlowStart, now: float) -> float:
-        """Return when a policy has to decide again after this decision, at the latest when all have started."""
-        # A policy makes its picker, and notes the READY endpoints for it, only if there is one.
-        if decision.state is not Connectivity.READY:
-            self.update((), now)
-        end = self.end(rules)
-        return min(decision.wake_at, end) if end > now else decision.wake_at
-
     def describe(self, rules: SlowStart | None, now: float) -> str:
         """Return how many endpoints start slowly, as the end of a description; empty for none."""
         number = sum(now - since < rules.window for since in self._since.values()) if rules is not None else 0
@@ -92,7 +84,11 @@ class ChoiceByShares(Generic[T]):
         decision = endpoints.decide(inputs, now)
         if rules is None:
             return decision
-        return replace(decision, wake_at=self._warming.wake_at(decision, rules, now))
+        # `among` notes the READY endpoints, and is called only if there are some.
+        if decision.state is not Connectivity.READY:
+            self._warming.update((), now)
+        end = self._warming.end(rules)
+        return replace(decision, wake_at=min(decision.wake_at, end)) if end > now else decision
 
     def among(self, ready: Iterable[Key]) -> T | None:
         """Return the choice while one of these endpoints starts slowly, and None otherwise."""
