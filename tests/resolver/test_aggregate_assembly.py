@@ -9,7 +9,7 @@ from trxds.core.status import StatusCode
 from trxds.lb.config_builder import PriorityNames, build_aggregate, build_cluster
 from trxds.lb.configs import PriorityConfig
 from trxds.resolver.assemble import assemble
-from trxds.resolver.snapshot import AggregateConfig, ClusterConfig, ClusterError, Missing, can_serve
+from trxds.resolver.snapshot import AggregateConfig, ClusterConfig, ClusterError, can_serve
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Aggregate, LogicalDns
 from trxds.resources.endpoint import Endpoint, Locality, LocalityId
@@ -33,6 +33,12 @@ def clusters(*to, known):
     return assembled(*to, known=known).outcome.clusters
 
 
+def missing(assembly):
+    """The names without which the configuration is incomplete."""
+    assert assembly.outcome is None
+    return assembly.awaited
+
+
 class TestAggregates:
     def test_an_aggregate_has_its_leaves_in_order(self):
         known = aggregate("both", "b", "a") | has("a", "1.1.1.1:1") | has("b", "2.2.2.2:1")
@@ -53,7 +59,7 @@ class TestAggregates:
 
     def test_all_missing_parts_of_an_aggregate_are_requested_at_once(self):
         assembly = assembled("both", known=aggregate("both", "a", "more") | aggregate("more", "b", "c") | has("b"))
-        assert assembly.outcome == Missing((("CDS", "a"), ("CDS", "c")))
+        assert missing(assembly) == (("CDS", "a"), ("CDS", "c"))
         assert {("CDS", "a"), ("CDS", "b"), ("EDS", "b"), ("CDS", "c")} <= assembly.visited
 
     def test_calls_do_not_wait_for_a_part_of_an_aggregate_that_gets_copies(self):
@@ -136,7 +142,7 @@ class TestTheTree:
 class TestDns:
     def test_a_dns_name_is_watched_like_a_resource(self):
         assembly = assembled("dns", known=by_name("dns"))
-        assert assembly.outcome == Missing((("DNS", "cart.example:443"),))
+        assert missing(assembly) == (("DNS", "cart.example:443"),)
         assert ("DNS", "cart.example:443") in assembly.visited
 
     def test_all_addresses_of_a_dns_name_are_one_endpoint(self):

@@ -5,7 +5,7 @@ from support.picture import LDS, RDS, failed, has, listens, routed, routes
 from trxds.core.resource_update import ResourceUpdate
 from trxds.core.status import StatusCode, unavailable
 from trxds.resolver.assemble import assemble
-from trxds.resolver.snapshot import ClusterConfig, ClusterError, ConfigError, Missing, XdsConfig
+from trxds.resolver.snapshot import ClusterConfig, ClusterError, ConfigError, XdsConfig
 
 
 def assembled(known, held=(), authority="shop"):
@@ -16,27 +16,33 @@ def outcome(known, **more):
     return assembled(known, **more).outcome
 
 
+def missing(assembly):
+    """The names without which the configuration is incomplete."""
+    assert assembly.outcome is None
+    return assembly.awaited
+
+
 class TestTheWalk:
     """One resource leads to the next."""
 
     def test_the_assembly_begins_at_the_listener(self):
         assembly = assembled({})
-        assert assembly.outcome == Missing((LDS,))
+        assert missing(assembly) == (LDS,)
         assert assembly.visited == {LDS}
 
     def test_the_listener_leads_to_its_routes(self):
         assembly = assembled(listens())
-        assert assembly.outcome == Missing((RDS,))
+        assert missing(assembly) == (RDS,)
         assert assembly.visited == {LDS, RDS}
 
     def test_the_routes_lead_to_every_cluster_at_once(self):
         assembly = assembled(listens() | routed("b", {"a": 1, "c": 2}))
-        assert assembly.outcome == Missing((("CDS", "a"), ("CDS", "b"), ("CDS", "c")))
+        assert missing(assembly) == (("CDS", "a"), ("CDS", "b"), ("CDS", "c"))
 
     def test_a_cluster_leads_to_its_endpoints_by_their_own_name(self):
         known = listens() | routed("a") | has("a", service="a-hosts")
         del known["EDS", "a-hosts"]
-        assert outcome(known) == Missing((("EDS", "a-hosts"),))
+        assert missing(assembled(known)) == (("EDS", "a-hosts"),)
 
     def test_a_configuration_is_complete_when_no_resource_is_missing(self):
         known = listens() | routed("a") | has("a", "1.1.1.1:1")
@@ -138,7 +144,7 @@ class TestHeldClusters:
         assert set(config.clusters) == {"a", "b"}
 
     def test_a_held_cluster_can_be_missing(self):
-        assert outcome(listens() | routed("a") | has("a"), held=["b"]) == Missing((("CDS", "b"),))
+        assert missing(assembled(listens() | routed("a") | has("a"), held=["b"])) == (("CDS", "b"),)
 
     def test_held_clusters_are_kept_while_the_listener_is_in_error(self):
         assembly = assembled({LDS: failed("no listener")} | has("b"), held=["b"])
@@ -150,5 +156,5 @@ class TestHeldClusters:
 
     def test_held_clusters_are_watched_while_the_routes_are_missing(self):
         assembly = assembled(listens() | has("b"), held=["b"])
-        assert assembly.outcome == Missing((RDS,))
+        assert missing(assembly) == (RDS,)
         assert ("EDS", "b") in assembly.visited

@@ -23,7 +23,7 @@ from trxds.resources.listener import Listener
 from trxds.resources.route import RouteConfig, VirtualHost, find_virtual_host
 from trxds.resources.validation_errors import MAX_SIZE, first_errors
 
-from .snapshot import AggregateConfig, ClusterConfig, ClusterError, ClusterResult, ConfigError, Missing, XdsConfig
+from .snapshot import AggregateConfig, ClusterConfig, ClusterError, ClusterResult, ConfigError, XdsConfig
 
 Key: TypeAlias = tuple[str, str]  # kind ("LDS", "RDS", "CDS", "EDS", "DNS") and name
 Known: TypeAlias = Mapping[Key, ResourceUpdate]
@@ -37,10 +37,11 @@ NOTHING: Mapping[str, ClusterResult] = MappingProxyType({})
 class Assembly(Struct, frozen=True):
     """The result of a walk: `visited` are the resources to watch from now on; `awaited` have not come yet.
 
-    `mirrors` are the clusters that get copies of calls and are needed for nothing else.
+    `outcome` is None if the configuration cannot be complete without them. `mirrors` are the clusters that get copies
+    of calls and are needed for nothing else.
     """
 
-    outcome: XdsConfig | ConfigError | Missing
+    outcome: XdsConfig | ConfigError | None
     visited: frozenset[Key]
     awaited: tuple[Key, ...] = ()
     mirrors: frozenset[str] = frozenset()
@@ -132,13 +133,13 @@ class _Walk:
         assert isinstance(state.value, RouteConfig)
         return _find_routing(listener, state.value, authority, state.standing or ResourceStatus("RDS", name))
 
-    def result(self, routing: _Routing | Status | None) -> XdsConfig | ConfigError | Missing:
-        """Return the result of the walk to the clusters of that routing."""
+    def result(self, routing: _Routing | Status | None) -> XdsConfig | ConfigError | None:
+        """Return the result of the walk to the clusters of that routing; None while resources are missing."""
         # Before the missing resources: without routes no new RPC reaches a cluster, so the error need not wait for any.
         if isinstance(routing, Status):
             return ConfigError(routing, self.outcomes)
         if routing is None or self.missing:
-            return Missing(tuple(self.missing))
+            return None
         return XdsConfig(routing.listener, routing.host, self.outcomes, routing.standing)
 
     # -- clusters

@@ -22,7 +22,7 @@ from trxds.resources.types import CDS, EDS, LDS, RDS, ResourceType
 from .assemble import Assembly, Key, Known, assemble
 from .clusters_in_force import may_fail_rpcs, with_present_errors
 from .dns_resolver import DnsResolver
-from .snapshot import ClusterResult, ConfigError, Missing, XdsConfig
+from .snapshot import ClusterResult, ConfigError, XdsConfig
 
 # This is also the order in which new watches begin, so that requests are sent in the order that servers expect.
 _TYPES = {kind.kind: kind for kind in (LDS, RDS, CDS, EDS)}
@@ -101,12 +101,13 @@ class DependencyManager:
         self._awaited = assembly.awaited
         if self._mirrors is not None:
             self._mirrors = assembly.mirrors
-        outcome = assembly.outcome
-        self._is_complete = not isinstance(outcome, Missing)
-        if not isinstance(outcome, Missing):
-            self._last_clusters = outcome.clusters
+        self._is_complete = assembly.outcome is not None
         # A74: a configuration comes into force complete or not at all. Until then the one before it is used.
-        newest = self._newest_with_present_errors() if isinstance(outcome, Missing) else self._with_held(outcome)
+        if assembly.outcome is not None:
+            self._last_clusters = assembly.outcome.clusters
+            newest: XdsConfig | ConfigError | None = self._with_held(assembly.outcome)
+        else:
+            newest = self._newest_with_present_errors()
         # Only a change takes a token of the rate limiter: resources may be sent again without one.
         if newest != self.newest:
             self._rate_limiter.take(now)
@@ -136,7 +137,7 @@ class DependencyManager:
         # This yields the clusters as if all awaited resources were in error.
         errors = {key: ResourceUpdate(error=unavailable(self._describe_resource(*key))) for key in self._awaited}
         present = self._assemble(ChainMap(errors, self._known)).outcome
-        assert not isinstance(present, Missing)
+        assert present is not None
         return {
             name: with_present_errors(result, present.clusters) if may_fail_rpcs(result) else result
             for name, result in clusters.items()
@@ -174,7 +175,7 @@ class DependencyManager:
         The routes will be back, and without a watch the xDS client would forget what it has: a resource whose newest
         version was rejected could not be used any more (A46), and all others would have to be requested again.
         """
-        outcome = self.newest if isinstance(assembly.outcome, Missing) else assembly.outcome
+        outcome = assembly.outcome or self.newest
         if not isinstance(outcome, ConfigError):
             return frozenset()
         # A listener in force says which routes it has, so only without one those of before are kept.

@@ -115,9 +115,3 @@ class ClusterEntries(Struct, frozen=True):
     def part(self, name: str) -> ClusterEntry:
         """Return the entry of that cluster."""
         return self.by_name[name]
-
-
-class Missing(Struct, frozen=True):
-    """The names of resources that no server has answered yet; the configuration in force stays."""
-
-    names: tuple[tuple[str, str], ...]  # (kind, resource name)
