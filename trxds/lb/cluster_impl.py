@@ -6,7 +6,7 @@ they protect an overloaded cluster.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
 from typing import ClassVar
@@ -17,8 +17,7 @@ from trxds.core.connectivity import Connectivity
 from trxds.core.plural import plural
 from trxds.core.resource_status import ResourceStatus, error_with_note
 from trxds.core.status import Status
-from trxds.resources.cluster import LoadReporting
-from trxds.resources.endpoint import DropOverload, Locality
+from trxds.resources.endpoint import DropOverload
 
 from .circuit_breakers import CallCounter
 from .configs import ClusterImplConfig
@@ -101,39 +100,39 @@ class ClusterImpl:
         self.reads_endpoints = config.lrs is not None or config.has_hostnames or config.http_connect
         self._hostnames = Hostnames(endpoints) if config.has_hostnames else None
         self._proxies = (self._proxies or Proxies()).updated(endpoints) if config.http_connect else None
-        self._counts, self._load_trackers = None, {}
-        if config.lrs is not None:
-            self._counts = self._loads.of(config.lrs.server, config.cluster, config.service)
-            self._load_trackers = _trackers_by_address(self._counts, config.lrs, endpoints.localities)
+        self._update_security(config)
+        self._update_load_counts(config, endpoints)
         self._subtree = SubtreeSettings(
-            security=self._update_security(config, self._hostnames),
+            security=self._security,
             proxies=self._proxies,
             # A105: also if it is unset, and then the service config has no say.
             max_connections=config.max_connections or 1,
         )
 
-    def _update_security(self, config: ClusterImplConfig, hostnames: Hostnames | None) -> Security | None:
-        """Return the cluster's security: the same object while its TLS settings are equal, or all would reconnect."""
+    def _update_security(self, config: ClusterImplConfig) -> None:
+        """Update the cluster's security: it is the same object while its TLS settings are equal.
+
+        With another one all hosts would reconnect.
+        """
         if config.tls is None:
             self._security = None
         elif self._security is None or self._security.tls != config.tls:
             self._security = Security(config.tls)
         # In place: a new object would make all hosts reconnect for each change of EDS.
         if self._security is not None:
-            self._security.hostnames = hostnames or NO_HOSTNAMES
-        return self._security
+            self._security.hostnames = self._hostnames or NO_HOSTNAMES
 
-
-def _trackers_by_address(
-    counts: ClusterCounts, rules: LoadReporting, localities: Iterable[Locality]
-) -> dict[str, RpcCount]:
-    """Return the tracker of each host's locality: picks find it whether the child or a cookie chose the host."""
-    trackers: dict[str, RpcCount] = {}
-    for locality in localities:
-        tracker = counts.tracker(locality.id, rules.metrics)
-        for endpoint in locality.endpoints:
-            trackers.update(dict.fromkeys(endpoint.addresses, tracker))
-    return trackers
+    def _update_load_counts(self, config: ClusterImplConfig, endpoints: Endpoints) -> None:
+        """Update the counts and the trackers; picks find these, whether the child or a cookie chose the host."""
+        if config.lrs is None:
+            self._counts, self._load_trackers = None, {}
+            return
+        self._counts, trackers = self._loads.of(config.lrs.server, config.cluster, config.service), {}
+        for locality in endpoints.localities:
+            tracker = self._counts.tracker(locality.id, config.lrs.metrics)
+            for endpoint in locality.endpoints:
+                trackers.update(dict.fromkeys(endpoint.addresses, tracker))
+        self._load_trackers = trackers
 
 
 class ClusterImplPicker(WrapperPicker, Struct, frozen=True):
