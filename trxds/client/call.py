@@ -71,10 +71,7 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         `trio.ClosedResourceError` after `done_sending`, or after the one request of a method that takes one, which
         closes this side of the call.
         """
-        payload = self._outgoing(self._serialize(request), compress)
-        if isinstance(payload, Status):
-            raise await self._rpc.failure(payload)
-        return await (self._send_only(payload) if self._one_request else self._send(payload))
+        return await self._send_serialized(self._serialize(request), compress)
 
     def done_sending(self) -> None:
         """Close this side of the call: no more messages follow. Synchronous and idempotent."""
@@ -177,21 +174,20 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
 
     # -- sending
 
-    def _outgoing(self, serialized: bytes, compress: bool) -> bytes | Status:
-        """Return the message as the wire has it, or the reason why it cannot be sent."""
+    async def _send_serialized(self, serialized: bytes, compress: bool) -> bool:
+        rpc = self._rpc
         if self._replay.ended:
             text = "nothing more can be sent: done_sending was called, or the method takes one request only"
-            raise trio.ClosedResourceError(f"{self._rpc.scope.path}: {text}")
+            raise trio.ClosedResourceError(f"{rpc.scope.path}: {text}")
         if self._attempts.status is CANCELLED:
-            return CANCELLED
-        payload = self._rpc.outgoing(serialized, compressed=compress)
+            raise await rpc.failure(CANCELLED)
+        payload = rpc.outgoing(serialized, compressed=compress)
         if isinstance(payload, Status):
-            self._rpc.give_up(payload)
-        return payload
-
-    async def _send_only(self, payload: bytes) -> bool:
+            rpc.give_up(payload)
+            raise await rpc.failure(payload)
         is_read = await self._send(payload)
-        self.done_sending()
+        if self._one_request:
+            self.done_sending()
         return is_read
 
     async def _send(self, *payloads: bytes, ahead: bool = False) -> bool:
@@ -359,11 +355,7 @@ class CallSteps(Generic[Req, Res]):
 
     async def send(self, serialized: bytes, *, compress: bool) -> bool:
         """Send a message that `serialize` has returned; see `Call.send`."""
-        call = self._call
-        payload = call._outgoing(serialized, compress)
-        if isinstance(payload, Status):
-            raise await call._rpc.failure(payload)
-        return await (call._send_only(payload) if call._one_request else call._send(payload))
+        return await self._call._send_serialized(serialized, compress)
 
     async def send_ahead(self, payloads: Sequence[bytes]) -> None:
         """Send small messages that `payload` has returned, in one piece; a checkpoint only if it waits."""
