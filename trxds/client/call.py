@@ -96,9 +96,8 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         rpc = self._rpc
         if rpc.hedging is not None:
             await self._wait_decided(rpc.hedging)
-        if self._one_reply:
-            return await self._receive_only_reply()
-        stream = rpc.attempt.stream if rpc.attempt is not None else None
+        # The only reply is taken with the status.
+        stream = None if self._one_reply or rpc.attempt is None else rpc.attempt.stream
         payload = None
         # Without a message, the wait for one is the checkpoint.
         if stream is not None and has_message(stream):
@@ -113,11 +112,13 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
         if payload is None:
             payload = await self._receive()
             self._note_checkpoint()
+            if self._one_reply:
+                self._attempts.take_status()
         if payload is not None:
             try:  # here: a call of a function for each message of a stream would cost more
                 return rpc.parse(payload, self._deserialize)
             except RpcError as error:
-                self._attempts.status = error.status
+                self._attempts.status = error.status  # of one reply, in place of the server's OK
                 raise
         status = self._attempts.take_status()
         if not status.ok:
@@ -252,19 +253,6 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
             # The caller may have cancelled the call before it was told of the problem.
             status = self._attempts.status = self.status or hedging.problem
             raise await self._rpc.failure(status)
-
-    async def _receive_only_reply(self) -> Res | None:
-        payload = await self._receive()
-        status = self._attempts.take_status()
-        if payload is not None:
-            try:
-                return self._rpc.parse(payload, self._deserialize)
-            except RpcError as error:
-                self._attempts.status = error.status  # in place of the server's OK
-                raise
-        if not status.ok:
-            raise await self._rpc.failure(status)
-        return None
 
     async def _receive(self) -> bytes | None:
         if self._attempts.status is not None:
