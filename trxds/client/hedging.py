@@ -20,7 +20,7 @@ import trio
 from trxds.core.status import Status
 from trxds.resolver.method_config import HedgingPolicy
 
-from .attempt import Attempt, AttemptCommitted, AttemptFailed, AttemptOutcome
+from .attempt import Attempt, AttemptFailed
 from .background_services import run_with_services
 from .call_scope import CallScope
 from .lifecycle import ChannelLifecycle
@@ -114,11 +114,11 @@ class HedgingState:
     async def _run(self, hedge: HedgedAttempt) -> None:
         """Run one attempt until it is chosen or has failed; it is cancelled when another one is chosen."""
         try:
-            outcome = await self._run_attempt(hedge)
-            if isinstance(outcome, AttemptCommitted):
+            failed = await self._run_attempt(hedge)
+            if failed is None:
                 self._choose(hedge)
             else:
-                self._on_failure(hedge, outcome)
+                self._on_failure(hedge, failed)
         except Exception:
             # When the channel closes, the call itself raises the error; here it would end the nursery too.
             if not self._lifecycle.closed:
@@ -128,7 +128,8 @@ class HedgingState:
             if hedge is not self._chosen:
                 hedge.attempt.cancel()
 
-    async def _run_attempt(self, hedge: HedgedAttempt) -> AttemptOutcome:
+    async def _run_attempt(self, hedge: HedgedAttempt) -> AttemptFailed | None:
+        """Run one attempt, and its transparent retries, until it has response headers or has failed."""
         # The task that waits for the choice keeps the call's deadline, so an attempt has none to keep.
         scope = CallScope(self._lifecycle, self._path, trio.current_time(), None, "its first attempt")
         while True:
@@ -141,9 +142,9 @@ class HedgingState:
             self.on_stream_open(hedge)
             assert attempt.stream is not None
             await attempt.wait_response(attempt.stream.wait_headers, scope)
-            outcome = attempt.outcome()
-            if isinstance(outcome, AttemptCommitted) or not outcome.refused:
-                return outcome
+            failed = attempt.failure()
+            if failed is None or not failed.refused:
+                return failed
             # A6: a transparent retry does not count as another hedge.
             hedge.attempt, hedge.has_all = self._call.new_hedge(hedge.attempt.number, attempt), False
 

@@ -245,8 +245,8 @@ class Rpc:
         """
         attempt = self.attempt
         assert attempt is not None
-        outcome = attempt.outcome()
-        return isinstance(outcome, AttemptFailed) and await self._retry_attempt(attempt, outcome)
+        failed = attempt.failure()
+        return failed is not None and await self._retry_attempt(attempt, failed)
 
     def _transparent_retry(self, refused: Attempt) -> Attempt:
         """Return a transparent retry: it is made at once, without a policy, and does not count as an attempt (A6)."""
