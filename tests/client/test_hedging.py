@@ -8,11 +8,11 @@ from support.mesh import bidi, method
 from support.tasks import task_names
 
 from trxds import RpcError, StatusCode
-from trxds.client.hedging import HedgingState
 from trxds.core.connectivity import Connectivity
 from trxds.core.status import Status
 from trxds.lb.pick import QUEUE_PICKER, transient_failure_picker
 from trxds.testing import resources as xds
+from trxds.transport.client_stream import ClientStream
 
 
 async def test_a_response_within_the_hedging_delay_is_the_only_attempt(hedged, autojump_clock):
@@ -267,11 +267,11 @@ async def test_a_hedge_that_is_refused_twice_fails_as_other_attempts_do(hedged, 
 async def test_a_bug_in_a_hedge_ends_the_call_with_an_internal_error(hedged, monkeypatch, caplog, autojump_clock):
     from trxds import TrxdsInternalError
 
-    def broken(self, hedge):
+    async def broken(self):
         raise KeyError("bug")
 
     async with hedged() as world:
-        monkeypatch.setattr(HedgingState, "on_stream_open", broken)
+        monkeypatch.setattr(ClientStream, "wait_headers", broken)
         with pytest.raises(TrxdsInternalError, match="please report it"):
             async with bidi(world.channel, PATH).open() as call:
                 await call.receive()

@@ -19,6 +19,7 @@ import trio
 
 from trxds.core.status import Status
 from trxds.resolver.method_config import HedgingPolicy
+from trxds.transport.client_stream import ClientStream
 
 from .attempt import Attempt, AttemptFailed
 from .background_services import run_with_services
@@ -44,10 +45,10 @@ class HedgedCall(Protocol):
 
 @dataclass(slots=True, eq=False, repr=False)
 class HedgedAttempt:
-    """One hedged attempt, run by a task of its own. `has_all`: its stream has got every message sent so far."""
+    """One hedged attempt, run by a task of its own. `stream` is its stream once that has every message sent so far."""
 
     attempt: Attempt
-    has_all: bool = False
+    stream: ClientStream | None = None
 
 
 class HedgingState:
@@ -139,14 +140,15 @@ class HedgingState:
                 attempt.end(failed.status)
                 return failed
             # No checkpoint since the replay in `start`: a message goes out by that or by `send`, and never by both.
-            self.on_stream_open(hedge)
-            assert attempt.stream is not None
-            await attempt.wait_response(attempt.stream.wait_headers, scope)
+            hedge.stream = attempt.stream
+            assert hedge.stream is not None
+            self._changed.unpark_all()
+            await attempt.wait_response(hedge.stream.wait_headers, scope)
             failed = attempt.failure()
             if failed is None or not failed.refused:
                 return failed
             # A6: a transparent retry does not count as another hedge.
-            hedge.attempt, hedge.has_all = self._call.new_hedge(hedge.attempt.number, attempt), False
+            hedge.attempt, hedge.stream = self._call.new_hedge(attempt.number, attempt), None
 
     # -- sending
 
@@ -156,21 +158,21 @@ class HedgingState:
         # An attempt that has no open stream yet gets the message from here, by its replay.
         self._replay.add(message)
         for hedge in self._running:
-            if hedge.has_all and hedge.attempt.stream is not None:
-                hedge.attempt.stream.send_many([message])
+            if hedge.stream is not None:
+                hedge.stream.send_many([message])
 
     def end(self) -> None:
         """Half-close every attempt's stream; the replay buffer does it for attempts to come."""
         for hedge in self._running:
-            if hedge.has_all and hedge.attempt.stream is not None:
-                hedge.attempt.stream.end()
+            if hedge.stream is not None:
+                hedge.stream.end()
 
     async def choose_any(self) -> None:
         """Choose the oldest attempt that has a stream; wait until there is one."""
         while not self.decided.is_set():
             for hedge in self._running:
                 # Not a stream in its host's queue: if it were refused there, nothing could be replayed any more.
-                if hedge.has_all:
+                if hedge.stream is not None:
                     return self._choose(hedge)
             await self._changed.park()
 
@@ -180,11 +182,6 @@ class HedgingState:
             await self._changed.park()
 
     # -- outcomes of attempts
-
-    def on_stream_open(self, hedge: HedgedAttempt) -> None:
-        """Note that the attempt has a stream, which has got every message sent so far."""
-        hedge.has_all = True
-        self._changed.unpark_all()
 
     def _on_headers(self, hedge: HedgedAttempt) -> None:
         """Choose the attempt, whose response headers have come; the task that reads its connection calls this."""
