@@ -127,7 +127,7 @@ async def test_a_move_to_a_cookie_of_another_name_leaves_the_old_one_behind(rele
     assert session.metadata.fill(EMPTY, "/shop.Cart/Add") == (("cookie", f"basket={b64('10.0.0.2:80;shop')}"),)
     if not released:
         assert session.last_move is not None and session.moves == 1
-        assert (session.last_move.old, session.last_move.reason) == ("10.0.0.1:80", RepinReason.REQUESTED)
+        assert (session.last_move.old.host, session.last_move.reason) == ("10.0.0.1:80", RepinReason.REQUESTED)
 
 
 async def test_calls_that_wait_since_one_release_go_on_to_wait_for_the_call_after_the_next(

@@ -28,7 +28,7 @@ async def meet(session, times=1):
 
 def move_of(record):
     assert record.last_move is not None
-    return record.last_move.old, record.last_move.new, record.last_move.reason
+    return record.last_move.old.host, record.last_move.new.host, record.last_move.reason
 
 
 async def test_a_session_knows_its_host_and_counts_its_calls(autojump_clock):

@@ -176,7 +176,7 @@ class TestContinue:
             async with mesh.channel() as channel, channel.session(token) as session:
                 new = await ask(session)
                 move = session._session.cookies.last_move
-                assert (move.old, move.new, move.reason) == (old, new, RepinReason.UNKNOWN_HOST)
+                assert (move.old.host, move.new.host, move.reason) == (old, new, RepinReason.UNKNOWN_HOST)
                 assert session.host == new != old
 
     async def test_a_continued_session_by_header_moves_for_the_right_reason(self, autojump_clock):
@@ -269,7 +269,7 @@ class TestHosts:
                 assert new in mesh.hosts[:2]
                 move = session._session.cookies.last_move
                 reason = RepinReason.CLUSTER_MISMATCH if cluster == "elsewhere" else RepinReason.UNKNOWN_HOST
-                assert (move.old, move.new, move.reason) == (foreign, new, reason)
+                assert (move.old.host, move.new.host, move.reason) == (foreign, new, reason)
                 assert session.host == new
             assert mesh.servers[foreign].calls == []
 

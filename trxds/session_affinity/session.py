@@ -13,7 +13,7 @@ from msgspec import Struct
 from trxds.core.determinism import wall_clock
 from trxds.core.metadata import EMPTY, Metadata
 from trxds.core.redacted_struct import RedactedStruct
-from trxds.lb.override_host.repin_reason import Repin, RepinReason, reason_of
+from trxds.lb.override_host.repin_reason import RepinReason, reason_of
 from trxds.lb.pick import Override, PickArgs
 
 from .cookie import possible_names
@@ -82,7 +82,7 @@ class SessionCookies:
         self.calls = 0
         self.host = self.cluster = ""
         self.moves = 0
-        self.last_move: Repin | None = None
+        self.last_move: SessionMoved | None = None
         self.view = SessionView({}, FirstCall(wait_for_first), {})
         self.metadata = SessionMetadata(epoch or wall_clock())
         self.is_moving = False
@@ -188,8 +188,7 @@ class SessionCookies:
         if old is not None and reason is not None:
             change = self._listener.find_change(old, reason) if self._listener is not None else ""
             self.moves += 1
-            self.last_move = Repin(now, old.host, pin.host.host, reason, change)
-            event = SessionMoved(now, key, old, pin.host, reason, change)
+            event = self.last_move = SessionMoved(now, key, old, pin.host, reason, change)
         if self._listener is not None:
             self._listener.session_pinned(self, last, event)
         return event if left is None or left.host != pin.host else None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from trxds.lb.override_host.repin_reason import Repin
 from trxds.session_affinity.session import SessionCookies
+from trxds.session_affinity.session_events import SessionMoved
 
 from .messages import Move as MoveRow
 from .messages import SessionRow
@@ -33,11 +33,11 @@ def key_of(channel: str, session: SessionCookies) -> str:
     return f"{channel}/{session.number}"
 
 
-def _move(move: Repin, epoch: Epoch) -> MoveRow:
+def _move(move: SessionMoved, epoch: Epoch) -> MoveRow:
     return {
         "time": epoch(move.at),
-        "from": move.old,
-        "to": move.new,
+        "from": move.old.host,
+        "to": move.new.host,
         "reason": move.reason.value,
         "change": move.change,
     }

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import enum
 
-from msgspec import Struct
-
 from trxds.lb.pick import Override
 
 
@@ -20,19 +18,6 @@ class RepinReason(enum.StrEnum):
     REQUESTED = "requested"  # the program moved the session
     RELEASED = "released"  # the program let the next call choose anew
     REBALANCED = "rebalanced"  # the host had more than its fair share of sessions
-
-
-class Repin(Struct, frozen=True):
-    """A session's move from one host to another; `at` is in seconds on Trio's clock.
-
-    `change` is the version of the resource that caused it, as in `EDS resource "cart" version 7`, or empty.
-    """
-
-    at: float
-    old: str
-    new: str
-    reason: RepinReason
-    change: str = ""
 
 
 def reason_of(override: Override, same_cluster: bool) -> RepinReason:
