@@ -50,7 +50,7 @@ async def test_users_that_come_wait_leave_and_give_up_leave_the_pool_in_order(
                 finally:
                     inside[user] -= 1
 
-    async with run_table(SessionTable(registry, lifecycle, trio.current_time, options)) as table:
+    async with run_table(SessionTable(registry, options)) as table:
         async with trio.open_nursery() as nursery:
             for _ in range(80):
                 for _ in range(random.randrange(4)):

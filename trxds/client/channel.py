@@ -158,9 +158,7 @@ class Channel(CallerMethodFactory):
         """
         self._state.lifecycle.check_open()
         options = checked_pool_options(max, idle, when_full, wait_for_first, first_within, require)
-        async with run_table(
-            SessionTable(self._state.sessions, self._state.lifecycle, self._state.now, options)
-        ) as table:
+        async with run_table(SessionTable(self._state.sessions, options)) as table:
             yield SessionPool(self._state, self._interceptors, table)
 
     @asynccontextmanager

@@ -8,7 +8,7 @@ same step, so that no newcomer comes before.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Hashable
+from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Literal
@@ -22,7 +22,6 @@ from trxds.session_affinity.session import SessionCookies
 from trxds.session_affinity.session_token import SessionToken
 
 from .background_services import run_with_services
-from .lifecycle import ChannelLifecycle
 from .open_session import OpenSession, check_first_within
 from .session_registry import SessionRegistry
 
@@ -81,17 +80,10 @@ class _Waiting:
 class SessionTable:
     """The sessions of a pool, by user. All but `session` and `run` is synchronous; a user is shown nowhere."""
 
-    def __init__(
-        self,
-        registry: SessionRegistry,
-        lifecycle: ChannelLifecycle,
-        now: Callable[[], float],
-        options: PoolOptions,
-    ) -> None:
+    def __init__(self, registry: SessionRegistry, options: PoolOptions) -> None:
         self.options = options
         self._registry = registry
-        self._lifecycle = lifecycle
-        self._now = now
+        self._lifecycle = registry.lifecycle
         self._is_closed = False
         self._in_use: dict[Hashable, _PooledSession] = {}
         self._unused: dict[Hashable, _PooledSession] = {}  # the least recently used one first
@@ -149,7 +141,7 @@ class SessionTable:
         if pooled.blocks or self._is_closed:
             return
         del self._in_use[pooled.user]
-        pooled.last_used = self._now()
+        pooled.last_used = trio.current_time()
         self._unused[pooled.user] = pooled
         self._has_unused.set()
         self._admit()
@@ -208,7 +200,7 @@ class SessionTable:
 
     def sweep(self) -> None:
         """End the sessions that were not used for too long."""
-        now = self._now()
+        now = trio.current_time()
         while self._unused:
             user, oldest = next(iter(self._unused.items()))
             if oldest.last_used + self.options.idle > now:

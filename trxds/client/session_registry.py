@@ -28,7 +28,7 @@ class SessionRegistry:
         self.pinned = PinnedSessions(lifecycle.target, observers, data_plane, now)
         self.unsticky = UnstickyMethods(lifecycle.target)
         self.epoch: Callable[[], float] = wall_clock()
-        self._lifecycle = lifecycle
+        self.lifecycle = lifecycle
         self._now = now
         self._numbers = count(1)
         # Without a control plane the target is the cluster, and cookies do not name it.
@@ -51,7 +51,7 @@ class SessionRegistry:
     def read(self, token: str | None, key: Key | None) -> SessionToken | SessionTokenError | None:
         """Return what a token holds, or the error of one that cannot be used here."""
         keys = checked_keys(key)
-        return None if token is None else decode_token(token, self._lifecycle.canonical_target, keys)
+        return None if token is None else decode_token(token, self.lifecycle.canonical_target, keys)
 
     def add(self, wait_for_first: bool, token: SessionToken | None = None) -> SessionCookies:
         """Open a session, or continue that of a token, until `remove`."""
@@ -72,7 +72,7 @@ class SessionRegistry:
     def block(self, cookies: SessionCookies, first_within: float, *, required: bool) -> Iterator[OpenSession]:
         """Let calls be made in a session; those that are open when the block ends are cancelled."""
         session = OpenSession(
-            cookies, self._lifecycle, self.unsticky, self._now, required=required, first_within=first_within
+            cookies, self.lifecycle, self.unsticky, self._now, required=required, first_within=first_within
         )
         blocks = self.open.get(cookies, set())
         blocks.add(session)
