@@ -20,9 +20,9 @@ _BYTES = (bytes, bytearray, memoryview)
 
 def serializer(kind: type[Message] | Serialize | None, path: str) -> Serialize:
     """Return the function from a request to bytes; `kind` is a protobuf class, such a function, or bytes (None too)."""
-    # Not `bytes` as a function: `bytes(3)` is three zeros.
     if kind is None or kind is bytes:
-        return _with_type_check(_BYTES, "bytes", path, _to_bytes)
+        # With the check: `bytes(3)` is three zeros.
+        return _with_type_check(_BYTES, "bytes", path, bytes)
     if is_message(kind):
         return _with_type_check(kind, kind.DESCRIPTOR.full_name, path, cast(Serialize, kind.SerializeToString))
     return _with_result_check(cast(Serialize, kind), path)
@@ -31,15 +31,10 @@ def serializer(kind: type[Message] | Serialize | None, path: str) -> Serialize:
 def deserializer(kind: type[Message] | Deserialize | None, *, is_streamed: bool = False) -> Deserialize:
     """Return the function from the bytes of a reply to the caller's object; see `serializer`."""
     if kind is None or kind is bytes:
-        return _to_bytes
+        return bytes  # which returns `bytes` as they are
     if is_message(kind):
         return cast(Deserialize, kind.FromString)
     return _with_none_check(cast(Deserialize, kind)) if is_streamed else cast(Deserialize, kind)
-
-
-def _to_bytes(message: bytes | bytearray | memoryview) -> bytes:
-    """Return the message as immutable `bytes`."""
-    return message if message.__class__ is bytes else bytes(message)
 
 
 def is_message(kind: object) -> TypeGuard[type[Message]]:
