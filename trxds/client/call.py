@@ -23,7 +23,7 @@ from .call_attempts import CallAttempts
 from .call_protocol import ResponseStream
 from .hedging import HedgingState
 from .replay_buffer import ReplayBuffer
-from .rpc import Rpc, only_compresses
+from .rpc import Rpc
 
 Req = TypeVar("Req")
 Res = TypeVar("Res")
@@ -334,7 +334,7 @@ class CallSteps(Generic[Req, Res]):
     def payload(self, serialized: bytes, *, compress: bool) -> bytes | None:
         """Return the message as the wire has it; None if `send` may refuse it."""
         rpc = self._call._rpc
-        if not only_compresses(rpc, len(serialized)):
+        if not rpc.only_compresses(len(serialized)):
             return None
         payload = rpc.outgoing(serialized, compressed=compress)
         return None if isinstance(payload, Status) else payload

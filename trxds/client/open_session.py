@@ -22,6 +22,7 @@ from trxds.session_affinity.session_token import Key, checked_keys, encode_token
 from trxds.session_affinity.stateful_session_filter import StatefulSession
 
 from .call_registry import RegisteredCall
+from .call_scope import CallScope
 from .lifecycle import ChannelLifecycle
 
 _log = logging.getLogger("trxds.client")
@@ -217,12 +218,19 @@ class OpenSession:
         """Forget a call that has ended."""
         self._calls.discard(call)
 
-    async def take_turn(self) -> FirstCall | None:
-        """Wait while the session has no host and another call is its first; return it if this one is the first.
+    async def take_turn(self, scope: CallScope) -> FirstCall | None:
+        """Wait while the session has no host and another call is its first; return it if this one is the first."""
+        cookies = self.cookies
+        if scope.started >= cookies.expires:
+            cookies.expire()
+        if cookies.view.first_call.is_over:
+            return None
+        scope.waiting_for = "the session's first call"
+        return await scope.run_with_deadline(self._take_turn)
 
-        The first call has response headers or ends some time, or `first_within` passes: a first call that is a stream
-        may never have headers, and without a bound the session would wait for itself.
-        """
+    async def _take_turn(self) -> FirstCall | None:
+        # The first call has response headers or ends some time, or `first_within` passes: a first call that is a stream
+        # may never have headers, and without a bound the session would wait for itself.
         # A loop: `release` ends a first call, and those that waited for it wait for the next one.
         while not (first := self.cookies.view.first_call).is_over:
             if first.take():

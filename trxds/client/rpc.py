@@ -142,7 +142,12 @@ class Rpc:
             await trio.lowlevel.checkpoint()  # as in `failure`: a caller that tries again at once must starve nobody
             raise scope.deadline_error()
         if self._session is not None:
-            await self._join_session(self._session)
+            self._first = await self._session.take_turn(scope)
+            # After the wait, in which the first call may bring a host, and in one step with the cookies that are sent:
+            # the response counts only against the view that this call had.
+            cookies = self._session.cookies
+            self._seen = cookies.view
+            self._metadata = cookies.metadata.fill(self._metadata, scope.path)
         if channel.data_plane.current is None:
             await scope.run_with_deadline(partial(channel.data_plane.wait_for_change, None))
             if self._telemetry is not None:
@@ -200,18 +205,6 @@ class Rpc:
             failed = await self.attempt.start(self.scope, self.on_headers)
         return None
 
-    async def _join_session(self, session: OpenSession) -> None:
-        cookies = session.cookies
-        if self.scope.started >= cookies.expires:
-            cookies.expire()
-        if not cookies.view.first_call.is_over:
-            self.scope.waiting_for = "the session's first call"
-            self._first = await self.scope.run_with_deadline(session.take_turn)
-        # After the wait, in which the first call may bring a host, and in one step with the cookies that are sent:
-        # the response counts only against the view that this call had.
-        self._seen = cookies.view
-        self._metadata = cookies.metadata.fill(self._metadata, self.scope.path)
-
     def _new_attempt(self, number: int = 0, refusals: int = 0, transparent: bool = False) -> Attempt:
         route = self._route
         # A66: an attempt begins after name resolution and filters and before its pick.
@@ -235,6 +228,10 @@ class Rpc:
             text = f"{self.scope.path}: message of {len(payload)} bytes is larger than {limit}"
             return Status(StatusCode.RESOURCE_EXHAUSTED, text)
         return compress(payload, settings.encoding) if settings.encoding and compressed else payload
+
+    def only_compresses(self, size: int) -> bool:
+        """Return whether `outgoing` takes any message of `size` bytes, and does no more than to compress it."""
+        return self._route.filters is None and size <= self._settings.max_send_size
 
     # -- another attempt
 
@@ -476,8 +473,3 @@ class Rpc:
     def __repr__(self) -> str:
         stream = self.attempt.stream if self.attempt is not None else None
         return f"<Rpc {self.scope.path}: {stream or self.scope.waiting_for}>"
-
-
-def only_compresses(rpc: Rpc, size: int) -> bool:
-    """Return whether `rpc.outgoing` takes any message of `size` bytes, and does no more than to compress it."""
-    return rpc._route.filters is None and size <= rpc._settings.max_send_size
