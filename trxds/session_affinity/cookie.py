@@ -102,6 +102,12 @@ def decode(value: str) -> SessionCookie | None:
     return SessionCookie(addresses, cluster)
 
 
+def decode_hosts(value: str) -> SessionCookie | None:
+    """Decode a cookie's value that names hosts and nothing else; return None for any other, an application's own."""
+    held = decode(value)
+    return held if held is not None and held.is_list_of_hosts else None
+
+
 def is_socket(text: str) -> bool:
     """Return whether a cookie can have this address of a `unix:` or `unix-abstract:` target."""
     # Printable, because hosts of cookies are shown.

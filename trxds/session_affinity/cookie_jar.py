@@ -13,7 +13,7 @@ from msgspec import structs
 from trxds.core.metadata import is_value
 from trxds.core.redacted_struct import RedactedStruct
 
-from .cookie import MAX_SIZE, decode, path_matches
+from .cookie import MAX_SIZE, decode_hosts, path_matches
 from .session_hosts import CookieKey
 
 MAX_COOKIES = 50  # RFC 6265 §6.1: a client keeps at least 50 per domain
@@ -54,8 +54,7 @@ class CookieJar:
             self._cookies.pop(received.key, None)
             if received.age <= 0:
                 return False
-        held = decode(received.value)
-        is_foreign = held is None or not held.is_list_of_hosts
+        is_foreign = decode_hosts(received.value) is None
         self._cookies[received.key] = _StoredCookie(received.value, now + received.age, received.age, is_foreign)
         self._make_room(now)
         return received.key in self._cookies

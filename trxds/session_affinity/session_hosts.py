@@ -39,7 +39,7 @@ def hosts_of(cookies: Iterable[tuple[CookieKey, str]], cluster: str) -> Mapping[
     """
     hosts = {}
     for key, value in cookies:
-        held = cookie.decode(value)
-        if held is not None and held.is_list_of_hosts:
+        held = cookie.decode_hosts(value)
+        if held is not None:
             hosts[key] = SessionHost(held.hosts[0], cluster if cluster in held.clusters else held.cluster)
     return hosts

@@ -208,7 +208,7 @@ def _cookie_flaw(each: TokenCookie) -> str:
         return "has a path that no cookie has"
     if not _is_stored_text(each.value) or len(each.name) + 1 + len(each.value) > cookie.MAX_SIZE:
         return "has a value that no cookie has"
-    return "" if _names_hosts(each.value) else "names no host"
+    return "names no host" if cookie.decode_hosts(each.value) is None else ""
 
 
 def _header_flaw(name: str, value: str) -> str:
@@ -217,7 +217,7 @@ def _header_flaw(name: str, value: str) -> str:
         return "has a name that no session header has"
     if not md.is_value(value):
         return "has a value that no header has"
-    return "" if _names_hosts(value) else "names no host"
+    return "names no host" if cookie.decode_hosts(value) is None else ""
 
 
 def _count_flaws(cookies: Sequence[TokenCookie], headers: Sequence[tuple[str, str]]) -> Sequence[str]:
@@ -231,11 +231,6 @@ def _count_flaws(cookies: Sequence[TokenCookie], headers: Sequence[tuple[str, st
 def _is_stored_text(text: str) -> bool:
     """Return whether the text can be a part of a cookie in a jar, which strips it, and which a request can carry."""
     return text == text.strip() and ";" not in text and md.is_value(text)
-
-
-def _names_hosts(value: str) -> bool:
-    held = cookie.decode(value)
-    return held is not None and held.is_list_of_hosts
 
 
 def _to_base64url(data: bytes) -> str:
