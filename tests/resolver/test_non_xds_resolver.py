@@ -100,7 +100,7 @@ async def test_a_new_service_config_is_in_force_with_the_first_picker_that_knows
 async def test_addresses_without_a_service_config_leave_the_one_in_force(rig):
     await rig.resolved(ResourceUpdate(resolution("10.0.0.1:80", config=OTHER_CONFIG)), ResourceUpdate(("10.0.0.2:80",)))
     assert rig.sent[-1] == resolution("10.0.0.2:80", config=OTHER_CONFIG)
-    assert rig.applied == [OTHER_CONFIG.config]
+    assert rig.applied == [CONFIG.config, OTHER_CONFIG.config]
 
 
 async def test_a_failure_that_leaves_the_addresses_in_force_changes_nothing_in_the_tree_and_is_a_warning(rig):

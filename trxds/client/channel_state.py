@@ -35,8 +35,7 @@ class ChannelState:
         self.defaults = defaults
         self.random = random
         self.now = trio.lowlevel.current_clock().current_time  # `trio.current_time` takes three calls to it
-        throttling = setup.service_config.throttling  # of retries and hedges
-        self.throttle = RetryThrottle(throttling) if throttling else None
+        self.throttle: RetryThrottle | None = None  # of retries and hedges, if a service config has it
         self.first_wait = setup.first_wait
         self.lifecycle = ChannelLifecycle(target, setup.canonical_target)
         self.data_plane = LiveDataPlane(self.lifecycle)

@@ -19,6 +19,7 @@ from trxds.core.arguments import check_number
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.policy_names import short_policy_name
 from trxds.lb.child_policy import Configure
+from trxds.lb.configs import OutlierDetectionConfig
 from trxds.lb.custom_policy import make_checked_factory
 from trxds.lb.first_pass import SPREAD_WITHIN
 from trxds.lb.policy_node import Node, PolicyContext
@@ -28,6 +29,8 @@ from trxds.resolver.config_log import ConfigLog
 from trxds.resolver.config_selector import Selector
 from trxds.resolver.resolver_result_handler import ResolverResultHandler, RootReport
 from trxds.resolver.service_config import ServiceConfig
+from trxds.resources.lb_policy import RandomSubsetting
+from trxds.resources.leaf_policy import LbPolicyConfig, PickFirst
 from trxds.transport.pool import SubchannelPool
 
 from .channel_state import ChannelState
@@ -35,7 +38,6 @@ from .decision_log import policy_decision_log
 from .filter_chain import FilterRegistry
 from .health_check import make_health_check
 from .mirroring import Mirrors
-from .non_xds_channel import channel_service_config
 from .resolver_setup import ResolverInterface, ResolverSetup
 from .retry_throttle import RetryThrottle
 
@@ -43,6 +45,7 @@ _log = logging.getLogger("trxds.client")
 
 IDLE_TIMEOUT = 30 * 60.0  # seconds, as in other gRPC clients
 _CHECKS = 8  # in one idle timeout, so the channel may become IDLE an eighth of it late
+_SCALING_VARIABLE = "GRPC_EXPERIMENTAL_MAX_CONCURRENT_STREAMS_CONNECTION_SCALING"
 
 
 def checked_idle_timeout(timeout: float | None) -> float:
@@ -73,7 +76,7 @@ class ClientChannel:
         self._pool = pool
         self._idle_timeout = idle_timeout
         self._bind_mirrors = mirrors.bind if mirrors is not None else None
-        self._health_check_service = setup.service_config.health_check_service
+        self._health_check_service: str | None = None  # the name that hosts are asked for
         state.sessions.pinned.subchannels = lambda: pool.hosts
         self._make_chain = FilterRegistry(state.lifecycle.target, state.random, setup.http_filters).make_chain
         custom = {name: make_checked_factory(kind.make) for name, kind in setup.policies.items()}
@@ -147,12 +150,11 @@ class ClientChannel:
         self._root_queue.put("config", Configure(update.config, generation, update.endpoints))
 
     def _apply_config(self, config: ServiceConfig) -> None:
-        """Apply the parts of a resolver's service config that are the channel's: throttle, limit, health checks."""
+        """Apply the parts of a service config that are the channel's: throttle, limit, health checks."""
         state = self._state
-        applied = channel_service_config(config)
-        state.throttle = RetryThrottle(applied.throttling, state.throttle) if applied.throttling is not None else None
-        self._pool.set_max_connections(applied.max_connections)
-        service = applied.health_check_service
+        state.throttle = RetryThrottle(config.throttling, state.throttle) if config.throttling is not None else None
+        self._pool.set_max_connections(_max_connections(config))
+        service = _health_check_service(config)
         if service != self._health_check_service:
             self._health_check_service = service
             credentials = state.defaults.credentials
@@ -172,3 +174,32 @@ class ClientChannel:
             # All three, because a call may have begun, or ended, or both between two checks.
             if calls.open or was_open or calls.started != started:
                 started, since, was_open = calls.started, trio.current_time(), bool(calls.open)
+
+
+# -- a service config of a target without a control plane
+
+
+def _health_check_service(config: ServiceConfig) -> str | None:
+    """Return the name to ask hosts for (A17); None to ask none."""
+    # A17: pick_first takes no notice of health.
+    return None if _is_pick_first(config.lb_policy or PickFirst()) else config.health_check_service
+
+
+def _is_pick_first(policy: LbPolicyConfig) -> bool:
+    """Return whether pick_first chooses the host, which inhibits health checks (A17)."""
+    # These two choose no host themselves: they pass on what their child chooses.
+    while isinstance(policy, OutlierDetectionConfig | RandomSubsetting):
+        policy = policy.child
+    return isinstance(policy, PickFirst)
+
+
+def _max_connections(config: ServiceConfig) -> int:
+    """Return how many connections each host may have; 1 if the environment switches that off (A105)."""
+    if config.max_connections is None:
+        return 1
+    # A105 has the variable for the time before its interop tests. C-core 1.85 does without it.
+    if os.environ.get(_SCALING_VARIABLE, "").lower() == "false":
+        text = "the service config's connectionScaling has no effect; take %s=false out of the environment to use it"
+        _log.warning(text, _SCALING_VARIABLE)
+        return 1
+    return config.max_connections

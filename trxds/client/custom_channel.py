@@ -20,7 +20,6 @@ from trxds.resources.endpoint import HealthStatus
 
 from .non_xds_channel import (
     ServiceConfigSource,
-    channel_service_config,
     find_cookie_problem,
     parse_config,
     target_config,
@@ -70,7 +69,6 @@ def custom_setup(
         GracefulSwitchConfig.policy,
         _to_update,
         policies,
-        service_config=channel_service_config(own.config),
         canonical_target=target.text,
         first_wait=f"the first update of the resolver of {target.text}",
     )

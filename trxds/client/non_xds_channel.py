@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 from collections.abc import Iterable, Mapping
@@ -12,7 +11,6 @@ from trxds.core.arguments import check_type
 from trxds.core.determinism import new_random
 from trxds.lb.balancing_config import make_parser
 from trxds.lb.config_builder import Update, add_override_host, build_priority
-from trxds.lb.configs import OutlierDetectionConfig
 from trxds.resolver.address_source import AddressSource, KnownAddresses, Resolution, TargetConfig, dns_source
 from trxds.resolver.http_filters import EffectiveFilter
 from trxds.resolver.non_xds_resolver import NonXdsResolver
@@ -23,18 +21,13 @@ from trxds.resources.cluster import DEFAULT_OVERRIDE_STATUSES
 from trxds.resources.cookie_affinity import CookieAffinity
 from trxds.resources.endpoint import HealthStatus
 from trxds.resources.experiments import read_experiments
-from trxds.resources.lb_policy import RandomSubsetting
-from trxds.resources.leaf_policy import LbPolicyConfig, PickFirst
+from trxds.resources.leaf_policy import PickFirst
 from trxds.session_affinity.cookie import is_socket
 from trxds.transport.connect import Network
 
-from .resolver_setup import ChannelServiceConfig, Policies, ResolverSetup, check_policies
-
-_log = logging.getLogger("trxds.client")
+from .resolver_setup import Policies, ResolverSetup, check_policies
 
 ServiceConfigSource: TypeAlias = str | Mapping[str, Any] | None
-
-_SCALING_VARIABLE = "GRPC_EXPERIMENTAL_MAX_CONCURRENT_STREAMS_CONNECTION_SCALING"
 
 
 def non_xds_setup(
@@ -76,36 +69,8 @@ def non_xds_setup(
         known.policy.policy,
         to_update,
         policies,
-        service_config=channel_service_config(config),
         first_wait=f"the addresses of {target.text}",
     )
-
-
-def _is_pick_first(policy: LbPolicyConfig) -> bool:
-    """Return whether pick_first chooses the host, which inhibits health checks (A17)."""
-    # These two choose no host themselves: they pass on what their child chooses.
-    while isinstance(policy, OutlierDetectionConfig | RandomSubsetting):
-        policy = policy.child
-    return isinstance(policy, PickFirst)
-
-
-def channel_service_config(config: ServiceConfig) -> ChannelServiceConfig:
-    """Return the parts of a service config that are the channel's."""
-    # A17: pick_first takes no notice of health.
-    service = None if _is_pick_first(config.lb_policy or PickFirst()) else config.health_check_service
-    return ChannelServiceConfig(config.throttling, service, _max_connections_of(config))
-
-
-def _max_connections_of(config: ServiceConfig) -> int:
-    """Return how many connections the service config allows; 1 if the environment switches that off (A105)."""
-    if config.max_connections is None:
-        return 1
-    # A105 has the variable for the time before its interop tests. C-core 1.85 does without it.
-    if os.environ.get(_SCALING_VARIABLE, "").lower() == "false":
-        text = "the service config's connectionScaling has no effect; take %s=false out of the environment to use it"
-        _log.warning(text, _SCALING_VARIABLE)
-        return 1
-    return config.max_connections
 
 
 def parse_config(source: ServiceConfigSource, policies: Policies) -> ServiceConfig:

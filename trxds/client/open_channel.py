@@ -11,7 +11,6 @@ import trio
 from msgspec import structs
 
 from trxds.core.arguments import check_type, check_whole
-from trxds.core.connection_limit import ConnectionLimit
 from trxds.core.determinism import new_random
 from trxds.core.event_loop import check_in_trio
 from trxds.core.observe import Telemetry
@@ -45,7 +44,6 @@ from .credentials import ChannelCredentials, checked_credentials
 from .custom_channel import custom_setup, find_resolver
 from .custom_filter import FilterType
 from .decision_log import log_decisions
-from .health_check import make_health_check
 from .interceptors import Interceptor, check_interceptors
 from .lifecycle import mark_after_fork
 from .locations import Locations
@@ -233,9 +231,6 @@ async def open_channel(
     mark_after_fork(state.lifecycle)
     pings = make_keepalive(keepalive_time, keepalive_timeout, keepalive_without_calls)
     options = WireOptions(max_header_list=max_metadata_size, max_read_delay=max_read_delay, user_agent=user_agent)
-    check = make_health_check(
-        setup.service_config.health_check_service, setup.authority, credentials_of_calls, state.random
-    )
     age = make_connection_age(max_connection_age, max_connection_age_grace, state.random)
     cap = max_connections_per_subchannel_cap
     check_whole("max_connections_per_subchannel_cap", cap, 1, "a whole number, 1 or more")
@@ -247,10 +242,8 @@ async def open_channel(
         secured,
         pings,
         observers,
-        check,
-        ConnectionLimit(setup.service_config.max_connections),
-        cap,
-        age,
+        max_connections_cap=cap,
+        age=age,
     )
     mirrors = Mirrors(mirroring, state, new_random()) if mirroring is not None else None
     timeout, spread_within = checked_idle_timeout(idle_timeout), check_spread_within(spread_within)

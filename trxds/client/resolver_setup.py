@@ -15,7 +15,6 @@ from trxds.lb.custom_policy import PolicyType
 from trxds.lb.load_report.load_store import LoadStore
 from trxds.lb.registry import is_built_in
 from trxds.resolver.resolver_result_handler import ResolverResultHandler
-from trxds.resolver.service_config import RetryThrottling
 from trxds.transport.certificates import CertificateFiles
 
 from .background_services import Services
@@ -53,18 +52,6 @@ class ResolverInterface(Protocol):
 Policies: TypeAlias = Mapping[str, PolicyType]  # a user's own, by name
 
 
-class ChannelServiceConfig(Struct, frozen=True):
-    """The parts of a service config that are the channel's and not a method's.
-
-    `throttling` is that of retries (A6). `health_check_service` is the name to ask hosts for, None to ask none (A17).
-    `max_connections` is how many connections each host may have, unless its cluster says it (A105).
-    """
-
-    throttling: RetryThrottling | None = None
-    health_check_service: str | None = None
-    max_connections: int = 1
-
-
 class ResolverSetup(Struct, frozen=True):
     """`ResolverSetup` has the resolver of a target and its settings; `make_resolver` makes one, for one run.
 
@@ -86,7 +73,6 @@ class ResolverSetup(Struct, frozen=True):
     providers: Mapping[str, CertificateFiles] = field(default_factory=dict)
     services: Services = field(default_factory=dict)
     client: XdsClient | None = None
-    service_config: ChannelServiceConfig = ChannelServiceConfig()
     first_wait: object = "a configuration from the control plane"
     sticky_aggregates: bool = False
     http_filters: HttpFilters = field(default_factory=dict)

@@ -51,6 +51,7 @@ class NonXdsResolver:
                 self._nursery = nursery
                 self._table: RouteTable = Clusters(nursery, self.queue).route_table([self._target])
                 self._selector = self._next_selector = self._make_selector(self._config)
+                self._result_handler.apply_config(self._config.config)
                 self._source.open(nursery, self.queue)
                 while True:
                     self._handle_messages(await self.queue.next())

@@ -38,7 +38,7 @@ class SubchannelRetention(Protocol):
 class ResolverResultHandler(Struct, frozen=True):
     """The receiver of a resolver's results. `configure` gets what was resolved, with a generation number.
 
-    `apply_config` gets each service config that takes the place of one.
+    `apply_config` gets the service config of a target without a control plane, and each that takes its place.
     """
 
     configure: Callable[[Any, int], object]
