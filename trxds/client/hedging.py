@@ -96,6 +96,13 @@ class HedgingState:
                     if trio.current_time() >= self._next_at:
                         self._make_one(nursery)
 
+    @asynccontextmanager
+    async def run_in_background(self, scope: CallScope) -> AsyncIterator[None]:
+        """Make attempts in the background of the caller's block, which begins with the first stream and ends them."""
+        async with run_with_services(f"the call to {self._path}", {"hedges": self.run}, lambda bug: self.stop()):
+            await scope.run_with_deadline(self._wait_for_stream)
+            yield
+
     def _make_one(self, nursery: trio.Nursery) -> None:
         # A6: the retry throttle stops hedges and never the first attempt. If none runs, the last one's failure stands.
         if self._attempts_made and self._throttle is not None and not self._throttle.allows_retry:
@@ -176,7 +183,7 @@ class HedgingState:
                     return self._choose(hedge)
             await self._changed.park()
 
-    async def wait_for_stream(self) -> None:
+    async def _wait_for_stream(self) -> None:
         """Wait until an attempt has a stream, or the call is decided without one."""
         while not self.decided.is_set() and not any(hedge.attempt.stream is not None for hedge in self._running):
             await self._changed.park()
@@ -246,11 +253,3 @@ class HedgingState:
             self.problem = problem
             self.decided.set()
         self.stop()
-
-
-@asynccontextmanager
-async def run_hedges(hedging: HedgingState, path: str, scope: CallScope) -> AsyncIterator[None]:
-    """Run the attempts in the background of the caller's block, which begins with the first stream and ends them."""
-    async with run_with_services(f"the call to {path}", {"hedges": hedging.run}, lambda bug: hedging.stop()):
-        await scope.run_with_deadline(hedging.wait_for_stream)
-        yield

@@ -23,7 +23,6 @@ from .call_credentials import CallCredentials
 from .call_protocol import CallOptions, CallProtocol, Pairs
 from .channel_state import ChannelState
 from .completed_call import CompletedCall
-from .hedging import run_hedges
 from .hosts import Host
 from .open_session import OpenSession
 from .pinned_call import PinnedRpc
@@ -206,7 +205,7 @@ class Method(Generic[Req, Res]):
                 one_request=not self.client_streaming,
                 one_reply=not self.server_streaming,
             )
-            async with nullcontext() if rpc.hedging is None else run_hedges(rpc.hedging, self.path, rpc.scope):
+            async with nullcontext() if rpc.hedging is None else rpc.hedging.run_in_background(rpc.scope):
                 if begin is not None:
                     await begin(call)
                 yield call
