@@ -21,9 +21,8 @@ from trxds.core.policy_names import short_policy_name
 from trxds.lb.child_policy import Configure
 from trxds.lb.configs import OutlierDetectionConfig
 from trxds.lb.custom_policy import make_checked_factory
-from trxds.lb.first_pass import SPREAD_WITHIN
 from trxds.lb.policy_node import Node, PolicyContext
-from trxds.lb.policy_options import PolicyOptions, read_ring_size_cap
+from trxds.lb.policy_options import PolicyOptions
 from trxds.lb.registry import Registry
 from trxds.resolver.config_log import ConfigLog
 from trxds.resolver.config_selector import Selector
@@ -57,10 +56,7 @@ def checked_idle_timeout(timeout: float | None) -> float:
 
 
 class ClientChannel:
-    """A `ClientChannel` publishes to `state` and takes subchannels from `pool`.
-
-    `idle_timeout` is in seconds; `spread_within` too, for the first calls of sessions (`lb/first_pass.py`).
-    """
+    """A `ClientChannel` publishes to `state` and takes subchannels from `pool`; `idle_timeout` is in seconds."""
 
     def __init__(
         self,
@@ -68,8 +64,8 @@ class ClientChannel:
         state: ChannelState,
         pool: SubchannelPool,
         idle_timeout: float,
-        spread_within: float = SPREAD_WITHIN,
-        mirrors: Mirrors | None = None,
+        policy_options: PolicyOptions,
+        mirrors: Mirrors | None,
     ) -> None:
         self._setup = setup
         self._state = state
@@ -80,8 +76,7 @@ class ClientChannel:
         state.sessions.pinned.subchannels = lambda: pool.hosts
         self._make_chain = FilterRegistry(state.lifecycle.target, state.random, setup.http_filters).make_chain
         custom = {name: make_checked_factory(kind.make) for name, kind in setup.policies.items()}
-        options = PolicyOptions(read_ring_size_cap(os.environ), spread_within, setup.sticky_aggregates)
-        self._registry = Registry(custom, options)
+        self._registry = Registry(custom, policy_options)
         self._root_queue: ConflatingQueue[Any] = ConflatingQueue()  # of the tree's root
 
     async def run(self) -> None:

@@ -8,7 +8,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from typing import TYPE_CHECKING
 
 import trio
-from msgspec import structs
 
 from trxds.core.arguments import check_type, check_whole
 from trxds.core.determinism import new_random
@@ -17,6 +16,7 @@ from trxds.core.observe import Telemetry
 from trxds.core.observers import Observers, observe
 from trxds.lb.custom_policy import PolicyType
 from trxds.lb.first_pass import SPREAD_WITHIN, check_spread_within
+from trxds.lb.policy_options import PolicyOptions, read_ring_size_cap
 from trxds.resolver.resolve_now import checked_refresh
 from trxds.resolver.resolver_update import Resolver
 from trxds.resolver.route_timeout import legacy_route_timeout, max_stream_duration
@@ -208,7 +208,6 @@ async def open_channel(
             find_proxy,
             checked_mirroring(mirroring) is not None,
         )
-        setup = structs.replace(setup, sticky_aggregates=sticky_aggregates)
     else:
         sticky = sticky_aggregates or None
         of_control_plane = {"bootstrap": bootstrap, "cache_dir": cache_dir, "xds": xds, "http_filters": http_filters}
@@ -247,7 +246,8 @@ async def open_channel(
     )
     mirrors = Mirrors(mirroring, state, new_random()) if mirroring is not None else None
     timeout, spread_within = checked_idle_timeout(idle_timeout), check_spread_within(spread_within)
-    control = ClientChannel(setup, state, pool, timeout, spread_within, mirrors)
+    policy_options = PolicyOptions(read_ring_size_cap(os.environ), spread_within, sticky_aggregates)
+    control = ClientChannel(setup, state, pool, timeout, policy_options, mirrors)
     services = {"pool": pool.run, "control": control.run, **setup.services}
     if mirrors is not None:
         services["mirrors"] = mirrors.run

@@ -58,9 +58,8 @@ class ResolverSetup(Struct, frozen=True):
     `root_policy` is the policy at the top of the tree, and `to_update` converts a resolver's result for it. `authority`
     is the `:authority` of calls, and the name that hosts prove unless TLS is configured with another. `providers` have
     the certificates that a control plane may name (A29); `services` run as long as the channel. `str(first_wait)` names
-    the object of a first call's wait. With `sticky_aggregates` sessions stay in their leaf of an aggregate.
-    `http_filters` are the user's own, by the types of their configurations (A39). `canonical_target` is the target with
-    a scheme; empty if it follows from the target's text alone.
+    the object of a first call's wait. `http_filters` are the user's own, by the types of their configurations (A39).
+    `canonical_target` is the target with a scheme; empty if it follows from the target's text alone.
     """
 
     authority: str
@@ -74,7 +73,6 @@ class ResolverSetup(Struct, frozen=True):
     services: Services = field(default_factory=dict)
     client: XdsClient | None = None
     first_wait: object = "a configuration from the control plane"
-    sticky_aggregates: bool = False
     http_filters: HttpFilters = field(default_factory=dict)
     canonical_target: str = ""
 
