@@ -24,7 +24,7 @@ from .non_xds_channel import (
     parse_config,
     target_config,
 )
-from .resolver_setup import Policies, ResolverSetup, check_policies
+from .resolver_setup import Policies, ResolverSetup, checked_policies
 
 Resolvers: TypeAlias = Mapping[str, Resolver]
 
@@ -54,8 +54,7 @@ def custom_setup(
     refresh: float,
 ) -> ResolverSetup:
     """Return the resolver setup; `service_config` is in force while the resolver has none of its own (A21)."""
-    policies = policies or {}
-    check_policies(policies)
+    policies = checked_policies(policies)
     checked = _ServiceConfigs(target.text, service_config, affinity, policies)
     own = checked.own
 

@@ -25,7 +25,7 @@ from trxds.resources.leaf_policy import PickFirst
 from trxds.session_affinity.cookie import is_socket
 from trxds.transport.connect import Network
 
-from .resolver_setup import Policies, ResolverSetup, check_policies
+from .resolver_setup import Policies, ResolverSetup, checked_policies
 
 ServiceConfigSource: TypeAlias = str | Mapping[str, Any] | None
 
@@ -37,7 +37,7 @@ def non_xds_setup(
     authority: str,
     policies: Policies | None,
     network: Network,
-    refresh: float = math.inf,
+    refresh: float,
 ) -> ResolverSetup:
     """Return the resolver setup; `affinity` makes sessions sticky, and an `authority` replaces the target's.
 
@@ -45,8 +45,7 @@ def non_xds_setup(
     """
     if refresh < math.inf and not target.name:
         raise ValueError(f"refresh cannot be used with the target {target.text!r}, whose addresses are known")
-    policies = policies or {}
-    check_policies(policies)
+    policies = checked_policies(policies)
     # Parsed before anything runs: a bad service config is the caller's error (A21).
     config = parse_config(service_config, policies)
     known = target_config(target.text, config, affinity)

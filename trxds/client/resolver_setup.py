@@ -77,8 +77,12 @@ class ResolverSetup(Struct, frozen=True):
     canonical_target: str = ""
 
 
-def check_policies(policies: Policies) -> None:
-    """Raise `ValueError` for the name of a built-in policy, `TypeError` for another value than a `PolicyType`."""
+def checked_policies(policies: Policies | None) -> Policies:
+    """Return the policies, none for None.
+
+    `ValueError` for the name of a built-in policy, `TypeError` for another value than a `PolicyType`.
+    """
+    policies = policies or {}
     check_type("policies", policies, Mapping, "a mapping of a name to a PolicyType")
     for name, kind in policies.items():
         # A custom policy of that name would replace the built-in one in every cluster.
@@ -86,3 +90,4 @@ def check_policies(policies: Policies) -> None:
             raise ValueError(f"trxds has a load balancing policy {name!r} of its own; choose another name")
         if not isinstance(kind, PolicyType):
             raise TypeError(f"policies[{name!r}] is a PolicyType, as in PolicyType(MyPolicy), not {kind!r}")
+    return policies

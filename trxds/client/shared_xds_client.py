@@ -43,7 +43,7 @@ from .background_services import run_with_services
 from .channel_log import ChannelLog
 from .custom_filter import FilterType, HttpFilters, filter_types
 from .decision_log import log_decisions
-from .resolver_setup import Policies, ResolverSetup, check_policies
+from .resolver_setup import Policies, ResolverSetup, checked_policies
 
 SHARED_TARGET = "#shared"  # the target of a client that channels share (A78)
 
@@ -57,17 +57,16 @@ class SharedXdsClient:
         self,
         settings: Bootstrap,
         network: Network,
-        policies: Mapping[str, PolicyType],
+        policies: Policies | None,
         observers: Observers,
-        find_proxy: FindProxy | None = None,
-        http_filters: HttpFilters | None = None,
-        mirroring: bool = False,
+        find_proxy: FindProxy | None,
+        http_filters: HttpFilters | None,
+        mirroring: bool,
         cache_target: str = SHARED_TARGET,
     ) -> None:
-        check_policies(policies)
         self._http_filters = http_filters or {}
         self._settings = settings
-        self._policies = policies
+        self._policies = checked_policies(policies)
         self._limits = CircuitBreakers()  # A32: requests are counted over all channels of a client
         self._loads = LoadStore()
         self._mirroring = mirroring
@@ -76,7 +75,7 @@ class SharedXdsClient:
             settings,
             network if find_proxy is None else ServerProxyNetwork(network, find_proxy),
             new_random(),
-            parse_context(providers, policies, filter_types(self._http_filters), mirroring),
+            parse_context(providers, self._policies, filter_types(self._http_filters), mirroring),
             self._loads,
             data_error_handling=is_a88_enabled(os.environ),
             observers=observers,
@@ -135,7 +134,7 @@ async def open_xds_client(
     find_proxy = proxy_finder(http_proxy if network is None else http_proxy or "", os.environ)
     settings = with_cache_dir(load_settings(bootstrap), cache_dir)
     network = checked_network(network)
-    xds = SharedXdsClient(settings, network, policies or {}, observers, find_proxy, http_filters, mirroring)
+    xds = SharedXdsClient(settings, network, policies, observers, find_proxy, http_filters, mirroring)
     with observers.closing():
         async with run_with_services("the xDS client", {"ads": xds._client.run}, xds._close):
             yield xds
@@ -153,7 +152,7 @@ def xds_setup(
     limits: TimeoutRule,
     observers: Observers,
     find_proxy: FindProxy | None,
-    mirroring: bool = False,
+    mirroring: bool,
 ) -> ResolverSetup:
     """Return the resolver setup of an xDS target, with a shared client or one that runs as long as the channel.
 
@@ -163,7 +162,7 @@ def xds_setup(
     if xds is None:
         settings = with_cache_dir(load_settings(bootstrap), cache_dir)
         shared = SharedXdsClient(
-            settings, network, policies or {}, observers, find_proxy, http_filters, mirroring, canonical(target)
+            settings, network, policies, observers, find_proxy, http_filters, mirroring, canonical(target)
         )
     elif any(given is not None for given in (bootstrap, policies, cache_dir, http_filters)):
         # A shared client parses resources once for all channels: one bootstrap, one set of custom policies and filters.
