@@ -19,7 +19,6 @@ from trxds.core.arguments import check_number
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.policy_names import short_policy_name
 from trxds.lb.child_policy import Configure
-from trxds.lb.configs import OutlierDetectionConfig
 from trxds.lb.custom_policy import make_checked_factory
 from trxds.lb.policy_node import Node, PolicyContext
 from trxds.lb.policy_options import PolicyOptions
@@ -28,14 +27,12 @@ from trxds.resolver.config_log import ConfigLog
 from trxds.resolver.config_selector import Selector
 from trxds.resolver.resolver_result_handler import ResolverResultHandler, RootReport
 from trxds.resolver.service_config import ServiceConfig
-from trxds.resources.lb_policy import RandomSubsetting
-from trxds.resources.leaf_policy import LbPolicyConfig, PickFirst
 from trxds.transport.pool import SubchannelPool
 
 from .channel_state import ChannelState
 from .decision_log import policy_decision_log
 from .filter_chain import FilterRegistry
-from .health_check import make_health_check
+from .health_check import health_check_service, make_health_check
 from .mirroring import Mirrors
 from .resolver_setup import ResolverInterface, ResolverSetup
 from .retry_throttle import RetryThrottle
@@ -149,7 +146,7 @@ class ClientChannel:
         state = self._state
         state.throttle = RetryThrottle(config.throttling, state.throttle) if config.throttling is not None else None
         self._pool.set_max_connections(_max_connections(config))
-        service = _health_check_service(config)
+        service = health_check_service(config)
         if service != self._health_check_service:
             self._health_check_service = service
             credentials = state.defaults.credentials
@@ -169,23 +166,6 @@ class ClientChannel:
             # All three, because a call may have begun, or ended, or both between two checks.
             if calls.open or was_open or calls.started != started:
                 started, since, was_open = calls.started, trio.current_time(), bool(calls.open)
-
-
-# -- a service config of a target without a control plane
-
-
-def _health_check_service(config: ServiceConfig) -> str | None:
-    """Return the name to ask hosts for (A17); None to ask none."""
-    # A17: pick_first takes no notice of health.
-    return None if _is_pick_first(config.lb_policy or PickFirst()) else config.health_check_service
-
-
-def _is_pick_first(policy: LbPolicyConfig) -> bool:
-    """Return whether pick_first chooses the host, which inhibits health checks (A17)."""
-    # These two choose no host themselves: they pass on what their child chooses.
-    while isinstance(policy, OutlierDetectionConfig | RandomSubsetting):
-        policy = policy.child
-    return isinstance(policy, PickFirst)
 
 
 def _max_connections(config: ServiceConfig) -> int:
