@@ -33,8 +33,11 @@ from .retry_throttle import RetryThrottle
 class HedgedCall(Protocol):
     """`HedgedCall` is the part of a call that hedging uses."""
 
-    def new_hedge(self, number: int, refused: Attempt | None = None) -> Attempt:
-        """Return another attempt with a pick of its own, or a transparent retry of `refused`."""
+    def new_attempt(self, number: int) -> Attempt:
+        """Return a new attempt with a pick of its own. A server may have seen `number` earlier ones."""
+
+    def transparent_retry(self, refused: Attempt) -> Attempt:
+        """Return a new attempt in place of a refused one, which does not count."""
 
     def commit(self, attempt: Attempt) -> None:
         """Commit the call to that attempt."""
@@ -112,7 +115,7 @@ class HedgingState:
                 self._running.append(failed)
                 self._choose(failed, status)
             return
-        hedge = HedgedAttempt(self._call.new_hedge(self._attempts_made))
+        hedge = HedgedAttempt(self._call.new_attempt(self._attempts_made))
         self._attempts_made += 1
         self._running.append(hedge)
         has_more = self._attempts_made < self._policy.max_attempts
@@ -155,7 +158,7 @@ class HedgingState:
             if failed is None or not failed.refused:
                 return failed
             # A6: a transparent retry does not count as another hedge.
-            hedge.attempt, hedge.stream = self._call.new_hedge(attempt.number, attempt), None
+            hedge.attempt, hedge.stream = self._call.transparent_retry(attempt), None
 
     # -- sending
 

@@ -178,7 +178,7 @@ class Rpc:
         # Several attempts at a time at one host would only load it.
         if config.hedging is not None and not self.is_pinned:
             return await self._hedge(config.hedging)
-        self.attempt = attempt = self._new_attempt()
+        self.attempt = attempt = self.new_attempt()
         failed = await attempt.start(scope, self.on_headers)
         problem = None if failed is None else await self._recover(failed)
         # Only a call that has found a host is copied, as in Envoy, and its later attempts are not.
@@ -205,12 +205,16 @@ class Rpc:
             failed = await self.attempt.start(self.scope, self.on_headers)
         return None
 
-    def _new_attempt(self, number: int = 0, refusals: int = 0, transparent: bool = False) -> Attempt:
-        route = self._route
+    def new_attempt(self, number: int = 0, refusals: int = 0, transparent: bool = False) -> Attempt:
+        """Return a new attempt. A server may have seen `number` earlier ones, and has refused `refusals` others."""
+        route, args = self._route, self._route.args
+        if self.hedging is not None:
+            # A55: a pick notes its host in the override, and the cookie must name the host of the chosen attempt.
+            args = structs.replace(args, override=args.override and replace(args.override))
         # A66: an attempt begins after name resolution and filters and before its pick.
         telemetry = self._telemetry.new_attempt(number, transparent) if self._telemetry is not None else None
         channel, deadline = self._channel, self.scope.deadline
-        attempt = Attempt(channel, route.args, self._settings, self._request, deadline, number, refusals, telemetry)
+        attempt = Attempt(channel, args, self._settings, self._request, deadline, number, refusals, telemetry)
         if route.config is not NO_METHOD_CONFIG and (seconds := route.config.attempt_timeout) is not None:
             attempt.timeout = AttemptTimeout(seconds)
         return attempt
@@ -245,17 +249,17 @@ class Rpc:
         failed = attempt.failure()
         return failed is not None and await self._retry_attempt(attempt, failed)
 
-    def _transparent_retry(self, refused: Attempt) -> Attempt:
+    def transparent_retry(self, refused: Attempt) -> Attempt:
         """Return a transparent retry: it is made at once, without a policy, and does not count as an attempt (A6)."""
         assert refused.stream is not None
         refused.end()
         # Only a refusal by the server counts. A stream that never left can be repeated without limit (A6).
-        return self._new_attempt(refused.number, refused.refusals + refused.stream.has_left, transparent=True)
+        return self.new_attempt(refused.number, refused.refusals + refused.stream.has_left, transparent=True)
 
     async def _retry_attempt(self, attempt: Attempt, failed: AttemptFailed) -> bool:
         """Replace a failed attempt, after its backoff, if it may be repeated; return whether it was."""
         if failed.refused:
-            self.attempt = self._transparent_retry(attempt)
+            self.attempt = self.transparent_retry(attempt)
             return True
         policy = self._route.config.retry
         if policy is None:
@@ -280,7 +284,7 @@ class Rpc:
         if isinstance(self._request, ReplayBuffer) and self._request.dropped:
             return False  # a message could not be sent during the backoff: see `give_up`
         self._route.args.drop_draws = None  # A27: it is an RPC of its own for the cluster
-        self.attempt = self._new_attempt(attempt.number + 1, attempt.refusals)
+        self.attempt = self.new_attempt(attempt.number + 1, attempt.refusals)
         return True
 
     # -- several attempts at a time
@@ -295,14 +299,6 @@ class Rpc:
             return None
         await self.scope.run_with_deadline(self.hedging.run)
         return self.hedging.problem
-
-    def new_hedge(self, number: int, refused: Attempt | None = None) -> Attempt:
-        """Return another attempt of a hedged call, with a pick of its own, or a transparent retry of `refused`."""
-        attempt = self._new_attempt(number) if refused is None else self._transparent_retry(refused)
-        # A55: a pick notes its host in the override, and the cookie must name the host of the chosen attempt.
-        args = attempt.args
-        attempt.args = structs.replace(args, override=args.override and replace(args.override))
-        return attempt
 
     def commit(self, attempt: Attempt) -> None:
         """Commit a hedged call to the chosen attempt (A6)."""
