@@ -96,8 +96,7 @@ class PinnedChannel:
     def pick(self, call: PickArgs) -> PickResult:
         """Give the call its host; connect it if it is IDLE."""
         host, tree = self._host, self._channel.data_plane.tree
-        if tree is None:
-            return QUEUE
+        assert tree is not None  # it ends with the data plane, whose picker this is
         cluster = find_cluster(tree, self._channel.lifecycle.target, host.cluster, host.aggregate)
         if cluster is None:
             return _fail(host, f"no policy has cluster {host.cluster} any more")

@@ -187,38 +187,6 @@ class Rpc:
             config.mirrors.copy_call(route.args, request, settings, scope, session_headers)
         return problem
 
-    async def reopen(self) -> Status | None:
-        """Open a stream for the next attempt, or return the status with which the call failed."""
-        assert self.attempt is not None
-        if self._retry is not None and self._retry.pending is not None:
-            # The attempt has found no host, and the caller has cancelled its wait for the backoff.
-            return await self._recover(AttemptFailed(self._retry.pending.failure))
-        return await self._recover(await self.attempt.start(self.scope, self.on_headers))
-
-    async def _recover(self, failed: AttemptFailed | None) -> Status | None:
-        """Start further attempts, as long as they fail before they have a stream and may be repeated."""
-        while failed is not None:
-            assert self.attempt is not None
-            if failed.final or not await self._retry_attempt(self.attempt, failed):
-                self.attempt.end(failed.status)
-                return failed.status
-            failed = await self.attempt.start(self.scope, self.on_headers)
-        return None
-
-    def new_attempt(self, number: int = 0, refusals: int = 0, transparent: bool = False) -> Attempt:
-        """Return a new attempt. A server may have seen `number` earlier ones, and has refused `refusals` others."""
-        route, args = self._route, self._route.args
-        if self.hedging is not None:
-            # A55: a pick notes its host in the override, and the cookie must name the host of the chosen attempt.
-            args = structs.replace(args, override=args.override and replace(args.override))
-        # A66: an attempt begins after name resolution and filters and before its pick.
-        telemetry = self._telemetry.new_attempt(number, transparent) if self._telemetry is not None else None
-        channel, deadline = self._channel, self.scope.deadline
-        attempt = Attempt(channel, args, self._settings, self._request, deadline, number, refusals, telemetry)
-        if route.config is not NO_METHOD_CONFIG and (seconds := route.config.attempt_timeout) is not None:
-            attempt.timeout = AttemptTimeout(seconds)
-        return attempt
-
     def outgoing(self, payload: bytes, *, compressed: bool = True) -> bytes | Status:
         """Return the bytes to send; a status if a filter fails, or the message is longer than `max_send_size`."""
         settings = self._settings
@@ -237,17 +205,48 @@ class Rpc:
         """Return whether `outgoing` takes any message of `size` bytes, and does no more than to compress it."""
         return self._route.filters is None and size <= self._settings.max_send_size
 
-    # -- another attempt
+    # -- attempts, one after another
+
+    def new_attempt(self, number: int = 0, refusals: int = 0, transparent: bool = False) -> Attempt:
+        """Return a new attempt. A server may have seen `number` earlier ones, and has refused `refusals` others."""
+        route, args = self._route, self._route.args
+        if self.hedging is not None:
+            # A55: a pick notes its host in the override, and the cookie must name the host of the chosen attempt.
+            args = structs.replace(args, override=args.override and replace(args.override))
+        # A66: an attempt begins after name resolution and filters and before its pick.
+        telemetry = self._telemetry.new_attempt(number, transparent) if self._telemetry is not None else None
+        channel, deadline = self._channel, self.scope.deadline
+        attempt = Attempt(channel, args, self._settings, self._request, deadline, number, refusals, telemetry)
+        if route.config is not NO_METHOD_CONFIG and (seconds := route.config.attempt_timeout) is not None:
+            attempt.timeout = AttemptTimeout(seconds)
+        return attempt
+
+    async def reopen(self) -> Status | None:
+        """Open a stream for the next attempt, or return the status with which the call failed."""
+        assert self.attempt is not None
+        if self._retry is not None and self._retry.pending is not None:
+            # The attempt has found no host, and the caller has cancelled its wait for the backoff.
+            return await self._recover(AttemptFailed(self._retry.pending.failure))
+        return await self._recover(await self.attempt.start(self.scope, self.on_headers))
+
+    async def _recover(self, failed: AttemptFailed | None) -> Status | None:
+        """Start further attempts, as long as they fail before they have a stream and may be repeated."""
+        while failed is not None:
+            assert self.attempt is not None
+            if failed.final or not await self._retry_attempt(failed):
+                self.attempt.end(failed.status)
+                return failed.status
+            failed = await self.attempt.start(self.scope, self.on_headers)
+        return None
 
     async def has_another_attempt(self) -> bool:
         """Return whether another attempt follows the failed stream, after its backoff; `reopen` begins it.
 
         The cluster is held meanwhile, so an update cannot remove it (A60).
         """
-        attempt = self.attempt
-        assert attempt is not None
-        failed = attempt.failure()
-        return failed is not None and await self._retry_attempt(attempt, failed)
+        assert self.attempt is not None
+        failed = self.attempt.failure()
+        return failed is not None and await self._retry_attempt(failed)
 
     def transparent_retry(self, refused: Attempt) -> Attempt:
         """Return a transparent retry: it is made at once, without a policy, and does not count as an attempt (A6)."""
@@ -256,8 +255,10 @@ class Rpc:
         # Only a refusal by the server counts. A stream that never left can be repeated without limit (A6).
         return self.new_attempt(refused.number, refused.refusals + refused.stream.has_left, transparent=True)
 
-    async def _retry_attempt(self, attempt: Attempt, failed: AttemptFailed) -> bool:
-        """Replace a failed attempt, after its backoff, if it may be repeated; return whether it was."""
+    async def _retry_attempt(self, failed: AttemptFailed) -> bool:
+        """Replace the attempt, which has failed, after its backoff, if it may be repeated; return whether it was."""
+        attempt = self.attempt
+        assert attempt is not None
         if failed.refused:
             self.attempt = self.transparent_retry(attempt)
             return True
