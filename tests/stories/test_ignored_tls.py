@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import trustme
-from support.mesh import METHOD, Mesh, ask
+from support.mesh import METHOD, Mesh, ask, bidi
 from trio.testing import wait_all_tasks_blocked
 
 import trxds
@@ -62,6 +62,21 @@ async def test_a_call_whose_host_wants_tls_names_the_cluster_that_asks_for_it(au
             status = failed.value.status
             assert status.code is trxds.StatusCode.UNAVAILABLE and "does it speak TLS?" in status.message
             assert 'CDS resource "cart"' in status.note and status.note.endswith(REMEDY)
+
+
+async def test_an_open_call_whose_next_attempt_finds_no_host_has_the_status_of_its_error(autojump_clock) -> None:
+    async with Mesh.run(1) as mesh:
+        mesh.plane.put(secured())
+        route = xds.route("cart")
+        route["route"]["retry_policy"] = {"retry_on": "unavailable"}
+        mesh.route(route)
+        async with mesh.channel() as channel, bidi(channel).open() as call:
+            mesh.network.refuse(mesh.hosts[0])
+            mesh.network.cut(mesh.hosts[0])
+            with pytest.raises(trxds.RpcError) as failed:
+                await call.receive()
+            assert failed.value.status.note.endswith(REMEDY)
+            assert call.status == failed.value.status
 
 
 async def test_a_call_that_a_plain_host_fails_is_not_blamed_on_tls(autojump_clock) -> None:

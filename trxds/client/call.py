@@ -251,8 +251,7 @@ class Call(ResponseStream[Res], Generic[Req, Res]):
             await self._rpc.scope.run_with_deadline(hedging.decided.wait)
         if hedging.problem is not None:
             # The caller may have cancelled the call before it was told of the problem.
-            status = self._attempts.status = self.status or hedging.problem
-            raise await self._rpc.failure(status)
+            raise await self._attempts.end(self.status or hedging.problem)
 
     async def _receive(self) -> bytes | None:
         if self._attempts.status is not None:

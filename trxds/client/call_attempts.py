@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import trio
 
-from trxds.core.status import Status
+from trxds.core.status import RpcError, Status
 from trxds.transport.client_stream import ClientStream
 
 from .attempt import Attempt
@@ -39,6 +39,13 @@ class CallAttempts:
         if self.status is None:
             self.status = self._rpc.final_status()
         return self.status
+
+    async def end(self, status: Status) -> RpcError:
+        """End the call with a status that is not its stream's; return the exception."""
+        self.status = status  # before the checkpoint, in which another task may cancel a call without a status
+        error = await self._rpc.failure(status)
+        self.status = error.status  # it may have a note
+        return error
 
     @property
     def is_committed(self) -> bool:
@@ -102,8 +109,7 @@ class CallAttempts:
             # A wait for its stream may have been over with the call's time.
             problem = await self._rpc.scope.run_with_deadline(self._rpc.reopen)
             if problem is not None:
-                self.status = problem
-                raise await self._rpc.failure(problem)
+                raise await self.end(problem)
         except trio.Cancelled:
             # A stream in its host's queue has had no replay.
             if self._rpc.attempt is not None:
