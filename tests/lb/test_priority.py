@@ -92,11 +92,12 @@ def test_operators_read_how_long_a_priority_is_given_and_which_is_kept_warm():
     assert Story().describes(0) == "no priorities"
 
 
-def test_a_last_priority_that_connects_for_10_seconds_counts_as_failed():
+def test_a_last_priority_that_connects_for_more_than_10_seconds_is_connecting():
     story = Story("p0")
     story.at(0)
     assert story.at(9.9, p0=CONNECTING).state is CONNECTING
-    assert story.at(10).state is FAILURE
+    assert story.at(10).state is CONNECTING
+    assert story.at(20, p0=FAILURE).state is FAILURE
 
 
 def test_a_priority_that_is_new_above_the_others_leaves_them_running_while_it_connects():
@@ -197,7 +198,7 @@ def test_when_all_have_failed_the_first_that_connects_again_is_used():
     story.at(1, p1=FAILURE)
     story.at(2, p2=FAILURE)
     story.at(3, p1=CONNECTING)
-    assert story.decision.state is FAILURE
+    assert story.decision.state is CONNECTING
     assert story.used() == "p1"
 
 

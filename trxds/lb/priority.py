@@ -61,7 +61,7 @@ class Priority:
         # A115: a removed priority is not kept; one whose time as a deactivated child is over starts anew.
         self._timers = {n: p for n, p in self._timers.items() if n in inputs.config.children and p.ends_at > now}
         chosen, tried, why = self._choose(names, inputs.children, now)
-        report = self._effective_state(chosen, inputs.children.get(chosen, CONNECTING), now)
+        report = inputs.children.get(chosen, CONNECTING)
         active = self._activate(names, chosen, tried, report.state)
         self._start_deactivation(now)
         timeouts = [timer.fires_at for name, timer in self._timers.items() if name in active and timer.fires_at > now]
@@ -109,12 +109,6 @@ class Priority:
             if reports.get(name, CONNECTING).state is Connectivity.CONNECTING:
                 return name, tried, "none can serve, and it still tries"
         return names[-1], tried, "none can serve, and it is the last"
-
-    def _effective_state(self, name: str, report: PolicyState, now: float) -> PolicyState:
-        """Return the child's report; if it is CONNECTING and its failover timer has fired it counts as failed."""
-        if report.state is Connectivity.CONNECTING and self._timers[name].fires_at <= now:
-            return PolicyState(Connectivity.TRANSIENT_FAILURE, report.picker)
-        return report
 
     def _activate(self, names: tuple[str, ...], chosen: str, tried: list[str], state: Connectivity) -> tuple[str, ...]:
         # A56: a lower priority is deactivated only when a higher one is READY or IDLE.
