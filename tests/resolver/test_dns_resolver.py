@@ -70,6 +70,15 @@ async def test_a_name_is_not_resolved_again_for_30_seconds_after_a_success_that_
     assert names.times[5:] == [pytest.approx(succeeded + 30)]
 
 
+async def test_a_name_without_addresses_is_resolved_again_after_a_backoff(watched, autojump_clock):
+    names = Names((), (), (), FOUND)
+    watched(names)
+    await trio.sleep(600)
+    assert [after - before for before, after in pairwise(names.times)] == [
+        pytest.approx(1.6**number, rel=0.21) for number in range(3)
+    ]
+
+
 async def test_a_failed_look_up_without_an_error_number_has_the_errors_own_text(watched, autojump_clock):
     _, _, queue = watched(Names(OSError("there are no names here")))
     state = (await queue.next())["name"]

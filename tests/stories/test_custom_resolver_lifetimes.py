@@ -1,7 +1,9 @@
 """How long a program's own resolver runs: its end, the next resolution, idle channels, and its cleanup."""
 
 from contextlib import asynccontextmanager
+from itertools import pairwise
 
+import pytest
 import trio
 from support.cancelling import wait_and_fail_when_cancelled
 from support.mesh import ask
@@ -10,7 +12,7 @@ from support.resolvers import ROUND_ROBIN, TARGET, Feed, failure, resolved, sett
 from support.tasks import task_names
 
 from trxds import Connectivity
-from trxds.resolvers import ResolverUpdate
+from trxds.resolvers import Endpoint, HealthStatus, ResolverUpdate
 
 # -- its end, and the next resolution
 
@@ -102,6 +104,55 @@ async def test_a_resolver_that_waits_is_asked_nothing_while_no_host_is_lost(auto
                 await ask(channel)
                 await trio.sleep(60)
     assert len(polls) == 1
+
+
+@pytest.mark.parametrize("health", [None, HealthStatus.DRAINING], ids=["no endpoint", "a DRAINING one"])
+async def test_a_resolver_without_a_host_for_calls_is_asked_again_after_a_backoff(autojump_clock, health):
+    polls: list[float] = []
+
+    async def poll(args):
+        while True:
+            polls.append(trio.current_time())
+            nothing = [Endpoint((mesh_hosts[1],), health=health)] if health else []
+            yield ResolverUpdate(nothing if len(polls) < 5 else mesh_hosts[:1])
+            await args.wait_for_resolve_now()
+
+    async with hosts_in_memory(2) as mesh:
+        mesh_hosts = mesh.hosts
+        async with mesh.channel(TARGET, resolvers={"my": poll}, service_config=ROUND_ROBIN) as channel:
+            assert await ask(channel, wait_for_ready=True, timeout=60) == mesh.hosts[0]
+            await trio.sleep(600)
+    gaps = [after - before for before, after in pairwise(polls)]
+    # 1 s, 1.6 s, 2.6 s ..., each a fifth more or less; with a host it is not asked any more.
+    assert gaps == [pytest.approx(1.6**number, rel=0.21) for number in range(4)]
+
+
+async def test_a_resolver_that_ends_with_an_empty_list_is_started_again_after_a_backoff(autojump_clock):
+    feed = Feed(ResolverUpdate([]))
+    feed.end()
+    async with resolved(feed) as (mesh, channel):
+        feed.push(mesh.hosts[0])
+        assert await ask(channel, wait_for_ready=True, timeout=5) == mesh.hosts[0]
+    assert len(feed.started_at) == 2
+
+
+async def test_a_host_that_comes_by_itself_ends_the_backoff_of_an_empty_list(autojump_clock):
+    waits: list[float] = []
+
+    async def push(args):
+        yield ResolverUpdate([])
+        await trio.sleep(5)
+        yield ResolverUpdate(mesh_hosts)
+        began = trio.current_time()
+        await args.wait_for_resolve_now()
+        waits.append(trio.current_time() - began)
+
+    async with hosts_in_memory(1) as mesh:
+        mesh_hosts = mesh.hosts
+        async with mesh.channel(TARGET, resolvers={"my": push}) as channel:
+            assert await ask(channel, wait_for_ready=True, timeout=10) == mesh.hosts[0]
+            await trio.sleep(600)
+    assert waits == []
 
 
 # -- its lifetime

@@ -80,8 +80,11 @@ class DnsWatch:
                     # Without regard to requests: a name server in trouble gets no more than one query for each backoff.
                     await trio.sleep(backoff.next())
                     continue
-                backoff.reset()
                 self._latest.succeed(addresses)
+                if addresses:
+                    backoff.reset()
+                else:  # nobody requests another look-up: there is no address that could fail
+                    self.resolve_now.retry_after(backoff.next())
                 await self.resolve_now.wait()
 
     def _on_failure(self, error: OSError) -> None:

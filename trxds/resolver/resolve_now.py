@@ -40,7 +40,7 @@ class ResolveNow:
         self._requested.set()
 
     def retry_after(self, delay: float) -> None:
-        """Have the next resolution begin after so many seconds, because this one gave nothing that can be used."""
+        """Have the next resolution begin after so many seconds, because this one gave no host; `inf`: it gave some."""
         self._retry_at = trio.current_time() + delay
 
     async def wait(self) -> None:

@@ -57,7 +57,8 @@ class ResolverArgs(Struct, frozen=True):
 
     `await wait_for_resolve_now()` returns when the channel wants the target to be resolved again: a connection was
     lost or could not be made, at most once in 30 seconds (`ResolveNow` of other gRPC clients), or `refresh` seconds
-    have passed since the last time. A resolver that is told of changes need not call it. Always a checkpoint.
+    have passed since the last time, or the last update had no host for calls, after a backoff. A resolver that is told
+    of changes need not call it. Always a checkpoint.
     """
 
     target: ResolverTarget

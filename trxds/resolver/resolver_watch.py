@@ -1,8 +1,8 @@
 """A custom resolver of a program runs in a task of its channel, from one update to the next.
 
 When it raises, the last good update stays in force and the resolver is started again after a backoff. When it ends, the
-last update stays in force, and it is started again when another resolution is due (`resolve_now.py`). A service config
-that is refused leaves the one before in force (A21).
+last update stays in force, and it is started again when another resolution is due (`resolve_now.py`): after a backoff
+where there is no host for new calls. A service config that is refused leaves the one before in force (A21).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.error_text import error_text, leaves
 from trxds.core.failed_cleanup import log_errors
 from trxds.core.status import RpcError
+from trxds.resources.endpoint import HealthStatus
 
 from .latest_resolution import LatestResolution
 from .resolve_now import ResolveNow
@@ -102,13 +103,17 @@ class ResolverWatch:
         value, problem = self._accept(update)
         if problem:
             self._on_failure(problem, value)
-            if self._latest.value is None:
-                # A21: without a service config before, it is a failed resolution, which follows the backoff.
-                self.resolve_now.retry_after(self._backoff.next())
-            return
-        self._backoff.reset()
-        self._problem = ""
-        self._latest.succeed(value)
+        else:
+            self._problem = ""
+            self._latest.succeed(value)
+        has_host = any(endpoint.health is not HealthStatus.DRAINING for endpoint in update.checked_endpoints)
+        if self._latest.value is None or not has_host:
+            # A21: without a service config before, it is a failed resolution, which follows the backoff. A list without
+            # a host is one too, as in gRPC's other clients: no host of it can be lost, so nobody would request another.
+            self.resolve_now.retry_after(self._backoff.next())
+        elif not problem:
+            self._backoff.reset()
+            self.resolve_now.retry_after(math.inf)
 
     def _on_failure(self, problem: str, value: object | None) -> None:
         text = f"target {self._target.text} {problem} (failing since"
