@@ -120,6 +120,16 @@ async def test_a_new_pod_gets_no_calls_while_all_connections_hold(autojump_clock
         assert len(await spread(channel, 12)) == 2
 
 
+async def test_a_new_pod_gets_calls_when_the_name_is_resolved_on_a_schedule(autojump_clock):
+    async with service(2) as pods, pods.channel(refresh=30) as channel, channel.session(require=True) as session:
+        pod = await ask(session)
+        await ask(channel)
+        await pods.add_pod()
+        await trio.sleep(CACHED + 31)
+        assert await spread(channel, 12) == dict.fromkeys(pods.ready, 4)
+        assert await ask(session) == pod
+
+
 async def test_a_new_pod_gets_calls_after_the_channel_was_idle(autojump_clock):
     async with service(2) as pods, pods.channel() as channel:
         await ask(channel)
