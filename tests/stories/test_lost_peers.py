@@ -116,6 +116,7 @@ class TestControlPlane:
             assert "Connection refused" in state["control_planes"][key]["error"]
             (outage,) = state["channels"]["shop"]["outages"]
             assert outage.startswith(f"server {PLANE}: cannot reach the xDS server since ")
+            assert {(row["state"], row["error"]) for row in state["resources"].values()} == {("acked", outage)}
 
     async def test_each_channel_of_a_shared_client_warns(self, autojump_clock):
         async with (

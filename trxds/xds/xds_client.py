@@ -149,10 +149,13 @@ class XdsClient:
         """Return all watched resources with their state."""
         return chain.from_iterable(authority.resources for authority in self._authorities.values())
 
-    def servers_for(self, name: str) -> tuple[str, ...]:
-        """Return the URIs of the servers in use for resources like this one, the highest priority first."""
+    def servers_for(self, name: str) -> tuple[tuple[str, ...], str]:
+        """Return the URIs of the servers in use for resources like this one, and their outage.
+
+        The server of the highest priority is the first. The outage is empty while one of them may still answer.
+        """
         authority = self._authorities.get(authority_of(name))
-        return authority.active_servers if authority is not None else ()
+        return (authority.active_servers, authority.outage) if authority is not None else ((), "")
 
     @property
     def outages(self) -> tuple[str, ...]:

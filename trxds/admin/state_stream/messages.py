@@ -138,7 +138,7 @@ class ResourceRow(TypedDict):
     version: str  # of what is in use; empty if nothing is
     since: float | None  # when it came to that state; null while nothing has come
     server: str  # the server that it is requested from
-    error: str  # why it is not acked, or empty
+    error: str  # why it is not acked, or why its servers cannot be reached; or empty
 
 
 # `change` is the version of the resource that caused the move, or empty.
