@@ -36,7 +36,7 @@ class Shop:
 
     folder: Path
     plane: ManagementServer
-    at: str
+    plane_server: Server
     servers: tuple[Server, ...]
 
     @classmethod
@@ -46,9 +46,9 @@ class Shop:
             # Not pytest's, whose paths are too long for a socket.
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             plane = ManagementServer()
-            at = await stack.enter_async_context(plane.serve())
+            plane_server = await stack.enter_async_context(serve(plane.handlers, remember_calls=False))
             servers = [await stack.enter_async_context(serve(fallback=echo)) for _ in HOSTS]
-            shop = cls(Path(folder), plane, at, tuple(servers))
+            shop = cls(Path(folder), plane, plane_server, tuple(servers))
             shop.configure()
             yield shop
 
@@ -71,6 +71,10 @@ class Shop:
         """That one of the two hosts of cart and no other, or none."""
         health = {host: "DRAINING"} if host else {}
         self.plane.put(resources.endpoints("cart", resources.locality(*self.hosts[:2], health=health)))
+
+    @property
+    def at(self) -> str:
+        return self.plane_server.address
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -269,6 +273,15 @@ async def lost(shop: Shop) -> AsyncIterator[None]:
         yield
 
 
+@asynccontextmanager
+async def outage(shop: Shop) -> AsyncIterator[None]:
+    """The control plane has stopped, and the program runs on."""
+    async with shop.program() as program:
+        shop.plane_server.stop()
+        await program.until_warned("the control plane is lost")
+        yield
+
+
 Scene = Callable[[Shop], AbstractAsyncContextManager[None]]
 SCENES: Mapping[str, Scene] = {
     "as ever": as_ever,
@@ -281,6 +294,7 @@ SCENES: Mapping[str, Scene] = {
     "draining": draining,
     "moved": moved,
     "lost": lost,
+    "outage": outage,
 }
 
 
