@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -27,6 +28,7 @@ GUIDES = ROOT / "docs" / "how-to"
 
 
 def blocks(guide: str, language: str) -> list[str]:
+    """Return the blocks of a language in a guide, or in another page, such as `../quick-start.md`."""
     text = (GUIDES / guide).read_text("utf-8")
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
@@ -61,6 +63,35 @@ def test_the_guide_to_tls_leads_to_calls_over_tls(tmp_path: Path) -> None:
         run(revocation)
         assert programs.finish(["python", "careful_client.py"], output) == 1
         assert "certificate revoked by the CRLs of crls (1, until " in output.read_text()
+
+
+def test_the_quick_starts_control_plane_hosts_and_session_fit_each_other(tmp_path: Path) -> None:
+    ports = dict(zip(("50051", "50052"), map(str, free_ports(2)), strict=True))
+
+    def with_ports(text: str) -> str:
+        return re.sub("|".join(ports), lambda found: ports[found[0]], text)
+
+    (mesh,) = blocks("../quick-start.md", "yaml")
+    programs_of_page = blocks("../quick-start.md", "python")
+    (hosts,) = (text for text in programs_of_page if text.startswith("# hosts.py\n"))
+    (session,) = (text for text in programs_of_page if "channel.session()" in text)
+    for name, text in (("mesh.yaml", mesh), ("hosts.py", hosts), ("session.py", session)):
+        (tmp_path / name).write_text(with_ports(text), "utf-8")
+    (port,) = free_ports(1)
+    output, plane = tmp_path / "output", tmp_path / "plane"
+    bootstrap = json.dumps(resources.bootstrap(f"127.0.0.1:{port}"))
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "GRPC_XDS_BOOTSTRAP_CONFIG": bootstrap}
+    with (
+        Programs.run(tmp_path, environ) as programs,
+        programs.started(["python", "hosts.py"], tmp_path / "host"),
+        programs.started(["trxds", "plane", "mesh.yaml", "--port", str(port)], plane),
+    ):
+        until(lambda: all(file.exists() and "serv" in file.read_text() for file in (tmp_path / "host", plane)))
+        assert programs.finish(["python", "session.py"], output) == 0, output.read_text()
+    told = [line.split(": ") for line in output.read_text().splitlines()]
+    assert [who for who, _ in told] == ["session", "session", "channel", "channel"]
+    assert told[0] == told[1]
+    assert {host for who, host in told if who == "channel"} == {f"127.0.0.1:{each}" for each in ports.values()}
 
 
 def until(condition) -> None:
