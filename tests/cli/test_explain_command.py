@@ -180,6 +180,11 @@ def test_the_explain_command_reads_the_service_config_from_a_file(tmp_path):
     assert "filter stateful_session (from the service config): cookie 'cart' for path /" in done.stdout
 
 
+def test_a_method_may_be_given_as_trxds_call_takes_it():
+    done = run("explain", "ipv4:127.0.0.1:1", METHOD.removeprefix("/"), "--settle", "0")
+    assert done.stdout.startswith(f"{METHOD}\n")
+
+
 @pytest.mark.parametrize(
     ("text", "error"),
     [

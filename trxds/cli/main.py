@@ -42,9 +42,9 @@ from .parameters import (
     SECONDS_OR_ZERO,
     FiniteRange,
     in_options,
+    method_path,
     read_text,
     utf8_paths,
-    utf8_text,
 )
 from .recording.command import save_resources
 from .recording.sources import from_control_plane
@@ -232,7 +232,7 @@ def check(bootstrap: Path, connect: bool, target: str | None, within: float, sav
 
 @main.command()
 @click.argument("target")
-@click.argument("method", metavar="/package.Service/Method", callback=utf8_text)
+@click.argument("method", metavar="/package.Service/Method", callback=method_path)
 @click.option(
     "-H",
     "headers",

@@ -59,6 +59,12 @@ def utf8_text(context: click.Context, parameter: click.Parameter, value: str) ->
     return value
 
 
+def method_path(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    """Return a method with the slash before it, which `trxds call` and grpcurl leave out."""
+    text = utf8_text(context, parameter, value)
+    return text if text.startswith("/") else f"/{text}"
+
+
 def utf8_paths(context: click.Context, parameter: click.Parameter, paths: tuple[str, ...]) -> tuple[str, ...]:
     """Return the paths of files for protoc, which takes none that is no UTF-8: a usage error."""
     for path in paths:
