@@ -117,7 +117,8 @@ async def open_channel(
             answers (`docs/how-to/survive-a-control-plane-outage.md`). None takes that of the bootstrap, if it has one.
         xds: A shared client from `open_xds_client`, which then takes `bootstrap`, `cache_dir`, `policies`
             and `http_filters`.
-        interceptors: They wrap every call; the first one is the outermost (`docs/calls.md`).
+        interceptors: They wrap every call; the first one is the outermost
+            (`docs/how-to/interceptor.md`).
         compression: `gzip`, `deflate` or `identity`, for requests whose call does not name another. Replies may be
             compressed in either way, or not at all.
         call_credentials: They are added to every call.
