@@ -112,7 +112,9 @@ for _command in (*COMMANDS, call, rehearse):
 )
 @click.option("--without-session-filter", is_flag=True, help="Leave affinity out, to see the promise broken (exit 1).")
 @click.option("--live", is_flag=True, help="Serve the live page, and begin anew each minute until interrupted.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="With --live: the page's; 0 takes a free one.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, help="With --live: the page's TCP port; 0 takes a free one."
+)
 def demo(seconds: float | None, without_session_filter: bool, live: bool, port: int) -> None:
     """Sessions keep their backends while the configuration changes under them.
 
@@ -281,7 +283,7 @@ def check(bootstrap: Path, connect: bool, target: str | None, within: float, sav
     envvar="TRXDS_ADMIN_TOKEN",
     default="",
     callback=checked_token,
-    help="If the program wants one.",
+    help="The program's token, if it wants one.",
     show_envvar=True,
 )
 @click.option("--json", "as_json", is_flag=True, help="Plain data instead of lines.")
@@ -351,9 +353,9 @@ def cookie(value: str, as_json: bool) -> None:
     callback=utf8_paths,
     help="Where protos and imports are looked for; may be repeated.  [default: .]",
 )
-@click.option("--relative", is_flag=True, help="Relative imports among what is generated: for a package.")
-@click.option("--sync", is_flag=True, help="Also stubs for threads, _trxds_sync.py.")
-@click.option("--servicers", is_flag=True, help="Also types of servicers for tests, _trxds_servicers.py.")
+@click.option("--relative", is_flag=True, help="Write relative imports between these files, for a package.")
+@click.option("--sync", is_flag=True, help="Write stubs for threads too, _trxds_sync.py.")
+@click.option("--servicers", is_flag=True, help="Write types of servicers for tests too, _trxds_servicers.py.")
 def generate(
     protos: tuple[str, ...], out: Path, includes: tuple[str, ...], relative: bool, sync: bool, servicers: bool
 ) -> None:

@@ -57,7 +57,7 @@ def _of_a_program(command: F) -> F:
             envvar="TRXDS_ADMIN_TOKEN",
             default="",
             callback=checked_token,
-            help="If the program wants one.",
+            help="The program's token, if it wants one.",
             show_envvar=True,
         ),
         click.argument("address", envvar="TRXDS_ADMIN", callback=checked),
@@ -79,7 +79,7 @@ def _show(page: Page, address: str, token: str, as_json: bool, watch: bool) -> N
 
 @click.command()
 @_page
-@click.option("--all", "everything", is_flag=True, help="All endpoints, and not the first 40.")
+@click.option("--all", "everything", is_flag=True, help="Show all endpoints, not only the first 40.")
 def lb(address: str, token: str, as_json: bool, watch: bool, everything: bool) -> None:
     """Show the load balancing tree of the program at ADDRESS: states, picks, remarks of each policy, and endpoints.
 
@@ -90,7 +90,9 @@ def lb(address: str, token: str, as_json: bool, watch: bool, everything: bool) -
 
 @click.command()
 @_page
-@click.option("--by-host", is_flag=True, help="The sessions of each host, and its share of its cluster's.")
+@click.option(
+    "--by-host", is_flag=True, help="Show the hosts: how many sessions each has, and its share of its cluster's."
+)
 def sessions(address: str, token: str, as_json: bool, watch: bool, by_host: bool) -> None:
     """Show the open sessions of the program at ADDRESS: host, age, calls, moves, and why each moved last."""
     _show(HOSTS if by_host else SESSIONS, address, token, as_json, watch)
@@ -128,14 +130,16 @@ def ruok(address: str, token: str, as_json: bool, watch: bool) -> None:
 
 @click.command()
 @_of_a_program
-@click.option("--method", metavar="PATTERN", help="As in '/shop.Cart/*'.")
-@click.option("--cluster", metavar="PATTERN", help="As in 'cart'.")
-@click.option("--host", metavar="PATTERN", help="As in '10.0.0.1:*'; an empty one is for picks that found none.")
-@click.option("--session", metavar="PATTERN", help="As in 'shop/3'.")
+@click.option("--method", metavar="PATTERN", help="Show calls of these methods only: '/shop.Cart/*'.")
+@click.option("--cluster", metavar="PATTERN", help="Show calls of these clusters only: 'cart'.")
 @click.option(
-    "--status", metavar="PATTERN", help="Ends of calls with this status, in place of picks: UNAVAILABLE, OK, *."
+    "--host", metavar="PATTERN", help="Show calls to these hosts only: '10.0.0.1:*'; '' is for picks without a host."
 )
-@click.option("--count", type=click.IntRange(1), help="Stop after so many.")
+@click.option("--session", metavar="PATTERN", help="Show calls of these sessions only: 'shop/3'.")
+@click.option(
+    "--status", metavar="PATTERN", help="Show ends of calls with this status, in place of picks: UNAVAILABLE, OK, *."
+)
+@click.option("--count", type=click.IntRange(1), help="Stop after so many lines.")
 @click.option("--metadata", is_flag=True, help="Show the values of calls' metadata, if the program allows it.")
 @click.option("--watch", is_flag=True, hidden=True, help="It always does.")
 def tap(
@@ -169,10 +173,12 @@ def tap(
     envvar="TRXDS_ADMIN_TOKEN",
     default="",
     callback=checked_token,
-    help="If the programs want one.",
+    help="The programs' token, if they want one.",
     show_envvar=True,
 )
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The page's, on loopback; 0 takes a free one.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, help="The page's TCP port, on loopback; 0 takes a free one."
+)
 def live(programs: tuple[str, ...], token: str, port: int) -> None:
     """Serve one live page for the running programs at these addresses, until interrupted.
 
