@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from random import Random
 
 import pytest
 import trio
@@ -135,10 +136,24 @@ def test_another_scheduler_of_trio_is_an_error(monkeypatch):
         Simulation().run(busy_mesh)
 
 
-def test_trio_is_left_as_it_was():
-    before = trio._core._run._ALLOW_DETERMINISTIC_SCHEDULING, trio._core._run._r.getstate()
+def test_trio_is_left_as_it_was(monkeypatch):
+    class TriosOwn(Random):
+        """Notes the draws of this thread; a Trio of an earlier test may go on in another one."""
+
+        def getrandbits(self, k):
+            draws.append(threading.get_ident())
+            return super().getrandbits(k)
+
+        def random(self):
+            draws.append(threading.get_ident())
+            return super().random()
+
+    draws: list[int] = []
+    own, switch = TriosOwn(), trio._core._run._ALLOW_DETERMINISTIC_SCHEDULING
+    monkeypatch.setattr(trio._core._run, "_r", own)
     Simulation().run(busy_mesh)
-    assert (trio._core._run._ALLOW_DETERMINISTIC_SCHEDULING, trio._core._run._r.getstate()) == before
+    assert trio._core._run._r is own and threading.get_ident() not in draws
+    assert trio._core._run._ALLOW_DETERMINISTIC_SCHEDULING is switch
 
 
 def test_a_trio_in_another_thread_changes_nothing():
