@@ -115,7 +115,7 @@ async def test_a_connection_without_stream_identifiers_leaves_new_calls_to_the_o
     async with one_host(2, streams=2) as (_, channel, held):
         await held.begin(3)
         await held.end(1)
-        first, second = subchannel(channel).working.nurseries
+        first, second = subchannel(channel).working.connections
         first.http2.engine._streams.next_id = 2**31 - 1
         await held.begin(1)
         await held.end(2)

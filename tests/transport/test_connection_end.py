@@ -14,6 +14,7 @@ from trio.testing import wait_all_tasks_blocked
 from trxds.core.status import OK, Status, StatusCode
 from trxds.testing.network import memory_stream_pair
 from trxds.transport.connection import Connection
+from trxds.transport.connection_tasks import ConnectionTasks
 from trxds.transport.framing import frame
 
 
@@ -202,6 +203,15 @@ async def test_a_cancelled_connection_leaves_no_task_and_no_transport(autojump_c
         await ours.receive_some()
     with pytest.raises(trio.BrokenResourceError):
         await theirs.send_all(b"x")
+
+
+async def test_no_task_of_a_connection_starts_while_it_ends(nursery) -> None:
+    # If a pool is cancelled, the first of a host's connections to end may have the health watched on the next one.
+    tasks = ConnectionTasks("host")
+    tasks.open(nursery)
+    tasks.close()
+    tasks.start(trio.sleep_forever, name="health")
+    assert not nursery.child_tasks
 
 
 async def test_the_repr_of_a_connection_and_its_streams_is_short(wire, request_, autojump_clock) -> None:

@@ -20,7 +20,7 @@ class FakeConnection:
 
 def working(*connections: Any, most: int = 3) -> WorkingConnections:
     made = WorkingConnections()
-    made.max, made.nurseries = most, dict.fromkeys(connections)
+    made.max, made.connections = most, connections
     return made
 
 
@@ -53,8 +53,8 @@ def test_operators_read_how_many_connections_and_waiting_calls_there_are(
 
 def test_a_connection_that_was_too_old_and_is_gone_is_not_replaced() -> None:
     connections = working(FakeConnection(), FakeConnection())
-    old, _ = connections.nurseries
-    connections.aged = frozenset({old})
+    old, _ = connections.connections
+    connections.aged = (old,)
     assert connections.wants_another
     connections.remove(old)
     assert not connections.wants_another
@@ -108,7 +108,7 @@ async def test_of_a_host_that_is_left_only_a_single_connection_keeps_the_calls_t
     made = [(await wire(full))[0] for _ in range(number)]
     connections = WorkingConnections()
     for each in made:
-        connections.add(each, None)
+        connections.add(each)
     stream = made[0].open_stream(request_())
     assert connections.take_all() == tuple(made) and not len(connections)
     assert stream.refused == (number == 2)
@@ -122,7 +122,7 @@ async def test_a_call_that_waits_on_when_its_connection_has_left_can_be_cancelle
     made = [(await wire(full))[0] for _ in range(2)]
     connections = WorkingConnections()
     for each in made:
-        connections.add(each, None)
+        connections.add(each)
     stream = made[0].open_stream(request_())
     connections.remove(made[0])
     assert connections.num_waiting == 1

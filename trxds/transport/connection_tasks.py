@@ -50,8 +50,12 @@ class ConnectionTasks(Struct, eq=False):
             self._scope.deadline = at
 
     def start(self, task: Callable[..., Awaitable[None]], *args: Any, name: str) -> None:
-        """Start a task outside the context of the RPC that needed it, which may have a tracing span."""
-        assert self._nursery is not None
+        """Start a task outside the context of the RPC that needed it, which may have a tracing span.
+
+        While the connection ends, no more tasks start.
+        """
+        if self._nursery is None:
+            return
         # A copy, because the task that runs the connection may be the one that calls this.
         context = self._nursery.parent_task.context.copy()
         context.run(partial(self._nursery.start_soon, task, *args, name=f"transport/{name}/{self._peer}"))

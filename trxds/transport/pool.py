@@ -131,10 +131,7 @@ class SubchannelPool:
         self._limit.set(number)
 
     def use_health_check(self, check: HealthCheck | None) -> None:
-        """Ask all hosts for this health from now on; with None, for none. Synchronous.
-
-        A host that was not asked before is asked on its next connection, because the present one has no nursery.
-        """
+        """Ask all hosts for this health from now on; with None, for none. Synchronous."""
         self._context.health_check = check
         # As in the C++ client and grpc-java: a check that is taken back keeps no host from calls.
         for subchannel in tuple(self.subchannels.values()):

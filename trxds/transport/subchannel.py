@@ -79,7 +79,6 @@ class _Attempt(Struct):
     scope: trio.CancelScope | None = None  # made for each attempt and each backoff
     retry_at: float = math.inf  # when the next attempt may begin, if this one fails
     connect_at: float = -math.inf  # no earlier, because the last connection was not used
-    nursery: trio.Nursery | None = None  # for further tasks of its connection, until that is READY
 
 
 class Subchannel:
@@ -135,7 +134,6 @@ class Subchannel:
         now = trio.current_time()
         attempt = self._attempt
         attempt.retry_at = now + attempt.backoff.next()
-        attempt.nursery = None
         attempt.scope = trio.CancelScope(deadline=max(attempt.retry_at, now + MIN_CONNECT_TIME))
         self._set_attempt(Connectivity.CONNECTING)
         self._context.start(self)
@@ -230,22 +228,13 @@ class Subchannel:
         context.connections[connection] = self
         self.traffic.begin(connection)
         try:
-            if context.health_check is None and context.age is None:
-                await connection.run()  # in no nursery that it does not need
-            else:
-                await self._run_with_tasks(connection)
+            await connection.run()
         finally:
             context.connections.pop(connection, None)
             self.traffic.end(connection)
         # A connection that was never READY is a failed attempt, so the next one waits for the backoff.
         was_ready = self._attempt.scope is not scope or self._attempt.state is not Connectivity.CONNECTING
         return None if was_ready else connection
-
-    async def _run_with_tasks(self, connection: Connection) -> None:
-        async with trio.open_nursery() as nursery:
-            self._attempt.nursery = nursery
-            await connection.run()
-            nursery.cancel_scope.cancel(reason="the connection has ended")
 
     def watch_health(self) -> None:
         """Watch the health of the host on the oldest connection, and no more where it was watched before.
@@ -258,12 +247,11 @@ class Subchannel:
         check, connection = self._context.health_check, self._connection
         if connection is None:
             return
-        nursery = self.working.nurseries[connection]
-        if check is None or nursery is None:
+        if check is None:
             self._set_health(OK)  # nobody asks there, so what another connection said must not hold for ever
         else:
-            self._health_scope = trio.CancelScope()
-            nursery.start_soon(self._run_health_watch, check, connection, self._health_scope)
+            scope = self._health_scope = trio.CancelScope()
+            connection.http2.tasks.start(self._run_health_watch, check, connection, scope, name="health")
 
     async def _run_health_watch(self, check: HealthCheck, connection: Connection, scope: trio.CancelScope) -> None:
         with scope:
@@ -279,8 +267,7 @@ class Subchannel:
     def on_ready(self, connection: Connection) -> None:
         # There is one attempt at a time, so this is its connection.
         attempt = self._attempt
-        scope, nursery = attempt.scope, attempt.nursery
-        attempt.nursery = None
+        scope = attempt.scope
         # The time of an attempt may be over before its task reads the SETTINGS, if the process stood still. Such an
         # attempt is cancelled already. Were it to count as ready, another one would begin before it has failed.
         if self.is_retired or scope is None or scope.cancel_called:
@@ -288,25 +275,25 @@ class Subchannel:
         # Only now the attempt has succeeded: a peer without SETTINGS may be anything that accepts connections.
         scope.deadline = math.inf
         attempt.backoff.reset()
-        if self._context.age is not None and nursery is not None:
-            nursery.start_soon(self._run_age, self._context.age, connection)
+        age = self._context.age
+        if age is not None:
+            connection.http2.tasks.start(self._run_age, age, connection, name="age")
         attempt.state = Connectivity.IDLE
         is_first = self._connection is None
         if is_first:
             self._connection = connection
-        replaced = self.working.add(connection, nursery)
+        replaced = self.working.add(connection)
         self._connect_more()
-        # Without a nursery the connection began before there was a health check.
         if is_first:
-            self.health = OK if self._context.health_check is None or nursery is None else None
+            self.health = OK if self._context.health_check is None else None
             if self.health is None:
                 self.watch_health()
         self._update_state()
         self._context.observers.connection_opened(self.address, self._security_level)
-        for old, its_nursery in replaced.items():
+        for old in replaced:
             old.drain()
-            if self._context.age is not None and its_nursery is not None:
-                its_nursery.start_soon(close_after_grace, self._context.age, old)
+            assert age is not None  # only its task has a connection replaced
+            old.http2.tasks.start(close_after_grace, age, old, name="grace")
 
     def on_full(self, connection: Connection) -> None:
         self.working.serve_queue(connection)
@@ -314,7 +301,7 @@ class Subchannel:
 
     def on_draining(self, connection: Connection) -> None:
         # It was never READY, or nobody wants the host any more.
-        if connection not in self.working.nurseries:
+        if connection not in self.working.connections:
             return
         if isinstance(self._network, TlsNetwork):
             # Not earlier: a server sends what is to be resumed after the handshake.
@@ -338,9 +325,9 @@ class Subchannel:
     async def _run_age(self, age: ConnectionAge, connection: Connection) -> None:
         """Have the connection replaced at its age."""
         await trio.sleep(age.draw())
-        if connection in self.working.nurseries:
+        if connection in self.working.connections:
             self._context.on_stale()
-            self.working.aged |= {connection}
+            self.working.aged += (connection,)
             self._connect_more()
 
     @property

@@ -7,11 +7,9 @@ first that has room takes the call that has waited longest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 
-import trio
-from msgspec import Struct, field
+from msgspec import Struct
 
 from trxds.core.plural import plural
 from trxds.core.status import unavailable
@@ -19,23 +17,21 @@ from trxds.core.status import unavailable
 from .client_stream import ClientStream
 from .connection import Connection
 
-_NONE: frozenset[Connection] = frozenset()  # one object for thousands of hosts
-
 
 class WorkingConnections(Struct, eq=False):
     """The connections of one subchannel that take new streams.
 
-    `nurseries` has the nursery of each, for its tasks, in the order in which they became READY. `max` is the number
-    that may be made for want of streams. Those in `aged` are replaced as soon as another one is READY.
+    `connections` are in the order in which they became READY. `max` is the number that may be made for want of streams.
+    Those in `aged` are replaced as soon as another one is READY.
     """
 
-    nurseries: dict[Connection, trio.Nursery | None] = field(default_factory=dict)
+    connections: tuple[Connection, ...] = ()
     max: int = 1
-    aged: frozenset[Connection] = _NONE
+    aged: tuple[Connection, ...] = ()
 
     @property
     def oldest(self) -> Connection | None:
-        return next(iter(self.nurseries), None)
+        return self.connections[0] if self.connections else None
 
     @property
     def wants_another(self) -> bool:
@@ -44,17 +40,17 @@ class WorkingConnections(Struct, eq=False):
             return True
         # In this order, because the first is false for nearly every host.
         return (
-            len(self.nurseries) < self.max
+            len(self.connections) < self.max
             and (oldest := self.oldest) is not None
             and bool(oldest.streams.waiting)
-            and all(each.streams.is_full for each in self.nurseries)
+            and all(each.streams.is_full for each in self.connections)
         )
 
     def __len__(self) -> int:
-        return len(self.nurseries)
+        return len(self.connections)
 
     def __repr__(self) -> str:
-        streams = sum([len(each.streams.open) for each in self.nurseries]) + self.num_waiting
+        streams = sum([len(each.streams.open) for each in self.connections]) + self.num_waiting
         return f"{streams} streams" + (f" on {len(self)} connections" if len(self) > 1 else "")
 
     def describe(self) -> str:
@@ -68,14 +64,13 @@ class WorkingConnections(Struct, eq=False):
         """The number of calls that wait for one of the streams that the host allows."""
         return len(oldest.streams.waiting) if (oldest := self.oldest) is not None else 0
 
-    def add(self, connection: Connection, nursery: trio.Nursery | None) -> Mapping[Connection, trio.Nursery | None]:
+    def add(self, connection: Connection) -> tuple[Connection, ...]:
         """Add a connection that has become READY, and takes calls that wait; return those that it replaces."""
         # Only now that another one is READY, so that no call has to wait for it.
-        replaced = {old: its_nursery for old, its_nursery in self.nurseries.items() if old in self.aged}
-        self.aged = _NONE
+        replaced, self.aged = self.aged, ()
         if (oldest := self.oldest) is not None:
             connection.streams.waiting = oldest.streams.waiting  # its own is empty
-        self.nurseries[connection] = nursery
+        self.connections += (connection,)
         self.serve_queue(connection)
         return replaced
 
@@ -84,9 +79,8 @@ class WorkingConnections(Struct, eq=False):
 
         The last one keeps the queue: A105 has its calls refused, for transparent retries.
         """
-        del self.nurseries[connection]
-        if self.aged:
-            self.aged -= {connection}
+        self.connections = tuple(each for each in self.connections if each is not connection)
+        self.aged = tuple(each for each in self.aged if each is not connection)
         if (oldest := self.oldest) is not None:
             connection.streams.leave_queue(oldest)
 
@@ -95,8 +89,7 @@ class WorkingConnections(Struct, eq=False):
 
         Calls that wait for several go elsewhere: between draining connections nobody would divide the queue.
         """
-        connections = tuple(self.nurseries)
-        self.nurseries, self.aged = {}, _NONE
+        connections, self.connections, self.aged = self.connections, (), ()
         if len(connections) > 1:
             waiting = connections[0].streams.pop_waiting()
             for other in connections[1:]:
@@ -110,8 +103,8 @@ class WorkingConnections(Struct, eq=False):
 
         A connection that `has_read`, or that reads at this moment, must not read again.
         """
-        # A copy, because a connection that has to read first may find a GOAWAY.
-        for connection in tuple(self.nurseries):
+        # One that has to read first may find a GOAWAY and be removed, which makes another tuple.
+        for connection in self.connections:
             _take_waiting(connection, may_read=connection is not has_read)
 
 
