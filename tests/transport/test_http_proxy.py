@@ -10,8 +10,8 @@ import trio.testing
 
 from trxds.testing import MemoryNetwork
 from trxds.transport.http_proxy import (
-    FixedProxyNetwork,
     HttpProxy,
+    ProxyNetwork,
     TargetProxyNetwork,
     is_bypassed,
     parse_proxy,
@@ -257,7 +257,7 @@ async def test_a_proxy_that_closes_before_it_is_asked_is_named(nursery, autojump
     stream = await network.connect(PROXY)
     await trio.testing.wait_all_tasks_blocked()
     with pytest.raises(OSError, match=f"^proxy {PROXY} does not answer CONNECT cart.example:443: .*; is it an HTTP"):
-        await FixedProxyNetwork(OneStream(stream), HttpProxy(PROXY)).connect("cart.example:443")
+        await ProxyNetwork(OneStream(stream), lambda _: HttpProxy(PROXY)).connect("cart.example:443")
 
 
 async def test_an_address_that_nobody_resolved_is_reached_directly(autojump_clock):

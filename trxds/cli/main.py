@@ -24,7 +24,7 @@ from trxds.generate.protoc import generate as generate_stubs
 from trxds.generate.stubs import Options
 from trxds.resolver.as_plain_data import as_plain_data
 from trxds.transport.connect import Network, TcpNetwork
-from trxds.transport.http_proxy import ServerProxyNetwork, proxy_finder
+from trxds.transport.http_proxy import proxy_finder, server_network
 
 from .call.command import call
 from .check import check_file, check_servers
@@ -186,8 +186,7 @@ def plane(file: Path, port: int, host: str) -> None:
 
 def network_to_servers() -> Network:
     """Return the network by which channels reach control planes: with the environment's proxy, if it has one."""
-    find_proxy = proxy_finder(None, os.environ)
-    return ServerProxyNetwork(TcpNetwork(), find_proxy) if find_proxy is not None else TcpNetwork()
+    return server_network(TcpNetwork(), proxy_finder(None, os.environ))
 
 
 @main.command()

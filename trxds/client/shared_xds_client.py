@@ -30,7 +30,7 @@ from trxds.resources.context import ParseContext
 from trxds.resources.experiments import read_experiments
 from trxds.resources.filter_config import HttpFilterType
 from trxds.transport.connect import Network, checked_network
-from trxds.transport.http_proxy import FindProxy, ServerProxyNetwork, proxy_finder
+from trxds.transport.http_proxy import FindProxy, proxy_finder, server_network
 from trxds.xds.bootstrap import Bootstrap, load, parse, read
 from trxds.xds.cache_directory import CacheDirectory
 from trxds.xds.cache_file import cache_key
@@ -73,7 +73,7 @@ class SharedXdsClient:
         providers = frozenset(settings.certificate_providers)
         self._client = XdsClient(
             settings,
-            network if find_proxy is None else ServerProxyNetwork(network, find_proxy),
+            server_network(network, find_proxy),
             new_random(),
             parse_context(providers, self._policies, filter_types(self._http_filters), mirroring),
             self._loads,

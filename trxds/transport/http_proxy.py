@@ -120,27 +120,41 @@ def _matches(entry: str, host: str, port: int, address: _IpAddress | None) -> bo
     return host.endswith(entry) if entry.startswith(".") else host == entry or host.endswith(f".{entry}")
 
 
-class TargetProxyNetwork:
-    """The network of a target: a name that has a proxy is left to it, and connections to it begin with CONNECT.
+class ProxyNetwork:
+    """A network that reaches addresses through their proxies, and directly where `proxy_of(address)` is None.
 
-    Addresses that nobody resolved here, as those of a control plane's endpoints, are reached directly (A1).
+    A connection through a proxy begins with CONNECT, by which the proxy is asked for the address itself.
     """
 
-    def __init__(self, network: Network, find_proxy: FindProxy) -> None:
+    def __init__(self, network: Network, proxy_of: Callable[[str], HttpProxy | None]) -> None:
         self._network = network
-        self._find_proxy = find_proxy
-        self._proxies: dict[str, HttpProxy] = {}  # by the address that `resolve` returned
+        self._proxy_of = proxy_of
 
     async def connect(self, address: str) -> trio.abc.Stream:
         """Return a transport; `OSError` if host or proxy cannot be reached, or the proxy refuses."""
-        proxy = self._proxies.get(address)
+        proxy = self._proxy_of(address)
         return await self._network.connect(address) if proxy is None else await _tunnel(self._network, address, proxy)
 
     async def resolve(self, host: str, port: int) -> tuple[str, ...]:
-        """Return the name itself if it has a proxy, which resolves it (A1). Always a checkpoint."""
+        return await self._network.resolve(host, port)
+
+
+class TargetProxyNetwork(ProxyNetwork):
+    """The network of a target: a name that has a proxy is left to it, which resolves it (A1).
+
+    Addresses that nobody resolved here, as those of a control plane's endpoints, are reached directly.
+    """
+
+    def __init__(self, network: Network, find_proxy: FindProxy) -> None:
+        self._proxies: dict[str, HttpProxy] = {}  # by the address that `resolve` returned
+        super().__init__(network, self._proxies.get)
+        self._find_proxy = find_proxy
+
+    async def resolve(self, host: str, port: int) -> tuple[str, ...]:
+        """Return the name itself if it has a proxy. Always a checkpoint."""
         proxy = self._find_proxy(host, port)
         if proxy is None:
-            return await self._network.resolve(host, port)
+            return await super().resolve(host, port)
         await trio.lowlevel.checkpoint()
         address = join_address(host, port)
         # `connect` gets the address alone, which must find its proxy again.
@@ -148,19 +162,15 @@ class TargetProxyNetwork:
         return (address,)
 
 
-class FixedProxyNetwork:
-    """A network that reaches every address through one proxy, which is asked for the address itself (A86)."""
+def server_network(network: Network, find_proxy: FindProxy | None) -> Network:
+    """Return the network to control planes, whose own addresses may have proxies."""
+    if find_proxy is None:
+        return network
 
-    def __init__(self, network: Network, proxy: HttpProxy) -> None:
-        self._network = network
-        self._proxy = proxy
+    def proxy_of(address: str) -> HttpProxy | None:
+        return None if address.startswith(("unix:", "unix-abstract:")) else find_proxy(*split_address(address))
 
-    async def connect(self, address: str) -> trio.abc.Stream:
-        """Return a transport; `OSError` if host or proxy cannot be reached, or the proxy refuses."""
-        return await _tunnel(self._network, address, self._proxy)
-
-    async def resolve(self, host: str, port: int) -> tuple[str, ...]:
-        return await self._network.resolve(host, port)
+    return ProxyNetwork(network, proxy_of)
 
 
 class Proxied(Struct, frozen=True):
@@ -177,26 +187,11 @@ def proxied(security: Callable[[str], Hashable], proxy: Callable[[str], str], ad
 
 
 def through_proxy(network: Network, address: str) -> Network:
-    """Return the network whose connections begin in a tunnel through the proxy at `address`; TLS is inside it."""
-    tunnel = partial(FixedProxyNetwork, proxy=HttpProxy(address))
+    """Return the network whose connections begin in a tunnel through the proxy at `address`; TLS is inside it (A86)."""
+    proxy = HttpProxy(address)
+    tunnel = partial(ProxyNetwork, proxy_of=lambda host: proxy)
     # The proxy must not read what is sent, so TLS is spoken with the host, through the tunnel.
     return network.with_transport(tunnel) if isinstance(network, TlsNetwork) else tunnel(network)
-
-
-class ServerProxyNetwork:
-    """The network to control planes: each server's own address has a proxy or none."""
-
-    def __init__(self, network: Network, find_proxy: FindProxy) -> None:
-        self._network = network
-        self._find_proxy = find_proxy
-
-    async def connect(self, address: str) -> trio.abc.Stream:
-        """Return a transport; `OSError` if server or proxy cannot be reached, or the proxy refuses."""
-        proxy = None if address.startswith(("unix:", "unix-abstract:")) else self._find_proxy(*split_address(address))
-        return await self._network.connect(address) if proxy is None else await _tunnel(self._network, address, proxy)
-
-    async def resolve(self, host: str, port: int) -> tuple[str, ...]:
-        return await self._network.resolve(host, port)
 
 
 async def _tunnel(network: Network, address: str, proxy: HttpProxy) -> trio.abc.Stream:
