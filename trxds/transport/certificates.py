@@ -7,6 +7,7 @@ import math
 import re
 import ssl
 from collections.abc import Callable
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -14,6 +15,8 @@ from .crls import Crls, load_crls, read_crls
 from .file_content import FileContent, FileSource, as_path, origin, read_source
 from .spiffe import spiffe_object, why_unsupported
 from .spiffe_bundles import BundleMap, parse_bundle_map
+
+T = TypeVar("T")
 
 _log = logging.getLogger("trxds.transport")
 
@@ -81,6 +84,7 @@ def client_context(
     lists, each by itself. If that leaves nothing new of roots and certificate, `before` gets the bundle map and the
     lists that were read now, and the error is raised.
     """
+    before = before or ClientContext(ssl.PROTOCOL_TLS_CLIENT)  # one that has nothing to keep
     context = ClientContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = check_hostname
     # RFC 9525 §2: only subjectAltName has names. OpenSSL reads the common name where there is no DNS name, also beside
@@ -106,7 +110,6 @@ def client_context(
         _load_identity(context, files.certificate, files.private_key, before, failures)
         context.shows_certificate = True
     if failures:
-        assert before is not None
         if (context.roots, context.identity) == (before.roots, before.identity):
             # A peer may have been revoked meanwhile; a spoilt certificate of ours must not hide it.
             _verify_by(before, bundles, crls)
@@ -128,7 +131,7 @@ def _verify_by(context: ClientContext, bundles: BundleMap | None, crls: Crls | N
         load_crls(context, crls)
 
 
-def _bundles(source: FileSource, before: ClientContext | None, problems: list[str]) -> BundleMap:
+def _bundles(source: FileSource, before: ClientContext, problems: list[str]) -> BundleMap:
     # Here, because the same bootstrap is read by any Python, and by programs whose clusters do not name the provider.
     if (unsupported := why_unsupported()) is not None:
         raise OSError(f"cannot use the SPIFFE bundle map {origin(source)}: it {unsupported}")
@@ -137,14 +140,14 @@ def _bundles(source: FileSource, before: ClientContext | None, problems: list[st
     except (OSError, ValueError) as error:
         problem = f"cannot use the SPIFFE bundle map {origin(source)}: {error}"
     # A87: the map that was read before stays, and without one new connections fail.
-    if before is None or before.bundles is None:
+    if before.bundles is None:
         raise OSError(problem)
     problems.append(problem)
     return before.bundles
 
 
-def _crls(source: FileSource, before: ClientContext | None, problems: list[str]) -> Crls:
-    crls = read_crls(source, before.crls if before is not None else None)
+def _crls(source: FileSource, before: ClientContext, problems: list[str]) -> Crls:
+    crls = read_crls(source, before.crls)
     if not crls.lists:
         # OpenSSL would refuse each peer, but not say where lists were looked for.
         raise OSError(f"{crls.problem or f'there are no CRLs {crls.origin}'}; without one no peer is accepted")
@@ -153,54 +156,53 @@ def _crls(source: FileSource, before: ClientContext | None, problems: list[str])
     return crls
 
 
-def _load_roots(
-    context: ClientContext, roots: FileSource, before: ClientContext | None, failures: list[OSError]
-) -> None:
+def _load_roots(context: ClientContext, roots: FileSource, before: ClientContext, failures: list[OSError]) -> None:
     if not roots:
         context.load_default_certs()
         return
     what = f"the roots {origin(roots)}"
-    try:
-        context.roots = _content(roots, what)
-        _use_roots(context, context.roots, what)
-    except OSError as error:
-        if before is None or before.roots is None:
-            raise
-        failures.append(error)
-        context.roots = before.roots
-        _use_roots(context, context.roots, what)
 
+    def use(content: FileContent) -> None:
+        remedy = "a certificate in it is no valid PEM; write it anew"
+        with as_path(content) as path:
+            _load(what, lambda: context.load_verify_locations(path), remedy)
 
-def _use_roots(context: ClientContext, roots: FileContent, what: str) -> None:
-    remedy = "a certificate in it is no valid PEM; write it anew"
-    with as_path(roots) as path:
-        _load(what, lambda: context.load_verify_locations(path), remedy)
+    context.roots = _use_or_keep(lambda: _content(roots, what), use, before.roots, failures)
 
 
 def _load_identity(
     context: ClientContext,
     certificate: FileSource,
     private_key: FileSource,
-    before: ClientContext | None,
+    before: ClientContext,
     failures: list[OSError],
 ) -> None:
     what = f"the certificate {origin(certificate)} with the key {origin(private_key)}"
+
+    def read() -> tuple[FileContent, FileContent]:
+        return _content(certificate, what), _content(private_key, what)
+
+    def use(identity: tuple[FileContent, FileContent]) -> None:
+        remedy = "one of them is no valid PEM, or the key is encrypted; write both in PEM, the key without a password"
+        with as_path(identity[0]) as certificate_path, as_path(identity[1]) as key_path:
+            # With an empty password OpenSSL fails for an encrypted key; otherwise it would ask at the terminal.
+            _load(what, lambda: context.load_cert_chain(certificate_path, key_path, password=""), remedy)
+
+    context.identity = _use_or_keep(read, use, before.identity, failures)
+
+
+def _use_or_keep(read: Callable[[], T], use: Callable[[T], None], kept: T | None, failures: list[OSError]) -> T:
+    """Use and return what the files have; if they cannot be used, what was kept of an earlier reading."""
     try:
-        context.identity = _content(certificate, what), _content(private_key, what)
-        _use_identity(context, *context.identity, what)
+        content = read()
+        use(content)
     except OSError as error:
-        if before is None or before.identity is None:
+        if kept is None:
             raise
         failures.append(error)
-        context.identity = before.identity
-        _use_identity(context, *context.identity, what)
-
-
-def _use_identity(context: ClientContext, certificate: FileContent, private_key: FileContent, what: str) -> None:
-    with as_path(certificate) as certificate_path, as_path(private_key) as key_path:
-        # With an empty password OpenSSL fails for an encrypted key; otherwise it would ask at the terminal.
-        remedy = "one of them is no valid PEM, or the key is encrypted; write both in PEM, the key without a password"
-        _load(what, lambda: context.load_cert_chain(certificate_path, key_path, password=""), remedy)
+        content = kept
+        use(content)
+    return content
 
 
 def _content(source: FileSource, what: str) -> FileContent:
