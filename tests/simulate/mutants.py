@@ -165,9 +165,8 @@ MUTANTS = (
     Mutant(
         "a connection that drains and is not left",
         "transport/subchannel.py",
-        "        self.working.remove(connection)\n        if connection is self._connection:\n"
-        "            self._connection = self.working.oldest\n",
-        "        if connection is self._connection:\n",
+        "        self.working.remove(connection)\n",
+        "",
     ),
     Mutant(
         "a GOAWAY whose unprocessed streams wait for ever",

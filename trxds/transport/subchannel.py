@@ -106,13 +106,12 @@ class Subchannel:
         self._context = context
         self._attempt = _Attempt(backoff)
         self.working = WorkingConnections()
-        self._connection: Connection | None = None  # the oldest one, while READY: calls try it first
         self.health: Status | None = OK
         self._health_scope: trio.CancelScope | None = None  # of the watch of the connection's health
         self.is_retired = False
 
     def __repr__(self) -> str:
-        streams = f", {self.working}" if self._connection is not None else ""
+        streams = f", {self.working}" if self.working.connections else ""
         return f"<Subchannel {self.address} {self.state.value}{streams}>"
 
     @property
@@ -153,12 +152,12 @@ class Subchannel:
 
     def open_stream(self, request: Request) -> ClientStream | None:
         """Begin a call; None unless READY. Never a checkpoint."""
-        while (connection := self._connection) is not None:
-            stream = connection.open_stream(request)
+        while connections := self.working.connections:
+            stream = connections[0].open_stream(request)
             if stream is not None:
                 return stream
             # A connection that turns the call down has just left the working ones, of which there may be more.
-            assert connection is not self._connection
+            assert connections is not self.working.connections
         return None
 
     async def listen(self, path: str, request: bytes, on_reply: Callable[[bytes], None]) -> Status | None:
@@ -169,7 +168,6 @@ class Subchannel:
     def shut_down(self) -> None:
         """Open no more streams, and end when the last one has ended, because no user leases this host any more."""
         self.is_retired = True
-        self._connection = None
         if self._health_scope is not None:
             self._health_scope.cancel(reason=f"{self.address} is no longer wanted")
         for connection in self.working.take_all():
@@ -244,7 +242,7 @@ class Subchannel:
         # A17: with the connection the watch ends, also if only older calls go on there.
         if self._health_scope is not None:
             self._health_scope.cancel(reason="the connection takes no more calls, or another service is asked for")
-        check, connection = self._context.health_check, self._connection
+        check, connection = self._context.health_check, self.working.oldest
         if connection is None:
             return
         if check is None:
@@ -279,9 +277,7 @@ class Subchannel:
         if age is not None:
             connection.http2.tasks.start(self._run_age, age, connection, name="age")
         attempt.state = Connectivity.IDLE
-        is_first = self._connection is None
-        if is_first:
-            self._connection = connection
+        is_first = not self.working.connections
         replaced = self.working.add(connection)
         self._connect_more()
         if is_first:
@@ -310,14 +306,14 @@ class Subchannel:
         # Calls that had waited for it would have used it, so none of them waits for the next one either.
         if connection.streams.calls.started <= connection.http2.counts.own_streams:
             self._attempt.connect_at = connection.since + MIN_UNUSED_TIME
+        was_oldest = connection is self.working.oldest
         self.working.remove(connection)
-        if connection is self._connection:
-            self._connection = self.working.oldest
+        if was_oldest:
             # The health that is known holds until another connection has been asked.
             self.watch_health()
         self._update_state()
         self._context.observers.connection_closed(self.address, self._security_level, connection.http2.disconnect)
-        if self._connection is not None:
+        if self.working.connections:
             self._connect_more()  # no other connection has room, or the calls that wait would be there already
         elif self.state is Connectivity.CONNECTING:
             self._context.on_stale()  # A105: no policy sees that it was lost, and it would have resolved again
@@ -340,7 +336,7 @@ class Subchannel:
 
     def _update_state(self) -> None:
         # A105: READY with a connection; otherwise the attempt decides.
-        state = self._attempt.state if self._connection is None else Connectivity.READY
+        state = Connectivity.READY if self.working.connections else self._attempt.state
         if state is not self.state:
             self.state = state
             self.changed_at = trio.current_time()
