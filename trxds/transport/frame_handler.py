@@ -152,7 +152,7 @@ class FrameHandler:
             return self._read_block(stream_id, end, payload)
         # A closed stream's block is read as well, to keep the compression table in step (RFC 9113 §4.3).
         self._streams.check_opened(stream_id)
-        self._fragment = HeaderFragment(stream_id, end, payload)
+        self._fragment = HeaderFragment(stream_id, end, [payload], len(payload))
         return None
 
     def _read_continuation(self, flags: int, stream_id: int, payload: bytes) -> Event | None:

@@ -29,20 +29,19 @@ class RecvState(enum.Enum):
 HEADERS, BODY, NOTHING = RecvState.HEADERS, RecvState.BODY, RecvState.NOTHING
 
 
-class StreamState:
+class StreamState(Struct, eq=False):
     """A stream that is not closed: the states and windows of both halves."""
 
-    __slots__ = ("is_sending", "receive_window", "recv_state", "send_offset")
+    receive_window: int
 
-    def __init__(self, receive_window: int) -> None:
-        # The peer may change the window with which streams begin, and the windows of all open streams change with it
-        # (RFC 9113 §6.9.2). A stream keeps only its difference from that, so such a change costs the same for any
-        # number of streams.
-        self.send_offset = 0
-        """The difference of its send window from the peer's initial window; often below 0."""
-        self.receive_window = receive_window
-        self.is_sending = True
-        self.recv_state = HEADERS
+    # The peer may change the window with which streams begin, and the windows of all open streams change with it
+    # (RFC 9113 §6.9.2). A stream keeps only its difference from that, so such a change costs the same for any number of
+    # streams.
+    send_offset: int = 0
+    """The difference of its send window from the peer's initial window; often below 0."""
+
+    is_sending: bool = True
+    recv_state: RecvState = HEADERS
 
 
 class StreamStates:
@@ -117,13 +116,10 @@ class PeerSettings(Struct, eq=False):
                 self.max_frame = value
 
 
-class HeaderFragment:
-    """A header block with CONTINUATION frames still to come."""
+class HeaderFragment(Struct, eq=False):
+    """A header block with CONTINUATION frames still to come; `size` is that of its parts."""
 
-    __slots__ = ("end", "parts", "size", "stream_id")
-
-    def __init__(self, stream_id: int, end: bool, part: bytes) -> None:
-        self.stream_id = stream_id
-        self.end = end
-        self.parts = [part]
-        self.size = len(part)
+    stream_id: int
+    end: bool
+    parts: list[bytes]
+    size: int
