@@ -91,7 +91,6 @@ SHELLS = frozenset(
         "transport/tls.py",
         "transport/transport.py",
         "transport/waiter.py",
-        "transport/working_connections.py",
         "transport/writer.py",
     }
 )

@@ -11,9 +11,8 @@ from h2.settings import SettingCodes
 from trio.testing import wait_all_tasks_blocked
 
 from trxds.core.status import OK, unavailable
-from trxds.transport.answer_statistics import AnswerStatistics
 from trxds.transport.options import WireOptions
-from trxds.transport.read_coalescing import ReadCoalescing
+from trxds.transport.read_coalescing import AnswerStatistics, ReadCoalescing
 
 pytestmark = pytest.mark.slow
 
