@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
+from trxds.core.status import StatusCode
 from trxds.transport.client_stream import SECOND_REPLY
 from trxds.transport.read_coalescing import MIN_CALLS_TO_PAUSE
 
@@ -32,6 +33,27 @@ async def test_a_second_message_in_an_answer_of_one_read_is_an_error_too(
     assert await stream.receive_unary() is None
     assert stream.status == SECOND_REPLY
     assert connection.calls.failed == 1 and connection.streams.broken == 1
+
+
+async def test_an_answer_of_one_read_without_a_grpc_status_means_deadline_exceeded_at_the_deadline(
+    wire, request_, nursery, autojump_clock
+) -> None:
+    connection, server = await wire()
+
+    async def serve() -> None:
+        for _ in range(4):
+            await server.answer(await server.request(), b"a", [("who", "a proxy")])
+        late = await server.request()
+        await trio.sleep(1)
+        await server.answer(late, b"a", [("who", "a proxy")])
+
+    nursery.start_soon(serve)
+    for _ in range(4):  # from the second time on its headers are known
+        early = connection.open_stream(request_(message=b"x", deadline=trio.current_time() + 1))
+        assert await early.receive_unary() is None and early.status.code is StatusCode.UNKNOWN
+    late = connection.open_stream(request_(message=b"x", deadline=trio.current_time() + 1))
+    assert await late.receive_unary() is None
+    assert late.status.code is StatusCode.DEADLINE_EXCEEDED
 
 
 async def test_data_of_ended_calls_leaves_no_trace_in_read_coalescing(wire, request_, nursery, autojump_clock) -> None:

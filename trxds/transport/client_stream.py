@@ -270,7 +270,10 @@ class ClientStream:
             http2 = self._connection.http2
             http2.counts.messages_received += 1
             http2.counts.last_received = http2.reader.last_read
-            return self._finish(*self._connection.response_parser.trailers(event.trailers))
+            status, trailing = self._connection.response_parser.trailers(event.trailers)
+            if not status.ok:
+                status = _unless_past_deadline(self.request, status, event.trailers)
+            return self._finish(status, trailing)
         (self._incoming or self._make_incoming()).is_open = False  # its end has come, so opening its window has no use
         self.accept(DataReceived(event.stream_id, event.data, len(event.data), False))
         if self.status is None:
