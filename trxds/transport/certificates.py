@@ -59,11 +59,10 @@ class ClientContext(ssl.SSLContext):
     roots: FileContent | None = None
     """The roots that were loaded; None for the system's, and for those of a bundle map."""
     identity: tuple[FileContent, FileContent] | None = None
-    """Our certificate and its key that were loaded."""
+    """Our certificate and its key that were loaded; None if we show none."""
     is_partial = False
     """Whether roots or certificate are those of an earlier reading, because the present ones cannot be used."""
     checks_authority = False
-    shows_certificate = False
 
     @property
     def may_resume(self) -> bool:
@@ -108,7 +107,6 @@ def client_context(
         _load_roots(context, files.roots, before, failures)
     if files.certificate:
         _load_identity(context, files.certificate, files.private_key, before, failures)
-        context.shows_certificate = True
     if failures:
         if (context.roots, context.identity) == (before.roots, before.identity):
             # A peer may have been revoked meanwhile; a spoilt certificate of ours must not hide it.

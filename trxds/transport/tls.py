@@ -168,7 +168,7 @@ def server_name_of(address: str) -> str:
 
 def certificate_doubt(context: ssl.SSLContext) -> str:
     """Return the end of a question, "does it ...?", about a server that closed the connection without a word."""
-    shown = isinstance(context, ClientContext) and context.shows_certificate
+    shown = isinstance(context, ClientContext) and context.identity is not None
     return "accept our certificate" if shown else "want a certificate from us"
 
 
