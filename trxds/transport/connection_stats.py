@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec import Struct
 
 from trxds.core.calls import Calls
 
-if TYPE_CHECKING:
-    from .connection import Connection
+from .connection import Connection
 
 
 class ConnectionStats(Struct, eq=False):
