@@ -100,7 +100,7 @@ class RequestHeaders:
 
     def size_error(self, request: Request, now: float) -> Status | None:
         """Return why the request cannot be sent, if its headers are larger than the peer takes."""
-        if request.metadata is self._last_accepted or not request.metadata:
+        if request.metadata is self._last_accepted:
             return None
         size, limit = list_size(request.metadata), self.limit
         if size <= limit - _MAX_OTHER_HEADERS:
