@@ -64,7 +64,7 @@ def why_unsupported() -> str | None:
 
 def spiffe_id_of(certificate: Mapping[str, Any], der: bytes) -> SpiffeId:
     """Return the ID of a leaf certificate, given as by `SSLSocket.getpeercert` and in DER; `ValueError` if none."""
-    names = [str(name) for kind, name in certificate.get("subjectAltName", ()) if kind == "URI"]
+    names = _uri_names(certificate)
     if len(names) != 1:
         raise ValueError(f"the peer's certificate has {len(names)} URI names; a SPIFFE certificate has one")
     try:
@@ -95,10 +95,14 @@ def check_peer(bundles: BundleMap, certificate: Mapping[str, Any], chain: Sequen
 
 def wrong_id(wanted: SpiffeId, certificate: Mapping[str, Any]) -> str | None:
     """Return the error of a verified SPIFFE certificate unless it is for the wanted ID."""
-    names = [str(name) for kind, name in certificate.get("subjectAltName", ()) if kind == "URI"]
+    names = _uri_names(certificate)
     if names and parse_spiffe_id(names[0]) == wanted:
         return None
     return f"certificate check failure: the peer is {', '.join(names)}, and server_name is {wanted}"
+
+
+def _uri_names(certificate: Mapping[str, Any]) -> list[str]:
+    return [str(name) for kind, name in certificate.get("subjectAltName", ()) if kind == "URI"]
 
 
 class SpiffeObject(ssl.SSLObject):
