@@ -71,11 +71,10 @@ class WireOptions(Struct, frozen=True):
 
     @property
     def header_list_bound(self) -> int:
-        """The size of a header list that ends the connection.
+        """A header list above this size ends the connection; one between `max_header_list` and this ends only its call.
 
-        Lists between the two limits are decoded for the compression table.
-
-        That takes up to 4 µs for each 32 bytes, during which no other task runs. C-core has two such limits as well.
+        The latter is still decoded, for the compression table. That takes up to 4 µs for each 32 bytes, during which no
+        other task runs. C-core has two such limits as well.
         """
         return max(self.max_header_list * 5 // 4, min(4 * self.max_header_list, _MAX_QUICK_HEADER_LIST))
 
