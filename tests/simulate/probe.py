@@ -105,7 +105,7 @@ class Probe:
     @property
     def streams(self) -> int:
         """The number of streams that are open on connections."""
-        return sum(connection.stream_count for connection in self._pool.connections) - len(self._health_checks)
+        return sum(len(connection.streams) for connection in self._pool.connections) - len(self._health_checks)
 
     @property
     def _health_checks(self) -> list[Any]:

@@ -129,7 +129,7 @@ async def test_a_cancelled_call_leaves_a_long_queue_without_a_search(wire, reque
     began = time.process_time()
     for stream in reversed(streams):
         stream.cancel()
-    assert connection.stream_count == 0
+    assert len(connection.streams) == 0
     assert time.process_time() - began < 3  # to search it takes fifteen
 
 
@@ -190,17 +190,17 @@ async def test_a_connection_that_finds_its_identifiers_used_up_without_an_open_c
 
 async def test_a_connection_counts_the_calls_that_left_the_queue(wire, request_, autojump_clock) -> None:
     connection, server = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 2})
-    assert connection.calls == Calls()
+    assert connection.streams.calls == Calls()
     await trio.sleep(3)
     good, bad, *_ = [connection.open_stream(request_()) for _ in range(4)]
     began = trio.current_time()
-    assert connection.calls == Calls(2, 0, 0, began)
+    assert connection.streams.calls == Calls(2, 0, 0, began)
     await server.answer(await server.request())
     await good.receive_unary()
-    assert connection.calls == Calls(3, 1, 0, began)
+    assert connection.streams.calls == Calls(3, 1, 0, began)
     await server.answer(await server.request(), trailers=[("grpc-status", "5")])
     await bad.receive_unary()
-    assert connection.calls == Calls(4, 1, 1, began)
+    assert connection.streams.calls == Calls(4, 1, 1, began)
 
 
 # -- bounds

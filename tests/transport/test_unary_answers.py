@@ -32,7 +32,7 @@ async def test_a_second_message_in_an_answer_of_one_read_is_an_error_too(
     stream = connection.open_stream(request_(message=b"x"))
     assert await stream.receive_unary() is None
     assert stream.status == SECOND_REPLY
-    assert connection.calls.failed == 1 and connection.streams.broken == 1
+    assert connection.streams.calls.failed == 1 and connection.streams.broken == 1
 
 
 async def test_an_answer_of_one_read_without_a_grpc_status_means_deadline_exceeded_at_the_deadline(

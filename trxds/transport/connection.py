@@ -9,7 +9,6 @@ from typing import Protocol
 
 import trio
 
-from trxds.core.calls import Calls
 from trxds.core.status import Status, unavailable
 
 from .client_stream import ClientStream
@@ -101,7 +100,7 @@ class Connection:
 
     def __repr__(self) -> str:
         state = "over" if self.closed_status else "draining" if self.error else "open"
-        return f"<Connection {self.peer} {state}, {self.stream_count} streams>"
+        return f"<Connection {self.peer} {state}, {len(self.streams)} streams>"
 
     @property
     def peer(self) -> str:
@@ -119,19 +118,9 @@ class Connection:
         return self._has_settings and self.error is None
 
     @property
-    def stream_count(self) -> int:
-        """The number of streams that have not ended, with those in the queue."""
-        return len(self.streams)
-
-    @property
     def last_taken(self) -> int:
         """The identifier of the last stream whose headers were handed to the transport."""
         return self.streams.last_taken
-
-    @property
-    def calls(self) -> Calls:
-        """Counts of the streams that left the queue."""
-        return self.streams.calls
 
     async def wait_ready(self) -> bool:
         """Wait for the server's SETTINGS; False if the connection ended first."""
@@ -346,7 +335,7 @@ class Connection:
                 self.owner.on_draining(self)
 
     def _close_when_drained(self) -> None:
-        if self.error is not None and not self.stream_count:
+        if self.error is not None and not self.streams:
             self.close(self.error)
 
     def ended(self, status: Status) -> None:

@@ -21,7 +21,7 @@ class ConnectionStats(Struct, eq=False):
     def end(self, connection: Connection) -> None:
         """Remove a connection that has ended and keep its counts."""
         self.connections = tuple(each for each in self.connections if each is not connection)
-        self._past += connection.calls
+        self._past += connection.streams.calls
 
     @property
     def used(self) -> bool:
@@ -30,4 +30,4 @@ class ConnectionStats(Struct, eq=False):
 
     @property
     def calls(self) -> Calls:
-        return sum((each.calls for each in self.connections), self._past)
+        return sum((each.streams.calls for each in self.connections), self._past)

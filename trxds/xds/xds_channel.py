@@ -126,7 +126,7 @@ class XdsChannel:
     @property
     def _in_use(self) -> bool:
         """Return whether a stream uses one of the connections, even an older one that drains or is full."""
-        return any(connection.stream_count for connection in self.traffic.connections)
+        return any(connection.streams for connection in self.traffic.connections)
 
     async def _run_connection(self, shared: _SharedConnection) -> None:
         # The attempt to connect is inside too, so it ends when no stream waits for it any more.
@@ -175,7 +175,7 @@ class XdsChannel:
 
 def _has_room(connection: Connection) -> bool:
     """Return whether one more stream fits. If there is no other, it may wait for the server's limit to rise."""
-    return connection.stream_count < max(connection.streams.max_streams, 1)
+    return len(connection.streams) < max(connection.streams.max_streams, 1)
 
 
 def describe_connect_error(error: OSError) -> str:

@@ -25,8 +25,8 @@ def fill_socket(message: Any, connection: Connection, clock: Clock) -> None:
 
 
 def _fill_data(data: Any, connection: Connection, clock: Clock) -> None:
-    calls, streams = connection.calls, connection.streams
-    counts, engine = connection.http2.counts, connection.http2.engine
+    streams, counts, engine = connection.streams, connection.http2.counts, connection.http2.engine
+    calls = streams.calls
     data.streams_started = calls.started
     data.streams_failed = streams.broken
     data.streams_succeeded = calls.started - len(streams.open) - streams.broken

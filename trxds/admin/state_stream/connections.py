@@ -32,7 +32,7 @@ def _row(channel: str, kind: str, connection: Connection, epoch: Epoch) -> Conne
         "state": "READY" if connection.ready else "DRAINING" if connection.error is not None else "CONNECTING",
         "since": epoch(connection.since),
         "streams": len(connection.streams.open),
-        "calls": connection.calls.started,
+        "calls": connection.streams.calls.started,
     }
 
 
