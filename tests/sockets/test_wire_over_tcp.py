@@ -131,7 +131,7 @@ async def test_a_subchannel_finds_its_restarted_server(server, nursery) -> None:
     pool = SubchannelPool(TcpNetwork(), WireOptions(), Random())
     nursery.start_soon(pool.run)
     queue: ConflatingQueue[Subchannel] = ConflatingQueue()
-    host = pool.lease(server.address, queue).subchannel
+    host = pool.for_policies.lease(server.address, queue).subchannel
 
     async def until(state: Connectivity) -> None:
         while host.state is not state:
@@ -153,7 +153,7 @@ async def test_a_refused_tcp_connection_has_the_systems_error_text(nursery) -> N
         pool = SubchannelPool(TcpNetwork(), WireOptions(), Random())
         nursery.start_soon(pool.run)
         queue: ConflatingQueue[Subchannel] = ConflatingQueue()
-        host = pool.lease(address, queue).subchannel
+        host = pool.for_policies.lease(address, queue).subchannel
         host.request_connection()
         while host.state is not Connectivity.TRANSIENT_FAILURE:
             await queue.next()

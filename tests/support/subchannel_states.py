@@ -39,7 +39,7 @@ class States:
 
     def __init__(self, pool: SubchannelPool, address: str = ADDRESS) -> None:
         self.queue: ConflatingQueue[Subchannel] = ConflatingQueue()
-        self.lease: Lease = pool.lease(address, self.queue)
+        self.lease: Lease = pool.for_policies.lease(address, self.queue)
         self.host = self.lease.subchannel
         self.seen: list[tuple[Connectivity, float]] = []
         self._began = trio.current_time()

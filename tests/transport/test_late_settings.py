@@ -46,7 +46,7 @@ async def test_settings_that_come_just_as_the_time_is_over_are_too_late_and_the_
     pool = SubchannelPool(network, WireOptions(), Random(1))
     nursery.start_soon(pool.run)
     queue: ConflatingQueue[Subchannel] = ConflatingQueue()
-    host = pool.lease(ADDRESS, queue).subchannel
+    host = pool.for_policies.lease(ADDRESS, queue).subchannel
     seen = []
     async with serve({}, network=network, address=ADDRESS):
         host.request_connection()

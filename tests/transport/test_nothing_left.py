@@ -62,7 +62,7 @@ async def client(network: MemoryNetwork, streams: list[ClientStream], lean: bool
     async with trio.open_nursery() as nursery:
         nursery.start_soon(pool.run)
         queue: ConflatingQueue[Subchannel] = ConflatingQueue()
-        lease = pool.lease("s:1", queue)
+        lease = pool.for_policies.lease("s:1", queue)
         lease.subchannel.request_connection()
         while lease.subchannel.state is not Connectivity.READY:
             await queue.next()

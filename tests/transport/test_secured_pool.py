@@ -41,47 +41,47 @@ def pool(networks: Networks) -> SubchannelPool:
 
 
 async def test_equal_security_shares_a_subchannel(pool: SubchannelPool, networks: Networks) -> None:
-    one, other = (pool.with_security(lambda address: "tls") for _ in range(2))
+    one, other = (pool.for_policies.with_security(lambda address: "tls") for _ in range(2))
     assert one.lease(ADDRESS, ConflatingQueue()).subchannel is other.lease(ADDRESS, ConflatingQueue()).subchannel
     assert networks.asked == ["tls"]
 
 
 async def test_different_security_means_another_subchannel(pool: SubchannelPool) -> None:
     plain, tls = (
-        pool.lease(ADDRESS, ConflatingQueue()),
-        pool.with_security(lambda address: "tls").lease(ADDRESS, ConflatingQueue()),
+        pool.for_policies.lease(ADDRESS, ConflatingQueue()),
+        pool.for_policies.with_security(lambda address: "tls").lease(ADDRESS, ConflatingQueue()),
     )
     assert plain.subchannel is not tls.subchannel
     assert pool.subchannels.keys() == {(ADDRESS, None), (ADDRESS, "tls")}
 
 
 async def test_security_may_differ_from_address_to_address(pool: SubchannelPool) -> None:
-    hosts = pool.with_security(lambda address: address.partition(":")[2])
+    hosts = pool.for_policies.with_security(lambda address: address.partition(":")[2])
     for port in (1, 2):
         hosts.lease(f"10.0.0.1:{port}", ConflatingQueue())
     assert pool.subchannels.keys() == {("10.0.0.1:1", "1"), ("10.0.0.1:2", "2")}
 
 
 async def test_a_lookup_finds_only_subchannels_of_the_same_security(pool: SubchannelPool) -> None:
-    tls = pool.with_security(lambda address: "tls")
+    tls = pool.for_policies.with_security(lambda address: "tls")
     lease = tls.lease(ADDRESS, ConflatingQueue())
-    assert (pool.lookup(ADDRESS), tls.lookup(ADDRESS)) == (None, lease.subchannel)
+    assert (pool.for_policies.lookup(ADDRESS), tls.lookup(ADDRESS)) == (None, lease.subchannel)
 
 
 async def test_a_host_without_security_uses_the_pools_network(pool: SubchannelPool, networks: Networks) -> None:
-    pool.with_security(lambda address: None).lease(ADDRESS, ConflatingQueue())
-    assert networks.asked == [] and pool.lookup(ADDRESS) is not None
+    pool.for_policies.with_security(lambda address: None).lease(ADDRESS, ConflatingQueue())
+    assert networks.asked == [] and pool.for_policies.lookup(ADDRESS) is not None
 
 
 def test_a_pool_without_secured_networks_ignores_security() -> None:
     pool = SubchannelPool(MemoryNetwork(), WireOptions(), Random(1))
-    assert pool.with_security(lambda address: "tls") is pool
+    assert pool.for_policies.with_security(lambda address: "tls") is pool.for_policies
 
 
 async def test_the_last_release_retires_only_the_subchannel_of_its_security(pool: SubchannelPool) -> None:
     plain, tls = (
-        pool.lease(ADDRESS, ConflatingQueue()),
-        pool.with_security(lambda address: "tls").lease(ADDRESS, ConflatingQueue()),
+        pool.for_policies.lease(ADDRESS, ConflatingQueue()),
+        pool.for_policies.with_security(lambda address: "tls").lease(ADDRESS, ConflatingQueue()),
     )
     tls.release()
     assert pool.subchannels == {(ADDRESS, None): plain.subchannel}
@@ -101,8 +101,8 @@ async def test_a_secured_subchannel_posts_states_to_its_own_users_only(
     nursery.start_soon(pool.run)
     nursery.start_soon(listen)
     async with serve(address=ADDRESS, network=networks.network):
-        pool.lease(ADDRESS, others)
-        lease = pool.with_security(lambda address: "tls").lease(ADDRESS, mine)
+        pool.for_policies.lease(ADDRESS, others)
+        lease = pool.for_policies.with_security(lambda address: "tls").lease(ADDRESS, mine)
         lease.subchannel.request_connection()
         while lease.subchannel.state is not Connectivity.READY:
             assert await mine.next() == {("host", ADDRESS): lease.subchannel}

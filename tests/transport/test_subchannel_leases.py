@@ -19,13 +19,13 @@ from trxds.transport.request import Request
 
 async def test_leases_of_one_address_share_a_subchannel(pool, states, autojump_clock) -> None:
     other = States(pool)
-    assert other.host is states.host is pool.lookup(ADDRESS)
-    assert pool.lookup("nobody:1") is None
+    assert other.host is states.host is pool.for_policies.lookup(ADDRESS)
+    assert pool.for_policies.lookup("nobody:1") is None
 
 
 async def test_every_leasing_mailbox_gets_each_state_once(network, pool, states, autojump_clock) -> None:
     other = States(pool)
-    again = pool.lease(ADDRESS, other.queue)
+    again = pool.for_policies.lease(ADDRESS, other.queue)
     async with serve(HANDLERS, network=network, address=ADDRESS):
         await ready(states)
         assert await other.queue.next() == {("host", ADDRESS): states.host}
@@ -48,7 +48,7 @@ async def test_the_last_release_retires_the_subchannel(network, pool, states, au
         await stream.send(b"1")
         states.lease.release()
         states.lease.release()
-        assert pool.lookup(ADDRESS) is None and states.host.open_stream(Request("/s/Hang", "s")) is None
+        assert pool.for_policies.lookup(ADDRESS) is None and states.host.open_stream(Request("/s/Hang", "s")) is None
         assert states.host.state is IDLE
         assert await stream.receive() == b"1"
         stream.end()
@@ -99,13 +99,15 @@ async def test_a_subchannel_leased_anew_within_an_update_keeps_its_connection(
         pool.begin_update()
         taken.lease.release()
         pool.end_update()
-        assert pool.lookup(ADDRESS) is states.host
+        assert pool.for_policies.lookup(ADDRESS) is states.host
         pool.end_update()
-        assert pool.lookup(ADDRESS) is None
+        assert pool.for_policies.lookup(ADDRESS) is None
 
 
 async def test_a_thousand_requested_connections_are_started_in_slices(network, pool, autojump_clock) -> None:
-    hosts = [pool.lease(f"10.0.{n // 250}.{n % 250}:443", ConflatingQueue()).subchannel for n in range(1000)]
+    hosts = [
+        pool.for_policies.lease(f"10.0.{n // 250}.{n % 250}:443", ConflatingQueue()).subchannel for n in range(1000)
+    ]
     await wait_all_tasks_blocked()
     for host in hosts:
         host.request_connection()

@@ -42,7 +42,8 @@ class Leased:
         self.pool = SubchannelPool(network, WireOptions(), Middle(), **options)
         nursery.start_soon(self.pool.run)
         self.queue: ConflatingQueue[Subchannel] = ConflatingQueue()
-        self.lease = self.pool.lease(ADDRESS, self.queue, limit=ConnectionLimit(limit) if limit else None)
+        hosts = self.pool.for_policies.with_limit(ConnectionLimit(limit)) if limit else self.pool.for_policies
+        self.lease = hosts.lease(ADDRESS, self.queue)
         self.host = self.lease.subchannel
 
     async def connect(self, until: Connectivity = READY) -> None:
@@ -334,15 +335,15 @@ async def test_a_pool_whose_task_was_cancelled_connects_no_more(network, autojum
         leased = Leased(network, nursery)
         await wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
-    late = leased.pool.lease(ADDRESS, leased.queue).subchannel
+    late = leased.pool.for_policies.lease(ADDRESS, leased.queue).subchannel
     late.request_connection()
     assert late.is_retired and late.state is IDLE
 
 
 async def test_clusters_share_a_host_whatever_their_security_in_a_pool_without_any(network) -> None:
     pool = SubchannelPool(network, WireOptions(), Middle())
-    plain = pool.lease(ADDRESS, ConflatingQueue())
-    limited = pool.with_security(lambda address: "tls").with_limit(ConnectionLimit())
+    plain = pool.for_policies.lease(ADDRESS, ConflatingQueue())
+    limited = pool.for_policies.with_security(lambda address: "tls").with_limit(ConnectionLimit())
     secured = limited.with_security(lambda address: "tls").lease(ADDRESS, ConflatingQueue())
     assert plain.subchannel is secured.subchannel
 
@@ -350,6 +351,7 @@ async def test_clusters_share_a_host_whatever_their_security_in_a_pool_without_a
 async def test_a_limit_that_comes_after_the_security_of_a_cluster_may_change_too(network) -> None:
     pool = SubchannelPool(network, WireOptions(), Middle(), secured=lambda security: network)
     limit = ConnectionLimit()
-    host = pool.with_security(lambda address: "tls").with_limit(limit).lease(ADDRESS, ConflatingQueue()).subchannel
+    limited = pool.for_policies.with_security(lambda address: "tls").with_limit(limit)
+    host = limited.lease(ADDRESS, ConflatingQueue()).subchannel
     limit.set(3)
     assert host.working.max == 3

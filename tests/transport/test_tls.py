@@ -203,7 +203,7 @@ async def lost_reason(network: Network) -> str:
     queue: ConflatingQueue = ConflatingQueue()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(pool.run)
-        host = pool.lease(ADDRESS, queue).subchannel
+        host = pool.for_policies.lease(ADDRESS, queue).subchannel
         host.request_connection()
         while host.state is not Connectivity.TRANSIENT_FAILURE:
             await queue.next()

@@ -118,7 +118,7 @@ class ClientChannel:
         setup = self._setup
         tree = PolicyContext(
             self._registry,
-            self._pool,
+            self._pool.for_policies,
             self._state.random,
             re_resolve=resolver.re_resolve,
             circuit_breakers=setup.limits,

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any, TypeAlias
 
 import trio
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from trxds.core.backoff import Backoff
 from trxds.core.conflating_queue import ConflatingQueue
@@ -66,6 +66,7 @@ class SubchannelPool:
         self._secured = secured
         self._random = random
         self._limit = limit or ConnectionLimit()
+        self._limit.bind(self.on_limit_change)
         self._leases: dict[Subchannel, Counter[tuple[ConflatingQueue[Any], ConnectionLimit]]] = {}
         self.on_stale: Callable[[], object] | None = None
         self._connections: dict[Connection, Subchannel] = {}  # with the draining ones of retired subchannels
@@ -85,9 +86,16 @@ class SubchannelPool:
             self._request_resolution,
         )
         self._is_closed = False
+        self.for_policies = ClusterSubchannelPool(self, _no_security, self._limit)
+        """The pool as load balancing policies see it, before any cluster's settings."""
 
     def __repr__(self) -> str:
         return f"<Pool {len(self.subchannels)} subchannels, {len(self._connections)} connections>"
+
+    @property
+    def has_security(self) -> bool:
+        """Whether users can require a security of their connections."""
+        return self._secured is not None
 
     @property
     def hosts(self) -> tuple[Subchannel, ...]:
@@ -127,7 +135,6 @@ class SubchannelPool:
 
     def set_max_connections(self, number: int) -> None:
         """Allow so many connections to each host, for users that do not say it themselves (A105). Synchronous."""
-        self._limit.bind(self._limit_changed)
         self._limit.set(number)
 
     def use_health_check(self, check: HealthCheck | None) -> None:
@@ -149,32 +156,13 @@ class SubchannelPool:
 
     # -- leases
 
-    def with_security(self, security: Callable[[str], Hashable]) -> SubchannelPool | ClusterSubchannelPool:
-        """Return the same pool for a user that requires a security of the connection to each address."""
-        return ClusterSubchannelPool(self, security, self._limit) if self._secured is not None else self
-
-    def with_limit(self, limit: ConnectionLimit) -> ClusterSubchannelPool:
-        """Return the same pool for a user that allows so many connections to each host (A105)."""
-        limit.bind(self._limit_changed)
-        return ClusterSubchannelPool(self, _no_security, limit)
-
-    def with_proxies(self, proxy: Callable[[str], str]) -> ClusterSubchannelPool:
-        """Return the same pool for a user that reaches each address through a proxy, or directly (A86)."""
-        return ClusterSubchannelPool(self, partial(proxied, _no_security, proxy), self._limit)
-
-    def lookup(self, address: str, security: Hashable = None) -> Subchannel | None:
+    def lookup(self, address: str, security: Hashable) -> Subchannel | None:
         """Return the subchannel of that address if it is leased or kept; take no lease."""
         return self.subchannels.get((address, security))
 
-    def lease(
-        self,
-        address: str,
-        queue: ConflatingQueue[Any],
-        security: Hashable = None,
-        limit: ConnectionLimit | None = None,
-    ) -> Lease:
+    def lease(self, address: str, queue: ConflatingQueue[Any], security: Hashable, limit: ConnectionLimit) -> Lease:
         """Lease a subchannel. Each later change of its state is an item `("host", address)` in `queue`."""
-        key, limit = (address, security), limit or self._limit
+        key = (address, security)
         subchannel = self.subchannels.get(key)
         if subchannel is None:
             subchannel = self.subchannels[key] = self._make(key)
@@ -240,7 +228,8 @@ class SubchannelPool:
         if limits:  # otherwise it is kept for the present update, as it is
             subchannel.set_max_connections(max(limits))
 
-    def _limit_changed(self, changed: ConnectionLimit) -> None:
+    def on_limit_change(self, changed: ConnectionLimit) -> None:
+        """Apply a limit that has changed to the hosts that are leased with it."""
         for subchannel, leases in self._leases.items():
             if any(limit is changed for _, limit in leases):
                 self._update_limit(subchannel)
@@ -259,27 +248,28 @@ def _no_security(address: str) -> Hashable:
     return None
 
 
-class ClusterSubchannelPool:
+class ClusterSubchannelPool(Struct, eq=False):
     """The pool with the security, the proxies and the limit of one cluster.
 
-    `with_security`, `with_proxies` and `with_limit` of a pool make it, and each keeps what the others have set.
+    Each of the three methods that set one of them keeps the others.
     """
 
-    def __init__(self, pool: SubchannelPool, security: Callable[[str], Hashable], limit: ConnectionLimit) -> None:
-        self._pool = pool
-        self._security = security
-        self._limit = limit
+    _pool: SubchannelPool
+    _security: Callable[[str], Hashable]
+    _limit: ConnectionLimit
 
     def with_security(self, security: Callable[[str], Hashable]) -> ClusterSubchannelPool:
-        secured = self._pool.with_security(security)
-        return ClusterSubchannelPool(self._pool, security, self._limit) if secured is not self._pool else self
+        """Return the same pool for a user that requires a security of the connection to each address."""
+        return structs.replace(self, _security=security) if self._pool.has_security else self
 
     def with_limit(self, limit: ConnectionLimit) -> ClusterSubchannelPool:
-        self._pool.with_limit(limit)
-        return ClusterSubchannelPool(self._pool, self._security, limit)
+        """Return the same pool for a user that allows so many connections to each host (A105)."""
+        limit.bind(self._pool.on_limit_change)
+        return structs.replace(self, _limit=limit)
 
     def with_proxies(self, proxy: Callable[[str], str]) -> ClusterSubchannelPool:
-        return ClusterSubchannelPool(self._pool, partial(proxied, self._security, proxy), self._limit)
+        """Return the same pool for a user that reaches each address through a proxy, or directly (A86)."""
+        return structs.replace(self, _security=partial(proxied, self._security, proxy))
 
     def lookup(self, address: str) -> Subchannel | None:
         return self._pool.lookup(address, self._security(address))

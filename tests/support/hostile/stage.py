@@ -90,7 +90,7 @@ class _Callers:
     def __init__(self, script: Script, pool: SubchannelPool) -> None:
         self._script = script
         self._queue: ConflatingQueue[Any] = ConflatingQueue()
-        self._host = pool.lease(ADDRESS, self._queue).subchannel
+        self._host = pool.for_policies.lease(ADDRESS, self._queue).subchannel
         self._connecting = trio.Lock()
         self._message = bytes(script.request)  # which all of them send
 
