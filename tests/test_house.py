@@ -84,7 +84,6 @@ SHELLS = frozenset(
         "transport/outgoing_messages.py",
         "transport/pool.py",
         "transport/connection_age.py",
-        "transport/connection_race.py",
         "transport/reader.py",
         "transport/client_stream.py",
         "transport/subchannel.py",

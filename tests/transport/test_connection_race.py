@@ -7,8 +7,7 @@ import socket
 import pytest
 import trio
 
-from trxds.transport.connect import TcpNetwork
-from trxds.transport.connection_race import first_connected
+from trxds.transport.connect import TcpNetwork, first_connected
 
 
 class Made:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol, TypeAlias
 
 import trio
 
 from trxds.core.authority import join_address
+from trxds.core.happy_eyeballs import ATTEMPT_DELAY, interleave_families
 
-from .connection_race import first_connected
+Dial: TypeAlias = Callable[[str], Awaitable[trio.SocketStream]]
 
 
 class Network(Protocol):
@@ -97,6 +99,49 @@ async def _connect_ip(address: str) -> trio.SocketStream:
         raise
     # Trio sets TCP_NODELAY, as gRPC needs; the writer sends all pending frames at once anyway.
     return trio.SocketStream(sock)
+
+
+async def first_connected(addresses: tuple[str, ...], dial: Dial) -> trio.SocketStream:
+    """Return the first stream that connects, by Happy Eyeballs (RFC 8305): attempts start a short time apart.
+
+    The `OSError` names each address with its reason.
+    """
+    connected: list[trio.SocketStream] = []  # two if both connected in the same scheduler step
+    failures: dict[str, OSError] = {}
+
+    async def attempt(address: str, failed: trio.Event) -> None:
+        try:
+            connected.append(await dial(address))
+            nursery.cancel_scope.cancel(reason=f"{address} is connected")
+        except OSError as error:
+            failures[address] = error
+            # After a failure the next attempt starts at once, without the rest of the delay.
+            failed.set()
+
+    try:
+        async with trio.open_nursery() as nursery:
+            for address in interleave_families(addresses):
+                failed = trio.Event()
+                nursery.start_soon(attempt, address, failed, name=f"connect {address}")
+                # RFC 8305 §5: the next attempt starts after a delay while this one goes on.
+                with trio.move_on_after(ATTEMPT_DELAY):
+                    await failed.wait()
+        if not connected:
+            raise _failure(failures)
+        return connected.pop(0)
+    finally:
+        # Without a checkpoint, because the task may be cancelled.
+        for stream in connected:
+            stream.socket.close()
+
+
+def _failure(failures: Mapping[str, OSError]) -> OSError:
+    """Return the only failure unchanged; several as one with their addresses, and the first one's errno."""
+    first = next(iter(failures.values()))
+    if len(failures) == 1:
+        return first
+    reasons = (f"{address}: {error.strerror or error}" for address, error in failures.items())
+    return OSError(first.errno, "; ".join(reasons))
 
 
 def checked_network(network: Network | None) -> Network:
