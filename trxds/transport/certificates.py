@@ -190,7 +190,7 @@ def _load_identity(
 
 
 def _use_or_keep(read: Callable[[], T], use: Callable[[T], None], kept: T | None, failures: list[OSError]) -> T:
-    """Use and return what the files have; if they cannot be used, what was kept of an earlier reading."""
+    """Use and return the present content of files; if it cannot be used, the content `kept` of an earlier reading."""
     try:
         content = read()
         use(content)
@@ -204,7 +204,7 @@ def _use_or_keep(read: Callable[[], T], use: Callable[[T], None], kept: T | None
 
 
 def _content(source: FileSource, what: str) -> FileContent:
-    """Read a file once: what was loaded is what may be needed again."""
+    """Return a file's content, read once: it is loaded, and loaded again if a later reading is of no use."""
     try:
         return FileContent(read_source(source))
     except OSError as error:

@@ -64,7 +64,7 @@ class ConnectionTasks(Struct, eq=False):
         """End streams in order, a few now and the others in later passes of the scheduler.
 
         Each end wakes a task that has work to do, and a thousand in one pass would delay every other task. All end now
-        if there is no more task of this connection.
+        if no task of this connection can start any more.
         """
         if self._nursery is None:
             at_once = len(streams)

@@ -100,7 +100,7 @@ def _parts(source: FileSource, problems: list[str]) -> Iterator[tuple[str, FileS
 
 
 def _read(source: FileSource) -> Iterator[Crl | str]:
-    """Yield the lists of a file, and in place of each that cannot be used, or of all, what is wrong."""
+    """Yield the lists of a file, and the reason in place of each that cannot be used, or of all."""
     try:
         data = read_source(source)
     except OSError as error:

@@ -68,7 +68,10 @@ class ReadCoalescing:
         self._streaming_at = -math.inf  # ... and the time of that read
 
     def count_answers(self, answers: int, calls: int, took: float, size: int, now: float) -> None:
-        """Count those of so many `calls` that a read of `size` bytes ended; the quickest took `took` seconds."""
+        """Count the answers of a read of `size` bytes, which found so many `calls` open.
+
+        The quickest of those that it answers took `took` seconds.
+        """
         if took < _MIN_CALL and self._answers.quick_call < _MIN_CALL:
             return  # there is no wait, and these calls are the ones that counting would cost most
         if took < self._answers.quick_call * IMPATIENT:

@@ -100,7 +100,7 @@ class Reader:
             self.take(data)
 
     def take_rest(self) -> None:
-        """Take what has come, as much as a few steps may, from a transport that takes no more bytes."""
+        """Take the bytes that have come, in a few steps at most, from a transport that takes no more bytes."""
         for _ in range(_MAX_LAST_STEPS):
             if self._is_closed:
                 return

@@ -1,4 +1,4 @@
-"""A client's connection has open streams, and streams that wait for one of the server's concurrent streams."""
+"""A client's connection has open streams, and streams that wait until the server allows one more."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class StreamTable:
             self.begin(stream, self._http2.counts.now())
 
     def leave_queue(self, other: StreamOwner) -> None:
-        """Leave the streams that wait to the `other` connection, which has the same queue."""
+        """Keep none of the streams that wait: they now belong to the `other` connection, which has the same queue."""
         for stream in self.waiting:
             stream.move_to(other)
         self.waiting = OrderedDict()

@@ -94,7 +94,7 @@ class TlsNetwork:
             raise ConnectionError(f"{text}; {remedy}") from None
 
     def keep_session(self, address: str, stream: trio.abc.Stream) -> None:
-        """Keep what a connection, from which something was read, has for the next handshake with that address."""
+        """Keep the TLS session of a connection, from which something was read, for the next one to that address."""
         if not isinstance(stream, trio.SSLStream) or stream.session is None:
             return
         try:
