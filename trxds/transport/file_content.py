@@ -43,21 +43,18 @@ def read_source(source: FileSource) -> bytes:
 
 
 @contextmanager
-def as_path(source: FileSource) -> Iterator[str]:
+def as_path(content: FileContent) -> Iterator[str]:
     """Yield a path at which OpenSSL finds the content while the block lasts: it reads certificates from paths only."""
-    if isinstance(source, str):
-        yield source
-        return
     try:
         # In memory, so that a private key reaches no disk.
         descriptor = os.memfd_create("trxds", os.MFD_CLOEXEC)
     except (AttributeError, OSError):  # no Linux, or a system that forbids it
         with tempfile.NamedTemporaryFile() as file:  # readable by this user only
-            file.write(source.data)
+            file.write(content.data)
             file.flush()
             yield file.name
         return
     with open(descriptor, "wb") as memory:
-        memory.write(source.data)
+        memory.write(content.data)
         memory.flush()
         yield f"/proc/self/fd/{descriptor}"  # each opening reads it from its beginning
