@@ -290,8 +290,6 @@ class ClientStream:
 
     def accept(self, event: DataReceived) -> None:
         """Take in a DATA frame."""
-        if self.status is not None:
-            return
         incoming = self._incoming or self._make_incoming()
         problem = incoming.accept(event)
         if problem is not None:
