@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import trio
 from h2.settings import SettingCodes
+from trio.testing import wait_all_tasks_blocked
 
 from trxds.transport.client_stream import ClientStream
 from trxds.transport.working_connections import WorkingConnections
@@ -128,3 +129,24 @@ async def test_a_call_that_waits_on_when_its_connection_has_left_can_be_cancelle
     assert connections.num_waiting == 1
     stream.cancel()
     assert connections.num_waiting == 0
+
+
+async def test_a_reply_for_which_a_task_waits_already_counts_for_the_connection_that_took_the_call(
+    wire, request_, nursery, autojump_clock
+) -> None:
+    (full, _), (free, server) = [await wire({SettingCodes.MAX_CONCURRENT_STREAMS: limit}) for limit in (0, 1)]
+    connections = WorkingConnections()
+    connections.add(full)
+    stream = full.open_stream(request_())
+    received: list[bytes] = []
+
+    async def receive() -> None:
+        received.append(await stream.receive())
+
+    nursery.start_soon(receive)
+    await wait_all_tasks_blocked()
+    connections.add(free)
+    await server.answer(await server.request(), b"hello")
+    await wait_all_tasks_blocked()
+    assert received == [b"hello"]
+    assert (full.http2.counts.messages_received, free.http2.counts.messages_received) == (0, 1)

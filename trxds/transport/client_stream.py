@@ -120,21 +120,16 @@ class ClientStream:
 
     def move_to(self, connection: StreamOwner) -> None:
         """Belong to another connection to the host, which has room first (A105). Only while it waits in the queue."""
-        if connection is not self._connection:
-            self._connection = connection
-            if self.outgoing is not None:
-                self.outgoing.move_to(connection.http2)
-            if self._incoming is not None:
-                self._incoming.move_to(connection.http2)
+        self._connection = connection
 
     def begin(self, stream_id: int, now: float, *, complete: bool) -> None:
         """Note that the connection sent the headers, and if `complete` the whole request with them."""
         self.id, self.opened_at = stream_id, now
         request = self.request
         if self._incoming is not None:
-            self._incoming.id = stream_id
+            self._incoming.on_opened(self._connection.http2, stream_id)
         if self.outgoing is not None:
-            self.outgoing.on_opened(stream_id)
+            self.outgoing.on_opened(self._connection.http2, stream_id)
         elif request.message is not None:
             if request.observer is not None:
                 # Not earlier: in the queue the call may still move to another connection, which would count it again.

@@ -35,9 +35,9 @@ class IncomingMessages:
         self._unacked_bytes = 0  # bytes to give back as soon as they are worth a frame
         self._waiter: Waiter | None = None
 
-    def move_to(self, http2: Http2Connection) -> None:
-        """Receive on another connection; only before the stream is opened."""
-        self._http2 = http2
+    def on_opened(self, http2: Http2Connection, stream_id: int) -> None:
+        """Receive on the connection on which the stream was opened, which may be another one (A105)."""
+        self._http2, self.id = http2, stream_id
 
     def take(self) -> bytes | Status | None:
         """Return the next message if it is complete; a `Status` if it cannot be decompressed, which ends the messages.

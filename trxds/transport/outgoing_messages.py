@@ -83,15 +83,11 @@ class OutgoingMessages:
             self._is_ending = True
             self._http2.push(self)
 
-    def move_to(self, http2: Http2Connection) -> None:
-        """Send on another connection; only before the stream is opened."""
-        self._http2 = http2
-
-    def on_opened(self, stream_id: int) -> None:
-        """Send the messages that waited for the stream's headers to leave."""
-        self.id = stream_id
+    def on_opened(self, http2: Http2Connection, stream_id: int) -> None:
+        """Send the messages that waited for the stream's headers to leave, maybe on another connection (A105)."""
+        self._http2, self.id = http2, stream_id
         if self._uncounted:
-            self._http2.counts.count_sent(self._uncounted)
+            http2.counts.count_sent(self._uncounted)
         if self._unsent or self._is_ending:
             self._http2.push(self)
 
