@@ -21,6 +21,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping
+from itertools import takewhile
 from typing import Any
 
 from msgspec import Struct, field
@@ -35,7 +36,6 @@ from .discovery_request import DiscoveryRequestParams, ProtocolVariant, set_nack
 from .discovery_response import ParsedResponse, Raw, UnknownResponse
 from .resource import CacheState, Resource
 from .resource_error_policy import ResourceErrorPolicy
-from .resource_timers import ResourceTimers
 from .resource_type_state import ResourceTypeState
 from .resource_updater import ResourceUpdater
 from .sotw import SotwProtocol
@@ -50,7 +50,9 @@ class _Stream(Struct, eq=False):
     delayed_nacks: dict[ResourceType, float] = field(default_factory=dict)  # when each type's delayed NACK may go
     node_sent: bool = False  # only the first request of a stream has the node
     received_response: bool = False  # after a response, the stream's end is no failure (A57)
-    timers: ResourceTimers = field(default_factory=ResourceTimers)
+    # When each resource that was requested, and has not arrived, counts as absent or late (A57). All waits of a stream
+    # are equally long (`ResourceErrorPolicy.wait`), so the first one that began is the first to end.
+    resource_timers: dict[Resource, float] = field(default_factory=dict)
     # Resources that came from another server and are requested on a stream with responses: the next response may have
     # been made before the request.
     just_requested: set[Resource] = field(default_factory=set)
@@ -60,7 +62,10 @@ class _Stream(Struct, eq=False):
         for type in [type for type, when in self.delayed_nacks.items() if when <= now]:
             del self.delayed_nacks[type]
             self.pending_types[type] = None
-        return self.timers.expire(now)
+        late = list(takewhile(lambda resource: self.resource_timers[resource] <= now, self.resource_timers))
+        for resource in late:
+            del self.resource_timers[resource]
+        return late
 
     def schedule_next(self, type: ResourceType, *, sent: bool) -> None:
         """Mark the type for another request if there is more to send, or note when its delayed NACK may go."""
@@ -187,9 +192,10 @@ class AdsStreamState:
         requested = state.requested or frozenset[str]()
         for name in requested - before if requested is not before else ():
             resource = subscription.resources.get(name)
-            # A57: the timer runs from the request and not from the watch; a resource from another server needs none.
+            # A57: the timer runs from the request and not from the watch; a resource from another server needs none. A
+            # request that names the resource again does not extend its time.
             if resource is not None and resource.awaited:
-                stream.timers.start(resource, now + self._updater.rules.wait)
+                stream.resource_timers.setdefault(resource, now + self._updater.rules.wait)
             elif resource is not None and state.nonce and name not in subscription.last_sent:
                 stream.just_requested.add(resource)
 
@@ -244,7 +250,7 @@ class AdsStreamState:
                 log.info(text, type.kind, resource.name)
             resource.forget()
         if self._stream is not None:
-            self._stream.timers.stop(resource)
+            self._stream.resource_timers.pop(resource, None)
             self._stream.types[type].drop(resource.name)
 
     # -- responses
@@ -310,7 +316,7 @@ class AdsStreamState:
         """Return the resource of that name, if it is subscribed, and stop its timer."""
         resource = self._subscriptions[type].resources.get(name) if name is not None else None
         if resource is not None and self._stream is not None:
-            self._stream.timers.stop(resource)
+            self._stream.resource_timers.pop(resource, None)
         return resource
 
     def _find_deleted(self, response: ParsedResponse, stream: _Stream) -> list[Resource]:
@@ -354,16 +360,19 @@ class AdsStreamState:
         stream = self._stream
         if stream is None:
             return math.inf
-        return min(stream.timers.next_deadline, *stream.delayed_nacks.values(), math.inf)
+        first_timer = next(iter(stream.resource_timers.values()), math.inf)
+        return min(first_timer, *stream.delayed_nacks.values(), math.inf)
 
     def expire_timers(self, now: float) -> list[Resource]:
         """Return the wanted resources that timed out: neither this server nor another one sent them."""
+        stream = self._stream
+        if stream is None:
+            return []
         # A71: while several servers are in use, another one may have sent the resource since this one's request.
-        late = [each for each in self._stream.expire_timers(now) if each.awaited] if self._stream is not None else []
+        late = [each for each in stream.expire_timers(now) if each.awaited]
         for resource in late:
             self._subscriptions[resource.type].forget(resource.name)
-            answering = self._stream is not None and self._stream.received_response
-            self._updater.on_resource_timeout(resource, now, is_answering=answering)
+            self._updater.on_resource_timeout(resource, now, is_answering=stream.received_response)
         return [resource for resource in late if resource.wanted]
 
     # -- the end of a stream
