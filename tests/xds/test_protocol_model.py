@@ -27,7 +27,7 @@ from trxds.xds.delta import DeltaProtocol
 from trxds.xds.discovery_request import ProtocolVariant
 from trxds.xds.discovery_response import ParsedResource, ParsedResponse, ResourceError, UnknownResponse
 from trxds.xds.resource import Changes
-from trxds.xds.resource_error_policy import NOT_FOUND, PERMISSION_DENIED, resource_error_policy
+from trxds.xds.resource_error_policy import resource_error_policy
 from trxds.xds.sotw import SotwProtocol
 
 pytestmark = pytest.mark.slow
@@ -38,7 +38,7 @@ TYPES = st.sampled_from([CDS, EDS])
 NAMES = st.sampled_from("abc")
 BAD = "bad"
 RESOURCES = st.fixed_dictionaries({}, optional=dict.fromkeys("abc", st.sampled_from(["1", "2", BAD])))
-CODES = st.sampled_from([NOT_FOUND, PERMISSION_DENIED, StatusCode.INTERNAL])
+CODES = st.sampled_from([StatusCode.NOT_FOUND, StatusCode.PERMISSION_DENIED, StatusCode.INTERNAL])
 FEATURES = st.sets(
     st.sampled_from(["ignore_resource_deletion", "fail_on_data_errors", "resource_timer_is_transient_error"])
 )
@@ -308,8 +308,9 @@ class ConversationMachine(RuleBasedStateMachine):
     def learn_why_not(self, key: Key, code: int) -> None:
         if key in self.remembered:
             self.asked.pop(key, None)
-            self.keep(key, drop=self.rules.drop_rejected and code in (NOT_FOUND, PERMISSION_DENIED))
-            absent = code == NOT_FOUND and key not in self.value
+            is_about_it = code in (StatusCode.NOT_FOUND, StatusCode.PERMISSION_DENIED)
+            self.keep(key, drop=self.rules.drop_rejected and is_about_it)
+            absent = code == StatusCode.NOT_FOUND and key not in self.value
             self.trouble[key] = f"{'absent, ' if absent else ''}reported {StatusCode(code).name}"
 
     def delete(self, key: Key) -> None:

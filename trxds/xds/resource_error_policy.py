@@ -10,11 +10,12 @@ from collections.abc import Mapping, Set
 
 from msgspec import Struct
 
+from trxds.core.status import StatusCode
+
 VARIABLE = "GRPC_EXPERIMENTAL_XDS_DATA_ERROR_HANDLING"
 
-# A88: these google.rpc codes are about the resource; any other is a passing failure of the server.
-NOT_FOUND = 5
-PERMISSION_DENIED = 7
+# A88: these codes are about the resource; any other is a passing failure of the server.
+_ABOUT_THE_RESOURCE = (StatusCode.NOT_FOUND, StatusCode.PERMISSION_DENIED)
 
 
 class ResourceErrorPolicy(Struct, frozen=True):
@@ -27,7 +28,7 @@ class ResourceErrorPolicy(Struct, frozen=True):
 
     def drop_failed(self, code: int) -> bool:
         """Return whether an error in a resource's place (xRFC TP3) drops the value."""
-        return self.drop_rejected and code in (NOT_FOUND, PERMISSION_DENIED)
+        return self.drop_rejected and code in _ABOUT_THE_RESOURCE
 
 
 def is_a88_enabled(environ: Mapping[str, str]) -> bool:

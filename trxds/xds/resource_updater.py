@@ -7,11 +7,12 @@ import logging
 from msgspec import Struct, structs
 
 from trxds.core.clock import TimeOfDay
+from trxds.core.status import StatusCode
 
 from .bootstrap import is_file
 from .discovery_response import NO_BYTES, ParsedResource, ResourceError, describe_errors
 from .resource import CacheState, Resource, ResourceFailure, UpdateMetadata
-from .resource_error_policy import NOT_FOUND, ResourceErrorPolicy
+from .resource_error_policy import ResourceErrorPolicy
 from .subscription import Subscription
 
 log = logging.getLogger("trxds.xds")
@@ -39,6 +40,9 @@ class ResourceUpdater(Struct, frozen=True):
             _note_version(resource, version, subscription)
             return False
         update = UpdateMetadata(version, item.raw, metadata.at, metadata.server, metadata.when)
+        if _is_as_cached(resource, update) and resource.value == parsed.value:
+            # With the same object nothing changes for watchers, and nobody has to compare ten thousand endpoints.
+            parsed = structs.replace(parsed, value=resource.value)
         subscription.note(resource.name, update, parsed)
         if parsed.errors:
             reason = f"invalid resource: {describe_errors(parsed.errors, resource.type)}"
@@ -46,10 +50,6 @@ class ResourceUpdater(Struct, frozen=True):
             return True
         if resource.ignored_deletion:
             log.info('%s resource "%s" is back', resource.type.kind, resource.name)  # A53
-        if _is_as_cached(resource, update) and resource.value == parsed.value:
-            # With the same object nothing changes for watchers, and nobody has to compare ten thousand endpoints.
-            parsed = structs.replace(parsed, value=resource.value)
-            subscription.note(resource.name, update, parsed)
         resource.accept(update, parsed)
         return True
 
@@ -60,7 +60,7 @@ class ResourceUpdater(Struct, frozen=True):
             metadata,
             self._failure(f"the server reports {failed}"),
             drop=self.rules.drop_failed(failed.code),
-            absent=failed.code == NOT_FOUND,
+            absent=failed.code == StatusCode.NOT_FOUND,
         )
 
     def delete(self, resource: Resource, metadata: UpdateMetadata) -> None:
@@ -70,7 +70,7 @@ class ResourceUpdater(Struct, frozen=True):
         reason = f"does not exist, {why}" + ("" if drop else "; the last one is kept")
         resource.fail(CacheState.DOES_NOT_EXIST, metadata, self._failure(reason), drop=drop, absent=True)
 
-    def on_resource_timeout(self, resource: Resource, now: float, *, is_answering: bool = True) -> None:
+    def on_resource_timeout(self, resource: Resource, now: float, *, is_answering: bool) -> None:
         """Note that the resource did not come in time (A57).
 
         A value of the cache on disk goes only if the server answers at all, and so would have the resource.
