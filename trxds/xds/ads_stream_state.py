@@ -28,7 +28,7 @@ from msgspec import Struct, field
 
 from trxds.core.clock import TimeOfDay, since_1970
 from trxds.resources.cooperative_parse import Slices
-from trxds.resources.protos import DecodeError
+from trxds.resources.extension import parse
 from trxds.resources.types import RESOURCE_TYPES, ParseContext, Parsed, ResourceType
 
 from .bootstrap import Node, ServerConfig
@@ -261,9 +261,8 @@ class AdsStreamState:
 
     def read(self, message: bytes, context: ParseContext) -> Slices[ParsedResponse | UnknownResponse]:
         """Parse a message of the stream in slices; the result is for `received`."""
-        try:
-            response = self.protocol.response.FromString(message)
-        except DecodeError:
+        response = parse(self.protocol.response, message)
+        if response is None:
             return UnknownResponse(f"{len(message)} bytes that are no {self.protocol.response.DESCRIPTOR.name}")
         type = RESOURCE_TYPES.get(response.type_url)
         if type is None:

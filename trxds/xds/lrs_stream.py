@@ -16,8 +16,9 @@ import trio
 
 from trxds.core.backoff import Backoff
 from trxds.core.conflating_queue import ConflatingQueue
+from trxds.resources.extension import parse
 from trxds.resources.load_stats import ClusterLoad, LrsResponse, make_load_stats_request, parse_lrs_response
-from trxds.resources.protos import DecodeError, LoadStatsRequest, LoadStatsResponse
+from trxds.resources.protos import LoadStatsRequest, LoadStatsResponse
 from trxds.transport.client_stream import ClientStream
 
 from .bootstrap import Node, ServerConfig
@@ -96,16 +97,15 @@ class LrsStream:
         return _serialize(request)
 
     async def _read(self, stream: ClientStream) -> None:
-        while (message := await stream.receive()) is not None:
-            try:
-                response = parse_lrs_response(LoadStatsResponse.FromString(message))
-            except DecodeError:
+        while (data := await stream.receive()) is not None:
+            message = parse(LoadStatsResponse, data)
+            if message is None:
                 log.warning("xDS server %s: bytes that are no LoadStatsResponse; ignored", self.server.uri)
                 continue
             # As for ADS (A57): a stream is a success once it got a response.
             self._backoff.reset()
             self._received_response = True
-            self._responses.put("order", response)
+            self._responses.put("order", parse_lrs_response(message))
 
     async def _report(self, stream: ClientStream) -> None:
         """Send reports at the server's interval. A changed response restarts the interval, an equal one does not."""
