@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from trxds.core.status import BootstrapError
+from trxds.resources.endpoint import LocalityId
 from trxds.transport.transport_credentials import Insecure
-from trxds.xds.bootstrap import Authority, Bootstrap, Locality, Node, ServerConfig, dial_address, load, parse, read
+from trxds.xds.bootstrap import Authority, Bootstrap, Node, ServerConfig, dial_address, load, parse, read
 
 INSECURE = [{"type": "insecure"}]
 SERVER = {"server_uri": "10.0.0.5:18000", "channel_creds": INSECURE}
@@ -44,7 +45,7 @@ def test_every_supported_field_of_the_bootstrap_is_read() -> None:
     )
     assert bootstrap == Bootstrap(
         servers=(ServerConfig("10.0.0.5:18000", features=frozenset({"xds_v3", "ignore_resource_deletion"})),),
-        node=Node("web-1", "web", Locality("eu", "eu-1", "rack 7"), {"team": {"name": "shop"}}),
+        node=Node("web-1", "web", LocalityId("eu", "eu-1", "rack 7"), {"team": {"name": "shop"}}),
         listener_template="mesh/%s",
         authorities={
             "fleet": Authority("xdstp://fleet/envoy.config.listener.v3.Listener/%s", (ServerConfig("fleet:1"),))

@@ -7,8 +7,9 @@ from support.talk import SERVER, TYPES, WHERE, Bad, Talk, in_words, since
 
 import trxds
 from trxds.core.status import StatusCode
+from trxds.resources.endpoint import LocalityId
 from trxds.xds.ads_stream_state import AdsStreamState
-from trxds.xds.bootstrap import Locality, Node
+from trxds.xds.bootstrap import Node
 
 
 @pytest.fixture
@@ -95,7 +96,7 @@ def test_an_empty_list_is_never_a_types_first_request(talk: Talk) -> None:
 
 
 def test_the_node_goes_with_the_first_request_of_each_stream() -> None:
-    node = Node("web-1", "web", Locality("eu", "eu-1", "r7"), {"team": "shop"})
+    node = Node("web-1", "web", LocalityId("eu", "eu-1", "r7"), {"team": "shop"})
     talk = Talk()
     talk.conversation = AdsStreamState(SERVER, node)
     talk.wants("LDS", "shop")

@@ -18,6 +18,7 @@ from trxds.core.authority import percent_encode_authority
 from trxds.core.json_parse import parse_json
 from trxds.core.json_reader import JsonNode, Problem, kind_of, unicode_problem
 from trxds.core.status import BootstrapError
+from trxds.resources.endpoint import LocalityId
 from trxds.transport.certificates import CertificateFiles
 from trxds.transport.transport_credentials import INSECURE
 
@@ -68,18 +69,12 @@ class ServerConfig(Struct, frozen=True):
         return path_of(self.uri) if is_file(self.uri) else ""
 
 
-class Locality(Struct, frozen=True):
-    region: str = ""
-    zone: str = ""
-    sub_zone: str = ""
-
-
 class Node(Struct, frozen=True):
     """The identity of this client in each discovery stream; `metadata` is sent to the control plane unchanged."""
 
     id: str = ""
     cluster: str = ""
-    locality: Locality = Locality()
+    locality: LocalityId = LocalityId()
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -272,7 +267,7 @@ def _node(node: JsonNode) -> Node:
     return Node(
         id=node.member("id").text(),
         cluster=node.member("cluster").text(),
-        locality=Locality(*(locality.member(part).text() for part in ("region", "zone", "sub_zone"))),
+        locality=LocalityId(*(locality.member(part).text() for part in ("region", "zone", "sub_zone"))),
         metadata=_metadata(node.member("metadata")),
     )
 
