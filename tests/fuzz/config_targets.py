@@ -46,11 +46,12 @@ from trxds.session_affinity.session_token import (
     portable,
 )
 from trxds.testing import resources as xds
-from trxds.xds import bootstrap, discovery_response
+from trxds.xds import bootstrap
 from trxds.xds.authorization import read_token
 from trxds.xds.bootstrap import Bootstrap, ServerConfig
 from trxds.xds.delta import DeltaProtocol
 from trxds.xds.resource_names import authority_of, canonical, check_type, parse_target
+from trxds.xds.sotw import SotwProtocol
 
 from .resource_seeds import SEEDS
 from .target import Target
@@ -92,7 +93,7 @@ def _resource(type: ResourceType) -> Callable[[bytes], None]:
 
 def _discovery(data: bytes) -> None:
     """A whole response, of both protocols."""
-    for message, read in ((DiscoveryResponse, discovery_response.read), (DeltaDiscoveryResponse, DeltaProtocol().read)):
+    for message, read in ((DiscoveryResponse, SotwProtocol.read), (DeltaDiscoveryResponse, DeltaProtocol.read)):
         try:
             received = message.FromString(data)
         except DecodeError:

@@ -36,7 +36,15 @@ PARSERS = (
     ),
     *(
         f"xds/{name}.py"
-        for name in ("bootstrap", "resource_names", "discovery_response", "delta", "authorization", "cache_file")
+        for name in (
+            "bootstrap",
+            "resource_names",
+            "discovery_response",
+            "sotw",
+            "delta",
+            "authorization",
+            "cache_file",
+        )
     ),
     *(f"resolver/{name}.py" for name in ("service_config", "method_config", "target_uri")),
     "lb/balancing_config.py",

@@ -12,7 +12,8 @@ from trxds.resources.context import ParseContext
 from trxds.resources.cooperative_parse import run_at_once
 from trxds.resources.types import CDS, Parsed
 from trxds.testing import resources
-from trxds.xds.discovery_response import MAX_NACK_SIZE, ParsedResponse, Raw, read
+from trxds.xds.discovery_response import MAX_NACK_SIZE, ParsedResponse, Raw
+from trxds.xds.sotw import SotwProtocol
 
 GOOD = resources.cluster("cart")
 BAD = {**resources.cluster("cart"), "lb_policy": "MAGLEV"}
@@ -24,7 +25,7 @@ def response(*items: Any) -> Any:
 
 
 def reading(*items: Any, known: Mapping[Raw, Parsed] | None = None) -> ParsedResponse:
-    return run_at_once(read(response(*items), CDS, known or {}, ParseContext()))
+    return run_at_once(SotwProtocol.read(response(*items), CDS, known or {}, ParseContext()))
 
 
 def wrapped(resource: dict[str, Any], name: str = "") -> Any:
@@ -116,5 +117,5 @@ def test_the_same_bytes_under_another_type_are_not_known() -> None:
 
 
 def test_reading_pauses_after_every_resource() -> None:
-    slices = read(response(*(resources.cluster(f"c{n}") for n in range(5))), CDS, {}, ParseContext())
+    slices = SotwProtocol.read(response(*(resources.cluster(f"c{n}") for n in range(5))), CDS, {}, ParseContext())
     assert sum(1 for _ in slices) >= 5

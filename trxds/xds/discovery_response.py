@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 
 from trxds.core.status import StatusCode
 from trxds.resources.cooperative_parse import Slices
-from trxds.resources.protos import AnyProto, DiscoveryResponse
+from trxds.resources.protos import AnyProto
 from trxds.resources.types import ParseContext, Parsed, ResourceType, unwrap
 from trxds.resources.validation_errors import first_errors
 
@@ -104,18 +104,6 @@ class UnknownResponse(Struct, frozen=True):
     """A message that is neither accepted nor rejected, and does not count as a response."""
 
     reason: str
-
-
-def read(
-    response: DiscoveryResponse, type: ResourceType, known: Mapping[Raw, Parsed], context: ParseContext
-) -> Slices[ParsedResponse]:
-    """Parse a state-of-the-world response in slices; resources in `known` are not parsed again."""
-    items: list[ParsedResource] = []
-    names: set[str] = set()
-    for resource in response.resources:
-        items.append((yield from read_resource(resource, type, known, context, names)))
-        yield
-    return ParsedResponse(type, response.version_info, response.nonce, tuple(items), read_resource_errors(response))
 
 
 def read_resource(
