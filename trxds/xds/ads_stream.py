@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from random import Random
 from typing import TypeAlias, TypeVar
 
@@ -40,7 +40,7 @@ SLICE_TIME = 0.005  # seconds that parsing may hold up other tasks
 MAX_UNSENT = 4 * 1024 * 1024
 
 T = TypeVar("T")
-ReviewServers: TypeAlias = Callable[[AdsStreamState, Iterable[Resource]], Changes]
+ReviewServers: TypeAlias = Callable[[AdsStreamState, Collection[Resource]], Changes]
 
 
 class AdsStream:

@@ -7,7 +7,7 @@ What is known at the end stays known.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 from random import Random
@@ -18,7 +18,7 @@ from trxds.core.clock import TimeOfDay, time_of_day
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.observers import Observers
 from trxds.core.plural import plural
-from trxds.core.resource_status import ResourceStatus, resource_error
+from trxds.core.resource_status import resource_error
 from trxds.core.resource_update import ResourceUpdate
 from trxds.resources.types import ParseContext, ResourceType
 from trxds.transport.connect import Network
@@ -189,9 +189,9 @@ class XdsClient:
         now = trio.current_time()
         # Such a watch gets its error at once, and no server is asked for the name.
         if problem := self._name_error(type, name):
-            since = self._time_of_day(now)
-            standing = ResourceStatus(type.kind, name, "no server", self._bootstrap.node.id, "REQUESTED", since)
-            return {(type, name): ResourceUpdate(error=resource_error(standing, problem))}
+            resource = Resource(type, name, since=self._time_of_day(now))
+            standing = resource.standing("no server", self._bootstrap.node.id)
+            return {resource.key: ResourceUpdate(error=resource_error(standing, problem))}
         authority = self._authorities[authority_of(name)]
         changes = authority.watch(type, name, now)
         self._notify_streams(authority)
@@ -276,10 +276,9 @@ class XdsClient:
         if self._nursery is not None:
             self._nursery.start_soon(run, name=name)
 
-    def _review(self, stream_state: AdsStreamState, touched: Iterable[Resource]) -> Changes:
+    def _review(self, stream_state: AdsStreamState, touched: Collection[Resource]) -> Changes:
         """Have the authorities of a stream review its changes, and return what changed for watchers."""
-        # Several authorities read it, so it cannot be an iterator.
-        touched, changes = list(touched), Changes()
+        changes = Changes()
         self._report_resources(touched)
         for authority in self._authorities.values():
             if authority.uses(stream_state):
