@@ -8,6 +8,7 @@ stays in use, a better or worse server of the bootstrap takes its turn (A71), an
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Iterable
 
 import trio
@@ -57,7 +58,8 @@ class FileStream:
         self._files = ResourceFiles(self.server.files)
         self._content = FilesContent()
         self._requested: dict[ResourceType, frozenset[str]] = {}  # the names of the last requests
-        self._answered: dict[ResourceType, frozenset[str]] = {}  # those of them that this version has answered
+        # Those of them that this version has answered.
+        self._answered: defaultdict[ResourceType, frozenset[str]] = defaultdict(frozenset)
         self._responses = 0
         self._wakeup: ConflatingQueue[None] = ConflatingQueue()
         self._scope = trio.CancelScope()
@@ -105,30 +107,25 @@ class FileStream:
             self.xds_channel.note_files("")
             self._telemetry.stream_connected()
         # Nothing is answered yet in this version, so each name gets an answer, as after a reconnect.
-        self._content, self._answered = content, {}
+        self._content = content
+        self._answered.clear()
 
     async def _answer(self) -> None:
         """Answer the requests for names that this version has not answered, all of them as one update."""
         touched: dict[Resource, None] = {}
         try:
-            await self._answer_requests(touched)
+            # An answer may lead to further requests, as a cluster does to its endpoints.
+            while unanswered := self._take_requests():
+                for type, names in unanswered.items():
+                    self._answered[type] |= names
+                    touched.update(dict.fromkeys(await self._answer_type(type, names)))
         finally:
             # Also if another server takes over meanwhile, which ends this task: what came before that was applied.
             changes = self._review(self._state, touched) if touched else {}
         notify_watchers(self._watches, changes)
 
-    async def _answer_requests(self, touched: dict[Resource, None]) -> None:
-        """Answer the requests; `touched` gets the resources that the answers change."""
-        # An answer may lead to further requests, as a cluster does to its endpoints.
-        while self._take_requests():
-            for type, names in self._requested.items():
-                unanswered = names - self._answered.get(type, frozenset())
-                self._answered[type] = names
-                if unanswered:
-                    touched.update(dict.fromkeys(await self._answer_type(type, unanswered)))
-
-    def _take_requests(self) -> bool:
-        """Take the requests that are there; return whether names are unanswered."""
+    def _take_requests(self) -> dict[ResourceType, frozenset[str]]:
+        """Take the requests that are there, and return the names that are unanswered, by type."""
         now = trio.current_time()
         while (request := self._state.next_request(now)) is not None:
             self._telemetry.request_sent(request)
@@ -136,10 +133,11 @@ class FileStream:
             type, names = RESOURCE_TYPES[request.type_url], frozenset(request.resource_names)
             self._requested[type] = names
             # What is requested no longer is forgotten, so it has to be answered again when somebody comes back.
-            self._answered[type] = self._answered.get(type, frozenset()) & names
-        return self._state.is_connected and any(
-            names - self._answered.get(type, frozenset()) for type, names in self._requested.items()
-        )
+            self._answered[type] &= names
+        if not self._state.is_connected:
+            return {}
+        unanswered = {type: names - self._answered[type] for type, names in self._requested.items()}
+        return {type: names for type, names in unanswered.items() if names}
 
     async def _answer_type(self, type: ResourceType, names: Iterable[str]) -> Iterable[Resource]:
         self._responses += 1
