@@ -189,16 +189,17 @@ class ResourceCache:
                     del waiting[name]
                 elif authority.outage or authority.watched_since + START_TIMEOUT <= now:
                     del waiting[name]
-                    await self._use(authority, [each for each in found.values() if authority_of(each.name) == name])
+                    own = {key: each for key, each in found.items() if authority_of(each.name) == name}
+                    await self._use(authority, own)
             deadlines = (authority.watched_since + START_TIMEOUT for authority in waiting.values())
             await self._events.next(min(deadlines, default=now))
         await trio.sleep_forever()
 
-    async def _use(self, authority: Authority, found: Iterable[CachedResource]) -> None:
+    async def _use(self, authority: Authority, found: Mapping[Key, CachedResource]) -> None:
         cached = {}
-        for each in found:
+        for key, each in found.items():
             if (restored := await self._parse(each)) is not None:
-                cached[RESOURCE_TYPES[each.raw[0]], each.name] = restored
+                cached[key] = restored
         # Only now: a server may have answered meanwhile, and then nothing of this is used.
         changes = authority.use_cached(cached)
         self._publish(changes)
