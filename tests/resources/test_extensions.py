@@ -7,7 +7,7 @@ import pytest
 from trxds.resources import protos
 from trxds.resources.context import ParseContext
 from trxds.resources.extension import unpack
-from trxds.resources.filters import parse_filter_overrides
+from trxds.resources.filters import HTTP_FILTERS, parse_filter_overrides
 from trxds.resources.lb_policy import LB_POLICIES, WrapperPolicy, parse_load_balancing_policy
 from trxds.resources.validation_errors import ValidationErrors
 
@@ -67,5 +67,5 @@ def test_a_policy_that_cannot_be_read_is_refused(name: str) -> None:
 )
 def test_an_override_that_cannot_be_read_is_refused(name: str, problem: str) -> None:
     problems = ValidationErrors()
-    assert parse_filter_overrides({"f": packed(T + name)}, ParseContext(), problems) == {}
+    assert parse_filter_overrides({"f": packed(T + name)}, HTTP_FILTERS, problems) == {}
     assert problems.texts == (f"field:typed_per_filter_config[f].value[{name}] error:{problem}",)

@@ -10,7 +10,8 @@ from envoy.extensions.filters.http.cors.v3 import cors_pb2  # noqa: F401 its typ
 from envoy.extensions.filters.http.rbac.v3 import rbac_pb2  # noqa: F401
 from envoy.extensions.http.stateful_session.envelope.v3 import envelope_pb2  # noqa: F401
 
-from trxds.resources.experiments import Experiments
+from trxds.client.shared_xds_client import parse_context
+from trxds.resources.experiments import OVERRIDE_HOST_VARIABLE
 from trxds.resources.filter_config import FilterConfig, HttpFilterType
 from trxds.resources.filters import HTTP_FILTERS, HttpFilter, RouterConfig, registry
 from trxds.resources.listener import Listener
@@ -302,8 +303,9 @@ def test_a_disabled_filter_is_marked(read: Any) -> None:
     assert [each.disabled for each in found.http_filters] == [True, False]
 
 
-def test_the_session_filter_is_unknown_without_session_affinity(read: Any) -> None:
-    off = ParseContext(experiments=Experiments(override_host=False))
+def test_the_session_filter_is_unknown_without_session_affinity(read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(OVERRIDE_HOST_VARIABLE, "false")
+    off = parse_context(frozenset(), {}, HTTP_FILTERS)
     assert "unsupported filter type" in read(LDS, lds(http_filter("session", SESSION)), off).errors[0]
     assert configs(read, http_filter("session", SESSION, is_optional=True), context=off) == []
 

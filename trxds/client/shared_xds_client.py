@@ -29,6 +29,7 @@ from trxds.resolver.xds_resolver import XdsResolver
 from trxds.resources.context import ParseContext
 from trxds.resources.experiments import read_experiments
 from trxds.resources.filter_config import HttpFilterType
+from trxds.resources.stateful_session import STATEFUL_SESSION
 from trxds.transport.connect import Network, checked_network
 from trxds.transport.http_proxy import FindProxy, proxy_finder, server_network
 from trxds.xds.bootstrap import Bootstrap, load, parse, read
@@ -234,6 +235,8 @@ def parse_context(
 ) -> ParseContext:
     """Return the settings of a client's parsers; gRPC's environment variables switch features."""
     experiments = read_experiments(os.environ)
+    if not experiments.override_host:  # A55: without session affinity its filter is unknown
+        filters = {name: each for name, each in filters.items() if each is not STATEFUL_SESSION}
     return ParseContext(
         http_filters=filters,
         custom_policies={name: kind.parse for name, kind in policies.items()},

@@ -42,4 +42,3 @@ class HttpFilterType(Struct, frozen=True):
     parse_override: Callable[[Extension], FilterConfig | None] | None = None
     terminal: bool = False
     on_clients: bool = True
-    session_affinity: bool = False  # such a filter is unknown when A55's guard is off

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from msgspec import Struct, structs
 
 from . import protos
-from .experiments import Experiments
 from .extension import Extension, extension, unpack
 from .fault import FAULT
 from .filter_config import FilterConfig, HttpFilterType
@@ -75,19 +74,13 @@ HTTP_FILTERS = registry((ROUTER, STATEFUL_SESSION, FAULT, RBAC))
 # -- the chain in the listener
 
 
-class FilterContext(Protocol):
-    """The part of a `ParseContext` that filters need."""
-
-    @property
-    def http_filters(self) -> Mapping[str, HttpFilterType]: ...
-    @property
-    def experiments(self) -> Experiments: ...
-
-
 def parse_http_filters(
-    messages: Iterable[Any], context: FilterContext, problems: ValidationErrors
+    messages: Iterable[Any], types: Mapping[str, HttpFilterType], problems: ValidationErrors
 ) -> tuple[HttpFilter, ...]:
-    """Return the filters of an HttpConnectionManager that the client runs, the terminal one last."""
+    """Return the filters of an HttpConnectionManager that the client runs, the terminal one last.
+
+    `types` are the filter types that the client knows, as `registry` returns them.
+    """
     before = problems.count
     chain: list[HttpFilter] = []
     kinds: list[tuple[HttpFilterType, ValidationErrors]] = []  # also of filters that could not be parsed
@@ -96,7 +89,7 @@ def parse_http_filters(
         at = problems.at(f"[{index}]")
         _check_name(message.name, names, at)
         config = extension(message, "typed_config", at)
-        kind = _usable(config, message.is_optional, context) if config is not None else None
+        kind = _usable(config, message.is_optional, types) if config is not None else None
         if config is None or kind is None:
             continue
         # Before it is parsed: after a router that cannot be parsed, "must be the last" still holds for the others.
@@ -119,20 +112,18 @@ def _check_name(name: str, names: set[str], problems: ValidationErrors) -> None:
     names.add(name)
 
 
-def _usable(config: Extension, optional: bool, context: FilterContext) -> HttpFilterType | None:
+def _usable(config: Extension, optional: bool, types: Mapping[str, HttpFilterType]) -> HttpFilterType | None:
     """Return the type of filter; None if this client cannot run it, which is a problem unless it is optional."""
-    kind = _known(config.type_name, context)
-    if kind is not None and kind.config_type == config.type_name and kind.on_clients:
+    kind = types.get(config.type_name)
+    if kind is None or kind.config_type != config.type_name:  # unknown, or the type of an override
+        error = _UNSUPPORTED
+    elif not kind.on_clients:
+        error = "filter is not supported on clients"
+    else:
         return kind
     if not optional:
-        known = kind is not None and kind.config_type == config.type_name
-        config.problems.add("filter is not supported on clients" if known else _UNSUPPORTED)
+        config.problems.add(error)
     return None
-
-
-def _known(type_name: str, context: FilterContext) -> HttpFilterType | None:
-    kind = context.http_filters.get(type_name)
-    return None if kind is not None and kind.session_affinity and not context.experiments.override_host else kind
 
 
 def _check_order(kinds: list[tuple[HttpFilterType, ValidationErrors]]) -> None:
@@ -148,7 +139,7 @@ def _check_order(kinds: list[tuple[HttpFilterType, ValidationErrors]]) -> None:
 
 
 def parse_filter_overrides(
-    messages: Mapping[str, Any], context: FilterContext, problems: ValidationErrors
+    messages: Mapping[str, Any], types: Mapping[str, HttpFilterType], problems: ValidationErrors
 ) -> Mapping[str, FilterConfig]:
     """Return the configurations of a `typed_per_filter_config` by filter name.
 
@@ -162,7 +153,7 @@ def parse_filter_overrides(
         at = problems.at(f"typed_per_filter_config[{name}]")
         if not name:
             at.add("filter name must be non-empty")
-        config = _override(name, messages[name], context, at)
+        config = _override(name, messages[name], types, at)
         if config is not None:
             overrides[name] = config
     return overrides
@@ -171,14 +162,16 @@ def parse_filter_overrides(
 _NO_OVERRIDES: Mapping[str, FilterConfig] = MappingProxyType({})
 
 
-def _override(name: str, packed: Any, context: FilterContext, problems: ValidationErrors) -> FilterConfig | None:
+def _override(
+    name: str, packed: Any, types: Mapping[str, HttpFilterType], problems: ValidationErrors
+) -> FilterConfig | None:
     config = unpack(packed, problems)
     optional = False
     if config is not None and config.type_name == FILTER_CONFIG:
         config, optional = _unwrap(config)
     if config is None:
         return None
-    kind = _known(config.type_name, context)
+    kind = types.get(config.type_name)
     if kind is None:
         if not optional:
             config.problems.add(_UNSUPPORTED)

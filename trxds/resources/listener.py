@@ -54,7 +54,7 @@ def _connection_manager(name: str, message: Any, context: ParseContext, problems
     # A31: the default of all routes without a max_stream_duration.
     at = problems.at("common_http_protocol_options")
     limit = parse_optional_duration(message.common_http_protocol_options, "max_stream_duration", at)
-    filters = parse_http_filters(message.http_filters, context, problems.at("http_filters"))
+    filters = parse_http_filters(message.http_filters, context.http_filters, problems.at("http_filters"))
     rds_name, inline = None, None
     match message.WhichOneof("route_specifier"):
         case "rds":

@@ -139,7 +139,7 @@ def _virtual_host(
 ) -> Slices[VirtualHost]:
     # All problems are gathered, so that one NACK names them all.
     _check_domains(message.domains, problems)
-    overrides = parse_filter_overrides(message.typed_per_filter_config, outer.context, problems)
+    overrides = parse_filter_overrides(message.typed_per_filter_config, outer.context.http_filters, problems)
     inherited = structs.replace(
         outer,
         retry_policy=parse_retry_policy(message, problems, outer.context.experiments.per_try_timeout),
@@ -176,7 +176,8 @@ def _route(message: Any, inherited: Inherited, problems: ValidationErrors) -> Ro
         # A28: a route without a supported cluster specifier is skipped, and the next one may match.
         if action is None:
             return None
-    return Route(match, action, parse_filter_overrides(message.typed_per_filter_config, inherited.context, problems))
+    overrides = parse_filter_overrides(message.typed_per_filter_config, inherited.context.http_filters, problems)
+    return Route(match, action, overrides)
 
 
 def _optional_plugins(messages: Iterable[Any], problems: ValidationErrors) -> frozenset[str]:

@@ -117,7 +117,7 @@ def _weighted_cluster(message: Any, context: ParseContext, problems: ValidationE
     # A wrapper tells 0, which is valid, from unset, which is an error as in the C++ client; grpc-go takes it for 0.
     if not message.HasField("weight"):
         problems.at("weight").add("field not present")
-    overrides = parse_filter_overrides(message.typed_per_filter_config, context, problems)
+    overrides = parse_filter_overrides(message.typed_per_filter_config, context.http_filters, problems)
     return WeightedCluster(message.name, message.weight.value, overrides)
 
 

@@ -149,5 +149,4 @@ STATEFUL_SESSION = HttpFilterType(
     parse=_parse,
     override_type=StatefulSessionConfig.override_type,
     parse_override=_parse_override,
-    session_affinity=True,
 )
