@@ -11,6 +11,7 @@ import json
 import re
 import ssl
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from trxds.client.custom_filter import filter_types
 from trxds.filters import FilterType
 from trxds.resources.context import ParseContext
 from trxds.resources.experiments import Experiments
-from trxds.resources.lb_policy import CustomPolicy
+from trxds.resources.lb_policy import CustomPolicy, parse_custom_policy
 from trxds.resources.protos import from_json
 from trxds.resources.slow_start import SlowStart
 from trxds.resources.types import CDS, LDS
@@ -207,7 +208,8 @@ async def test_a_session_by_the_filter_of_the_page_on_sessions_stays_on_one_of_t
 def test_the_documented_policy_in_a_cluster_is_the_program_s_own() -> None:
     (text,) = blocks("writing-a-policy.md", "json")
     resource = from_json(xds.cluster("cart") | json.loads(text))
-    parsed = CDS.read(resource, ParseContext(custom_policies={"my.pkg.MainAndSpare": dict}))
+    own = {"my.pkg.MainAndSpare": partial(parse_custom_policy, dict)}
+    parsed = CDS.read(resource, ParseContext(struct_policies=own))
     assert parsed.errors == ()
     assert repr(CustomPolicy("my.pkg.MainAndSpare", {"spare": 1})) in repr(parsed.value)
 

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from random import Random
 from tempfile import NamedTemporaryFile
@@ -29,6 +30,7 @@ from trxds.resources.cooperative_parse import run_at_once
 from trxds.resources.experiments import Experiments
 from trxds.resources.fault import Abort, Delay, FaultConfig, FractionalPercent
 from trxds.resources.hash_policy import HeaderHash
+from trxds.resources.lb_policy import parse_custom_policy
 from trxds.resources.load_stats import MIN_INTERVAL, parse_lrs_response
 from trxds.resources.protos import AnyProto, DeltaDiscoveryResponse, DiscoveryResponse, LoadStatsResponse, from_json
 from trxds.resources.regex import Regex, Rewrite
@@ -71,8 +73,7 @@ CONTEXT = ParseContext(
         }
     ),
     certificate_providers=frozenset({"mesh"}),
-    custom_policies={"test.Custom": dict},
-    struct_policies=make_struct_policies(EXPERIMENTS),
+    struct_policies={**make_struct_policies(EXPERIMENTS), "test.Custom": partial(parse_custom_policy, dict)},
     experiments=EXPERIMENTS,
     server_features=frozenset({"trusted_xds_server"}),
 )

@@ -248,12 +248,3 @@ def test_a_policy_in_a_typed_struct_is_passed_over(read: Any) -> None:
 
 def child() -> dict[str, Any]:
     return {"endpoint_picking_policy": policies(ROUND_ROBIN)}
-
-
-def test_a_users_own_policy_is_one_more_entry_in_the_registry(read: Any) -> None:
-    class Mine(LbPolicyConfig):
-        pass
-
-    context = ParseContext(lb_policies={MAGLEV: lambda config, nesting: Mine()})
-    found = cluster(read, cds(load_balancing_policy=policies(MAGLEV)), context)
-    assert isinstance(found.lb_policy, Mine)

@@ -1,6 +1,7 @@
 """A TypedStruct in load_balancing_policy: a policy by the name that it has in a service config (A52)."""
 
 import math
+from functools import partial
 
 import pytest
 from google.protobuf.struct_pb2 import Struct
@@ -8,7 +9,7 @@ from google.protobuf.struct_pb2 import Struct
 from trxds.lb.balancing_config import make_struct_policies
 from trxds.resources import protos
 from trxds.resources.context import ParseContext
-from trxds.resources.lb_policy import CustomPolicy, WrrLocality
+from trxds.resources.lb_policy import CustomPolicy, WrrLocality, parse_custom_policy
 from trxds.resources.leaf_policy import RingHash
 from trxds.resources.types import CDS
 from trxds.testing import resources as xds
@@ -19,7 +20,7 @@ WRR_LOCALITY = "type.googleapis.com/envoy.extensions.load_balancing_policies.wrr
 
 
 def parsed(body, parse=dict):
-    context = ParseContext(custom_policies={NAME: parse}, struct_policies=make_struct_policies())
+    context = ParseContext(struct_policies={**make_struct_policies(), NAME: partial(parse_custom_policy, parse)})
     return CDS.read(protos.from_json(xds.cluster("c") | body), context)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -29,6 +30,7 @@ from trxds.resolver.xds_resolver import XdsResolver
 from trxds.resources.context import ParseContext
 from trxds.resources.experiments import read_experiments
 from trxds.resources.filter_config import HttpFilterType
+from trxds.resources.lb_policy import parse_custom_policy
 from trxds.resources.stateful_session import STATEFUL_SESSION
 from trxds.transport.connect import Network, checked_network
 from trxds.transport.http_proxy import FindProxy, proxy_finder, server_network
@@ -237,10 +239,10 @@ def parse_context(
     experiments = read_experiments(os.environ)
     if not experiments.override_host:  # A55: without session affinity its filter is unknown
         filters = {name: each for name, each in filters.items() if each is not STATEFUL_SESSION}
+    own = {name: partial(parse_custom_policy, kind.parse) for name, kind in policies.items()}
     return ParseContext(
         http_filters=filters,
-        custom_policies={name: kind.parse for name, kind in policies.items()},
-        struct_policies=make_struct_policies(experiments),
+        struct_policies={**make_struct_policies(experiments), **own},
         certificate_providers=certificate_providers,
         experiments=experiments,
         mirroring=mirroring,

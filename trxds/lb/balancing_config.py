@@ -19,7 +19,7 @@ from trxds.core.metadata import is_key
 from trxds.resolver.service_config import ReadLbPolicy
 from trxds.resources.experiments import NO_EXPERIMENTS, Experiments
 from trxds.resources.extension import Extension
-from trxds.resources.lb_policy import CustomPolicy, ParseSettings, RandomSubsetting, StructPolicy
+from trxds.resources.lb_policy import CustomPolicy, ParseSettings, RandomSubsetting
 from trxds.resources.leaf_policy import (
     DEFAULT_CHOICE_COUNT,
     MAX_CHOICE_COUNT,
@@ -33,6 +33,7 @@ from trxds.resources.leaf_policy import (
     PickFirst,
     RingHash,
     RoundRobin,
+    StructPolicy,
 )
 from trxds.resources.orca import is_supported_metric
 from trxds.resources.outlier_detection import FailurePercentage, OutlierDetectionSettings, SuccessRate

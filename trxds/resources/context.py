@@ -10,23 +10,21 @@ from .endpoint import Endpoint
 from .experiments import NO_EXPERIMENTS, Experiments
 from .filter_config import HttpFilterType
 from .filters import HTTP_FILTERS
-from .lb_policy import LB_POLICIES, LbPolicyType, ParseSettings, StructPolicy
+from .leaf_policy import StructPolicy
 
 
 @dataclass(frozen=True, slots=True)
 class ParseContext:
     """The settings that parsers need besides the bytes.
 
-    The registries have message names as keys (`envoy.extensions...Router`). `custom_policies` are the user's (A52);
-    `struct_policies` are those of trxds that a TypedStruct may name, as a service config does. `certificate_providers`
-    are the names of the bootstrap's providers (A29). `experiments` are the features that the environment switches on.
-    With `mirroring` routes' `request_mirror_policies` are read, which no gRFC has. `server_features` are the
-    bootstrap's, and `server` is the one that a resource means by `self`.
+    `http_filters` has message names as keys (`envoy.extensions...Router`). `struct_policies` are the LB policies that a
+    TypedStruct may name: the user's, and those of trxds as in a service config (A52). `certificate_providers` are the
+    names of the bootstrap's providers (A29). `experiments` are the features that the environment switches on. With
+    `mirroring` routes' `request_mirror_policies` are read, which no gRFC has. `server_features` are the bootstrap's,
+    and `server` is the one that a resource means by `self`.
     """
 
     http_filters: Mapping[str, HttpFilterType] = field(default_factory=lambda: HTTP_FILTERS)
-    lb_policies: Mapping[str, LbPolicyType] = field(default_factory=lambda: LB_POLICIES)
-    custom_policies: Mapping[str, ParseSettings] = field(default_factory=dict)
     struct_policies: Mapping[str, StructPolicy] = field(default_factory=dict)
     certificate_providers: frozenset[str] = frozenset()
     experiments: Experiments = NO_EXPERIMENTS

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from msgspec import Struct
 
 from . import leaf_policy as leaf
 from . import protos
+from .context import ParseContext
 from .experiments import Experiments
 from .extension import Extension, extension
 from .leaf_policy import LbPolicyConfig, RoundRobin
@@ -63,23 +64,10 @@ class CustomPolicy(LbPolicyConfig):
 WRR_LOCALITY = WrrLocality(RoundRobin())  # what `lb_policy: ROUND_ROBIN` means
 
 
-class PolicyContext(Protocol):
-    """The part of a `ParseContext` that policies need: the known policies by the names of their messages."""
-
-    @property
-    def lb_policies(self) -> Mapping[str, LbPolicyType]: ...
-    @property
-    def custom_policies(self) -> Mapping[str, ParseSettings]: ...
-    @property
-    def struct_policies(self) -> Mapping[str, StructPolicy]: ...
-    @property
-    def experiments(self) -> Experiments: ...
-
-
 class WrapperPolicy(Struct, frozen=True):
     """The context of a policy inside others, with its depth."""
 
-    context: PolicyContext
+    context: ParseContext
     depth: int = 0
 
     def child(self, message: Any, field: str, problems: ValidationErrors) -> LbPolicyConfig | None:
@@ -91,13 +79,12 @@ class WrapperPolicy(Struct, frozen=True):
 
 
 LbPolicyType: TypeAlias = Callable[[Extension, WrapperPolicy], LbPolicyConfig | None]
-StructPolicy: TypeAlias = Callable[[Extension], LbPolicyConfig | None]
 
 
 def parse_load_balancing_policy(
     message: Any, nesting: WrapperPolicy, problems: ValidationErrors
 ) -> LbPolicyConfig | None:
-    """Return the first policy in the list that the registry has; None (and a problem) if there is none."""
+    """Return the first known policy in the list; None (and a problem) if there is none."""
     # A52: 16 levels at most, or the control plane could make the parser recur too deep.
     if nesting.depth >= _MAX_DEPTH:
         problems.add(f"exceeded max recursion depth of {_MAX_DEPTH}")
@@ -111,13 +98,10 @@ def parse_load_balancing_policy(
         if config is None:
             return None
         if config.fields is not None:
-            parse = nesting.context.custom_policies.get(config.type_name)
-            if parse is not None:
-                return _custom_policy(config, parse)
             if config.type_name in nesting.context.struct_policies:
                 return nesting.context.struct_policies[config.type_name](config)
-        elif config.type_name in nesting.context.lb_policies:
-            return nesting.context.lb_policies[config.type_name](config, nesting)
+        elif config.type_name in LB_POLICIES:
+            return LB_POLICIES[config.type_name](config, nesting)
     problems.add("no supported load balancing policy config found")
     return None
 
@@ -150,7 +134,8 @@ def _random_subsetting(config: Extension, nesting: WrapperPolicy) -> RandomSubse
     return RandomSubsetting(message.subset_size.value, child) if child is not None else None
 
 
-def _custom_policy(config: Extension, parse: ParseSettings) -> CustomPolicy | None:
+def parse_custom_policy(parse: ParseSettings, config: Extension) -> CustomPolicy | None:
+    """Return the user's policy of that TypedStruct; `parse` makes its settings."""
     assert config.fields is not None
     try:
         return CustomPolicy(config.type_name, parse(config.fields))
@@ -161,6 +146,7 @@ def _custom_policy(config: Extension, parse: ParseSettings) -> CustomPolicy | No
 
 _POLICIES = "envoy.extensions.load_balancing_policies"
 
+# By the names of their messages.
 LB_POLICIES: Mapping[str, LbPolicyType] = MappingProxyType(
     {
         f"{_POLICIES}.round_robin.v3.RoundRobin": _leaf_with_experiments(leaf.round_robin),

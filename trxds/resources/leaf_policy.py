@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from msgspec import Struct
 
@@ -37,6 +38,10 @@ class LbPolicyConfig:
 
         @property
         def policy(self) -> str: ...
+
+
+StructPolicy: TypeAlias = Callable[[Extension], LbPolicyConfig | None]
+"""The parser of a policy that a TypedStruct names (A52)."""
 
 
 @dataclass(frozen=True, slots=True)
