@@ -106,18 +106,13 @@ def parse_load_balancing_policy(
     return None
 
 
-def _leaf(parse: Callable[[Extension], LbPolicyConfig | None]) -> LbPolicyType:
+def _leaf(parse: Callable[[Extension, Experiments], LbPolicyConfig | None]) -> LbPolicyType:
     """Return the type of a policy without a child."""
-    return lambda config, nesting: parse(config)
-
-
-def _leaf_with_experiments(parse: Callable[[Extension, Experiments], LbPolicyConfig | None]) -> LbPolicyType:
-    """Return the type of a policy without a child, some of whose fields are experiments."""
     return lambda config, nesting: parse(config, nesting.context.experiments)
 
 
 def _wrr_locality(config: Extension, nesting: WrapperPolicy) -> WrrLocality | None:
-    message = config.parse(protos.WrrLocality, "can't decode WrrLocality LB policy config")
+    message = leaf.parse_message(config, protos.WrrLocality)
     if message is None:
         return None
     child = nesting.child(message, "endpoint_picking_policy", config.problems)
@@ -125,7 +120,7 @@ def _wrr_locality(config: Extension, nesting: WrapperPolicy) -> WrrLocality | No
 
 
 def _random_subsetting(config: Extension, nesting: WrapperPolicy) -> RandomSubsetting | None:
-    message = config.parse(protos.RandomSubsetting, "can't decode RandomSubsetting LB policy config")
+    message = leaf.parse_message(config, protos.RandomSubsetting)
     if message is None:
         return None
     if not message.subset_size.value:
@@ -149,11 +144,11 @@ _POLICIES = "envoy.extensions.load_balancing_policies"
 # By the names of their messages.
 LB_POLICIES: Mapping[str, LbPolicyType] = MappingProxyType(
     {
-        f"{_POLICIES}.round_robin.v3.RoundRobin": _leaf_with_experiments(leaf.round_robin),
+        f"{_POLICIES}.round_robin.v3.RoundRobin": _leaf(leaf.round_robin),
         f"{_POLICIES}.pick_first.v3.PickFirst": _leaf(leaf.pick_first),
         f"{_POLICIES}.ring_hash.v3.RingHash": _leaf(leaf.ring_hash),
-        f"{_POLICIES}.least_request.v3.LeastRequest": _leaf_with_experiments(leaf.least_request),
-        f"{_POLICIES}.client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin": _leaf_with_experiments(
+        f"{_POLICIES}.least_request.v3.LeastRequest": _leaf(leaf.least_request),
+        f"{_POLICIES}.client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin": _leaf(
             leaf.client_side_weighted_round_robin
         ),
         f"{_POLICIES}.wrr_locality.v3.WrrLocality": _wrr_locality,

@@ -103,18 +103,23 @@ class ClientSideWeightedRoundRobin(LbPolicyConfig, Struct, frozen=True):
 # -- from load_balancing_policy
 
 
+def parse_message(config: Extension, message_class: Any) -> Any | None:
+    """Return the message of a policy's configuration; None (and a problem) for bad bytes."""
+    return config.parse(message_class, f"can't decode {message_class.DESCRIPTOR.name} LB policy config")
+
+
 def round_robin(config: Extension, experiments: Experiments) -> RoundRobin | None:
-    message = _message(config, protos.RoundRobin, "RoundRobin")
+    message = parse_message(config, protos.RoundRobin)
     return RoundRobin(_slow_start(message, experiments, config.problems)) if message is not None else None
 
 
-def pick_first(config: Extension) -> PickFirst | None:
-    message = _message(config, protos.PickFirst, "PickFirst")
+def pick_first(config: Extension, experiments: Experiments) -> PickFirst | None:
+    message = parse_message(config, protos.PickFirst)
     return PickFirst(message.shuffle_address_list) if message is not None else None
 
 
-def ring_hash(config: Extension) -> RingHash | None:
-    message = _message(config, protos.RingHash, "RingHash")
+def ring_hash(config: Extension, experiments: Experiments) -> RingHash | None:
+    message = parse_message(config, protos.RingHash)
     if message is None:
         return None
     # A42 supports XX_HASH only. That is also the default of this message, and the zero value of the older field.
@@ -123,14 +128,14 @@ def ring_hash(config: Extension) -> RingHash | None:
 
 
 def least_request(config: Extension, experiments: Experiments) -> LeastRequest | None:
-    message = _message(config, protos.LeastRequest, "LeastRequest")
+    message = parse_message(config, protos.LeastRequest)
     return _choices(message, experiments, config.problems) if message is not None else None
 
 
 def client_side_weighted_round_robin(
     config: Extension, experiments: Experiments
 ) -> ClientSideWeightedRoundRobin | None:
-    message = _message(config, protos.ClientSideWeightedRoundRobin, "ClientSideWeightedRoundRobin")
+    message = parse_message(config, protos.ClientSideWeightedRoundRobin)
     if message is None:
         return None
     penalty = message.error_utilization_penalty.value if message.HasField("error_utilization_penalty") else 1.0
@@ -162,10 +167,6 @@ def _metric_names(message: Any, problems: ValidationErrors) -> tuple[str, ...]:
 
 def _slow_start(message: Any, experiments: Experiments, problems: ValidationErrors) -> SlowStart | None:
     return parse_slow_start(message, problems) if experiments.slow_start else None
-
-
-def _message(config: Extension, message_class: Any, name: str) -> Any | None:
-    return config.parse(message_class, f"can't decode {name} LB policy config")
 
 
 # -- from a cluster's older fields
