@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, MutableMapping
 from dataclasses import dataclass, field
+from typing import Any
 from weakref import WeakValueDictionary
 
-from .endpoint import Endpoint
 from .experiments import NO_EXPERIMENTS, Experiments
 from .filter_config import HttpFilterType
 from .filters import HTTP_FILTERS
@@ -31,9 +31,9 @@ class ParseContext:
     mirroring: bool = False
     server_features: frozenset[str] = frozenset()
     server: Hashable = None
-    # Endpoints in use, by their bytes: if one of ten thousand changes, one is parsed, and all others stay the same
+    # Each `Endpoint` in use, by its bytes: if one of ten thousand changes, one is parsed, and all others stay the same
     # objects, which compare fast.
-    endpoints: MutableMapping[bytes, Endpoint] = field(default_factory=WeakValueDictionary, repr=False, compare=False)
+    endpoints: MutableMapping[bytes, Any] = field(default_factory=WeakValueDictionary, repr=False, compare=False)
 
     @property
     def may_rewrite_authority(self) -> bool:

@@ -10,16 +10,18 @@ import enum
 from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from .address import check_address, parse_address
 from .cooperative_parse import Slices, TimeSlice
-from .experiments import Experiments
 from .metadata import parse_proxy_address
 from .units import UINT32_MAX, per_million
 from .validation_errors import ValidationErrors
+
+if TYPE_CHECKING:
+    from .context import ParseContext
 
 
 class HealthStatus(enum.Enum):
@@ -110,17 +112,8 @@ class _ParseState:
     time_slice: TimeSlice = field(default_factory=TimeSlice)
 
 
-class EndpointContext(Protocol):
-    """The part of a `ParseContext` that endpoints need."""
-
-    @property
-    def experiments(self) -> Experiments: ...
-    @property
-    def endpoints(self) -> MutableMapping[bytes, Endpoint]: ...
-
-
 def parse_cluster_load_assignment(
-    message: Any, context: EndpointContext, problems: ValidationErrors
+    message: Any, context: ParseContext, problems: ValidationErrors
 ) -> Slices[ClusterLoadAssignment]:
     experiments = context.experiments
     health = KNOWN_HEALTH if experiments.override_host else _WITHOUT_DRAINING
@@ -196,13 +189,13 @@ def _known_or_parsed_endpoint(
     key = message.SerializeToString()
     endpoint = state.known.get(key)
     if endpoint is None:
-        before = problems.count
         endpoint = _parse_endpoint(message, health)
         if endpoint is None:
             _note_errors(message, problems.at(f"lb_endpoints[{index}]"))
             return None
         # Without the guard (A86) typed metadata is not looked at, whatever it has.
         if state.http_connect and message.HasField("metadata"):
+            before = problems.count
             endpoint = replace(endpoint, proxy=parse_proxy_address(message, problems.at(f"lb_endpoints[{index}]")))
             if problems.count > before:
                 return None
