@@ -15,7 +15,7 @@ from process import child
 from scale import SMALL
 from scale_runs import Readings, Sizes, one_of_many, stage
 
-from trxds.xds.delta import FEATURE
+from trxds.xds.bootstrap import DELTA
 
 METHOD_TEXT = """
 The two protocols of ADS: {endpoints:,} endpoints in {clusters:,} clusters that nobody calls yet, then one endpoint of
@@ -35,7 +35,7 @@ class Client:
 
 CLIENTS = (
     Client("trxds", "scale_client_trxds.py"),
-    Client("trxds, incremental", "scale_client_trxds.py", (FEATURE,)),
+    Client("trxds, incremental", "scale_client_trxds.py", (DELTA,)),
     Client("grpcio", "scale_client_grpcio.py"),
 )
 ROWS = (("all of it, from open", "cold"), ("one endpoint replaced", "endpoint"), ("one cluster changed", "cluster"))

@@ -18,7 +18,7 @@ from support.go_peers import program
 
 import trxds
 from trxds.testing import Call, serve
-from trxds.xds import delta
+from trxds.xds.bootstrap import DELTA
 
 GUIDE = "go-control-plane"
 HERE = Path(__file__).parent
@@ -87,7 +87,7 @@ def built() -> None:
 
 
 @pytest.mark.usefixtures("built")
-@pytest.mark.parametrize("features", [[], [delta.FEATURE]], ids=["sotw", "delta"])
+@pytest.mark.parametrize("features", [[], [DELTA]], ids=["sotw", "delta"])
 async def test_a_drained_host_of_the_guide_keeps_its_sessions_and_gets_no_other_calls(features: list[str]) -> None:
     with trio.fail_after(PATIENCE):
         async with host() as one, host() as other, plane(one, other) as control:

@@ -22,7 +22,7 @@ from support.spiffe import Certificates
 
 import trxds
 from trxds.testing import Call, serve
-from trxds.xds import delta
+from trxds.xds.bootstrap import DELTA
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("istio_program")]
 
@@ -130,7 +130,7 @@ async def mesh(
 
 
 @pytest.mark.parametrize("bootstrap", [through_agent, direct])
-@pytest.mark.parametrize("features", [(), (delta.FEATURE,)], ids=["sotw", "delta"])
+@pytest.mark.parametrize("features", [(), (DELTA,)], ids=["sotw", "delta"])
 async def test_calls_reach_every_host(
     tmp_path: Path, bootstrap: Callable[..., dict[str, Any]], features: tuple[str, ...]
 ) -> None:

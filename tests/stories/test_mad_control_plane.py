@@ -27,6 +27,7 @@ from trxds.resources.types import EDS
 from trxds.testing import resources as xds
 from trxds.testing import serve
 from trxds.xds import delta, sotw
+from trxds.xds.bootstrap import DELTA
 
 pytestmark = pytest.mark.long
 
@@ -99,7 +100,7 @@ class Storm:
         for zone in endpoints.endpoints:
             zone.load_balancing_weight.value = number
         resource, version, nonce = protos.pack(endpoints), f"v{number}", f"s{number}"
-        if self.feature == delta.FEATURE:
+        if self.feature == DELTA:
             named = protos.Resource(name="cart", version=version, resource=resource)
             return protos.DeltaDiscoveryResponse(type_url=EDS.type_url, nonce=nonce, resources=[named])
         return protos.DiscoveryResponse(version_info=version, type_url=EDS.type_url, nonce=nonce, resources=[resource])
@@ -218,7 +219,7 @@ async def play(feature, more):
 
 
 # A minute, and of the other protocol as much as shows that it is no different.
-@pytest.fixture(scope="module", params=[("xds_v3", 48), (delta.FEATURE, 3)], ids=["state of the world", "delta"])
+@pytest.fixture(scope="module", params=[("xds_v3", 48), (DELTA, 3)], ids=["state of the world", "delta"])
 def record(request):
     # The heap of the test runner takes the collector 30 ms, which an RPC would be blamed for.
     gc.collect()

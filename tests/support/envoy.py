@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from trxds.xds import delta
+from trxds.xds.bootstrap import DELTA
 
 PROGRAM = Path(__file__).parents[2] / ".peers" / "envoy" / "bin" / "envoy"
-FEATURES = {"GRPC": "xds_v3", "DELTA_GRPC": delta.FEATURE}
+FEATURES = {"GRPC": "xds_v3", "DELTA_GRPC": DELTA}
 """Envoy's names of the two protocols, and by what server feature our client speaks them."""
 QUIET = ["--concurrency", "1", "--use-dynamic-base-id", "--log-level", "off"]
 

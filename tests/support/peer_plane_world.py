@@ -14,14 +14,14 @@ from trxds import Metadata
 from trxds.testing import Call, serve
 from trxds.testing import resources as xds
 from trxds.testing.resources import Resource
-from trxds.xds import delta
+from trxds.xds.bootstrap import DELTA
 
 from .peer_planes import Plane, StartPlane
 
 PATIENCE = 60  # seconds for a whole test, most of which take one
 AT_ONCE = 3  # seconds within which a client on a busy machine has noticed what it would otherwise notice never
 SETTLED = 0.1  # seconds after which a change has surely been noticed, if only by what it broke
-PROTOCOLS = {"sotw": "xds_v3", "delta": delta.FEATURE}
+PROTOCOLS = {"sotw": "xds_v3", "delta": DELTA}
 
 
 class Mode(NamedTuple):

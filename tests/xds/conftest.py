@@ -6,13 +6,13 @@ import pytest
 from support.fallback_mesh import Mesh
 from support.world import World
 
-from trxds.xds.delta import FEATURE
+from trxds.xds.bootstrap import DELTA
 
 
 @pytest.fixture(params=["state of the world", "delta"])
 def protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Every server of a `World` speaks this one."""
-    monkeypatch.setattr(World, "features", frozenset({FEATURE} if request.param == "delta" else ()))
+    monkeypatch.setattr(World, "features", frozenset({DELTA} if request.param == "delta" else ()))
     return str(request.param)
 
 

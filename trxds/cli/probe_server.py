@@ -12,10 +12,9 @@ import trio
 from msgspec import Struct
 
 from trxds.client.shared_xds_client import parse_context
-from trxds.core.metadata import Headers
 from trxds.resources.cooperative_parse import run_at_once
+from trxds.resources.extension import parse
 from trxds.resources.filters import HTTP_FILTERS
-from trxds.resources.protos import DecodeError
 from trxds.resources.types import LDS, RESOURCE_TYPES, ParseContext
 from trxds.transport.connect import Network, connect_error
 from trxds.transport.connection import Connection
@@ -25,14 +24,10 @@ from trxds.transport.run_in_thread import run_in_thread
 from trxds.xds.authorization import fetch_authorization
 from trxds.xds.bootstrap import Bootstrap, Node, ServerConfig
 from trxds.xds.channel_credentials import secure_network
-from trxds.xds.control_plane_stream import describe_end
-from trxds.xds.delta import FEATURE, DeltaProtocol
+from trxds.xds.control_plane_stream import build_request, describe_end
 from trxds.xds.discovery_request import DiscoveryRequestParams, ProtocolVariant, set_node
 from trxds.xds.resource_files import FilesContent, ResourceFiles
-from trxds.xds.sotw import SotwProtocol
-from trxds.xds.xds_client import server_context
-
-MAX_RESPONSE_SIZE = 1 << 30  # bytes
+from trxds.xds.xds_client import protocol_variant, server_context
 
 
 class ProbeResult(Struct, frozen=True):
@@ -48,10 +43,10 @@ async def probe_server(
     if server.files:
         return await run_in_thread(partial(read_files, server, context, listener))
     progress = f"no connection within {within:g} s"
-    dialect = DeltaProtocol() if FEATURE in server.features else SotwProtocol()
+    dialect = protocol_variant(server)
     with trio.move_on_after(within):
         try:
-            request = _request(dialect, server, await fetch_authorization(server))
+            request = build_request(server, dialect.path, await fetch_authorization(server))
             transport = await secure_network(network, server.credentials, server.address).connect(server.address)
         except OSError as error:
             return ProbeResult(False, f"no connection: {connect_error(error)}")
@@ -86,14 +81,6 @@ def read_files(server: ServerConfig, context: ParseContext, listener: str) -> Pr
     return ProbeResult(not errors, "; ".join((text, *errors)))
 
 
-def _request(dialect: ProtocolVariant, server: ServerConfig, tokens: Headers) -> Request:
-    return Request(dialect.path, _authority(server), tokens, max_receive_size=MAX_RESPONSE_SIZE)
-
-
-def _authority(server: ServerConfig) -> str:
-    return "localhost" if server.address.startswith("unix:") else server.address
-
-
 async def _exchange(connection: Connection, request: Request, question: bytes, remedy: str) -> bytes | ProbeResult:
     """Return the first message that the server sends, or the reason why there is none."""
     await connection.wait_ready()
@@ -121,9 +108,8 @@ def _discovery_request(dialect: ProtocolVariant, node: Node, listener: str) -> b
 
 
 def _read_response(dialect: ProtocolVariant, message: bytes, context: ParseContext, listener: str) -> ProbeResult:
-    try:
-        response = dialect.response.FromString(message)
-    except DecodeError:
+    response = parse(dialect.response, message)
+    if response is None:
         return ProbeResult(False, f"{len(message)} bytes came that are no {dialect.response.DESCRIPTOR.name}")
     reading = run_at_once(dialect.read(response, LDS, {}, context))
     found = [item.parsed for item in reading.items]

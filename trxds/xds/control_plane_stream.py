@@ -14,6 +14,7 @@ from trxds.transport.connection import Connection
 from trxds.transport.request import Request
 
 from .authorization import fetch_authorization
+from .bootstrap import ServerConfig
 from .xds_channel import CONNECT_TIMEOUT, ConnectionRef, XdsChannel, describe_connect_error, describe_unusable
 
 MAX_RESPONSE_SIZE = 1 << 30  # bytes: the control plane is trusted, and one message may have a whole mesh
@@ -55,7 +56,7 @@ class ControlPlaneStream(Struct, frozen=True):
             if not isinstance(connection, Connection):
                 return connection
             # There must be no checkpoint since the connection had room: another stream could take it.
-            stream = connection.open_stream(self._build_request(tokens))
+            stream = connection.open_stream(build_request(self.xds_channel.server, self.path, tokens))
             if stream is None:
                 return describe_unusable(connection)
             try:
@@ -67,15 +68,12 @@ class ControlPlaneStream(Struct, frozen=True):
         finally:
             connection_ref.release()
 
-    def _build_request(self, tokens: Headers) -> Request:
-        address = self.xds_channel.server.address
-        return Request(
-            path=self.path,
-            # As in grpc-go: many servers reject the path, which the C++ client puts here.
-            authority="localhost" if address.startswith("unix:") else address,
-            metadata=tokens,
-            max_receive_size=MAX_RESPONSE_SIZE,
-        )
+
+def build_request(server: ServerConfig, path: str, tokens: Headers) -> Request:
+    """Return the request that opens a stream of the method `path` to the server."""
+    # As in grpc-go: many servers reject the path of a socket, which the C++ client puts here.
+    authority = "localhost" if server.address.startswith("unix:") else server.address
+    return Request(path, authority, tokens, max_receive_size=MAX_RESPONSE_SIZE)
 
 
 def describe_end(status: Status | None, remedy: str) -> str:

@@ -1,8 +1,7 @@
 """The incremental variant of the xDS protocol: requests and responses have only the changes.
 
 With ten thousand clusters, a change of one is one resource in the response and not ten thousand. A server has to
-support it, so it is used where the bootstrap has the server feature below. Clients that do not know the feature ignore
-it.
+support it, so it is used where the bootstrap has the server feature `DELTA`, which other clients ignore.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from .discovery_request import DiscoveryRequestParams
 from .discovery_response import ParsedResource, ParsedResponse, Raw, read_resource, read_resource_errors
 from .resource_names import canonical
 
-FEATURE = DELTA
 PATH = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
 
 
@@ -28,7 +26,7 @@ class DeltaProtocol:
 
     path = PATH
     response = DeltaDiscoveryResponse
-    remedy = f"check that the server speaks the incremental protocol, or take {FEATURE} out of its server_features"
+    remedy = f"check that the server speaks the incremental protocol, or take {DELTA} out of its server_features"
     cumulative = False
 
     @staticmethod

@@ -23,14 +23,14 @@ from trxds.core.resource_update import ResourceUpdate
 from trxds.resources.types import ParseContext, ResourceType
 from trxds.transport.connect import Network
 
-from . import delta
 from .ads_stream import AdsStream
 from .ads_stream_state import AdsStreamState
 from .authority import Authority
+from .bootstrap import DELTA, Bootstrap, Node, ServerConfig
 from .bootstrap import Authority as AuthorityConfig
-from .bootstrap import Bootstrap, Node, ServerConfig
 from .channel_credentials import secure_network
 from .delta import DeltaProtocol
+from .discovery_request import ProtocolVariant
 from .file_stream import FileStream
 from .lrs_servers import LrsServers
 from .lrs_stream import LoadStoreInterface, LrsStream
@@ -51,6 +51,12 @@ def server_context(context: ParseContext, server: ServerConfig) -> ParseContext:
     # The server's features decide which fields are read (A81), and `self` in its resources means this server (A27).
     # Nobody takes load reports (LRS) where resources come from files.
     return replace(context, server_features=server.features, server=None if server.files else server)
+
+
+def protocol_variant(server: ServerConfig) -> ProtocolVariant:
+    """Return the variant of the xDS protocol that the bootstrap asks for."""
+    # `FileStream` answers as in state of the world.
+    return DeltaProtocol() if DELTA in server.features and not server.files else SotwProtocol()
 
 
 def _authorities(bootstrap: Bootstrap) -> dict[str | None, AuthorityConfig]:
@@ -231,9 +237,7 @@ class XdsClient:
                 stream.subscription_changed()
                 return stream_state
         rules = resource_error_policy(server.features, a88=self._data_error_handling)
-        is_delta = delta.FEATURE in server.features and not server.files
-        protocol = DeltaProtocol() if is_delta else SotwProtocol()
-        stream_state = AdsStreamState(server, self._bootstrap.node, protocol, rules, self._time_of_day)
+        stream_state = AdsStreamState(server, self._bootstrap.node, protocol_variant(server), rules, self._time_of_day)
         context = server_context(self._context, server)
         # ADS and LRS share one connection to a server.
         xds_channel = self._xds_channel(server)
