@@ -15,7 +15,7 @@ from .extension import Extension, extension
 from .lb_policy import WRR_LOCALITY, WrapperPolicy, WrrLocality, parse_load_balancing_policy
 from .leaf_policy import LbPolicyConfig, cluster_least_request, cluster_ring_hash, cluster_round_robin
 from .outlier_detection import OutlierDetectionSettings, parse_outlier_detection
-from .units import parse_duration_or
+from .units import parse_duration_or, wrapped_number_or
 from .upstream_tls import UpstreamTls, parse_upstream_tls
 from .validation_errors import ValidationErrors
 
@@ -156,7 +156,7 @@ def _max_requests(circuit_breakers: Any) -> int:
     """Return the limit of the first threshold of priority DEFAULT: the others do not count (A32)."""
     for threshold in circuit_breakers.thresholds:
         if threshold.priority == protos.DEFAULT_PRIORITY:
-            return int(threshold.max_requests.value) if threshold.HasField("max_requests") else DEFAULT_MAX_REQUESTS
+            return wrapped_number_or(DEFAULT_MAX_REQUESTS, threshold, "max_requests")
     return DEFAULT_MAX_REQUESTS
 
 

@@ -11,7 +11,7 @@ from trxds.core.status import StatusCode, from_http
 from . import protos
 from .extension import Extension
 from .filter_config import FilterConfig, HttpFilterType
-from .units import parse_optional_duration
+from .units import parse_optional_duration, wrapped_number_or
 from .validation_errors import ValidationErrors
 
 # By these fields Envoy finds the requests that may have the fault. A33 has none of them.
@@ -77,7 +77,7 @@ def _parse(config: Extension) -> FaultConfig | None:
     return FaultConfig(
         _delay(message.delay, config.problems.at("delay")) if message.HasField("delay") else None,
         _abort(message.abort, config.problems.at("abort")) if message.HasField("abort") else None,
-        message.max_active_faults.value if message.HasField("max_active_faults") else None,
+        wrapped_number_or(None, message, "max_active_faults"),
         tuple(name for name in _ENVOYS_LIMITS if getattr(message, name)),
     )
 

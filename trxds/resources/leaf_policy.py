@@ -14,7 +14,7 @@ from .experiments import Experiments
 from .extension import Extension
 from .orca import is_supported_metric
 from .slow_start import SlowStart, parse_slow_start
-from .units import parse_duration_or
+from .units import parse_duration_or, wrapped_number_or
 from .validation_errors import ValidationErrors
 
 MIN_RING_SIZE = 1024
@@ -138,7 +138,7 @@ def client_side_weighted_round_robin(
     message = parse_message(config, protos.ClientSideWeightedRoundRobin)
     if message is None:
         return None
-    penalty = message.error_utilization_penalty.value if message.HasField("error_utilization_penalty") else 1.0
+    penalty = wrapped_number_or(1.0, message, "error_utilization_penalty")
     if penalty < 0:
         config.problems.at("error_utilization_penalty").add("value must be non-negative")
     elif not math.isfinite(penalty):  # every weight would be 0 or NaN
@@ -201,14 +201,14 @@ def _ring(message: Any, known_hash: bool, problems: ValidationErrors) -> RingHas
 
 
 def _size(message: Any, field: str, default: int, problems: ValidationErrors) -> int:
-    size = int(getattr(message, field).value) if message.HasField(field) else default
+    size = wrapped_number_or(default, message, field)
     if not 1 <= size <= RING_SIZE_LIMIT:
         problems.at(field).add(f"value must be in the range [1, {RING_SIZE_LIMIT}]")
     return size
 
 
 def _choices(message: Any, experiments: Experiments, problems: ValidationErrors) -> LeastRequest:
-    choices = int(message.choice_count.value) if message.HasField("choice_count") else DEFAULT_CHOICE_COUNT
+    choices = wrapped_number_or(DEFAULT_CHOICE_COUNT, message, "choice_count")
     if choices < DEFAULT_CHOICE_COUNT:
         problems.at("choice_count").add(f"must be at least {DEFAULT_CHOICE_COUNT}")
     # A48: a high number costs more than it is worth, so it is capped.

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from .units import parse_duration_or
+from .units import parse_duration_or, wrapped_number_or
 from .validation_errors import ValidationErrors
 
 
@@ -78,7 +78,7 @@ def parse_outlier_detection(cluster: Any, problems: ValidationErrors) -> Outlier
         interval,
         base,
         max_ejection_time,
-        _number(message, "max_ejection_percent", default.max_ejection_percent),
+        wrapped_number_or(default.max_ejection_percent, message, "max_ejection_percent"),
         success_rate,
         failure_percentage,
     )
@@ -87,30 +87,26 @@ def parse_outlier_detection(cluster: Any, problems: ValidationErrors) -> Outlier
 def _success_rate(message: Any) -> SuccessRate | None:
     # Unset means on, by A50 and in Envoy; the C++ client takes it for off.
     default = SuccessRate()
-    enforcement = _number(message, "enforcing_success_rate", default.enforcement)
+    enforcement = wrapped_number_or(default.enforcement, message, "enforcing_success_rate")
     if enforcement == 0:
         return None
     return SuccessRate(
-        _number(message, "success_rate_stdev_factor", default.stdev_factor),
+        wrapped_number_or(default.stdev_factor, message, "success_rate_stdev_factor"),
         enforcement,
-        _number(message, "success_rate_minimum_hosts", default.minimum_hosts),
-        _number(message, "success_rate_request_volume", default.request_volume),
+        wrapped_number_or(default.minimum_hosts, message, "success_rate_minimum_hosts"),
+        wrapped_number_or(default.request_volume, message, "success_rate_request_volume"),
     )
 
 
 def _failure_percentage(message: Any) -> FailurePercentage | None:
     default = FailurePercentage()
     # A50: 0 and unset both switch it off; the success rate is on unless it is 0.
-    enforcement = _number(message, "enforcing_failure_percentage", 0)
+    enforcement = wrapped_number_or(0, message, "enforcing_failure_percentage")
     if enforcement == 0:
         return None
     return FailurePercentage(
-        _number(message, "failure_percentage_threshold", default.threshold),
+        wrapped_number_or(default.threshold, message, "failure_percentage_threshold"),
         enforcement,
-        _number(message, "failure_percentage_minimum_hosts", default.minimum_hosts),
-        _number(message, "failure_percentage_request_volume", default.request_volume),
+        wrapped_number_or(default.minimum_hosts, message, "failure_percentage_minimum_hosts"),
+        wrapped_number_or(default.request_volume, message, "failure_percentage_request_volume"),
     )
-
-
-def _number(message: Any, field: str, default: int) -> int:
-    return int(getattr(message, field).value) if message.HasField(field) else default

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from trxds.core.status import StatusCode
 
-from .units import parse_optional_duration
+from .units import parse_optional_duration, wrapped_number_or
 from .validation_errors import ValidationErrors
 
 _RETRYABLE = {
@@ -52,7 +52,7 @@ def parse_retry_policy(parent: Any, problems: ValidationErrors, per_try_timeout:
     message, at = parent.retry_policy, problems.at("retry_policy")
     # A44: Envoy's HTTP conditions ("5xx", "reset") do not apply to gRPC and are ignored.
     codes = frozenset(_RETRYABLE[word] for word in _words(message.retry_on) if word in _RETRYABLE)
-    retries = message.num_retries.value if message.HasField("num_retries") else 1
+    retries = wrapped_number_or(1, message, "num_retries")
     if retries < 1:
         at.at("num_retries").add("must be greater than 0")
     # Validated even if no condition applies: A44 rejects a bad policy in any case.

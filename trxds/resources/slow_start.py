@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from trxds.core.json_reader import JsonNode
 
-from .units import parse_optional_duration
+from .units import parse_optional_duration, wrapped_number_or
 from .validation_errors import ValidationErrors
 
 DEFAULT_AGGRESSION = 1.0
@@ -45,7 +45,7 @@ def parse_slow_start(parent: Any, problems: ValidationErrors) -> SlowStart | Non
     if not 0 < aggression < math.inf:
         at.at("aggression.default_value").add("value must be greater than 0 and finite")
         aggression = DEFAULT_AGGRESSION
-    percent = message.min_weight_percent.value if message.HasField("min_weight_percent") else 100 * DEFAULT_MIN_WEIGHT
+    percent = wrapped_number_or(100 * DEFAULT_MIN_WEIGHT, message, "min_weight_percent")
     if not 0 <= percent <= 100:
         at.at("min_weight_percent.value").add("value must be in the range [0, 100]")
     return SlowStart(window, aggression, percent / 100) if window > 0 else None

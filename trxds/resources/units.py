@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from .validation_errors import ValidationErrors
+
+N = TypeVar("N", int, float, int | None)
 
 _MAX_SECONDS = 315_576_000_000  # google.protobuf.Duration: about ten thousand years
 _MAX_NANOS = 999_999_999
@@ -35,6 +37,12 @@ def parse_duration_or(default: float, parent: Any, field: str, problems: Validat
     """Return the seconds of that field of `parent`; `default` if it is unset (or wrong)."""
     seconds = parse_optional_duration(parent, field, problems)
     return default if seconds is None else seconds
+
+
+def wrapped_number_or(default: N, parent: Any, field: str) -> N:
+    """Return the number in that field of `parent`, a wrapper such as UInt32Value; `default` if it is unset."""
+    number: N = getattr(parent, field).value if parent.HasField(field) else default
+    return number
 
 
 def per_million(fraction: Any, problems: ValidationErrors) -> int | None:
