@@ -218,7 +218,7 @@ PARSERS = {  # in trxds/resources, by the last part of a message's name
     "LocalityLbEndpoints": "endpoint",
     "LbEndpoint": "endpoint",
     "Endpoint": "endpoint address",
-    "Metadata": "metadata endpoint",
+    "Metadata": "endpoint",
 }
 OF_OTHERS = {  # names that the parser reads from another message than that of the section
     "RouteConfiguration": {"typed_per_filter_config"},

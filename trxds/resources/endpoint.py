@@ -1,4 +1,4 @@
-"""ClusterLoadAssignment: the endpoints of a cluster by priority and locality (EDS; A27, A55, A61).
+"""ClusterLoadAssignment: the endpoints of a cluster by priority and locality (EDS; A27, A55, A61, A86).
 
 There may be ten thousand endpoints. So they are parsed in slices, field paths are made only for errors, and one set
 finds repeated addresses.
@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from . import protos
 from .address import check_address, parse_address
 from .cooperative_parse import Slices, TimeSlice
-from .metadata import parse_proxy_address
+from .extension import Extension, unpack
 from .units import UINT32_MAX, per_million
 from .validation_errors import ValidationErrors
 
@@ -38,6 +39,9 @@ class HealthStatus(enum.Enum):
 _WITHOUT_DRAINING = {0: HealthStatus.UNKNOWN, 1: HealthStatus.HEALTHY}
 KNOWN_HEALTH = {**_WITHOUT_DRAINING, 3: HealthStatus.DRAINING}
 _NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
+
+_PROXY_ADDRESS = "envoy.http11_proxy_transport_socket.proxy_address"
+_ADDRESS = "envoy.config.core.v3.Address"
 
 
 class LocalityId(Struct, frozen=True, gc=False, order=True):
@@ -176,7 +180,7 @@ def _locality(message: Any, state: _ParseState, problems: ValidationErrors) -> S
             yield
     if not problems.has_field(message, "locality"):
         return None
-    proxy = parse_proxy_address(message, problems) if state.http_connect else ""
+    proxy = _proxy_address(message, problems) if state.http_connect else ""
     locality = message.locality
     id = LocalityId(locality.region, locality.zone, locality.sub_zone)
     return Locality(id, weight, tuple(endpoints), proxy)
@@ -196,7 +200,7 @@ def _known_or_parsed_endpoint(
         # Without the guard (A86) typed metadata is not looked at, whatever it has.
         if state.http_connect and message.HasField("metadata"):
             before = problems.count
-            endpoint = replace(endpoint, proxy=parse_proxy_address(message, problems.at(f"lb_endpoints[{index}]")))
+            endpoint = replace(endpoint, proxy=_proxy_address(message, problems.at(f"lb_endpoints[{index}]")))
             if problems.count > before:
                 return None
         state.known[key] = endpoint
@@ -252,6 +256,38 @@ def _note_errors(message: Any, problems: ValidationErrors) -> None:
 def _note_address_errors(parent: Any, problems: ValidationErrors) -> None:
     if problems.has_field(parent, "address"):
         check_address(parent.address, problems.at("address"))
+
+
+# -- typed metadata (A83): the HTTP CONNECT proxy of an endpoint, or of all endpoints of a locality (A86)
+
+
+def _proxy_address(parent: Any, problems: ValidationErrors) -> str:
+    """Return the proxy's address in the metadata of `parent`; empty if the key is absent or has another type (A86).
+
+    A value of another type is left out (A83): it is for other clients. Addresses are checked under every key.
+    """
+    proxy = ""
+    for key in sorted(parent.metadata.typed_filter_metadata):
+        at = problems.at(f"metadata.typed_filter_metadata[{key}]")
+        extension = unpack(parent.metadata.typed_filter_metadata[key], at)
+        if extension is not None and extension.type_name == _ADDRESS:
+            address = _metadata_address(extension)
+            if key == _PROXY_ADDRESS:
+                proxy = address
+    return proxy
+
+
+def _metadata_address(extension: Extension) -> str:
+    message = extension.parse(protos.Address, "could not parse")
+    if message is None:
+        return ""
+    at = extension.problems.at("socket_address")
+    if message.HasField("socket_address") and not at.has_field(message.socket_address, "port_value"):
+        return ""
+    text = parse_address(message)
+    if text is None:
+        check_address(message, extension.problems)
+    return text or ""
 
 
 # -- drops
