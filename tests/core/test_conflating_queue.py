@@ -1,10 +1,10 @@
-"""`ConflatingQueue` and `Observable` deliver the newest value once, and writers can wait until it was read."""
+"""A `ConflatingQueue` delivers the newest value of each sender once, and senders can wait until it was read."""
 
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from trxds.core.conflating_queue import ConflatingQueue, Observable
+from trxds.core.conflating_queue import ConflatingQueue
 
 
 async def test_a_newer_message_replaces_an_unread_one_of_its_sender():
@@ -91,60 +91,3 @@ async def test_next_is_a_checkpoint_even_with_unread_messages():
         await queue.next()
     assert scope.cancelled_caught
     assert await queue.next() == {"a": 1}, "nothing is lost by the cancelled call"
-
-
-async def test_a_late_subscriber_gets_the_present_value_at_once():
-    cell, queue = Observable[int](), ConflatingQueue[int]()
-    cell.set(7)
-    cell.subscribe(queue, "cell")
-    assert await queue.next() == {"cell": 7}
-
-
-async def test_a_slow_subscriber_skips_to_the_latest_value():
-    cell, queue = Observable[int](), ConflatingQueue[int]()
-    cell.subscribe(queue, "cell")
-    for value in range(100):
-        cell.set(value)
-    assert await queue.next() == {"cell": 99}
-
-
-async def test_a_value_counts_as_seen_when_the_reader_calls_next_again(nursery):
-    cell, queue, steps = Observable[int](), ConflatingQueue[int](), []
-    following = cell.subscribe(queue, "cell")
-    cell.set(1)
-    nursery.start_soon(_note_when_seen, following, steps)
-    await wait_all_tasks_blocked()
-    assert await queue.next() == {"cell": 1}
-    await wait_all_tasks_blocked()
-    assert steps == [], "read, but not yet come back"
-    nursery.start_soon(queue.next)
-    await wait_all_tasks_blocked()
-    assert steps == ["seen"]
-    queue.put("end", 0)
-
-
-async def _note_when_seen(following, steps):
-    await following.wait_seen()
-    steps.append("seen")
-
-
-async def test_an_unsubscribed_value_counts_as_seen(nursery):
-    cell, queue, steps = Observable[int](), ConflatingQueue[int](), []
-    following = cell.subscribe(queue, "cell")
-    cell.set(1)
-    nursery.start_soon(_note_when_seen, following, steps)
-    await wait_all_tasks_blocked()
-    following.unsubscribe()
-    following.unsubscribe()
-    await wait_all_tasks_blocked()
-    assert steps == ["seen"]
-    assert not cell.has_subscribers
-
-
-async def test_an_ended_subscription_gets_no_more_values(autojump_clock):
-    cell, queue = Observable[int](), ConflatingQueue[int]()
-    following = cell.subscribe(queue, "cell")
-    cell.set(1)
-    following.unsubscribe()
-    cell.set(2)
-    assert await queue.next(trio.current_time() + 1) == {}
