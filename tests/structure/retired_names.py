@@ -83,7 +83,6 @@ KEPT = frozenset(
         ("xds/resource.py", "awaited"),
         ("xds/resource_type_state.py", "answers"),
         ("xds/resource_type_state.py", "due"),  # a time
-        ("xds/xds_channel.py", "release"),
         ("resolver/http_filters.py", "chain"),  # a chain of HTTP filters (A39)
         ("resolver/route_explanation.py", "draw"),  # a field of `trxds explain --json`
         ("resolver/route_explanation.py", "may_change"),  # likewise

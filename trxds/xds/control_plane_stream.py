@@ -15,7 +15,7 @@ from trxds.transport.request import Request
 
 from .authorization import fetch_authorization
 from .bootstrap import ServerConfig
-from .xds_channel import CONNECT_TIMEOUT, ConnectionRef, XdsChannel, describe_connect_error, describe_unusable
+from .xds_channel import CONNECT_TIMEOUT, XdsChannel, describe_connect_error, describe_unusable
 
 MAX_RESPONSE_SIZE = 1 << 30  # bytes: the control plane is trusted, and one message may have a whole mesh
 
@@ -50,9 +50,7 @@ class ControlPlaneStream(Struct, frozen=True):
             return describe_connect_error(error)
 
     async def _run_on_connection(self, tokens: Headers, run_stream: Callable[[ClientStream], Awaitable[None]]) -> str:
-        connection_ref = ConnectionRef(self.xds_channel)
-        try:
-            connection = await connection_ref.connection()
+        async with self.xds_channel.connection() as connection:
             if not isinstance(connection, Connection):
                 return connection
             # There must be no checkpoint since the connection had room: another stream could take it.
@@ -65,8 +63,6 @@ class ControlPlaneStream(Struct, frozen=True):
                 # Without an await, so a cancelled task does it too: the server need not wait for keepalive to notice.
                 stream.cancel()
             return f"the {self.kind} stream ended with {describe_end(stream.status, self.remedy)}"
-        finally:
-            connection_ref.release()
 
 
 def build_request(server: ServerConfig, path: str, tokens: Headers) -> Request:

@@ -8,7 +8,8 @@ LRS stream would otherwise shut out ADS for ever.
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TypeAlias
 
@@ -32,30 +33,6 @@ CONNECT_TIMED_OUT = f"no connection within {CONNECT_TIMEOUT:g} s; check server_u
 
 Start: TypeAlias = Callable[[Callable[[], Awaitable[None]], str], None]
 """Start a task with that name."""
-
-
-class ConnectionRef:
-    """One stream's hold on the channel's present connection, or on a new one, from before it is connected."""
-
-    def __init__(self, xds_channel: XdsChannel) -> None:
-        self._xds_channel = xds_channel
-        self._shared, self._hold = xds_channel._acquire_connection()
-
-    async def connection(self) -> Connection | str:
-        """Return the connection once it is ready and has room for one more stream, or a text with its failure."""
-        await self._shared.settled.wait()
-        # Two streams may have waited for one connection to a server that allows one stream; the second opens another.
-        while (found := self._shared.connection) is not None and not _has_room(found):
-            self._hold.release()
-            self._shared, self._hold = self._xds_channel._acquire_connection()
-            await self._shared.settled.wait()
-        return found or self._shared.failure
-
-    def release(self) -> None:
-        """Release the hold; the last one closes the connection. A second call changes nothing."""
-        # The channel's state is set after the release: only then it is known whether the connection ends.
-        self._hold.release()
-        self._xds_channel._on_release(self._shared)
 
 
 class _SharedConnection:
@@ -101,6 +78,28 @@ class XdsChannel:
         self._start = start
         self._shared: _SharedConnection | None = None
 
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection | str]:
+        """Hold a connection for one stream, until the block ends; the last stream to leave closes it.
+
+        Yields the connection once it is ready and has room for one more stream, or a text with its failure.
+        """
+        shared, hold = self._acquire_connection()
+        try:
+            await shared.settled.wait()
+            # Two streams may have waited for one connection to a server that allows one stream; the second opens
+            # another.
+            while (found := shared.connection) is not None and not _has_room(found):
+                hold.release()
+                shared, hold = self._acquire_connection()
+                await shared.settled.wait()
+            yield found or shared.failure
+        finally:
+            hold.release()
+            # Only now it is known whether the connection ends.
+            if shared is self._shared and shared.lifetime.ended:
+                self._set_state(Connectivity.READY if self._in_use else Connectivity.IDLE)
+
     def note_stream_end(self, reason: str) -> None:
         """Note that a stream ended for that reason."""
         # If another stream is open, only this one failed and not the channel.
@@ -118,10 +117,6 @@ class XdsChannel:
         self._set_state(Connectivity.CONNECTING)
         self._start(partial(self._run_connection, shared), f"{self.kind}/{self.uri}/connection")
         return shared, shared.lifetime.initial_hold
-
-    def _on_release(self, shared: _SharedConnection) -> None:
-        if shared is self._shared and shared.lifetime.ended:
-            self._set_state(Connectivity.READY if self._in_use else Connectivity.IDLE)
 
     @property
     def _in_use(self) -> bool:
