@@ -326,7 +326,7 @@ TARGETS = [
         [_told(b'{"number":1,"snapshot":{}}'), _told(b"no"), b"HTTP/1.1 401 No\r\n\r\n"],
     ),
     Target("resource_file", _resource_file, [_A_FILE, _A_YAML_FILE]),
-    Target("resource_cache", _resource_cache, [encode_cache([CachedResource("a", ("t", b"x"), "1", "s:1", 1.0, 2.0)])]),
+    Target("resource_cache", _resource_cache, [encode_cache([CachedResource("a", "t", b"x", "1", "s:1", 1.0, 2.0)])]),
     Target("bootstrap_check", _bootstrap_check, [json.dumps(xds.bootstrap("10.0.0.1:18000")).encode()]),
     Target("pem", _pem, [_pem_of_both()]),
     Target("crl", _crl, [_CA.crl_pem(), _CA.crl().public_bytes(DER), _CA.der]),

@@ -49,16 +49,14 @@ def cache_file(cache_dir):
 def cached(cache_dir):
     """The cached resources by kind and name, such as "CDS cart"."""
     found = decode_cache(cache_file(cache_dir).read_bytes())
-    return {f"{RESOURCE_TYPES[each.raw[0]].kind} {each.name}": each for each in found}
+    return {f"{RESOURCE_TYPES[each.type_url].kind} {each.name}": each for each in found}
 
 
 def edit(cache_dir, *, age=0.0, values=None):
     """Change the file as only its owner can, with a right checksum: `age` seconds older, and other values."""
     found = decode_cache(cache_file(cache_dir).read_bytes())
     edited = [
-        structs.replace(
-            each, current_at=each.current_at - age, raw=(each.raw[0], (values or {}).get(each.name, each.raw[1]))
-        )
+        structs.replace(each, current_at=each.current_at - age, value=(values or {}).get(each.name, each.value))
         for each in found
     ]
     cache_file(cache_dir).write_bytes(encode_cache(edited))

@@ -7,33 +7,40 @@ bytes that a server sent: whoever reads the file parses and validates them again
 from __future__ import annotations
 
 import json
-from base64 import b64decode, b64encode
 from collections.abc import Iterable
 from hashlib import sha256
-from typing import Any
+from typing import Annotated, TypeAlias
 
-from msgspec import Struct
+import msgspec
+from msgspec import Meta, Struct, field
 
 from .bootstrap import Bootstrap
 from .discovery_response import Raw
 
 _FORMAT = "trxds xDS resource cache"
 _VERSION = 1
-_YEAR_10000 = 253402300800.0  # seconds since 1970
+
+Seconds: TypeAlias = Annotated[float, Meta(ge=0, lt=253402300800)]
+"""A time in seconds since 1970, before the year 10000: no calendar has a later one."""
 
 
 class CachedResource(Struct, frozen=True):
-    """One resource as `server` sent it. Times are in seconds since 1970.
+    """One resource as `server` sent it. `current_at` is the last time at which it was in use while its server answered.
 
-    `current_at` is the last time at which the resource was in use while its server answered.
+    These are the members of a line of the file; the value's bytes are base64 there.
     """
 
     name: str
-    raw: Raw
+    type_url: str = field(name="type")
+    value: bytes
     version: str
     server: str
-    accepted_at: float
-    current_at: float
+    accepted_at: Seconds
+    current_at: Seconds
+
+    @property
+    def raw(self) -> Raw:
+        return self.type_url, self.value
 
 
 class DamagedCacheError(Exception):
@@ -50,7 +57,7 @@ def cache_key(bootstrap: Bootstrap, target: str) -> str:
 def encode_cache(resources: Iterable[CachedResource]) -> bytes:
     """Return the file's content."""
     # One by one: a thread that encodes ten thousand at once holds up all others.
-    body = "".join(f"{_encode(each)}\n" for each in resources).encode()
+    body = b"".join(msgspec.json.encode(each) + b"\n" for each in resources)
     return f"{_FORMAT} {_VERSION} {sha256(body).hexdigest()}\n".encode() + body
 
 
@@ -65,33 +72,6 @@ def decode_cache(data: bytes) -> list[CachedResource]:
     if words[2] != sha256(body).hexdigest():
         raise DamagedCacheError("its checksum is wrong")
     try:
-        return [_decode(json.loads(each)) for each in body.splitlines()]
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:  # a checksum is no signature
+        return [msgspec.json.decode(each, type=CachedResource) for each in body.splitlines()]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # a checksum is no signature
         raise DamagedCacheError(f"it has another form: {type(error).__name__}") from error
-
-
-def _encode(resource: CachedResource) -> str:
-    type_url, value = resource.raw
-    row = {
-        "type": type_url,
-        "name": resource.name,
-        "version": resource.version,
-        "server": resource.server,
-        "accepted_at": resource.accepted_at,
-        "current_at": resource.current_at,
-        "value": b64encode(value).decode("ascii"),
-    }
-    return json.dumps(row, separators=(",", ":"))
-
-
-def _decode(row: dict[str, Any]) -> CachedResource:
-    texts = [row[name] for name in ("name", "type", "version", "server", "value")]
-    if not all(isinstance(each, str) for each in texts):
-        raise TypeError
-    for each in texts:
-        each.encode()  # JSON can have half a surrogate pair, which no message and no log takes
-    name, type_url, version, server, value = texts
-    times = float(row["accepted_at"]), float(row["current_at"])
-    if not all(0 <= each < _YEAR_10000 for each in times):
-        raise ValueError("a time that no calendar has")
-    return CachedResource(name, (type_url, b64decode(value, validate=True)), version, server, *times)

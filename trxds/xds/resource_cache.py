@@ -130,12 +130,12 @@ class ResourceCache:
         self._live.add(key)
         before = self._entries.get(key)
         # By identity: bytes that came again are the same object, and to compare megabytes takes long.
-        if before is not None and before.raw is update.raw and before.version == update.version:
+        if before is not None and before.value is update.raw[1] and before.version == update.version:
             return False
         epoch = Clock.now().epoch
         self._answered_at[update.server] = epoch + trio.current_time()
         times = epoch + update.at, epoch + trio.current_time()
-        self._entries[key] = CachedResource(resource.name, update.raw, update.version, update.server, *times)
+        self._entries[key] = CachedResource(resource.name, *update.raw, update.version, update.server, *times)
         return True
 
     def _note_unwatched(self, key: Key) -> None:
@@ -174,10 +174,10 @@ class ResourceCache:
             return {}
         now, max_age = Clock.now().epoch + trio.current_time(), self._location.max_age
         # A time in the future is one of a clock that was wrong, so nothing is known of the age.
-        fresh = [each for each in found if abs(now - each.current_at) <= max_age and each.raw[0] in RESOURCE_TYPES]
+        fresh = [each for each in found if abs(now - each.current_at) <= max_age and each.type_url in RESOURCE_TYPES]
         if found and not fresh:
             log.warning("the resource cache %s is ignored: all of it is older than %g s", self._location, max_age)
-        return {(RESOURCE_TYPES[each.raw[0]], each.name): each for each in fresh}
+        return {(RESOURCE_TYPES[each.type_url], each.name): each for each in fresh}
 
     async def _supply(self, found: Mapping[Key, CachedResource]) -> None:
         """Give each authority its part of the cache, unless one of its servers answers."""
@@ -215,12 +215,11 @@ class ResourceCache:
 
     async def _parse(self, cached: CachedResource) -> RestoredResource | None:
         """Return the resource as if its server had sent it; None, with a warning, if it would be refused."""
-        type_url, value = cached.raw
-        type, context = RESOURCE_TYPES[type_url], self._contexts.get(cached.server)
+        type, context = RESOURCE_TYPES[cached.type_url], self._contexts.get(cached.server)
         # The bootstrap has another server by now, whose features may read the bytes in another way.
         if context is None:
             return None
-        message = AnyProto(type_url=type_url, value=value)
+        message = AnyProto(type_url=cached.type_url, value=cached.value)
         # A wrapper's name (A47) is not in the bytes.
         item = await run_in_slices(read_resource(message, type, {}, context, set(), cached.name))
         if item.parsed.errors:
