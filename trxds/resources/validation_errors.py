@@ -22,7 +22,7 @@ class ValidationErrors:
 
     def __init__(self) -> None:
         self._path = ""
-        self._found: dict[str, list[str]] = {}
+        self._found: list[tuple[str, str]] = []  # path and error
 
     def at(self, field: str) -> ValidationErrors:
         """Return the same errors as seen from a field below: `name`, `name[3]`, or `[key]`."""
@@ -33,7 +33,7 @@ class ValidationErrors:
         return below
 
     def add(self, error: str) -> None:
-        self._found.setdefault(self._path, []).append(error)
+        self._found.append((self._path, error))
 
     def has_field(self, message: Any, field: str) -> bool:
         """Return whether the message at this path has that field, and add an error if it has not."""
@@ -45,12 +45,15 @@ class ValidationErrors:
     @property
     def texts(self) -> tuple[str, ...]:
         """Return one text for each field, in the order in which they were found, up to `MAX_SIZE` characters."""
-        return first_errors((_text(path, errors) for path, errors in self._found.items()), len(self._found), MAX_SIZE)
+        fields: dict[str, list[str]] = {}
+        for path, error in self._found:
+            fields.setdefault(path, []).append(error)
+        return first_errors((_text(path, errors) for path, errors in fields.items()), len(fields), MAX_SIZE)
 
     @property
     def count(self) -> int:
         """Return how many errors there are, at all fields; a caller can see whether a step added some."""
-        return sum(map(len, self._found.values()))
+        return len(self._found)
 
     def __bool__(self) -> bool:
         """Return whether there is an error, at any field."""
