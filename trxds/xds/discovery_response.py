@@ -79,8 +79,8 @@ class ParsedResponse:
     @cached_property
     def names(self) -> Set[str]:
         """Return the names that the response has a resource or an error for."""
-        names = {item.parsed.name for item in self.items} | {each.name for each in self.failed}
-        return {name for name in names if name is not None}
+        of_items = {item.parsed.name for item in self.items if item.parsed.name is not None}
+        return of_items | {each.name for each in self.failed}
 
     @cached_property
     def rejected(self) -> dict[str | None, tuple[str, ...]]:
