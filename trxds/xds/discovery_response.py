@@ -82,13 +82,13 @@ class ParsedResponse:
         of_items = {item.parsed.name for item in self.items if item.parsed.name is not None}
         return of_items | {each.name for each in self.failed}
 
-    @cached_property
-    def rejected(self) -> dict[str | None, tuple[str, ...]]:
+    @property
+    def rejected(self) -> Mapping[str | None, list[str]]:
         """Return the errors of each bad resource; resources without a name are together under None."""
-        refused: dict[str | None, tuple[str, ...]] = {}
+        refused: dict[str | None, list[str]] = {}
         for item in self.items:
             if item.parsed.errors:
-                refused[item.parsed.name] = (*refused.get(item.parsed.name, ()), *item.parsed.errors)
+                refused.setdefault(item.parsed.name, []).extend(item.parsed.errors)
         return refused
 
     @cached_property

@@ -54,7 +54,7 @@ class NackPacing:
     __slots__ = ("_delay", "_due", "_rejected")
 
     def __init__(self) -> None:
-        self._rejected: dict[str | None, tuple[str, ...]] = {}  # the errors of earlier NACKs, by resource
+        self._rejected: dict[str | None, list[str]] = {}  # the errors of earlier NACKs, by resource
         self._delay = MIN_NACK_DELAY
         self._due = _AT_ONCE  # when the last NACK may go or went
 
