@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from time import process_time
+from weakref import ref
 
 from support.fallback_mesh import SERVERS, Mesh
 
@@ -116,3 +118,25 @@ def test_a_server_that_never_knew_of_an_unwatched_resource_is_no_longer_used(mes
     mesh.opens("a")
     mesh.answers("a", y="1")
     assert (mesh.servers, mesh.told) == ("a", {"y": "1"})
+
+
+def test_an_unwatched_resource_is_kept_until_no_server_has_it(mesh: Mesh) -> None:
+    mesh.watches("x", "y")
+    mesh.opens("a")
+    mesh.answers("a", x="1", y="1")
+    mesh.says("a")
+    left = ref(mesh.authority.resource(CDS, "x"))
+    mesh.leaves("x")
+    assert left() is not None
+    assert mesh.says("a") == {"y"}
+    assert left() is None, "a program that watches ever new names would leak them"
+
+
+def test_thousands_of_resources_are_unwatched_at_once(mesh: Mesh) -> None:
+    names = [f"c{number}" for number in range(8_000)]
+    mesh.watches(*names)
+    mesh.opens("a")
+    started = process_time()
+    for name in names:
+        mesh.leaves(name)
+    assert process_time() - started < 0.5, "it takes a few milliseconds, unless each looks at all others"

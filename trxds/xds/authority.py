@@ -12,6 +12,7 @@ import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, TypeAlias
+from weakref import WeakValueDictionary
 
 from trxds.core.clock import TimeOfDay, since_1970
 from trxds.core.resource_status import resource_error
@@ -58,7 +59,9 @@ class Authority:
         self._time_of_day = time_of_day
         self._active: list[AdsStreamState] = []  # the first of `servers`
         self._resources: dict[Key, Resource] = {}
-        self._unwatched: dict[Key, Resource] = {}  # watched no longer, but some server does not know yet
+        # Watched no longer, but some server does not know yet: until then its `AdsStreamState` has the resource. A
+        # program that watches ever new names must not leak them.
+        self._unwatched: WeakValueDictionary[Key, Resource] = WeakValueDictionary()
         self._failure: ResourceFailure | None = None
         self._closed_since = ""
         self._cached: Mapping[Key, RestoredResource] = {}  # the usable content of the cache on disk, if it is needed
@@ -132,8 +135,6 @@ class Authority:
         resource.wanted = False
         for stream_state in self._active:
             stream_state.unsubscribe(resource)
-        # Resources without a subscription at any server go, or a program that watches ever new names would leak them.
-        self._unwatched = {key: each for key, each in self._unwatched.items() if each.server_refcount}
         self._unwatched[type, name] = resource
         return resource
 

@@ -60,7 +60,7 @@ class UpdateMetadata(Struct, frozen=True, gc=False):
     stale_since: str = ""
 
 
-class Resource(Struct, eq=False):
+class Resource(Struct, eq=False, weakref=True):
     """A resource by type and name, with its state. `value` is the last valid one, as long as it may be used.
 
     `failure` is the reason why `state` is not ACKED. `since` is the time of day at which the resource came to its
