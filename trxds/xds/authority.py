@@ -160,31 +160,19 @@ class Authority:
         if failure != self._failure or cache_pending is not self.cache_pending:
             # A57: an outage concerns every watcher of this authority, and so does its end.
             self._failure, touched = failure, self._resources.values()
-        if self._cached:
-            touched = dict.fromkeys((*touched, *self._restore()))
         return self._collect_changes(touched)
 
     # -- the cache on disk
 
     def use_cached(self, cached: Mapping[Key, RestoredResource]) -> Changes:
         """Use these values for resources without one, until a server answers. Return what changed for watchers."""
-        self._cached, self.cache_pending = cached, False
+        self._cached, self.cache_pending = {} if self.has_answered else cached, False
         return self.review(self._resources.values())
 
     @property
     def stale(self) -> Iterable[Resource]:
         """Return the resources whose value is from the cache on disk."""
         return [each for each in self._resources.values() if each.is_stale]
-
-    def _restore(self) -> Iterable[Resource]:
-        # A server that answers has the newest: what it sends later, or never, must not come from the cache first.
-        if self.has_answered:
-            self._cached = {}
-            return ()
-        restored = [each for each in self._resources.values() if each.value is None and each.key in self._cached]
-        for each in restored:
-            each.restore(*self._cached[each.key])
-        return restored
 
     def _return_to_higher_priority(self) -> bool:
         """Drop all servers below the first one that answers; return whether there were any."""
@@ -195,6 +183,8 @@ class Authority:
                     text = "xDS server %s answers, and replaces what is from the cache on disk"
                     log.info(text, stream_state.server.uri)
                 self.has_answered, self.cache_pending = True, False
+                # It has the newest: what it sends later, or never, must not come from the cache first.
+                self._cached = {}
                 below, self._active = self._active[count:], self._active[:count]
                 for each in below:
                     log.info("xDS server %s answers; %s is no longer used", stream_state.server.uri, each.server.uri)
@@ -269,6 +259,8 @@ class Authority:
     def _watcher_update(self, resource: Resource) -> ResourceUpdate | None:
         if self._resources.get(resource.key) is not resource:
             return None  # it belongs to another authority, or nobody watches it
+        if resource.value is None and resource.key in self._cached:
+            resource.restore(*self._cached[resource.key])
         if self.cache_pending and resource.value is None:
             return None
         state = resource.watcher_state(self._failure, self._node)
