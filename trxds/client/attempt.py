@@ -1,7 +1,7 @@
-"""An attempt of a call picks a host, opens one stream there, and reports whether it failed (A6).
+"""An attempt of a call picks a host, opens one stream there, and reports its outcome (A6).
 
-A call is not an attempt. It has one at a time, or with hedging several. If one fails, their owner (`rpc.py` or
-`hedging.py`) decides whether another one follows.
+A call is not an attempt. It has one at a time, or with hedging several; their owner (`rpc.py`, `hedging.py`) decides
+from the outcome whether another one follows.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import trio
 from msgspec import Struct
@@ -49,6 +49,10 @@ _log = logging.getLogger("trxds.client")
 T = TypeVar("T")
 
 
+class AttemptCommitted(Struct, frozen=True):
+    """The response has begun: this attempt is the call, however it may end (A6)."""
+
+
 class AttemptFailed(Struct, frozen=True):
     """The attempt ended with this status and without a response.
 
@@ -62,6 +66,10 @@ class AttemptFailed(Struct, frozen=True):
     refused: bool = False
     final: bool = False
     timed_out: bool = False
+
+
+AttemptOutcome: TypeAlias = AttemptCommitted | AttemptFailed
+COMMITTED = AttemptCommitted()
 
 
 class AttemptPlane(Protocol):
@@ -271,19 +279,16 @@ class Attempt(Struct, eq=False):
         # A6: a call that has sent more than can be buffered is committed, though there is no response.
         return not self.committed and not (isinstance(self.request, ReplayBuffer) and self.request.dropped)
 
-    # -- the end
+    # -- the outcome
 
-    def failure(self) -> AttemptFailed | None:
-        """Return the failure of an attempt whose stream has headers or has ended; None if the call is committed to it.
-
-        Then this attempt is the call, however it may end (A6).
-        """
+    def outcome(self) -> AttemptOutcome:
+        """Return the outcome of an attempt whose stream has a response or has ended."""
         stream = self.stream
         assert stream is not None
         status = stream.status
         # A server that sent OK has responded, though without the one reply (A6).
         if self.committed or status is None or status.ok or status is NO_REPLY:
-            return None
+            return COMMITTED
         # A6: an attempt that was never sent may be repeated without limit. One that a server refused may be repeated
         # once; its next refusal is a failure, or client and server could go on for ever.
         refused = stream.refused and not (self.refusals and stream.has_left)

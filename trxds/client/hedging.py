@@ -21,7 +21,7 @@ from trxds.core.status import Status
 from trxds.resolver.method_config import HedgingPolicy
 from trxds.transport.client_stream import ClientStream
 
-from .attempt import Attempt, AttemptFailed
+from .attempt import Attempt, AttemptCommitted, AttemptFailed, AttemptOutcome
 from .background_services import run_with_services
 from .call_scope import CallScope
 from .lifecycle import ChannelLifecycle
@@ -125,11 +125,11 @@ class HedgingState:
     async def _run(self, hedge: HedgedAttempt) -> None:
         """Run one attempt until it is chosen or has failed; it is cancelled when another one is chosen."""
         try:
-            failed = await self._run_attempt(hedge)
-            if failed is None:
+            outcome = await self._run_attempt(hedge)
+            if isinstance(outcome, AttemptCommitted):
                 self._choose(hedge)
             else:
-                self._on_failure(hedge, failed)
+                self._on_failure(hedge, outcome)
         except Exception:
             # When the channel closes, the call itself raises the error; here it would end the nursery too.
             if not self._lifecycle.closed:
@@ -139,7 +139,7 @@ class HedgingState:
             if hedge is not self._chosen:
                 hedge.attempt.cancel()
 
-    async def _run_attempt(self, hedge: HedgedAttempt) -> AttemptFailed | None:
+    async def _run_attempt(self, hedge: HedgedAttempt) -> AttemptOutcome:
         """Run one attempt, and its transparent retries, until it has response headers or has failed."""
         # The task that waits for the choice keeps the call's deadline, so an attempt has none to keep.
         scope = CallScope(self._lifecycle, self._path, trio.current_time(), None, "its first attempt")
@@ -154,9 +154,9 @@ class HedgingState:
             assert hedge.stream is not None
             self._changed.unpark_all()
             await attempt.wait_response(hedge.stream.wait_headers, scope)
-            failed = attempt.failure()
-            if failed is None or not failed.refused:
-                return failed
+            outcome = attempt.outcome()
+            if isinstance(outcome, AttemptCommitted) or not outcome.refused:
+                return outcome
             # A6: a transparent retry does not count as another hedge.
             hedge.attempt, hedge.stream = self._call.transparent_retry(attempt), None
 

@@ -245,8 +245,8 @@ class Rpc:
         The cluster is held meanwhile, so an update cannot remove it (A60).
         """
         assert self.attempt is not None
-        failed = self.attempt.failure()
-        return failed is not None and await self._retry_attempt(failed)
+        outcome = self.attempt.outcome()
+        return isinstance(outcome, AttemptFailed) and await self._retry_attempt(outcome)
 
     def transparent_retry(self, refused: Attempt) -> Attempt:
         """Return a transparent retry: it is made at once, without a policy, and does not count as an attempt (A6)."""
