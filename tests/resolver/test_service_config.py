@@ -83,13 +83,6 @@ def test_a_hedging_policy_is_read_with_codes_by_name_and_by_number() -> None:
     assert method(hedgingPolicy={"maxAttempts": 2}).hedging == HedgingPolicy(2, 0.0, frozenset())
 
 
-def test_more_than_five_attempts_are_five() -> None:
-    config = method(retryPolicy={**RETRY, "maxAttempts": 100})
-    assert config.retry is not None and config.retry.max_attempts == 5
-    config = method(hedgingPolicy={**HEDGING, "maxAttempts": 100})
-    assert config.hedging is not None and config.hedging.max_attempts == 5
-
-
 def test_the_method_goes_before_the_service_and_that_before_the_default() -> None:
     named = {"1s": {}, "2s": {"service": "shop.Cart"}, "3s": {"service": "shop.Cart", "method": "Add"}}
     config = parse_service_config({"methodConfig": [{"name": [n], "timeout": t} for t, n in named.items()]})
@@ -231,7 +224,7 @@ def test_the_older_field_names_a_policy_in_any_case_and_yields_to_the_newer() ->
         ({"retryPolicy": []}, ".retryPolicy: is a list; write an object"),
         (
             {"retryPolicy": {**RETRY, "maxAttempts": 1}},
-            ".retryPolicy.maxAttempts: must be at least 2, including the first attempt; more than 5 count as 5",
+            ".retryPolicy.maxAttempts: must be at least 2, including the first attempt",
         ),
         ({"retryPolicy": {**RETRY, "initialBackoff": "0s"}}, ".retryPolicy.initialBackoff: is '0s'; write seconds"),
         ({"retryPolicy": {**RETRY, "maxBackoff": None}}, '.retryPolicy.maxBackoff: is missing; write for example "1s"'),

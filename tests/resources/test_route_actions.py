@@ -71,7 +71,7 @@ def test_hash_policies_keep_their_order_and_leave_out_the_unknown(read: Any) -> 
         ({"retry_on": "unavailable"}, RetryPolicy(frozenset({StatusCode.UNAVAILABLE}), 2, 0.025, 0.25)),
         (
             {"retry_on": "5xx, Cancelled,internal", "num_retries": 9},
-            RetryPolicy(frozenset({StatusCode.CANCELLED, StatusCode.INTERNAL}), 5, 0.025, 0.25),
+            RetryPolicy(frozenset({StatusCode.CANCELLED, StatusCode.INTERNAL}), 10, 0.025, 0.25),
         ),
         (
             {"retry_on": "resource-exhausted", "retry_back_off": {"base_interval": "0.0001s"}},

@@ -35,7 +35,7 @@ class Failing:
 
 
 @asynccontextmanager
-async def failing(times, retries=3, hosts=1, options=None, **how):
+async def failing(times, retries=3, hosts=1, options=None, channel_options=None, **how):
     async with Mesh.run(hosts) as mesh:
         entry = xds.route("cart")
         entry["route"]["retry_policy"] = {
@@ -49,6 +49,6 @@ async def failing(times, retries=3, hosts=1, options=None, **how):
             server.handlers[PATH] = handler
             if options is not None:
                 server.options = options
-        async with mesh.channel() as channel:
+        async with mesh.channel(**channel_options or {}) as channel:
             await method(channel)(b"")
             yield mesh, channel, handler

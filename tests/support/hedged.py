@@ -82,14 +82,14 @@ class Host:
 class Hedged:
     """A mesh, a channel whose calls are hedged, and the host's script."""
 
-    def __init__(self, monkeypatch, policy=HEDGING, throttling=None, hosts=1):
+    def __init__(self, monkeypatch, policy=HEDGING, throttling=None, hosts=1, channel_options=None):
         self.document = for_all(throttling, hedgingPolicy=policy)
-        self.monkeypatch, self.hosts = monkeypatch, hosts
+        self.monkeypatch, self.hosts, self.channel_options = monkeypatch, hosts, channel_options or {}
 
     async def __aenter__(self):
         self._mesh = Mesh.run(self.hosts)
         self.mesh = await self._mesh.__aenter__()
-        self._channel = configured(self.monkeypatch, self.mesh, self.document)
+        self._channel = configured(self.monkeypatch, self.mesh, self.document, **self.channel_options)
         self.channel = await self._channel.__aenter__()
         self.host = self.serve(Host(0))
         await method(self.channel, PATH)(b"")  # connected

@@ -13,21 +13,25 @@ from trxds.transport.request import MAX_RECEIVE_SIZE
 
 from .call_credentials import CallCredentials, check_call_credentials
 
+MAX_ATTEMPTS = 5  # A6
+
 
 @dataclass(slots=True)
 class CallSettings:
     """The settings of a channel, a method or a call; they are not changed after construction.
 
-    Sizes are bytes of one uncompressed message; an empty `encoding` is no compression. `one_reply`: the method does not
-    stream its replies. An `authority` is the caller's, or for a copy its policy's, and goes before any other (A81); the
-    `audience` of call credentials is the caller's alone. A channel has one instance, each method a copy, and a call its
-    own only if it differs.
+    Sizes are bytes of one uncompressed message; an empty `encoding` is no compression. `max_attempts`, the first
+    included, counts where a policy for retries or hedging allows more. `one_reply`: the method does not stream its
+    replies. An `authority` is the caller's, or for a copy its policy's, and goes before any other (A81); the `audience`
+    of call credentials is the caller's alone. A channel has one instance, each method a copy, and a call its own only
+    if it differs.
     """
 
     max_receive_size: int = MAX_RECEIVE_SIZE
     max_send_size: float = math.inf
     encoding: str = ""
     credentials: tuple[CallCredentials, ...] = ()
+    max_attempts: int = MAX_ATTEMPTS
     wait_for_ready: bool | None = None
     one_reply: bool = False
     authority: str = ""
@@ -74,14 +78,19 @@ class CallSettings:
 
 
 def channel_settings(
-    max_receive_size: int, max_send_size: int | None, compression: Compression, credentials: tuple[CallCredentials, ...]
+    max_receive_size: int,
+    max_send_size: int | None,
+    compression: Compression,
+    credentials: tuple[CallCredentials, ...],
+    max_call_attempts: int,
 ) -> CallSettings:
-    """Return the defaults of a channel's calls; `ValueError` names a size, or a compression, that is wrong."""
+    """Return the defaults of a channel's calls; `ValueError` names a number, or a compression, that is wrong."""
     _check_size("max_receive_size", max_receive_size, "sys.maxsize")
     if max_send_size is not None:
         _check_size("max_send_size", max_send_size, "None")
+    check_whole("max_call_attempts", max_call_attempts, 1, "a whole number, 1 or more")
     send_limit = math.inf if max_send_size is None else max_send_size
-    return CallSettings(max_receive_size, send_limit, parse_encoding(compression), credentials)
+    return CallSettings(max_receive_size, send_limit, parse_encoding(compression), credentials, max_call_attempts)
 
 
 def _check_size(name: str, size: int, unlimited: str) -> None:

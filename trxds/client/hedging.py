@@ -16,6 +16,7 @@ from functools import partial
 from typing import Protocol
 
 import trio
+from msgspec import structs
 
 from trxds.core.status import Status
 from trxds.resolver.method_config import HedgingPolicy
@@ -62,16 +63,17 @@ class HedgingState:
         call: HedgedCall,
         path: str,
         policy: HedgingPolicy,
+        max_attempts: int,
         replay: ReplayBuffer | None,
         throttle: RetryThrottle | None,
         lifecycle: ChannelLifecycle,
     ) -> None:
-        """Without `replay`, each attempt sends the call's one message with its headers."""
+        """At most `max_attempts` are made. Without `replay`, each sends the call's one message with its headers."""
         self.decided = trio.Event()
         self.problem: Status | None = None
         self._call = call
         self._path = path
-        self._policy = policy
+        self._policy = structs.replace(policy, max_attempts=min(policy.max_attempts, max_attempts))
         self._replay = replay
         self._throttle = throttle
         self._lifecycle = lifecycle

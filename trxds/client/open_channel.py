@@ -35,7 +35,7 @@ from trxds.transport.transport_credentials import INSECURE
 
 from .background_services import run_with_services
 from .call_credentials import CallCredentials
-from .call_settings import channel_settings
+from .call_settings import MAX_ATTEMPTS, channel_settings
 from .channel import Channel
 from .channel_log import ChannelLog
 from .channel_state import ChannelState
@@ -75,6 +75,7 @@ async def open_channel(
     max_send_size: int | None = None,
     max_receive_size: int = MAX_RECEIVE_SIZE,
     max_metadata_size: int = MAX_METADATA_SIZE,
+    max_call_attempts: int = MAX_ATTEMPTS,
     max_read_delay: float = MAX_READ_DELAY,
     keepalive_time: float | None = None,
     keepalive_timeout: float = DEFAULT_KEEPALIVE_TIMEOUT,
@@ -127,6 +128,9 @@ async def open_channel(
             call with RESOURCE_EXHAUSTED.
         max_metadata_size: The largest headers, or trailers, of a response, in bytes as HTTP/2 counts them (name, value
             and 32 for each field); 64 KiB by default. Larger ones end their call with RESOURCE_EXHAUSTED.
+        max_call_attempts: The largest number of attempts at a call, the first included, where the control plane or the
+            service config allows more (A6); 5 by default. 1 is no retry by a policy and no hedging; a call that no
+            server has processed is still sent again.
         max_read_delay: The longest time, in seconds, that a busy connection waits to read several responses, or several
             messages of a fast stream, at once (rounded up to whole milliseconds); 0.003 by default. That saves half of
             their CPU or more, and delays them little (`docs/concurrency.md`). 0 reads each at once.
@@ -224,7 +228,7 @@ async def open_channel(
             assert custom is not None
             setup = custom_setup(*custom, service_config, affinity, authority, policies, schedule)
     credentials_of_calls = () if call_credentials is None else (call_credentials,)
-    defaults = channel_settings(max_receive_size, max_send_size, compression, credentials_of_calls)
+    defaults = channel_settings(max_receive_size, max_send_size, compression, credentials_of_calls, max_call_attempts)
     state = ChannelState(target, setup, defaults, new_random(), observers, host_credentials)
     observe(observers, telemetry, state.lifecycle.canonical_target, Locations(state.data_plane))
     log_decisions(observers, target)

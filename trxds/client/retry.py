@@ -13,6 +13,7 @@ from trxds.core.status import Status
 from trxds.resolver.method_config import MethodConfig
 from trxds.resources.retry_policy import RetryPolicy
 
+from .call_settings import MAX_ATTEMPTS
 from .retry_throttle import RetryThrottle
 
 _PUSHBACK = "grpc-retry-pushback-ms"
@@ -31,12 +32,15 @@ class PendingRetry(NamedTuple):
 class RetryState:
     """A `RetryState` counts the attempts of one call under its retry policy, from the first failure on.
 
+    It allows as many as the policy, and at most `max_attempts`.
+
     `pending` lasts through a backoff, however often the caller cancels its wait for it.
     """
 
     _policy: RetryPolicy
     _random: Random
     _throttle: RetryThrottle | None = None
+    _max_attempts: int = MAX_ATTEMPTS
     attempts_made: int = 0
     pending: PendingRetry | None = None
     _backoff: Backoff = field(init=False)
@@ -53,7 +57,8 @@ class RetryState:
         self.attempts_made += 1
         retryable = (timed_out and self._policy.repeats_timeouts) or status.code in self._policy.codes
         delay = pushback(trailing)
-        if not may_repeat(retryable, delay, self._throttle) or self.attempts_made >= self._policy.max_attempts:
+        may_follow = may_repeat(retryable, delay, self._throttle)
+        if not may_follow or self.attempts_made >= min(self._policy.max_attempts, self._max_attempts):
             return None
         if delay is None:
             return self._backoff.next()

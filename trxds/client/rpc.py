@@ -266,7 +266,8 @@ class Rpc:
         if policy is None:
             return False
         if self._retry is None:
-            self._retry = RetryState(policy, self._channel.random, self._channel.throttle)
+            channel = self._channel
+            self._retry = RetryState(policy, channel.random, channel.throttle, self._settings.max_attempts)
         retry = self._retry
         # A caller may cancel its wait and come again: the failure counts once, and the backoff goes on.
         if retry.pending is None:
@@ -294,7 +295,8 @@ class Rpc:
         """Begin a hedged call. One with a single message waits here for the choice; a streaming call runs it later."""
         replay = self._request if isinstance(self._request, ReplayBuffer) else None
         throttle, lifecycle = self._channel.throttle, self._channel.lifecycle
-        self.hedging = HedgingState(self, self.scope.path, policy, replay, throttle, lifecycle)
+        limit = self._settings.max_attempts
+        self.hedging = HedgingState(self, self.scope.path, policy, limit, replay, throttle, lifecycle)
         self.scope.waiting_for = "one of its attempts"
         if replay is not None:
             return None

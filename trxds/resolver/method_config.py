@@ -1,7 +1,7 @@
 """The part of a service config for a method's calls: limits, retries and hedging (A6).
 
-Retries and hedging are bounded here for every config: a client with a hundred attempts for each call would bring down
-the server that it waits for.
+Attempts are bounded by the channel, whatever a config says: a client with a hundred attempts for each call would bring
+down the server that it waits for.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from trxds.resources.retry_policy import RetryPolicy
 RouteMirrors: TypeAlias = Any
 
 MIN_ATTEMPTS = 2  # including the first (A6)
-MAX_ATTEMPTS = 5
 
 _CODES = {code.name: code for code in StatusCode}
 
@@ -116,12 +115,8 @@ def _attempts(node: JsonNode) -> int:
     # A missing number counts as 0 here, so it is reported once; JsonNode reports a value that is no number.
     count = node.integer(0 if node.value is None else MIN_ATTEMPTS)
     if count < MIN_ATTEMPTS:
-        node.error(
-            f"must be at least {MIN_ATTEMPTS}, including the first attempt; "
-            f"more than {MAX_ATTEMPTS} count as {MAX_ATTEMPTS}"
-        )
-    # A6: more than five count as five and are no error.
-    return min(count, MAX_ATTEMPTS)
+        node.error(f"must be at least {MIN_ATTEMPTS}, including the first attempt")
+    return count  # A6: more than a channel allows are no error
 
 
 def _backoff(node: JsonNode, example: str) -> float:

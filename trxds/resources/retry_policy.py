@@ -21,16 +21,16 @@ _RETRYABLE = {
 _TIMEOUT_CONDITIONS = frozenset({"5xx", "gateway-error"})
 DEFAULT_BASE_INTERVAL = 0.025
 DEFAULT_MAX_INTERVAL = 0.25
-MAX_ATTEMPTS = 5
 # A44: an interval below a millisecond counts as one.
 MIN_INTERVAL = 0.001
 
 
 class RetryPolicy(Struct, frozen=True):
-    """A retry policy. `max_attempts` includes the first; intervals are in seconds, each `multiplier` times the last.
+    """A retry policy. `max_attempts` includes the first; the channel may allow less.
 
-    An attempt without a response after `attempt_timeout` seconds is given up. If `repeats_timeouts`, the next one
-    follows, whatever the codes; otherwise only if the codes have DEADLINE_EXCEEDED.
+    Intervals are in seconds, each `multiplier` times the last. An attempt without a response after `attempt_timeout`
+    seconds is given up. If `repeats_timeouts`, the next one follows, whatever the codes; otherwise only if the codes
+    have DEADLINE_EXCEEDED.
     """
 
     codes: frozenset[StatusCode]
@@ -59,14 +59,13 @@ def parse_retry_policy(parent: Any, problems: ValidationErrors, per_try_timeout:
     base, max_interval = _intervals(message, at)
     # A44 ignores per_try_timeout. Where it is switched on it has Envoy's meaning, and 0 is none, as there.
     timeout = parse_optional_duration(message, "per_try_timeout", at) if per_try_timeout else None
-    # A44: num_retries does not include the first attempt. A6: more than five attempts count as five.
     if not codes:
         return None
     # Envoy repeats an attempt that took too long only under these conditions: a host may still be executing it.
     repeats = not _TIMEOUT_CONDITIONS.isdisjoint(_words(message.retry_on))
     return RetryPolicy(
         codes,
-        min(retries + 1, MAX_ATTEMPTS),
+        retries + 1,  # A44: num_retries does not include the first attempt
         base,
         max_interval,
         attempt_timeout=timeout or None,
