@@ -8,12 +8,14 @@ import re
 import shutil
 import subprocess
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 import yaml
 from support.mesh import Mesh
-from support.programs import Programs, free_ports
+from support.ports import reserved_ports
+from support.programs import Programs
 
 import trxds
 from trxds.resources.context import ParseContext
@@ -42,17 +44,14 @@ def test_the_guide_to_tls_leads_to_calls_over_tls(tmp_path: Path) -> None:
 
     run(certificates)
     run(lists)
-    (port,) = free_ports(1)
-    for program in blocks("tls.md", "python"):
-        name = program.partition("\n")[0].removeprefix("# ")
-        if name.endswith(".py"):
-            (tmp_path / name).write_text(program.replace("50443", str(port)), "utf-8")
     output = tmp_path / "output"
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with (
-        Programs.run(tmp_path, environ) as programs,
-        programs.started(["python", "secure_host.py"], tmp_path / "host"),
-    ):
+    with reserved_ports(1) as (port,), Programs.run(tmp_path, environ) as programs, ExitStack() as stack:
+        for program in blocks("tls.md", "python"):
+            name = program.partition("\n")[0].removeprefix("# ")
+            if name.endswith(".py"):
+                (tmp_path / name).write_text(program.replace("50443", str(port)), "utf-8")
+        stack.enter_context(programs.started(["python", "secure_host.py"], tmp_path / "host"))
         until(lambda: (tmp_path / "host").exists() and "serves" in (tmp_path / "host").read_text())
         assert programs.finish(["python", "secure_client.py"], output) == 0, output.read_text()
         assert output.read_text() == "b'added apples'\n"
@@ -66,28 +65,24 @@ def test_the_guide_to_tls_leads_to_calls_over_tls(tmp_path: Path) -> None:
 
 
 def test_the_quick_starts_control_plane_hosts_and_session_fit_each_other(tmp_path: Path) -> None:
-    ports = dict(zip(("50051", "50052"), map(str, free_ports(2)), strict=True))
-
-    def with_ports(text: str) -> str:
-        return re.sub("|".join(ports), lambda found: ports[found[0]], text)
-
     (mesh,) = blocks("../quick-start.md", "yaml")
     programs_of_page = blocks("../quick-start.md", "python")
     (hosts,) = (text for text in programs_of_page if text.startswith("# hosts.py\n"))
     (session,) = (text for text in programs_of_page if "channel.session()" in text)
-    for name, text in (("mesh.yaml", mesh), ("hosts.py", hosts), ("session.py", session)):
-        (tmp_path / name).write_text(with_ports(text), "utf-8")
-    (port,) = free_ports(1)
     output, plane = tmp_path / "output", tmp_path / "plane"
-    bootstrap = json.dumps(resources.bootstrap(f"127.0.0.1:{port}"))
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), "GRPC_XDS_BOOTSTRAP_CONFIG": bootstrap}
-    with (
-        Programs.run(tmp_path, environ) as programs,
-        programs.started(["python", "hosts.py"], tmp_path / "host"),
-        programs.started(["trxds", "plane", "mesh.yaml", "--port", str(port)], plane),
-    ):
-        until(lambda: all(file.exists() and "serv" in file.read_text() for file in (tmp_path / "host", plane)))
-        assert programs.finish(["python", "session.py"], output) == 0, output.read_text()
+    with reserved_ports(3) as (port, *of_hosts):
+        ports = dict(zip(("50051", "50052"), map(str, of_hosts), strict=True))
+        for name, text in (("mesh.yaml", mesh), ("hosts.py", hosts), ("session.py", session)):
+            (tmp_path / name).write_text(re.sub("|".join(ports), lambda found: ports[found[0]], text), "utf-8")
+        bootstrap = json.dumps(resources.bootstrap(f"127.0.0.1:{port}"))
+        environ = {**os.environ, "PYTHONPATH": str(ROOT), "GRPC_XDS_BOOTSTRAP_CONFIG": bootstrap}
+        with (
+            Programs.run(tmp_path, environ) as programs,
+            programs.started(["python", "hosts.py"], tmp_path / "host"),
+            programs.started(["trxds", "plane", "mesh.yaml", "--port", str(port)], plane),
+        ):
+            until(lambda: all(file.exists() and "serv" in file.read_text() for file in (tmp_path / "host", plane)))
+            assert programs.finish(["python", "session.py"], output) == 0, output.read_text()
     told = [line.split(": ") for line in output.read_text().splitlines()]
     assert [who for who, _ in told] == ["session", "session", "channel", "channel"]
     assert told[0] == told[1]

@@ -19,7 +19,8 @@ from typing import Any
 
 import pytest
 import yaml
-from support.programs import Programs, free_ports
+from support.ports import reserved_ports
+from support.programs import Programs
 
 from trxds.testing.resources import bootstrap
 
@@ -179,16 +180,17 @@ def attempts() -> Iterator[None]:
 
 @pytest.fixture
 def reader(tmp_path: Path) -> Iterator[Reader]:
-    ports = dict(zip(map(str, PORTS), map(str, free_ports(len(PORTS))), strict=True))
-    config = json.dumps(bootstrap(f"127.0.0.1:{ports['18000']}", node="trxds-plane"))
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), "GRPC_XDS_BOOTSTRAP_CONFIG": config}
-    with Programs.run(tmp_path, environ) as programs:
-        reader = Reader(tmp_path, ports, programs)
-        try:
-            yield reader
-        finally:
-            for terminal in reader.terminals.values():
-                terminal.stop.close()
+    with reserved_ports(len(PORTS)) as reserved:
+        ports = dict(zip(map(str, PORTS), map(str, reserved), strict=True))
+        config = json.dumps(bootstrap(f"127.0.0.1:{ports['18000']}", node="trxds-plane"))
+        environ = {**os.environ, "PYTHONPATH": str(ROOT), "GRPC_XDS_BOOTSTRAP_CONFIG": config}
+        with Programs.run(tmp_path, environ) as programs:
+            reader = Reader(tmp_path, ports, programs)
+            try:
+                yield reader
+            finally:
+                for terminal in reader.terminals.values():
+                    terminal.stop.close()
 
 
 def test_each_step_of_the_tutorial_does_what_its_page_says(reader: Reader) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from support.ports import reserved_address
 
 import trxds
 from trxds.testing import ManagementServer, serve
@@ -26,10 +27,10 @@ READY, CONNECTING, FAILURE, IDLE = "READY", "CONNECTING", "TRANSIENT_FAILURE", "
 class Host:
     """A host at an address of its own that serves, is down, or accepts connections and says nothing."""
 
-    def __init__(self, nursery, listener):
+    def __init__(self, nursery, address):
         self._nursery = nursery
         self._scope = trio.CancelScope()
-        self.address = "{}:{}".format(*listener.socket.getsockname())
+        self.address = address
 
     async def up(self):
         await self._nursery.start(self._serve)
@@ -246,10 +247,7 @@ async def mesh_with_both_clients(situation):
             watched.note(watched.theirs, *[each.decode() for each in lines])
 
     async with trio.open_nursery() as nursery, plane.serve() as ads, AsyncExitStack() as stack:
-        bound = [(await trio.open_tcp_listeners(0, host="127.0.0.1"))[0] for _ in range(2)]
-        hosts = [Host(nursery, each) for each in bound]
-        for each in bound:
-            await each.aclose()
+        hosts = [Host(nursery, stack.enter_context(reserved_address())) for _ in range(2)]
         states = await stack.enter_async_context(aclosing(situation(Mesh(plane, *hosts))))
         first = await anext(states)
         bootstrap = xds.bootstrap(ads)

@@ -16,7 +16,7 @@ import pytest
 import trio
 from support import guides
 from support.go_peers import program
-from support.programs import free_ports
+from support.ports import reserved_address
 
 import trxds
 from trxds.testing import Call, serve
@@ -25,6 +25,7 @@ pytestmark = pytest.mark.usefixtures("go_programs")
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60  # seconds for a whole test, which takes four
+ENDPOINTS = b"envoy.config.endpoint.v3.ClusterLoadAssignment"
 
 PROGRAM = """
 import json, sys, trio, trxds
@@ -39,13 +40,17 @@ trio.run(main)
 
 
 @asynccontextmanager
-async def plane(port: int, *hosts: str) -> AsyncIterator[None]:
+async def plane(address: str, *hosts: str) -> AsyncIterator[None]:
     """The control plane of the guide, until it is killed at the end of the block."""
-    command = [str(program("guide")), "-listen", f"127.0.0.1:{port}", *hosts]
+    command = [str(program("guide")), "-listen", address, *hosts]
     async with trio.open_nursery() as nursery:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         process = await nursery.start(partial(trio.run_process, command, check=False, **pipes))
-        assert await process.stdout.receive_some()  # its greeting
+        greeting = b""
+        while not greeting.endswith(b"\n"):
+            more = await process.stdout.receive_some()
+            assert more, "it has ended"
+            greeting += more
         yield
         nursery.cancel_scope.cancel()
 
@@ -67,29 +72,29 @@ async def ask(channel: trxds.Channel) -> str:
 
 
 def is_written(cache_dir: Path) -> bool:
-    return any(cache_dir.glob("*/*.cache"))
+    """Whether the cache has the endpoints, which come last: a write may be earlier than they are."""
+    return any(ENDPOINTS in file.read_bytes() for file in cache_dir.glob("*/*.cache"))
 
 
 async def test_a_new_process_starts_from_what_a_dead_control_plane_sent_last(tmp_path: Path) -> None:
-    (port,) = free_ports(1)
     (text,) = guides.blocks("go-control-plane", "json")
-    bootstrap: dict[str, Any] = json.loads(text.replace("127.0.0.1:18000", f"127.0.0.1:{port}"))
-    options = {"bootstrap": bootstrap, "cache_dir": tmp_path}
-    with trio.fail_after(PATIENCE):
+    with trio.fail_after(PATIENCE), reserved_address() as address:
+        bootstrap: dict[str, Any] = json.loads(text.replace("127.0.0.1:18000", address))
+        options = {"bootstrap": bootstrap, "cache_dir": tmp_path}
         async with host() as one, host() as other:
-            async with plane(port, one), trxds.open_channel("xds:///shop", **options) as channel:
+            async with plane(address, one), trxds.open_channel("xds:///shop", **options) as channel:
                 assert await ask(channel) == one
                 while not is_written(tmp_path):
                     await ask(channel)
             environ = {**os.environ, "PYTHONPATH": str(ROOT)}
             command = [sys.executable, "-c", PROGRAM, json.dumps(bootstrap), str(tmp_path)]
             done = await trio.run_process(command, env=environ, capture_stdout=True)
-            address, stale = done.stdout.decode().splitlines()
-            assert address == one
+            answer, stale = done.stdout.decode().splitlines()
+            assert answer == one
             assert "more resources are stale: from the cache on disk" in stale
             async with trxds.open_channel("xds:///shop", **options) as channel:
                 assert await ask(channel) == one
-                async with plane(port, other):
+                async with plane(address, other):
                     while await ask(channel) != other:
                         pass
                     client = channel.admin_view().client

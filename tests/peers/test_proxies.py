@@ -12,6 +12,7 @@ import pytest
 import trio
 from support import proxies
 from support.grpcio import grpcio_server
+from support.ports import reserved_address
 from support.proxies import MakeCommand, haproxy, nghttpx, nginx, running
 
 import trxds
@@ -193,9 +194,9 @@ async def test_an_answer_before_the_end_of_an_upload_comes_through(make: MakeCom
 
 @pytest.mark.parametrize(("make", "http"), [("nginx", 502), ("haproxy", 503), ("nghttpx", 502)], indirect=["make"])
 async def test_a_proxy_that_does_not_reach_its_server_is_named(make: MakeCommand, http: int, tmp_path: Path) -> None:
-    with trio.fail_after(PATIENCE):
+    with trio.fail_after(PATIENCE), reserved_address() as nobody:
         async with (
-            running(make, tmp_path, proxies.free_address()) as proxy,
+            running(make, tmp_path, nobody) as proxy,
             trxds.open_channel(f"ipv4:{proxy.address}") as channel,
         ):
             with pytest.raises(RpcError) as caught:

@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 import trio
 from support.mesh import bidi
+from support.ports import reserved_ports
 
 import trxds
 from trxds.testing import ManagementServer, serve
@@ -14,12 +15,12 @@ PATIENCE = 20  # seconds on the real clock; a step takes milliseconds
 
 
 class Town:
-    """A control plane and backends that listen on loopback, at ports of the system's choice."""
+    """A control plane and backends that listen on loopback."""
 
-    def __init__(self, servers, nursery):
+    def __init__(self, servers, address, nursery):
         self.servers = {server.address: server for server in servers}
         self.plane = ManagementServer()
-        self.address = "127.0.0.1:0"  # the control plane's
+        self.address = address  # the control plane's
         self._nursery = nursery
         self._serving = None
 
@@ -27,9 +28,10 @@ class Town:
     @asynccontextmanager
     async def run(cls):
         async with AsyncExitStack() as stack:
-            servers = [await stack.enter_async_context(serve(fallback=echo)) for _ in range(3)]
+            plane, *hosts = [f"127.0.0.1:{port}" for port in stack.enter_context(reserved_ports(4))]
+            servers = [await stack.enter_async_context(serve(fallback=echo, address=each)) for each in hosts]
             async with trio.open_nursery() as nursery:
-                town = cls(servers, nursery)
+                town = cls(servers, plane, nursery)
                 town.plane.put(
                     xds.listener("shop", routes="routes", filters=[xds.stateful_session()]),
                     xds.routes("routes", xds.route("cart")),
@@ -53,7 +55,7 @@ class Town:
 
     async def _serve_plane(self, task_status):
         with trio.CancelScope() as self._serving:
-            async with self.plane.serve(self.address) as self.address:
+            async with self.plane.serve(self.address):
                 task_status.started()
                 await trio.sleep_forever()
 

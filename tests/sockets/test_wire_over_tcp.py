@@ -10,6 +10,7 @@ from random import Random
 import pytest
 import trio
 from support.hostile.peer import GOAWAY, PING, PREFACE, PROTOCOL_ERROR, SETTINGS, frame
+from support.ports import reserved_address
 from support.tasks import all_tasks, task_names
 
 from trxds.core.conflating_queue import ConflatingQueue
@@ -44,8 +45,9 @@ HANDLERS = {"/s/Echo": unary(echo), "/s/All": bidi_streaming(echo_all)}
 
 @pytest.fixture
 async def server():
-    async with serve(HANDLERS, max_receive_size=MANY) as server:
-        yield server
+    with reserved_address() as address:
+        async with serve(HANDLERS, address=address, max_receive_size=MANY) as server:
+            yield server
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from random import Random
 from typing import Any
@@ -31,6 +31,7 @@ from .history_outliers import Outliers
 from .history_peers import BACKOFF, CONNECT_TIMEOUT, GRPCIO, RESOURCE_TIMEOUT, Peer
 from .history_planes import Plane, bootstrap
 from .history_topics import Topic
+from .ports import reserved_address
 from .random_history import ALL_HOSTS, HOSTS, PATHS, SERVICE, TOPS, World
 
 PATIENCE = 20.0  # longer than the 15 s that grpcio waits for a resource, for which it has no option
@@ -346,10 +347,11 @@ async def history(
 ) -> AsyncIterator[History]:
     """The history of that seed, whose clients have the first configuration."""
     shorten_times(monkeypatch)
-    async with trio.open_nursery() as nursery:
+    async with AsyncExitStack() as ports, trio.open_nursery() as nursery:
 
         async def run(handlers: Any = None, fallback: Any = None) -> Server:
-            server = Server(handlers, fallback=fallback, remember_calls=False)
+            address = ports.enter_context(reserved_address())  # nobody else listens there while it is down
+            server = Server(handlers, fallback=fallback, address=address, remember_calls=False)
             await nursery.start(server.run)
             return server
 

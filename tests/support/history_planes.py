@@ -121,13 +121,12 @@ class Plane:
 
 
 async def until_free(listen: Callable[[], Awaitable[T]]) -> T:
-    """Call `listen` until nobody has the address: not the listener before, nor a connection whose port is drawn."""
-    with trio.fail_after(10):
-        while True:
-            try:
-                return await listen()
-            except OSError:
-                await trio.sleep(0.001)
+    """Call `listen` until the listener before has left the address."""
+    while True:
+        try:
+            return await listen()
+        except OSError:
+            await trio.sleep(0.001)
 
 
 def is_listening(server: Server) -> bool:

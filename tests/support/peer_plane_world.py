@@ -17,10 +17,11 @@ from trxds.testing.resources import Resource
 from trxds.xds.bootstrap import DELTA
 
 from .peer_planes import Plane, StartPlane
+from .ports import reserved_address
 
 PATIENCE = 60  # seconds for a whole test, most of which take one
-AT_ONCE = 3  # seconds within which a client on a busy machine has noticed what it would otherwise notice never
-SETTLED = 0.1  # seconds after which a change has surely been noticed, if only by what it broke
+AT_ONCE = 12  # seconds, less than the 15 after which a client without a resource takes it for missing
+SETTLED = 0.1  # seconds in which a change is usually noticed, if only by what it broke; no test needs it to be
 PROTOCOLS = {"sotw": "xds_v3", "delta": DELTA}
 
 
@@ -89,7 +90,8 @@ async def world(mode: Mode, *, filters: tuple[Resource, ...] = (), **more: Any) 
     seen: list[Metadata] = []
     async with AsyncExitStack() as stack:
         stack.enter_context(trio.fail_after(PATIENCE))
-        plane = await stack.enter_async_context(mode.plane(*mode.flags))
+        address = stack.enter_context(reserved_address())  # for the one, too, that takes its place
+        plane = await stack.enter_async_context(mode.plane(*mode.flags, "-listen", address))
         one, other = [await stack.enter_async_context(host(seen)) for _ in range(2)]
         channel = await stack.enter_async_context(open_channel(plane, mode, **more))
         resources = {

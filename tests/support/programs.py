@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -107,11 +106,3 @@ class Programs:
         order = {"command": list(command), **files, "environ": dict(environ), "wait": wait}
         print(json.dumps(order), file=self._forker.stdin, flush=True)
         return int(self._forker.stdout.readline())
-
-
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]

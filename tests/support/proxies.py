@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import socket
 import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -21,6 +20,7 @@ import pytest
 import trio
 
 from .certificates import Files
+from .ports import reserved_address
 
 SERVER_NAME = "proxy.example"
 """The name that a proxy with TLS proves."""
@@ -58,25 +58,18 @@ class Proxy:
 async def running(make: MakeCommand, folder: Path, upstream: str, *, tls: bool = False) -> AsyncIterator[Proxy]:
     """A proxy that passes all calls on to `upstream`, from when it listens until the block is left."""
     files = Files(folder, SERVER_NAME) if tls else None
-    address = free_address()
-    command = make(folder, address, upstream, files)
-    async with trio.open_nursery() as nursery:
-        with (folder / "log").open("wb") as log:
-            start = partial(trio.run_process, command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False)
-            process = await nursery.start(start)
-        await _wait_listening(process, address)
-        yield Proxy(process, address, files.path("roots") if files else None)
-        process.terminate()
-        with trio.move_on_after(5):
-            await process.wait()
-        process.kill()  # which does nothing to one that has ended
-
-
-def free_address() -> str:
-    """Return an address on which nobody listens: none of these proxies says which port it got for port 0."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{one.getsockname()[1]}"
+    with reserved_address() as address:  # none of these proxies says which port it got for port 0
+        command = make(folder, address, upstream, files)
+        async with trio.open_nursery() as nursery:
+            with (folder / "log").open("wb") as log:
+                pipes = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
+                process = await nursery.start(partial(trio.run_process, command, check=False, **pipes))
+            await _wait_listening(process, address)
+            yield Proxy(process, address, files.path("roots") if files else None)
+            process.terminate()
+            with trio.move_on_after(5):
+                await process.wait()
+            process.kill()  # which does nothing to one that has ended
 
 
 async def _wait_listening(process: trio.Process, address: str) -> None:
