@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 from support.chromium import open_tab
+from support.ports import reserved_ports
 
 from trxds.admin import Admin, page_url
 
@@ -109,8 +110,8 @@ async def test_the_tree_is_drawn_and_walked_through_with_the_arrow_keys(browser)
         await show(tab, "tree")
         await tab.until("document.querySelectorAll('[role=treeitem]').length > 5")
         chosen = "document.querySelector('[role=treeitem][aria-selected=true]')"
+        await tab.until(f"{chosen}.getAttribute('aria-label').includes('cluster_manager, READY')")
         await tab.run(f"{chosen}.focus()")
-        assert "cluster_manager, READY" in await tab.run(f"{chosen}.getAttribute('aria-label')")
         await tab.press("ArrowRight")
         await tab.until(f"{chosen}.getAttribute('aria-label').includes('cds') && document.activeElement === {chosen}")
         await tab.until("document.querySelector('.details').innerText.includes('cluster_manager/')")
@@ -335,17 +336,18 @@ async def served_until(scope, port, task_status):
 
 async def test_a_page_that_has_lost_its_program_finds_it_again(browser):
     first, second = trio.CancelScope(), trio.CancelScope()
-    async with trio.open_nursery() as nursery:
-        page = await nursery.start(served_until, first, 0)
-        async with open_tab(browser, page) as tab:
-            await tab.until(LIVE)
-            first.cancel()
-            assert "not connected" in await tab.until(
-                "document.body.dataset.link === 'lost' && document.body.innerText"
-            )
-            await nursery.start(served_until, second, int(page.rpartition(":")[2].strip("/")))
-            await tab.until(LIVE)
-            second.cancel()
+    with reserved_ports(1) as (port,):
+        async with trio.open_nursery() as nursery:
+            page = await nursery.start(served_until, first, port)
+            async with open_tab(browser, page) as tab:
+                await tab.until(LIVE)
+                first.cancel()
+                assert "not connected" in await tab.until(
+                    "document.body.dataset.link === 'lost' && document.body.innerText"
+                )
+                await nursery.start(served_until, second, port)
+                await tab.until(LIVE)
+                second.cancel()
 
 
 async def test_the_page_has_no_animation_with_reduced_motion(browser):
