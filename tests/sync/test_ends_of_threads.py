@@ -76,7 +76,7 @@ def test_a_closed_channel_leaves_no_thread(world):
 
 
 def new_threads(before):
-    """The threads that were not there before, whichever of those ended meanwhile: Trio's workers do after ten seconds."""
+    """The threads that were not there before. Some of those may have ended: Trio's workers do after ten seconds."""
     return set(threading.enumerate()) - before
 
 
