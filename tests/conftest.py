@@ -1,18 +1,23 @@
-"""Trio shuffles its tasks on purpose. Here it does so in an order that each test can have again.
+"""Trio shuffles its tasks on purpose, and trxds draws hosts, clusters and pauses. Each test does so alike in every run.
 
-TRXDS_SHUFFLE=1 leaves the order to chance, to look for tests that depend on it.
+A test that fails once in a thousand runs would otherwise fail a landing that has nothing to do with it.
+TRXDS_SHUFFLE=1 leaves all of it to chance, to look for tests that depend on it.
 """
 
 import gc
 import os
 import signal
 from collections.abc import Generator, Iterator
+from itertools import count
+from random import Random
 
 import pytest
 import trustme
 from hypothesis import HealthCheck, settings
+from msgspec import structs
 from trio._core import _run  # hypothesis' integration sets the same two
 
+from trxds.core import determinism
 from trxds.transport import connection
 from trxds.transport.h2_engine import H2LibraryEngine
 
@@ -37,6 +42,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if "TRXDS_SHUFFLE" not in os.environ:
         _run._ALLOW_DETERMINISTIC_SCHEDULING = True
         _run._r.seed(item.nodeid)
+        numbers = count()  # each part of a program has a generator of its own
+        determinism._MACHINE = structs.replace(
+            determinism._MACHINE, new_random=lambda: Random(f"{item.nodeid} {next(numbers)}")
+        )
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ async def test_a_share_of_the_calls_is_copied(autojump_clock):
         for _ in range(200):
             await ask(made.channel)
         await settled()
-        assert 30 <= len(made.shadow.calls) <= 70
+        assert 20 <= len(made.shadow.calls) <= 80  # five deviations from 50
 
 
 async def test_a_share_of_zero_copies_nothing(autojump_clock):
