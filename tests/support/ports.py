@@ -11,6 +11,8 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+import pytest
+
 
 @contextmanager
 def reserved_ports(count: int) -> Iterator[list[int]]:
@@ -24,6 +26,19 @@ def reserved_address() -> Iterator[str]:
     """The address with one such port."""
     with reserved_ports(1) as (port,):
         yield f"127.0.0.1:{port}"
+
+
+def has_ipv6() -> bool:
+    """Whether the loopback has IPv6, which the machine may be without."""
+    try:
+        with socket.socket(socket.AF_INET6) as one:
+            one.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+needs_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="there is no IPv6 here")
 
 
 def _bound(holder: socket.socket) -> int:
