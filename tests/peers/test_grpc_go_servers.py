@@ -10,7 +10,7 @@ from support.go_peers import program
 
 from trxds import StatusCode
 
-pytestmark = pytest.mark.usefixtures("go_programs")
+pytestmark = pytest.mark.usefixtures("go_programs", "sigint")
 
 ABRUPT = {"Stop": signal.SIGINT, "SIGKILL": signal.SIGKILL}
 abruptly = pytest.mark.parametrize("how", ABRUPT.values(), ids=ABRUPT)

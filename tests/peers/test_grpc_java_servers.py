@@ -24,7 +24,7 @@ from trxds.interop import protos
 from trxds.interop.protos import StreamingOutputCallRequest as Request
 from trxds.transport import keepalive
 
-pytestmark = pytest.mark.usefixtures("java_programs")
+pytestmark = pytest.mark.usefixtures("java_programs", "sigint")
 
 ABRUPT = {"shutdownNow": signal.SIGINT, "SIGKILL": signal.SIGKILL}
 abruptly = pytest.mark.parametrize("how", ABRUPT.values(), ids=ABRUPT)

@@ -117,7 +117,7 @@ async def test_the_command_ends_with_the_first_failure_after_a_success_if_wanted
     assert "Traceback" not in command.errors
 
 
-async def test_ctrl_c_ends_the_command_without_an_error() -> None:
+async def test_ctrl_c_ends_the_command_without_an_error(sigint: None) -> None:
     async with client() as command:
         command.process.send_signal(signal.SIGINT)
         await command.process.wait()
