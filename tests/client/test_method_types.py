@@ -174,7 +174,7 @@ def test_mypy_accepts_and_rejects_calls_by_the_kind_of_method(tmp_path):
     file = tmp_path / "program.py"
     file.write_text(PROGRAM, "utf-8")
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={tmp_path}", str(file)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
     found = [int(line.split(":")[1]) for line in done.stdout.splitlines() if ": error:" in line]
     assert (found, done.stderr) == (wrong_lines(), ""), done.stdout
 

@@ -216,7 +216,6 @@ def test_mypy_knows_the_types_and_has_nothing_against_the_modules(program, plain
         cwd=plain,
         capture_output=True,
         text=True,
-        timeout=100,
     )
     found = [line for line in done.stdout.splitlines() if ": error:" in line]
     assert done.stderr == ""
@@ -233,7 +232,6 @@ def test_mypy_has_nothing_against_relative_imports(package, tmp_path):
         cwd=package,
         capture_output=True,
         text=True,
-        timeout=100,
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
 

@@ -13,5 +13,4 @@ def run_pyright(*arguments):
         env=os.environ | {"PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"},
         capture_output=True,
         text=True,
-        timeout=100,
     )
