@@ -90,7 +90,7 @@ def test_the_quick_starts_control_plane_hosts_and_session_fit_each_other(tmp_pat
 
 
 def until(condition) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)

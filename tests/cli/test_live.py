@@ -52,7 +52,7 @@ async def page(url, query="", token=TOKEN, origin=None):
 
 
 async def heard(socket):
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         return json.loads(await socket.get_message())
 
 
@@ -108,7 +108,7 @@ async def test_nobody_reads_the_programs_without_the_token_or_from_another_site(
 
 
 async def closed_reason(socket):
-    with trio.fail_after(10), pytest.raises(ConnectionClosed) as closed:
+    with trio.fail_after(60), pytest.raises(ConnectionClosed) as closed:
         while True:
             await socket.get_message()
     return closed.value.reason.reason

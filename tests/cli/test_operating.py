@@ -17,7 +17,7 @@ EXAMPLES = Example.of(DOCUMENT)
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: f"{example.line}-{example.scene}")
 async def test_a_documented_command_prints_what_the_document_says(example: Example) -> None:
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         status, output = await played(example)
     assert comparable(output) == comparable(example.output)
     assert status == example.exit

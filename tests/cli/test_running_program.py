@@ -189,7 +189,7 @@ async def test_a_closed_pipe_ends_a_command_without_an_error(tmp_path, command):
     async with program(tmp_path) as (_, channel, shell), channel.session() as session:
         line = [sys.executable, "-m", "trxds", *command, shell.address]
         beside = await trio.lowlevel.open_process(line, stdout=PIPE, stderr=PIPE)
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             await beside.stdout.receive_some(1)
             await beside.stdout.aclose()  # as `| head -1` does
             await ask(session)

@@ -50,7 +50,7 @@ async def test_the_client_that_is_compared_with_ours_runs(library: str, stubs: P
     async with documented_world() as environ:
         host, _, port = environ["GREETER"].removeprefix("dns:///").partition(":")
         program = documented(library).replace('"greeter.internal", 50051', f'"{host}", {port}')
-        with trio.fail_after(30):
+        with trio.fail_after(60):
             done = await trio.run_process(
                 [sys.executable, "-c", program],
                 env={**environ, "PYTHONPATH": str(stubs)},

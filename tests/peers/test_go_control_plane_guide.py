@@ -22,7 +22,7 @@ from trxds.xds.bootstrap import DELTA
 
 GUIDE = "go-control-plane"
 HERE = Path(__file__).parent
-PATIENCE = 30  # seconds for a whole test, which takes one
+PATIENCE = 60  # seconds for a whole test, which takes one
 
 
 def test_the_program_of_the_guide_is_the_one_that_is_built() -> None:

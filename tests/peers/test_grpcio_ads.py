@@ -57,7 +57,7 @@ class Plane(grpc.GenericRpcHandler):  # type: ignore[misc]
         self.to_say.put(None)  # wakes the other half, which sees that the stream is over
 
     async def hears(self) -> Any:
-        return await trio.to_thread.run_sync(lambda: self.heard.get(timeout=10))
+        return await trio.to_thread.run_sync(lambda: self.heard.get(timeout=60))
 
     def says(self, version: str, nonce: str, *items: dict[str, Any]) -> None:
         packed = [protos.from_json(item) for item in items]
@@ -90,7 +90,7 @@ async def read(updates: ConflatingQueue[ResourceUpdate], states: list[ResourceUp
 
 async def test_our_client_and_a_grpcio_server_agree_on_a_conversation() -> None:
     plane, updates, states = Plane(), ConflatingQueue[ResourceUpdate](), list[ResourceUpdate]()
-    with serving(plane) as address, trio.fail_after(20):
+    with serving(plane) as address, trio.fail_after(60):
         bootstrap = Bootstrap(servers=(ServerConfig(address),), node=Node("web-1", metadata={"team": ["shop", 7.0]}))
         client = XdsClient(bootstrap, TcpNetwork(), Random(), ParseContext(), LoadStore())
         async with trio.open_nursery() as nursery:
@@ -118,7 +118,7 @@ async def test_our_client_and_a_grpcio_server_agree_on_a_conversation() -> None:
 
 async def test_our_client_returns_when_a_grpcio_server_ends_the_stream() -> None:
     plane, updates, states = Plane(), ConflatingQueue[ResourceUpdate](), list[ResourceUpdate]()
-    with serving(plane) as address, trio.fail_after(20):
+    with serving(plane) as address, trio.fail_after(60):
         client = XdsClient(
             Bootstrap(servers=(ServerConfig(address),)), TcpNetwork(), Random(), ParseContext(), LoadStore()
         )
@@ -143,7 +143,7 @@ class Stub:
         method = channel.stream_stream(
             PATH, protos.DiscoveryRequest.SerializeToString, protos.DiscoveryResponse.FromString
         )
-        self._responses = method(iter(self._requests.get, END), timeout=20)
+        self._responses = method(iter(self._requests.get, END), timeout=60)
 
     def says(self, **fields: Any) -> None:
         self._requests.put(protos.DiscoveryRequest(**fields))
@@ -159,7 +159,7 @@ async def test_our_management_server_and_a_grpcio_stub_agree_on_a_conversation()
     plane = ManagementServer()
     plane.put(resources.endpoints("cart", resources.locality("127.0.0.1:1")))
     async with plane.serve() as address:
-        with trio.fail_after(20), grpc.insecure_channel(address) as channel:
+        with trio.fail_after(60), grpc.insecure_channel(address) as channel:
             stub = Stub(channel)
             stub.says(type_url=EDS.type_url, resource_names=["cart", "other"], node=protos.Node(id="peer"))
             response = await stub.hears()

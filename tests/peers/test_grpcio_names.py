@@ -40,7 +40,7 @@ async def theirs(bootstrap, target="xds:///shop"):
 
 async def ours(bootstrap, target="xds:///shop"):
     async with trxds.open_channel(target, bootstrap=bootstrap) as channel:
-        return (await channel.method(PATH)(b"", timeout=10)).decode()
+        return (await channel.method(PATH)(b"", timeout=60)).decode()
 
 
 @pytest.fixture(autouse=True)

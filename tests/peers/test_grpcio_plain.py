@@ -77,12 +77,12 @@ def peer(tmp_path_factory: pytest.TempPathFactory):
     yield peer
     assert peer.process.stdin is not None and peer.process.stdout is not None
     peer.process.stdin.close()
-    peer.process.wait(10)
+    peer.process.wait(60)
     peer.process.stdout.close()
 
 
 async def where(channel: trxds.MethodFactory, what: str = "address") -> str:
-    return (await channel.method(f"/peer.Where/{what}")(b"", timeout=10)).decode()
+    return (await channel.method(f"/peer.Where/{what}")(b"", timeout=60)).decode()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -114,7 +114,7 @@ async def test_the_second_address_serves_where_nobody_listens_at_the_first(peer:
 async def test_round_robin_of_a_service_config_reaches_both_addresses(peer: Peer) -> None:
     target = f"ipv4:{peer.first},{peer.second}"
     async with trxds.open_channel(target, service_config=ROUND_ROBIN) as channel:
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             while Counter([await where(channel) for _ in range(4)]) != {peer.first: 2, peer.second: 2}:
                 pass  # the second one may not be connected yet
 
@@ -143,7 +143,7 @@ AFFINITY = trxds.CookieAffinity("cart", ttl=60)
 
 async def all_hosts(peer: Peer, channel: trxds.Channel) -> None:
     """Wait until calls without a session reach both addresses."""
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         while {await where(channel) for _ in range(4)} != {peer.first, peer.second}:
             pass
 
@@ -168,7 +168,7 @@ async def test_a_session_survives_its_connections_end_and_an_idle_channel(peer: 
         await all_hosts(peer, channel)
         host = await where(session)
         for _ in range(3):
-            with trio.fail_after(20):
+            with trio.fail_after(60):
                 state = channel.state
                 while state is not trxds.Connectivity.IDLE:
                     state = await channel.wait_for_state_change(state)
@@ -200,7 +200,7 @@ def roots(files: Files, **more: str):
 
 async def reversed_by(target: str, credentials, **options: str) -> bytes:
     async with trxds.open_channel(target, credentials=credentials, **options) as channel:
-        return await channel.method("/peer.Echo/unary")(b"abc", timeout=10)
+        return await channel.method("/peer.Echo/unary")(b"abc", timeout=60)
 
 
 async def test_tls_proves_the_server_name_or_else_the_authority(files: Files) -> None:

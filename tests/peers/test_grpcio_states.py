@@ -220,7 +220,7 @@ class Watched:
 
     async def settle_in(self, state):
         """Wait until both are in a state."""
-        with trio.move_on_after(20):
+        with trio.move_on_after(60):
             while self.last != (state, state):
                 await self._changed.wait()
         assert self.last == (state, state), (self.ours, self.theirs)

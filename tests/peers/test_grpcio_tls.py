@@ -63,24 +63,24 @@ async def method(files: Files, server: list[str], *, socket: dict | None):
 async def test_mesh_security_case_tls(files: Files) -> None:
     server = files.paths("server-cert", "server-key")
     async with method(files, server, socket=transport_socket(NAME, identity=False)) as reverse:
-        assert await reverse(b"abc", timeout=10) == b"cba"
-        assert await reverse(bytes(1_000_000), timeout=10) == bytes(1_000_000)
+        assert await reverse(b"abc", timeout=60) == b"cba"
+        assert await reverse(bytes(1_000_000), timeout=60) == bytes(1_000_000)
 
 
 async def test_mesh_security_case_mtls(files: Files) -> None:
     server = files.paths("server-cert", "server-key", "roots")
     async with method(files, server, socket=transport_socket(NAME, identity=True)) as reverse:
-        assert await reverse(b"abc", timeout=10) == b"cba"
+        assert await reverse(b"abc", timeout=60) == b"cba"
 
 
 async def test_mesh_security_case_plaintext_fallback(files: Files) -> None:
     async with method(files, [], socket=None) as reverse:
-        assert await reverse(b"abc", timeout=10) == b"cba"
+        assert await reverse(b"abc", timeout=60) == b"cba"
 
 
 async def failure(reverse) -> str:
     with pytest.raises(trxds.RpcError) as caught:
-        await reverse(b"abc", timeout=10)
+        await reverse(b"abc", timeout=60)
     assert caught.value.status.code is trxds.StatusCode.UNAVAILABLE
     return caught.value.status.message
 
@@ -119,7 +119,7 @@ async def verdict(leaf: Leaf, folder: Path, **options: Any) -> str:
         trxds.open_channel(f"ipv4:{address}", credentials=credentials) as channel,
     ):
         try:
-            assert await channel.method("/peer.Echo/unary")(b"abc", timeout=10) == b"cba"
+            assert await channel.method("/peer.Echo/unary")(b"abc", timeout=60) == b"cba"
         except trxds.RpcError as error:
             return error.status.message
     return "accepted"

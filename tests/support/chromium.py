@@ -27,7 +27,7 @@ ALONE = (  # what keeps it from looking for its maker's servers, and from needin
     "--hide-scrollbars",
     "--remote-debugging-port=0",
 )
-WITHIN = 20  # seconds, for anything; on a machine with every core busy
+WITHIN = 60  # seconds, for anything; on a machine with every core busy
 
 
 def program():

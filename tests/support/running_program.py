@@ -43,6 +43,6 @@ async def program(tmp_path, hosts=3):
 
 async def until(condition):
     """Until the program is so far: what it does, it does in memory and at once."""
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         while not condition():
             await trio.lowlevel.checkpoint()

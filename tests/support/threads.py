@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from contextlib import contextmanager
 
-PATIENCE = 20  # seconds on the real clock; a step takes milliseconds
+PATIENCE = 60  # seconds on the real clock, for what takes milliseconds, or a second if it begins a process
 
 
 @contextmanager

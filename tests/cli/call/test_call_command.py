@@ -251,7 +251,7 @@ async def process_of(*command, **pipes):
         check=False,
         **pipes,
     )
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             yield await nursery.start(begin)
 
