@@ -71,6 +71,18 @@ def test_a_file_that_is_away_for_a_moment_is_no_news(tmp_path: Path) -> None:
     assert look.read_if_changed() == reading_of(resources.cluster("b"))
 
 
+def test_a_file_that_comes_back_is_read_whatever_its_time_size_and_inode_are(tmp_path: Path) -> None:
+    file = tmp_path / "mesh.yaml"
+    write(file, resources.cluster("a"))
+    look, before = WatchedFile(file), file.stat()
+    look.read_if_changed()
+    file.unlink()
+    assert look.read_if_changed() is None
+    write(file, resources.cluster("b"))  # it gets the inode that is free
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert look.read_if_changed() == reading_of(resources.cluster("b"))
+
+
 def test_a_file_that_is_no_text_is_a_problem(tmp_path: Path) -> None:
     file = tmp_path / "mesh.yaml"
     file.write_bytes(b"\xff\xfe\xff")

@@ -98,6 +98,7 @@ class WatchedFile:
                 return None
             text = self.file.read_text("utf-8")
         except OSError:
+            self._stamp = None  # the next file may get the inode of this one, and its time in the same tick
             return None
         except UnicodeDecodeError as error:
             self._stamp = stamp
