@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import socket
-import ssl
 
 import pytest
 import trio
+from support.tls_peers import server_context
 
 from trxds.testing import serve
+from trxds.transport.certificates import CertificateFiles, client_context
 from trxds.transport.connect import TcpNetwork
 from trxds.transport.connection import Connection
 from trxds.transport.keepalive import Keepalive
+from trxds.transport.tls import TlsNetwork, context_source
+from trxds.transport.transport import socket_below
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="only Linux has TCP_USER_TIMEOUT")
 
@@ -32,13 +35,15 @@ async def test_a_connection_with_keepalive_has_its_timeout_in_the_kernel() -> No
         await stream.aclose()
 
 
-async def test_a_connection_with_tls_has_it_too() -> None:
-    async with serve({}) as server:
-        stream = await TcpNetwork().connect(server.address)
-        assert isinstance(stream, trio.SocketStream)
-        secure = trio.SSLStream(stream, ssl.create_default_context(), server_hostname="localhost")
-        Connection(secure, peer=server.address, keepalive=Keepalive(10))
-        assert user_timeout(stream) == 20000
+async def test_a_connection_with_tls_has_it_too(ca) -> None:
+    context = client_context(CertificateFiles())
+    ca.configure_trust(context)
+    async with serve({}, tls=server_context(ca, "cart.example")) as server:
+        stream = await TlsNetwork(TcpNetwork(), context_source(context), "cart.example").connect(server.address)
+        below = socket_below(stream)
+        assert below is not None
+        Connection(stream, peer=server.address, keepalive=Keepalive(10))
+        assert user_timeout(below) == 20000
         await stream.aclose()
 
 

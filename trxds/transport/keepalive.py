@@ -23,6 +23,7 @@ from trxds.core.status import unavailable
 from .disconnect_reason import TIMED_OUT
 from .events import ErrorCode, GoAwayReceived
 from .http2_connection import Http2Connection
+from .transport import socket_below
 
 MIN_KEEPALIVE_TIME = 10.0
 """The least seconds between PINGs (A8)."""
@@ -106,13 +107,12 @@ def set_user_timeout(stream: trio.abc.Stream, seconds: float) -> None:
 
     It does nothing for streams that are not TCP sockets.
     """
-    while isinstance(stream, trio.SSLStream):
-        stream = stream.transport_stream
-    if _USER_TIMEOUT is None or not isinstance(stream, trio.SocketStream):
+    below = socket_below(stream)
+    if _USER_TIMEOUT is None or below is None:
         return
-    if stream.socket.family in (socket.AF_INET, socket.AF_INET6):
+    if below.socket.family in (socket.AF_INET, socket.AF_INET6):
         # A kernel that refuses it, as a sandbox's may, has its own, longer time.
         with suppress(OSError):
             # 0 would stand for the kernel's own time.
             milliseconds = min(max(round(seconds * 1000), 1), _MAX_USER_TIMEOUT)
-            stream.setsockopt(socket.IPPROTO_TCP, _USER_TIMEOUT, milliseconds)
+            below.setsockopt(socket.IPPROTO_TCP, _USER_TIMEOUT, milliseconds)

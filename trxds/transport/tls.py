@@ -21,6 +21,7 @@ from .connect import Network
 from .run_in_thread import run_in_thread
 from .spiffe import SpiffeError, is_spiffe_id, parse_spiffe_id, wrong_id
 from .tls_sessions import TlsSessions
+from .transport import BelowTls
 from .transport_credentials import Credentials, Insecure, Tls
 
 _MAX_SHOWN = 100  # characters of a name
@@ -86,7 +87,8 @@ class TlsNetwork:
     ) -> trio.SSLStream[trio.abc.Stream]:
         try:
             # `https_compatible`: HTTPS servers close without close_notify, and HTTP/2 itself detects a cut-off stream.
-            return trio.SSLStream(transport, context, server_hostname=self._server_name, https_compatible=True)
+            below = BelowTls(transport)
+            return trio.SSLStream(below, context, server_hostname=self._server_name, https_compatible=True)
         except (ValueError, TypeError, ssl.SSLError):  # TypeError for a NUL
             # The name may be of a resource, which nobody has checked as a host name.
             text = f"TLS with {address}: no peer can have the name {str(self._server_name)[:_MAX_SHOWN]!r}"

@@ -18,6 +18,7 @@ import trio
 
 READ_SIZE = 64 * 1024
 LARGE_READ_SIZE = 128 * 1024  # after a full read, as more is likely to come; one step takes as much
+MAX_LAST_READ_TIME = 0.5  # seconds in which a reader takes what a peer sent before it closed
 
 
 class Transport:
@@ -238,6 +239,55 @@ class DirectTransport(_AtOnceTransport):
 
     def _set_low_water(self, size: int) -> None:
         self.stream.set_low_water(size)
+
+
+class BelowTls(trio.abc.Stream):
+    """The stream below TLS, whose failed write fails only after the reader has read what the peer sent before.
+
+    After a failed write a `trio.SSLStream` gives nothing more to a reader. A server that closes has often said why: by
+    a GOAWAY, or by a TLS alert.
+    """
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self.stream = stream
+        self._write_error: trio.BrokenResourceError | None = None
+        self._at_end = trio.Event()
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        try:
+            await self.stream.send_all(data)
+        except trio.BrokenResourceError as error:
+            self._write_error = error
+            # The limit is for streams that only their reader finds open, and for a handshake, where nobody reads.
+            with trio.move_on_after(MAX_LAST_READ_TIME):
+                await self._at_end.wait()
+            raise
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self.stream.wait_send_all_might_not_block()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        try:
+            data = await self.stream.receive_some(max_bytes)
+        except trio.BrokenResourceError:
+            self._at_end.set()
+            raise
+        if not data:
+            self._at_end.set()
+            # The socket told its error to the write, and tells each error once.
+            if self._write_error is not None:
+                raise self._write_error
+        return data
+
+    async def aclose(self) -> None:
+        await self.stream.aclose()
+
+
+def socket_below(stream: trio.abc.Stream) -> trio.SocketStream | None:
+    """Return the socket of a stream, also below TLS; None if it has none."""
+    while isinstance(stream, trio.SSLStream | BelowTls):
+        stream = stream.transport_stream if isinstance(stream, trio.SSLStream) else stream.stream
+    return stream if isinstance(stream, trio.SocketStream) else None
 
 
 def transport_of(stream: trio.abc.Stream) -> Transport:

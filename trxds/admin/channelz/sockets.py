@@ -10,6 +10,7 @@ import trio
 
 from trxds.core.clock import Clock
 from trxds.transport.connection import Connection
+from trxds.transport.transport import socket_below
 
 
 def fill_socket(message: Any, connection: Connection, clock: Clock) -> None:
@@ -17,9 +18,9 @@ def fill_socket(message: Any, connection: Connection, clock: Clock) -> None:
     stream = connection.http2.reader.transport.stream
     if isinstance(stream, trio.SSLStream):
         _fill_security(message.security, stream)
-        stream = stream.transport_stream
-    if isinstance(stream, trio.SocketStream):
-        _fill_addresses(message, stream.socket)
+    below = socket_below(stream)
+    if below is not None:
+        _fill_addresses(message, below.socket)
     else:
         message.remote.other_address.name = connection.peer
 
