@@ -83,3 +83,8 @@ async def test_a_token_that_google_default_cannot_fetch_has_the_errors_type_and_
     monkeypatch.setitem(sys.modules, "google.auth.transport.requests", requests)
     with pytest.raises(OSError, match=r"^google_default: no token: its fetch failed with LookupError$"):
         await fetch_authorization(ServerConfig(PLANE, GoogleDefault()))
+
+
+def test_a_file_without_an_end_is_not_read_to_its_end() -> None:
+    with pytest.raises(OSError, match=r"jwt_token_file /dev/zero has more than 65536 bytes; write one token there"):
+        read_token("/dev/zero")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 
 from trxds.core.json_parse import parse_json
 from trxds.core.metadata import Headers, describe_flaw
@@ -18,6 +17,7 @@ from trxds.transport.run_in_thread import run_in_thread
 from .bootstrap import ServerConfig
 from .channel_credentials import GoogleDefault
 
+_MAX_TOKEN_FILE = 64 * 1024  # bytes; servers commonly take 8 to 16 KiB of metadata
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
 
@@ -35,11 +35,16 @@ async def fetch_authorization(server: ServerConfig) -> Headers:
 def read_token(path: str) -> str:
     """Return the JWT in that file. The server judges it; here it only has to be a JWT with an expiry (A97)."""
     try:
-        token = Path(path).read_text("ascii").strip()
+        # No more, as the path may be that of a log, or of a device without an end.
+        with open(path, "rb") as file:
+            content = file.read(_MAX_TOKEN_FILE + 1)
+        token = content.decode("ascii").strip()
     except UnicodeDecodeError:
         raise OSError(f"jwt_token_file {path} has no JWT; write a token there") from None
     except OSError as error:
         raise OSError(f"jwt_token_file {path} cannot be read: {error.strerror or error}") from None
+    if len(content) > _MAX_TOKEN_FILE:
+        raise OSError(f"jwt_token_file {path} has more than {_MAX_TOKEN_FILE} bytes; write one token there")
     if not _has_expiry(token):
         raise OSError(f"jwt_token_file {path} has no JWT with an exp field; write a token there")
     return _check_sendable(token, f"jwt_token_file {path}")
