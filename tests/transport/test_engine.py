@@ -227,6 +227,20 @@ def test_headers_above_the_limit_cost_their_stream_and_leave_the_compression_tab
     assert pair.to_client() == [HeadersTooLarge(first, size), HeadersReceived(second, large[:2], False)]
 
 
+def test_headers_far_above_the_limit_cost_their_stream_as_well(make_client) -> None:
+    pair = Pair(make_client, WireOptions(max_header_list=1000))
+    first, second = pair.open_stream(), pair.open_stream()
+    pair.exchange()
+    kept = [(b":status", b"200"), (b"x-kept", b"a")]
+    pair.server.send_headers(
+        first, [*kept, *((b"x-%d" % number, b"y" * 50_000) for number in range(9)), (b"x-new", b"b")]
+    )
+    pair.server.send_headers(second, [*kept, (b"x-new", b"b")])
+    events = pair.to_client()
+    assert [event for event in events if isinstance(event, HeadersTooLarge)] == events[:1]
+    assert events[1:] == [HeadersReceived(second, [*kept, (b"x-new", b"b")], False)]
+
+
 def test_acknowledgements_are_counted_as_control_bytes(pair: Pair) -> None:
     pair.client.receive(frame(6, payload=b"12345678") * 10)
     assert pair.client.outgoing.control_unsent == pair.client.outgoing.unsent == 170

@@ -11,7 +11,8 @@ from hpack import Decoder, Encoder
 
 from trxds.core.metadata import Headers
 from trxds.transport.events import DataReceived, HeadersReceived, UnaryResponse
-from trxds.transport.header_blocks import BlockDecoder, HeaderBlock, PrivateTable, error_text
+from trxds.transport.header_blocks import BlockDecoder, HeaderBlock, error_text
+from trxds.transport.hpack_decoder import PrivateTable
 from trxds.transport.request import Request
 
 SECRET = b"my-Secret"

@@ -61,6 +61,7 @@ class HeadersTooLarge(Struct, frozen=True):
 
     stream_id: int
     size: int
+    """The size, or less where not all of it was decoded."""
 
 
 class DataReceived(_StreamContent, frozen=True):

@@ -164,7 +164,7 @@ class FrameHandler:
         block.parts.append(payload)
         block.size += len(payload)
         # Without a bound a peer could go on for ever, also with empty frames (CVE-2024-27316).
-        if len(block.parts) > _MAX_CONTINUATIONS or block.size > self._options.header_list_bound:
+        if len(block.parts) > _MAX_CONTINUATIONS or block.size > self._options.header_block_bound:
             raise Http2ProtocolError(
                 ErrorCode.ENHANCE_YOUR_CALM, f"header block without end: {block.size} bytes so far"
             )

@@ -38,7 +38,7 @@ class FrameHeads:
         self._is_client = is_client
         self._bytes_to_header = 0 if is_client else len(frames.PREFACE)  # bytes to come before the next frame header
         self._max_frame = options.max_frame
-        self._max_block = options.header_list_bound
+        self._max_block = options.header_block_bound
         self._block_size = 0  # bytes of the header block so far: h2 counts only its frames
         self._partial_header = b""  # the beginning of an incomplete frame header
         self._is_first = True

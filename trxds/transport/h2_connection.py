@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from .events import ErrorCode, StreamFailed
 from .frames import MAX_WINDOW
-from .header_blocks import BoundedDecoder, PrivateTable
+from .hpack_decoder import ENTRY_OVERHEAD, BoundedDecoder, HeaderListTooLargeError, PrivateTable
 from .options import WireOptions
 from .stream_state import DEFAULT_MAX_FRAME, DEFAULT_WINDOW
 
@@ -57,9 +57,20 @@ def make_h2(client: bool, options: WireOptions) -> PatchedH2Connection:
         values[codes.MAX_CONCURRENT_STREAMS] = options.max_concurrent_streams
     connection.local_settings = h2.settings.Settings(client=client, initial_values=values)
     connection.max_inbound_frame_size = options.max_frame
-    connection.decoder = BoundedDecoder(options.header_list_bound)
+    connection.decoder = _Decoder(options.header_list_bound)
     connection.encoder.header_table = PrivateTable()
     return connection
+
+
+class _Decoder(BoundedDecoder):
+    """A decoder for h2, which reports every list. So one field stands for a list that was dropped."""
+
+    def decode(self, data: bytes, raw: bool = True) -> Any:
+        try:
+            return super().decode(data, raw)
+        except HeaderListTooLargeError as error:
+            # Not all of its size: 20 KB can stand for 64 MB.
+            return [(b"", bytes(min(error.size, self.max_header_list_size + 1) - ENTRY_OVERHEAD))]
 
 
 class _PeerLimits(Struct, eq=False):

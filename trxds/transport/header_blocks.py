@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from hpack import Decoder, HPACKDecodingError, HPACKError, OversizedHeaderListError
+from hpack import HPACKError, OversizedHeaderListError
 from hpack.table import HeaderTable
 
 from trxds.core.metadata import Headers, find
@@ -24,13 +24,12 @@ from trxds.core.metadata import Headers, find
 from .engine import Fields
 from .events import ErrorCode
 from .frames import Http2ProtocolError
+from .hpack_decoder import ENTRY_OVERHEAD, MAX_TABLE_SIZE, BoundedDecoder, HeaderListTooLargeError
 from .hpack_logs import hide_values
 
 hide_values()
 
 _EMPTY_TABLE = b"\x20"  # a table size of zero
-_MAX_TABLE_SIZE = 4096  # with which every table begins (RFC 9113 §6.5.2); room for some forty methods
-_ENTRY_OVERHEAD = 32  # bytes that each entry of a table counts for, besides name and value (RFC 7541 §4.1)
 _STATIC_FIELDS = frozenset(HeaderTable.STATIC_TABLE)
 _FIRST_INDEX = 1 + len(HeaderTable.STATIC_TABLE)  # of the newest entry (RFC 7541 §2.3.3)
 # A path or an authority above it would leave too little room for what all calls have in common.
@@ -44,9 +43,6 @@ _MAX_CACHED_BLOCK_SIZE = 256
 _MAX_CACHED_METHODS = 1024
 _MAX_CACHED_FIELDS = 64
 _MAX_CACHED_FIELD_SIZE = 2048  # bytes, about the size of a large token
-
-# RFC 7541 §4.2 allows two new table sizes at the beginning of a block; each byte of a block could be one more.
-_MAX_RESIZES = 2
 
 _ADDRESS = re.compile("<memory at [^>]*>")
 _MAX_ERROR_TEXT = 1024  # characters; hpack quotes the whole block
@@ -76,7 +72,7 @@ class EncoderTable:
 
     def insert(self, field: tuple[bytes, bytes]) -> bool:
         """Insert a field that is not in the table; False if there is no room."""
-        size = len(field[0]) + len(field[1]) + _ENTRY_OVERHEAD
+        size = len(field[0]) + len(field[1]) + ENTRY_OVERHEAD
         if size > min(self._room, _MAX_ENTRY_SIZE):
             return False
         self._room -= size
@@ -90,7 +86,7 @@ class BlockEncoder:
     __slots__ = ("_encoded_fields", "_method_blocks", "_prefix", "_table")
 
     def __init__(self) -> None:
-        self._table = EncoderTable(_MAX_TABLE_SIZE)
+        self._table = EncoderTable(MAX_TABLE_SIZE)  # room for some forty methods
         # The key is the tuple's `id`: to hash it each time would cost more. The entry keeps the tuple alive.
         self._method_blocks: dict[int, tuple[Fields, bytes]] = {}
         self._encoded_fields: dict[tuple[bytes, bytes], bytes] = {}  # recent metadata: a cookie, a token
@@ -98,7 +94,7 @@ class BlockEncoder:
 
     def set_table_limit(self, limit: int) -> None:
         """Keep to the peer's SETTINGS_HEADER_TABLE_SIZE, from the next block on."""
-        size = min(limit, _MAX_TABLE_SIZE)
+        size = min(limit, MAX_TABLE_SIZE)
         self._table = EncoderTable(size)
         self._method_blocks.clear()
         # The peer must be told the least of all limits since the last block, and the last one (RFC 7541 §4.2). Zero is
@@ -178,7 +174,7 @@ class HeaderBlock(NamedTuple):
 
     headers: Headers
     size: int
-    """The size as `list_size` counts it."""
+    """The size as `list_size` counts it. A list above the decoder's bound has no `headers`, and the least size."""
 
     is_informational: bool
     """Whether it is a 1xx response, which the final one follows."""
@@ -226,59 +222,14 @@ class BlockDecoder:
         self.cached_headers.clear()
 
 
-class PrivateTable(HeaderTable):
-    """hpack's dynamic table, whose `repr` would show all values that are in it."""
-
-    def __repr__(self) -> str:
-        return f"<PrivateTable {len(self.dynamic_entries)} fields>"
-
-
-class BoundedDecoder(Decoder):
-    """hpack's decoder, with bounded work for a block."""
-
-    header_table: _CountedTable
-
-    def __init__(self, max_header_list_size: int) -> None:
-        super().__init__(max_header_list_size)
-        self.header_table = _CountedTable()
-
-    def decode(self, data: bytes, raw: bool = False) -> Any:
-        self.header_table.resizes = 0
-        return super().decode(data, raw)
-
-
-class _CountedTable(PrivateTable):
-    """hpack's dynamic table, which counts its changes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.changes = 0
-        self.resizes = 0
-        """The number of new sizes in the present block."""
-
-    def add(self, name: bytes, value: bytes) -> None:
-        self.changes += 1
-        super().add(name, value)
-
-    @property
-    def maxsize(self) -> int:
-        return self._maxsize
-
-    @maxsize.setter
-    def maxsize(self, size: int) -> None:
-        self.changes += 1
-        self.resizes += 1
-        if self.resizes > _MAX_RESIZES:
-            raise HPACKDecodingError("the table has more than two new sizes in one block")
-        HeaderTable.maxsize.fset(self, size)  # type: ignore[attr-defined]  # mypy takes a property for its value
-
-
 def _decode(decoder: BoundedDecoder, data: bytes) -> HeaderBlock:
     try:
-        headers: Headers = [(name, value) for name, value in decoder.decode(data, raw=True)]
+        headers: Headers = decoder.decode(data)
+    except HeaderListTooLargeError as error:
+        return HeaderBlock([], error.size, is_informational=False)
     except OversizedHeaderListError as error:
         raise Http2ProtocolError(ErrorCode.ENHANCE_YOUR_CALM, str(error)) from error
-    except (HPACKError, IndexError, TypeError) as error:  # hpack does not convert the latter two
+    except HPACKError as error:
         raise Http2ProtocolError(ErrorCode.COMPRESSION_ERROR, f"header block: {error_text(error)}") from error
     # Behind other fields a :status is malformed (RFC 9113 §8.3): `response.py` refuses it, as that of a final response.
     status = find(headers[:1], b":status") or b""
@@ -295,7 +246,7 @@ def error_text(error: Exception) -> str:
 
 def list_size(headers: Headers) -> int:
     """Return the size by HTTP/2's rule: names, values, and 32 bytes for each field (RFC 9113 §6.5.2)."""
-    size = 32 * len(headers)
+    size = ENTRY_OVERHEAD * len(headers)
     for name, value in headers:
         size += len(name) + len(value)
     return size

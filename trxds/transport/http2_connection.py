@@ -176,7 +176,7 @@ class Http2Connection:
         if stream is None:  # at a server: the headers were a request's
             return self.reset(event.stream_id, ErrorCode.ENHANCE_YOUR_CALM)
         limit = f"the limit of {self.options.max_header_list}; raise max_metadata_size"
-        text = f"{self.peer}: it sent headers of {event.size} bytes, which is more than {limit}"
+        text = f"{self.peer}: it sent headers of at least {event.size} bytes, which is more than {limit}"
         stream.refuse(Status(StatusCode.RESOURCE_EXHAUSTED, text))
 
     # -- what streams ask for

@@ -13,6 +13,7 @@ MAX_METADATA_SIZE = 64 * 1024
 MAX_READ_DELAY = 0.003
 # Bytes of header fields that are decoded in less than 10 ms.
 _MAX_QUICK_HEADER_LIST = 80 * 1024
+_MAX_HEADER_BLOCK = 1024 * 1024
 _MAX_USER_AGENT = 512  # characters; it is sent on each connection
 
 
@@ -71,12 +72,17 @@ class WireOptions(Struct, frozen=True):
 
     @property
     def header_list_bound(self) -> int:
-        """A header list above this size ends the connection; one between `max_header_list` and this ends only its call.
+        """A header list above this size is dropped; one between `max_header_list` and this is decoded. Both end a call.
 
-        The latter is still decoded, for the compression table. That takes up to 4 µs for each 32 bytes, during which no
-        other task runs. C-core has two such limits as well.
+        To decode takes up to 4 µs for each 32 bytes, during which no other task runs. C-core has two such limits as
+        well.
         """
         return max(self.max_header_list * 5 // 4, min(4 * self.max_header_list, _MAX_QUICK_HEADER_LIST))
+
+    @property
+    def header_block_bound(self) -> int:
+        """A header block of more bytes than this, which have to be kept until its end, ends the connection."""
+        return max(self.header_list_bound, _MAX_HEADER_BLOCK)
 
 
 def _check_user_agent(text: str) -> None:

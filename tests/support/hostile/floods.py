@@ -76,6 +76,17 @@ async def metadata_over_the_limit(peer: Peer) -> None:
 
 
 @script()
+async def metadata_far_over_the_limit(peer: Peer) -> None:
+    stream = await peer.request()
+    block = peer.block([*RESPONSE, *((f"x-{n}", "y" * 100_000) for n in range(7))])
+    await peer.frame(HEADERS, 0, stream, block[:16_000])
+    for start in range(16_000, len(block), 16_000):
+        await peer.frame(
+            CONTINUATION, END_HEADERS if start + 16_000 >= len(block) else 0, stream, block[start:][:16_000]
+        )
+
+
+@script()
 async def trailers_over_the_limit(peer: Peer) -> None:
     stream = await peer.request()
     await peer.headers(stream)
