@@ -23,7 +23,7 @@ class LoadRequest(Struct, frozen=True):
     """A `LoadRequest` is one LoadStatsRequest as received; `clusters` has its ClusterStats messages by cluster."""
 
     clusters: dict[str, Any]
-    node: Any  # the Node message, or None
+    node: Any  # the Node message, or None; None too if an earlier request of the stream had it
     stream: int  # which stream, counted from 1
     at: float  # seconds on Trio's clock
 
@@ -77,12 +77,15 @@ class LoadReportingService:
         try:
             with scope:
                 async with trio.open_nursery() as nursery:
+                    is_known = False
                     async for message in call:
-                        request = _to_record(protos.LoadStatsRequest.FromString(message), number)
+                        # The first request of a stream, the one with the node, asks for the first response. grpc-java
+                        # sends the node with each report too.
+                        request = _to_record(protos.LoadStatsRequest.FromString(message), number, is_known)
                         self.requests.append(request)
                         self._activity.unpark_all()
-                        # The first request of a stream, the one with the node, asks for the first response.
                         if request.node is not None:
+                            is_known = True
                             nursery.start_soon(self._send, call, news)
                     nursery.cancel_scope.cancel()
         finally:
@@ -94,10 +97,10 @@ class LoadReportingService:
             await news.next(math.inf)
 
 
-def _to_record(message: Any, stream: int) -> LoadRequest:
+def _to_record(message: Any, stream: int, is_known: bool) -> LoadRequest:
     return LoadRequest(
         {each.cluster_name: each for each in message.cluster_stats},
-        message.node if message.HasField("node") else None,
+        message.node if message.HasField("node") and not is_known else None,
         stream,
         trio.current_time(),
     )
